@@ -1,0 +1,107 @@
+//! Who caused an event.
+//!
+//! Taken from the credential or the mechanism, never from what a message claims. Written as `kind:name`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::id::{BadId, Incarnation};
+use crate::name::{UserId, WorkerName};
+
+/// Who caused an event.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Actor {
+    /// Someone who decides.
+    Person(UserId),
+    /// Someone who sends work.
+    Client(UserId),
+    /// An outside system that reports back.
+    Callback(UserId),
+    /// An outside worker that claimed the run.
+    Outside(WorkerName),
+    /// A node of this server.
+    Node(Incarnation),
+    /// Time itself: expiry, reminders.
+    Clock,
+}
+
+impl Actor {
+    /// The person or system behind the event, when there is one.
+    #[must_use]
+    pub fn user(&self) -> Option<&UserId> {
+        match self {
+            Actor::Person(user) | Actor::Client(user) | Actor::Callback(user) => Some(user),
+            Actor::Outside(_) | Actor::Node(_) | Actor::Clock => None,
+        }
+    }
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Actor::Person(user) => write!(f, "person:{user}"),
+            Actor::Client(user) => write!(f, "client:{user}"),
+            Actor::Callback(user) => write!(f, "callback:{user}"),
+            Actor::Outside(worker) => write!(f, "outside:{worker}"),
+            Actor::Node(node) => write!(f, "node:{node}"),
+            Actor::Clock => f.write_str("clock"),
+        }
+    }
+}
+
+impl FromStr for Actor {
+    type Err = BadId;
+
+    fn from_str(text: &str) -> Result<Actor, BadId> {
+        let wrong = |_| BadId { wanted: "actor" };
+        if text == "clock" {
+            return Ok(Actor::Clock);
+        }
+        let (kind, name) = text.split_once(':').ok_or(BadId { wanted: "actor" })?;
+        match kind {
+            "person" => UserId::new(name).map(Actor::Person).map_err(wrong),
+            "client" => UserId::new(name).map(Actor::Client).map_err(wrong),
+            "callback" => UserId::new(name).map(Actor::Callback).map_err(wrong),
+            "outside" => WorkerName::new(name).map(Actor::Outside).map_err(wrong),
+            "node" => name.parse().map(Actor::Node),
+            _ => Err(BadId { wanted: "actor" }),
+        }
+    }
+}
+
+impl Serialize for Actor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Actor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_actor_survives_its_text_form() {
+        let user = UserId::new("alice@example.com:8080").unwrap();
+        for actor in [
+            Actor::Person(user.clone()),
+            Actor::Client(user.clone()),
+            Actor::Callback(user),
+            Actor::Outside(WorkerName::new("w 1").unwrap()),
+            Actor::Node(Incarnation([7; 16])),
+            Actor::Clock,
+        ] {
+            assert_eq!(actor.to_string().parse(), Ok(actor));
+        }
+        assert!("person:".parse::<Actor>().is_err());
+        assert!("root".parse::<Actor>().is_err());
+    }
+}

@@ -1,0 +1,341 @@
+//! The fold: how each event changes a run.
+//!
+//! Never fails and never refuses: whether an event may happen was settled by `decide` before it was stored. An event
+//! that names a call or hold the run does not have changes nothing, so that a damaged log cannot bring a node down.
+
+use crate::event::{AfterOrphan, Driver, Envelope, Event, HoldOpened, HoldResolved, RunStarted};
+use crate::hold::{Hold, HoldKind, Resolution};
+use crate::id::{CallNo, HoldKey, RunId};
+use crate::message::{ToolCall, ToolResult};
+use crate::mutant::Mutant;
+use crate::name::RuleId;
+use crate::policy::{Effect, Role};
+use crate::run::{Call, CallAttempt, CallState, Facts, InboxPlace, Run, Settled, Stage, State};
+
+/// Folds a whole log. None when it is empty or does not begin with `run.started`.
+#[must_use]
+pub fn fold<'a>(id: RunId, events: impl IntoIterator<Item = &'a Envelope>) -> Option<Run> {
+    let mut events = events.into_iter();
+    let mut run = begin(id, events.next()?)?;
+    events.for_each(|envelope| apply(&mut run, envelope));
+    Some(run)
+}
+
+/// The run after its first event.
+#[must_use]
+pub fn begin(id: RunId, first: &Envelope) -> Option<Run> {
+    let Event::RunStarted(started) = &first.event else { return None };
+    Some(Run { facts: facts(id, first, started), state: fresh(first, started) })
+}
+
+/// The run after one more event.
+pub fn apply(run: &mut Run, envelope: &Envelope) {
+    let was_held = run.is_held();
+    run.state.seq = envelope.seq;
+    run.state.at = envelope.at;
+    change(run, envelope);
+    settle_turn(run);
+    // An outside worker that waited for a person gets its full time again.
+    if was_held && !run.is_held() {
+        if let Some(claim) = &mut run.state.claim {
+            claim.until = envelope.at.plus(claim.period);
+        }
+    }
+}
+
+fn change(run: &mut Run, envelope: &Envelope) {
+    let state = &mut run.state;
+    match &envelope.event {
+        Event::RunStarted(_) => {}
+        Event::RunClaimed(claimed) => {
+            state.claimed = true;
+            state.claimable_at = None;
+            if let Some(claim) = &claimed.claim {
+                state.claims = claim.attempt;
+                state.claim = Some(claim.clone());
+            }
+        }
+        Event::RunReleased(released) => {
+            state.claim = None;
+            state.claimable_at = released.retry_at;
+        }
+        Event::RunRepinned(repinned) => state.definition = repinned.definition,
+        Event::RunErased(_) => state.erased = true,
+        Event::RunEnded(ended) => {
+            state.stage = Stage::Ended(ended.outcome);
+            state.claim = None;
+            state.claimable_at = None;
+        }
+        Event::MessageReceived(_) | Event::MessageQueued(_) => state.heard_at = envelope.seq,
+        Event::ModelReplied(replied) => {
+            state.turn += 1;
+            state.claimed = true;
+            state.usage = state.usage.plus(replied.reply.usage);
+            state.replied_at = envelope.seq;
+            state.request = None;
+            state.calls_made += u32::try_from(replied.reply.calls.len()).unwrap_or(u32::MAX);
+            state.calls = replied.reply.calls.iter().map(|call| proposed(call, envelope)).collect();
+            state.stage = match replied.reply.calls.is_empty() {
+                true => Stage::Thinking { failures: 0, retry_at: None },
+                false => Stage::Acting,
+            };
+        }
+        Event::ModelFailed(failed) => {
+            state.claimed = true;
+            state.stage = Stage::Thinking { failures: failed.failures, retry_at: failed.retry_at };
+        }
+        Event::CallProposed(asked) => {
+            // Of settled calls only those that may still get a true result are remembered.
+            state.calls.retain(|call| !is_settled_for_good(call));
+            state.calls_made += 1;
+            state.request = None;
+            state.calls.push(proposed(&asked.call, envelope));
+        }
+        Event::CallStarted(started) => {
+            let (node, start_by) = (started.node, started.start_by);
+            with_call(state, started.call, |call| {
+                call.attempt = started.attempt;
+                call.state = CallState::Started { node, start_by };
+            });
+        }
+        Event::CallReturned(returned) => with_call(state, returned.call, |call| call.state = CallState::Ready),
+        Event::CallProgressed(progressed) => {
+            if let Some(processing) = progressed.processing {
+                let of_call = |hold: &&mut Hold| hold.key.call == progressed.call;
+                state.holds.iter_mut().filter(of_call).for_each(|hold| hold.processing = processing);
+            }
+        }
+        Event::CallFinished(finished) => {
+            let settled = match (&finished.refused, &finished.result) {
+                (Some(_), _) => Settled::Refused,
+                (None, ToolResult::Ok(_)) => Settled::Ok,
+                (None, ToolResult::Failed(_)) => Settled::Failed,
+            };
+            with_call(state, finished.call, |call| call.state = CallState::Done(settled));
+        }
+        Event::CallOrphaned(orphaned) => with_call(state, orphaned.call, |call| match orphaned.then {
+            AfterOrphan::Retry => call.state = CallState::Ready,
+            // The recovery hold that follows in the same link says what it waits for.
+            AfterOrphan::Ask => {}
+            AfterOrphan::Unknown => call.state = CallState::Done(Settled::Unknown),
+        }),
+        Event::CallContradicted(finished) => {
+            let this = CallAttempt { call: finished.call, attempt: finished.attempt };
+            state.disowned.retain(|attempt| *attempt != this);
+        }
+        Event::HoldOpened(opened) => open(state, envelope, opened),
+        Event::HoldVoted(voted) => {
+            with_hold(state, voted.hold, |hold| {
+                if !hold.votes.contains(&voted.by) {
+                    hold.votes.push(voted.by.clone());
+                }
+            });
+        }
+        Event::HoldEdited(edited) => {
+            with_hold(state, edited.hold, |hold| {
+                hold.revision = edited.edited.revision;
+                hold.votes.clear();
+                hold.votes_needed = edited.votes_needed;
+                hold.rules = holding_rules(edited.judged.effect, &edited.judged.rules, &hold.rules);
+            });
+            with_call(state, edited.hold.call, |call| {
+                call.at = envelope.seq;
+                call.digest = Some(edited.edited.digest);
+            });
+        }
+        Event::HoldAssigned(assigned) => {
+            with_hold(state, assigned.hold, |hold| hold.assignee.clone_from(&assigned.to));
+        }
+        Event::HoldReminded(reminded) => with_hold(state, reminded.hold, |hold| hold.remind_at = reminded.next_at),
+        Event::HoldExpired(expired) => {
+            with_hold(state, expired.hold, |hold| hold.expired_at = Some(envelope.at));
+        }
+        Event::HoldReopened(reopened) => {
+            with_hold(state, reopened.hold, |hold| {
+                hold.expired_at = None;
+                hold.expires_at = reopened.expires_at;
+            });
+        }
+        Event::HoldResolved(resolved) => resolve(state, envelope, resolved),
+    }
+}
+
+fn facts(id: RunId, first: &Envelope, started: &RunStarted) -> Facts {
+    Facts {
+        id,
+        tenant: started.tenant.clone(),
+        agent: started.agent.clone(),
+        session: started.session.clone(),
+        owner: started.owner.clone(),
+        driver: started.driver,
+        parent: started.parent,
+        started_at: first.at,
+        inbox: started.inbox.as_ref().map(|inbox| InboxPlace {
+            inbox: inbox.inbox.clone(),
+            kind: inbox.kind.clone(),
+            priority: inbox.priority,
+            target_agent: inbox.target_agent.clone(),
+            max_attempts: inbox.max_attempts,
+        }),
+    }
+}
+
+fn fresh(first: &Envelope, started: &RunStarted) -> State {
+    State {
+        seq: first.seq,
+        at: first.at,
+        definition: started.definition,
+        stage: match started.driver {
+            Driver::Loop => Stage::Thinking { failures: 0, retry_at: None },
+            Driver::Outside => Stage::Acting,
+        },
+        turn: 0,
+        usage: Default::default(),
+        replied_at: Default::default(),
+        heard_at: Default::default(),
+        calls: Vec::new(),
+        calls_made: 0,
+        request: None,
+        holds: Vec::new(),
+        last_decider: None,
+        claimed: started.taken,
+        claim: None,
+        claims: 0,
+        claimable_at: None,
+        disowned: Vec::new(),
+        children: 0,
+        erased: false,
+    }
+}
+
+fn proposed(call: &ToolCall, envelope: &Envelope) -> Call {
+    Call {
+        no: call.no,
+        tool: call.tool.clone(),
+        at: envelope.seq,
+        digest: call.digest,
+        replay: call.replay,
+        attempt: 0,
+        satisfied: Vec::new(),
+        state: match call.refused {
+            Some(_) => CallState::Done(Settled::Refused),
+            None => CallState::Ready,
+        },
+    }
+}
+
+fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
+    state.request = Some(opened.request);
+    state.children += u32::from(opened.ask.child.is_some());
+    let rules = opened.judged.as_ref().map(|judged| judged.rules.clone()).unwrap_or_default();
+    state.holds.push(Hold {
+        key: opened.hold,
+        kind: opened.kind,
+        at: envelope.seq,
+        opened_at: envelope.at,
+        request: opened.request,
+        rules,
+        revision: 0,
+        votes_needed: opened.votes_needed,
+        votes: Vec::new(),
+        expires_at: opened.expires_at,
+        expired_at: None,
+        remind_at: opened.policy.remind_after.map(|span| envelope.at.plus(span)),
+        policy: opened.policy.clone(),
+        muted: opened.muted,
+        assignee: None,
+        child: opened.ask.child,
+        attempt: opened.attempt,
+        processing: false,
+    });
+    with_call(state, opened.hold.call, |call| {
+        call.state = CallState::Held(opened.hold);
+        if opened.digest.is_some() {
+            call.digest = opened.digest;
+        }
+    });
+}
+
+fn resolve(state: &mut State, envelope: &Envelope, resolved: &HoldResolved) {
+    let Some(at) = state.holds.iter().position(|hold| hold.key == resolved.hold) else { return };
+    let hold = match Mutant::DecisionConsumedTwice.is_on() {
+        true => state.holds[at].clone(),
+        false => state.holds.remove(at),
+    };
+    match resolved.role {
+        Some(Role::Owner | Role::Approver | Role::Admin | Role::Callback) => {
+            state.last_decider = envelope.actor.user().cloned();
+        }
+        Some(Role::System) | None => {}
+    }
+    let after = after_resolution(hold.kind, &resolved.resolution);
+    let voids_attempt = hold.kind == HoldKind::Recovery
+        && matches!(resolved.resolution, Resolution::Approve { .. } | Resolution::Deny { .. });
+    if voids_attempt {
+        state.disowned.push(CallAttempt { call: hold.call(), attempt: hold.attempt });
+    }
+    with_call(state, hold.call(), |call| {
+        call.state = after;
+        if hold.kind == HoldKind::Approval && after == CallState::Ready {
+            call.satisfied.extend(hold.rules.iter().cloned());
+            call.satisfied.sort();
+            call.satisfied.dedup();
+        }
+        if let Resolution::Approve { edited: Some(edited) } = &resolved.resolution {
+            call.at = envelope.seq;
+            call.digest = Some(edited.digest);
+        }
+    });
+}
+
+/// Where a call stands after its hold was resolved: the one table of what each answer means for each kind.
+#[must_use]
+pub fn after_resolution(kind: HoldKind, resolution: &Resolution) -> CallState {
+    match (kind, resolution) {
+        (_, Resolution::Approve { .. }) => CallState::Ready,
+        (HoldKind::Recovery, Resolution::Deny { .. }) => CallState::Done(Settled::NotExecuted),
+        (_, Resolution::Deny { .. }) => CallState::Done(Settled::Denied),
+        // Credentials are there now: the call itself has not run yet.
+        (HoldKind::Auth, Resolution::Answer { .. }) => CallState::Ready,
+        (_, Resolution::Answer { .. }) => CallState::Done(Settled::Ok),
+        (_, Resolution::Fail { .. }) => CallState::Done(Settled::Failed),
+        (_, Resolution::Expire) => CallState::Done(Settled::Expired),
+        (HoldKind::Recovery, Resolution::Withdraw | Resolution::Supersede) => CallState::Done(Settled::Unknown),
+        (_, Resolution::Withdraw | Resolution::Supersede) => CallState::Done(Settled::NotExecuted),
+    }
+}
+
+/// The model is due again when every call of the turn is done.
+fn settle_turn(run: &mut Run) {
+    let all_done = || run.state.calls.iter().all(|call| matches!(call.state, CallState::Done(_)));
+    match (run.facts.driver, run.state.stage) {
+        (Driver::Loop, Stage::Acting) if all_done() => {
+            run.state.stage = Stage::Thinking { failures: 0, retry_at: None };
+        }
+        (Driver::Loop | Driver::Outside, Stage::Thinking { .. } | Stage::Acting | Stage::Ended(_)) => {}
+    }
+}
+
+fn is_settled_for_good(call: &Call) -> bool {
+    matches!(call.state, CallState::Done(settled) if settled != Settled::Unknown)
+}
+
+/// The rules that an approval will satisfy: those that hold now, or the ones shown before if nothing holds any more.
+fn holding_rules(effect: Effect, rules: &[RuleId], before: &[RuleId]) -> Vec<RuleId> {
+    match effect {
+        Effect::Hold => rules.to_vec(),
+        Effect::Allow | Effect::Deny => before.to_vec(),
+    }
+}
+
+fn with_call(state: &mut State, no: CallNo, change: impl FnOnce(&mut Call)) {
+    if let Some(call) = state.calls.iter_mut().find(|call| call.no == no) {
+        change(call);
+    }
+}
+
+fn with_hold(state: &mut State, key: HoldKey, change: impl FnOnce(&mut Hold)) {
+    if let Some(hold) = state.holds.iter_mut().find(|hold| hold.key == key) {
+        change(hold);
+    }
+}

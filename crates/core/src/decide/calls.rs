@@ -1,0 +1,293 @@
+//! What nodes do with calls: begin, give back, report, suspend, find orphaned.
+//!
+//! `call.started` is durable before the effect; whoever finds a started call that nobody runs any more never guesses
+//! what it did (rule 2).
+
+use super::judge::{self, Opening};
+use super::{Answer, Draft};
+use crate::body::Body;
+use crate::command::{Begin, FinishCall, Suspend, SuspendFor};
+use crate::digest;
+use crate::event::{
+    AfterOrphan, CallFinished, CallOrphaned, CallProgressed, CallReturned, CallStarted, Driver, Event, HoldResolved,
+    Released, RunReleased,
+};
+use crate::hold::{Ask, HoldKind, HoldPolicy, Resolution};
+use crate::id::{CallNo, HoldKey, Incarnation};
+use crate::message::{Judged, Replay, ToolResult};
+use crate::mutant::Mutant;
+use crate::name::RuleId;
+use crate::policy::{Effect, Role};
+use crate::refusal::{Capped, Refusal};
+use crate::run::{Call, CallAttempt, CallState, Settled, Stage};
+
+pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refusal> {
+    draft.refuse_if_ended()?;
+    if draft.run.facts.driver == Driver::Outside {
+        return Err(Refusal::WrongDriver);
+    }
+    let call = call(draft, begin.call)?;
+    if call.state != CallState::Ready || draft.run.is_blocked() {
+        return Err(Refusal::CallNotReady(begin.call));
+    }
+    if begin.start_by <= draft.ctx.now && !Mutant::StartByUnchecked.is_on() {
+        return Err(Refusal::TooLate(begin.call));
+    }
+    let stored = digest::of_call(&begin.stored.tool, &begin.stored.arguments, begin.stored.schema);
+    let is_intact = call.digest == Some(stored) && call.tool == begin.stored.tool;
+    if !is_intact && !Mutant::DigestUnchecked.is_on() {
+        return Err(Refusal::Tampered { call: call.no, decided: call.digest, stored });
+    }
+    let combined = judge::verdict(draft, call.no);
+    if combined.judged.effect == Effect::Deny {
+        return Ok(refuse(draft, &call, combined.judged, combined.reason));
+    }
+    let Some(spec) = draft.ctx.definition.tools.get(&call.tool) else {
+        let judged = Judged { effect: Effect::Deny, rules: Vec::new(), policy: None, grant: None };
+        let reason = format!("not executed: the agent no longer has a tool {}", call.tool);
+        return Ok(refuse(draft, &call, judged, Some(reason)));
+    };
+    let schema = spec.schema_digest();
+    let mut unsatisfied = judge::unsatisfied(&combined.judged, &call.satisfied);
+    if schema != begin.stored.schema {
+        unsatisfied.push(RuleId::schema_changed());
+    }
+    if !unsatisfied.is_empty() {
+        return ask_again(draft, &call, begin, schema, combined, unsatisfied);
+    }
+    draft.emit(Event::CallStarted(CallStarted {
+        call: call.no,
+        attempt: call.attempt + 1,
+        node: begin.node,
+        start_by: begin.start_by,
+        judged: combined.judged,
+    }));
+    Ok(Answer::Done)
+}
+
+/// Policy may only become stricter while a run waits: what now forbids the call wins.
+fn refuse(draft: &mut Draft<'_>, call: &Call, judged: Judged, reason: Option<String>) -> Answer {
+    let text = reason.unwrap_or_else(|| judge::forbidden(&judged));
+    let result = ToolResult::Failed(Body::text(text));
+    draft.emit(Event::CallFinished(CallFinished { call: call.no, attempt: 0, result, refused: Some(judged) }));
+    Answer::Refused
+}
+
+/// An approval satisfies the rules it was shown; a new rule or a changed tool asks again.
+fn ask_again(
+    draft: &mut Draft<'_>,
+    call: &Call,
+    begin: &Begin,
+    schema: digest::Digest,
+    combined: crate::policy::Combined,
+    unsatisfied: Vec<RuleId>,
+) -> Result<Answer, Refusal> {
+    refuse_over_cap(draft)?;
+    let mut rules = combined.judged.rules.clone();
+    rules.extend(unsatisfied);
+    rules.sort();
+    rules.dedup();
+    let opening = Opening {
+        call: call.no,
+        policy: draft.ctx.definition.policy_for(&call.tool),
+        ask: Ask { reason: combined.reason, ..Ask::default() },
+        judged: Some(Judged { effect: Effect::Hold, rules, ..combined.judged }),
+        votes: combined.votes,
+        digest: Some(digest::of_call(&call.tool, &begin.stored.arguments, schema)),
+        schema: Some(schema),
+        ..Opening::default()
+    };
+    judge::open(draft, opening);
+    Ok(Answer::Held)
+}
+
+pub(super) fn give_back(draft: &mut Draft<'_>, no: CallNo, attempt: u32) -> Result<Answer, Refusal> {
+    let call = call(draft, no)?;
+    refuse_unless_current(&call, attempt)?;
+    draft.emit(Event::CallReturned(CallReturned { call: no, attempt }));
+    Ok(Answer::Done)
+}
+
+pub(super) fn progress(
+    draft: &mut Draft<'_>,
+    no: CallNo,
+    note: &Body,
+    processing: Option<bool>,
+) -> Result<Answer, Refusal> {
+    draft.refuse_if_ended()?;
+    let call = call(draft, no)?;
+    match call.state {
+        CallState::Started { .. } | CallState::Held(_) => {}
+        CallState::Ready if draft.run.facts.driver == Driver::Outside => {}
+        CallState::Ready | CallState::Done(_) => return Err(Refusal::CallNotReady(no)),
+    }
+    draft.emit(Event::CallProgressed(CallProgressed { call: no, note: note.clone(), processing }));
+    Ok(Answer::Done)
+}
+
+pub(super) fn finish(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<Answer, Refusal> {
+    let this = CallAttempt { call: finish.call, attempt: finish.attempt };
+    let finished =
+        CallFinished { call: finish.call, attempt: finish.attempt, result: finish.result.clone(), refused: None };
+    if draft.run.state.disowned.contains(&this) {
+        draft.emit(Event::CallContradicted(finished));
+        return Ok(Answer::Contradicted);
+    }
+    let call = call(draft, finish.call)?;
+    let stale = Refusal::StaleAttempt { call: call.no, current: call.attempt };
+    if call.attempt != finish.attempt {
+        return Err(stale);
+    }
+    match call.state {
+        CallState::Started { .. } => draft.emit(Event::CallFinished(finished)),
+        // Declared idempotent and found orphaned, but it had run after all: no need to run it again.
+        CallState::Ready if call.attempt > 0 && call.replay == Replay::Idempotent => {
+            draft.emit(Event::CallFinished(finished));
+        }
+        // An outside worker starts what it was allowed to by itself; its report is its word.
+        CallState::Ready if draft.run.facts.driver == Driver::Outside => {
+            super::outside::refuse_unless_claimed_by(draft, finish.worker.as_ref())?;
+            draft.emit(Event::CallFinished(finished));
+        }
+        CallState::Held(hold) => answer_recovery(draft, hold, finish)?,
+        // The truth about an unknown outcome is welcome however late.
+        CallState::Done(Settled::Unknown) => draft.emit(Event::CallFinished(finished)),
+        CallState::Ready | CallState::Done(_) => return Err(stale),
+    }
+    Ok(Answer::Done)
+}
+
+/// A late true result answers the recovery hold.
+fn answer_recovery(draft: &mut Draft<'_>, key: HoldKey, finish: &FinishCall) -> Result<(), Refusal> {
+    let is_recovery = draft.run.hold(key).is_some_and(|hold| hold.kind == HoldKind::Recovery);
+    if !is_recovery {
+        return Err(Refusal::CallNotReady(finish.call));
+    }
+    let resolution = match finish.result.clone() {
+        ToolResult::Ok(value) => Resolution::Answer { value },
+        ToolResult::Failed(error) => Resolution::Fail { error },
+    };
+    draft.emit(Event::HoldResolved(Box::new(HoldResolved {
+        hold: key,
+        resolution,
+        role: Some(Role::System),
+        idempotency_key: None,
+        late: false,
+        judged: None,
+        digest: None,
+    })));
+    Ok(())
+}
+
+pub(super) fn suspend(draft: &mut Draft<'_>, suspend: &Suspend) -> Result<Answer, Refusal> {
+    draft.refuse_if_ended()?;
+    refuse_over_cap(draft)?;
+    let kind = HoldKind::from(suspend.kind);
+    let mut policy = match (suspend.kind, suspend.call) {
+        (SuspendFor::External, _) => judge::external_policy(suspend.timeout, suspend.ask.child.is_some()),
+        (SuspendFor::Input | SuspendFor::Auth, CallNo::RUN) => draft.ctx.definition.holds.clone(),
+        (SuspendFor::Input | SuspendFor::Auth, no) => draft.ctx.definition.policy_for(&call(draft, no)?.tool),
+    };
+    policy.timeout = suspend.timeout.or(policy.timeout);
+    if suspend.call == CallNo::RUN {
+        may_suspend_run(draft, suspend)?;
+    } else {
+        may_suspend_call(draft, suspend)?;
+    }
+    let opening = Opening {
+        call: suspend.call,
+        kind,
+        policy,
+        ask: suspend.ask.clone(),
+        secret: suspend.secret,
+        ..Opening::default()
+    };
+    judge::open(draft, opening);
+    if draft.run.state.claim.is_some() && suspend.call == CallNo::RUN {
+        draft.emit(Event::RunReleased(RunReleased { why: Released::Suspended, retry_at: None }));
+    }
+    Ok(Answer::Done)
+}
+
+fn may_suspend_run(draft: &Draft<'_>, suspend: &Suspend) -> Result<(), Refusal> {
+    match draft.run.facts.driver {
+        Driver::Outside => super::outside::refuse_unless_claimed_by(draft, suspend.worker.as_ref()),
+        Driver::Loop if draft.run.is_blocked() => Err(Refusal::CallNotReady(CallNo::RUN)),
+        Driver::Loop => Ok(()),
+    }
+}
+
+fn may_suspend_call(draft: &Draft<'_>, suspend: &Suspend) -> Result<(), Refusal> {
+    let call = call(draft, suspend.call)?;
+    match call.state {
+        CallState::Started { .. } => refuse_unless_current(&call, suspend.attempt)?,
+        // Nothing has run yet: a sub-run or an outside job is made known before it is started.
+        CallState::Ready if suspend.attempt == call.attempt && !draft.run.is_blocked() => {}
+        CallState::Ready | CallState::Held(_) | CallState::Done(_) => {
+            return Err(Refusal::CallNotReady(call.no));
+        }
+    }
+    if suspend.ask.child.is_some() {
+        let limits = draft.ctx.limits;
+        if draft.run.state.children >= limits.children {
+            return Err(Refusal::Cap { what: Capped::Children, max: limits.children });
+        }
+        if draft.run.facts.parent.map_or(0, |parent| parent.depth) >= limits.depth {
+            return Err(Refusal::Cap { what: Capped::Depth, max: limits.depth });
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn orphan(draft: &mut Draft<'_>, no: CallNo, attempt: u32, node: Incarnation) -> Result<Answer, Refusal> {
+    let call = call(draft, no)?;
+    refuse_unless_current(&call, attempt)?;
+    let CallState::Started { node: starter, start_by } = call.state else {
+        return Err(Refusal::CallNotReady(no));
+    };
+    let from = start_by.plus(draft.ctx.limits.orphan_margin);
+    if node != starter && draft.ctx.now < from {
+        return Err(Refusal::NotOrphanedYet { call: no, from });
+    }
+    let may_retry = call.replay == Replay::Idempotent && attempt < draft.ctx.limits.call_attempts;
+    let then = match draft.run.state.stage {
+        Stage::Ended(_) => AfterOrphan::Unknown,
+        Stage::Thinking { .. } | Stage::Acting if may_retry || Mutant::OrphanRetriedBlindly.is_on() => {
+            AfterOrphan::Retry
+        }
+        Stage::Thinking { .. } | Stage::Acting => AfterOrphan::Ask,
+    };
+    draft.emit(Event::CallOrphaned(CallOrphaned { call: no, attempt, then }));
+    if then == AfterOrphan::Ask {
+        let opening = Opening {
+            call: no,
+            kind: HoldKind::Recovery,
+            policy: HoldPolicy::default(),
+            attempt,
+            ..Opening::default()
+        };
+        judge::open(draft, opening);
+    }
+    Ok(Answer::Done)
+}
+
+fn call(draft: &Draft<'_>, no: CallNo) -> Result<Call, Refusal> {
+    draft.run.call(no).cloned().ok_or(Refusal::NoSuchCall(no))
+}
+
+fn refuse_unless_current(call: &Call, attempt: u32) -> Result<(), Refusal> {
+    match call.state {
+        CallState::Started { .. } if call.attempt == attempt => Ok(()),
+        CallState::Started { .. } => Err(Refusal::StaleAttempt { call: call.no, current: call.attempt }),
+        CallState::Ready | CallState::Held(_) | CallState::Done(_) => Err(Refusal::CallNotReady(call.no)),
+    }
+}
+
+/// A recovery hold opens whatever the cap says: an unknown outcome is never dropped.
+fn refuse_over_cap(draft: &Draft<'_>) -> Result<(), Refusal> {
+    let max = draft.ctx.limits.open_holds;
+    match draft.run.state.holds.len() >= max {
+        true => Err(Refusal::Cap { what: Capped::OpenHolds, max: u32::try_from(max).unwrap_or(u32::MAX) }),
+        false => Ok(()),
+    }
+}

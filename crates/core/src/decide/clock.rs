@@ -1,0 +1,110 @@
+//! What time does: expiry, the end of a grace, claims that lapse, reminders.
+//!
+//! Expiry is decided, not swept: every command first lets the time pass that has passed, so that a slow sweeper
+//! changes nothing that anyone can see (rule 4).
+
+use super::{Answer, Draft};
+use crate::event::{
+    AfterOrphan, CallOrphaned, Driver, Event, HoldExpired, HoldReminded, Outcome, Released, RunReleased,
+};
+use crate::hold::{AfterGrace, Hold, OnTimeout, Resolution};
+use crate::id::CallNo;
+use crate::mutant::Mutant;
+use crate::refusal::Refusal;
+use crate::run::CallState;
+
+/// S3-28: the text of a run that failed because nobody answered.
+pub(super) const TIMEOUT_TEXT: &str = "timeout waiting for user input";
+
+pub(super) fn pass_time(draft: &mut Draft<'_>) {
+    if Mutant::ExpiryUnchecked.is_on() {
+        return;
+    }
+    for key in draft.run.state.holds.iter().map(|hold| hold.key).collect::<Vec<_>>() {
+        // An earlier one may have ended the run and withdrawn this one.
+        if let Some(hold) = draft.run.hold(key).cloned() {
+            expire(draft, &hold);
+        }
+        if let Some(hold) = draft.run.hold(key).cloned() {
+            end_grace(draft, &hold);
+        }
+    }
+    lapse(draft);
+}
+
+fn expire(draft: &mut Draft<'_>, hold: &Hold) {
+    let is_due = hold.expires_at.is_some_and(|at| at <= draft.ctx.now);
+    if !is_due || hold.expired_at.is_some() || !hold.kind.can_expire() {
+        return;
+    }
+    let kept = hold.policy.on_timeout == OnTimeout::Keep;
+    draft.emit(Event::HoldExpired(HoldExpired { hold: hold.key, kept }));
+    if kept {
+        return;
+    }
+    draft.close(hold.key, Resolution::Expire);
+    let blocks_the_loop = hold.call() == CallNo::RUN && draft.run.facts.driver == Driver::Loop;
+    match hold.policy.on_timeout {
+        OnTimeout::Fail => draft.end(Outcome::Failed, Some(TIMEOUT_TEXT.into()), None),
+        OnTimeout::Cancel => draft.end(Outcome::Canceled, Some(TIMEOUT_TEXT.into()), None),
+        // There is no call whose result could tell the model.
+        OnTimeout::Deny | OnTimeout::ResumeWithError if blocks_the_loop => {
+            draft.end(Outcome::Failed, Some(TIMEOUT_TEXT.into()), None);
+        }
+        OnTimeout::Deny | OnTimeout::ResumeWithError | OnTimeout::Keep => {}
+    }
+}
+
+fn end_grace(draft: &mut Draft<'_>, hold: &Hold) {
+    if hold.grace_ends_at().is_some_and(|at| at <= draft.ctx.now) {
+        draft.close(hold.key, Resolution::Expire);
+        let outcome = match hold.policy.after_grace {
+            AfterGrace::Fail => Outcome::Failed,
+            AfterGrace::Cancel => Outcome::Canceled,
+        };
+        draft.end(outcome, Some(TIMEOUT_TEXT.into()), None);
+    }
+}
+
+/// An outside worker that gave no sign of life loses its claim, but not while it waits for a person.
+fn lapse(draft: &mut Draft<'_>) {
+    let is_due = draft.run.state.claim.as_ref().is_some_and(|claim| claim.until <= draft.ctx.now);
+    if !is_due || draft.run.is_held() {
+        return;
+    }
+    unreported_calls_are_unknown(draft);
+    draft.emit(Event::RunReleased(RunReleased { why: Released::Lapsed, retry_at: None }));
+    if draft.run.state.claims >= max_claims(draft) {
+        let reason = format!("no worker reported back in {} attempts", draft.run.state.claims);
+        draft.end(Outcome::Failed, Some(reason), None);
+    }
+}
+
+/// What an outside worker was allowed to run and did not report may have run.
+pub(super) fn unreported_calls_are_unknown(draft: &mut Draft<'_>) {
+    let unreported = |call: &&crate::run::Call| call.state == CallState::Ready;
+    for call in draft.run.state.calls.iter().filter(unreported).map(|call| call.no).collect::<Vec<_>>() {
+        let then = AfterOrphan::Unknown;
+        draft.emit(Event::CallOrphaned(CallOrphaned { call, attempt: 0, then }));
+    }
+}
+
+/// How often an outside run may be claimed (S4-28: 3).
+pub(super) fn max_claims(draft: &Draft<'_>) -> u32 {
+    draft.run.facts.inbox.as_ref().map_or(3, |inbox| inbox.max_attempts)
+}
+
+/// The part of a tick that is not about deadlines.
+pub(super) fn remind(draft: &mut Draft<'_>) -> Result<Answer, Refusal> {
+    let is_due = |hold: &&Hold| hold.remind_at.is_some_and(|at| at <= draft.ctx.now);
+    let due: Vec<Hold> = draft.run.state.holds.iter().filter(is_due).cloned().collect();
+    for hold in due {
+        let again = hold.policy.remind_after.filter(|_| !hold.muted);
+        let next_at = again.map(|span| draft.ctx.now.plus(span));
+        draft.emit(Event::HoldReminded(HoldReminded { hold: hold.key, next_at }));
+    }
+    match draft.events.is_empty() {
+        true => Ok(Answer::Repeated),
+        false => Ok(Answer::Done),
+    }
+}

@@ -1,0 +1,310 @@
+//! Every decision, on every surface, comes through here: who, which digest, whether still open.
+
+use super::judge;
+use super::{Answer, Draft};
+use crate::body::Body;
+use crate::command::{Decide, Edit, Resolve, Wanted};
+use crate::digest::{self, Digest};
+use crate::event::{
+    Driver, Event, HoldAssigned, HoldEdited, HoldReopened, HoldResolved, HoldVoted, Outcome, RunRepinned,
+};
+use crate::hold::{Edited, Hold, HoldKind, OnDeny, Recorded, Resolution};
+use crate::id::{CallNo, HoldKey};
+use crate::json::RawJson;
+use crate::message::Judged;
+use crate::mutant::Mutant;
+use crate::name::UserId;
+use crate::policy::{Combined, Effect, Role};
+use crate::refusal::Refusal;
+use crate::run::CallState;
+use crate::time::Timestamp;
+
+pub(super) fn resolve(draft: &mut Draft<'_>, wanted: &Resolve, open_before: &[HoldKey]) -> Result<Answer, Refusal> {
+    let key = wanted.decide.hold;
+    let Some(hold) = draft.run.hold(key).cloned() else {
+        return closed(draft, key, open_before, Some(wanted));
+    };
+    let role = authority(draft, key)?;
+    let is_withdrawable = hold.kind == HoldKind::External && hold.child.is_none();
+    let is_taken = match &wanted.resolution {
+        Wanted::Withdraw => is_withdrawable,
+        Wanted::ApproveEdited { .. } => hold.kind == HoldKind::Approval,
+        Wanted::Approve | Wanted::Deny { .. } | Wanted::Answer { .. } | Wanted::Fail { .. } => {
+            hold.kind.takes(&wanted.resolution.plain())
+        }
+    };
+    if !is_taken {
+        return Err(Refusal::WrongKind { hold: key, kind: hold.kind });
+    }
+    refuse_if_stale(draft, &hold, &wanted.decide)?;
+    match &wanted.resolution {
+        Wanted::Approve if hold.has_quorum() => cast_vote(draft, &hold, role, wanted.idempotency_key.clone()),
+        Wanted::ApproveEdited { arguments } => {
+            let change = checked_edit(draft, &hold, arguments)?;
+            if hold.has_quorum() || change.needs_new_decision {
+                return Ok(emit_edit(draft, &hold, change, role));
+            }
+            let resolution = Resolution::Approve { edited: Some(change.edited) };
+            emit(draft, &hold, wanted, resolution, role, Some(change.verdict.judged));
+            Ok(Answer::Done)
+        }
+        Wanted::Approve
+        | Wanted::Deny { .. }
+        | Wanted::Answer { .. }
+        | Wanted::Fail { .. }
+        | Wanted::Withdraw => {
+            emit(draft, &hold, wanted, wanted.resolution.plain(), role, None);
+            after_deny(draft, &hold, &wanted.resolution);
+            Ok(Answer::Done)
+        }
+    }
+}
+
+pub(super) fn vote(draft: &mut Draft<'_>, decide: &Decide, open_before: &[HoldKey]) -> Result<Answer, Refusal> {
+    let Some(hold) = draft.run.hold(decide.hold).cloned() else {
+        return closed(draft, decide.hold, open_before, None);
+    };
+    let role = authority(draft, decide.hold)?;
+    if hold.kind != HoldKind::Approval {
+        return Err(Refusal::WrongKind { hold: decide.hold, kind: hold.kind });
+    }
+    refuse_if_stale(draft, &hold, decide)?;
+    cast_vote(draft, &hold, role, None)
+}
+
+pub(super) fn edit(draft: &mut Draft<'_>, edit: &Edit, open_before: &[HoldKey]) -> Result<Answer, Refusal> {
+    let key = edit.decide.hold;
+    let Some(hold) = draft.run.hold(key).cloned() else {
+        return closed(draft, key, open_before, None);
+    };
+    let role = authority(draft, key)?;
+    if hold.kind != HoldKind::Approval {
+        return Err(Refusal::WrongKind { hold: key, kind: hold.kind });
+    }
+    refuse_if_stale(draft, &hold, &edit.decide)?;
+    let change = checked_edit(draft, &hold, &edit.arguments)?;
+    Ok(emit_edit(draft, &hold, change, role))
+}
+
+pub(super) fn assign(
+    draft: &mut Draft<'_>,
+    key: HoldKey,
+    to: Option<&UserId>,
+    open_before: &[HoldKey],
+) -> Result<Answer, Refusal> {
+    let Some(hold) = draft.run.hold(key) else { return closed(draft, key, open_before, None) };
+    let is_already = hold.assignee.as_ref() == to;
+    authority(draft, key)?;
+    if is_already {
+        return Ok(Answer::Repeated);
+    }
+    draft.emit(Event::HoldAssigned(HoldAssigned { hold: key, to: to.cloned() }));
+    Ok(Answer::Done)
+}
+
+/// Only a kept hold that expired: what silence closed stays closed, because the run went on from it.
+pub(super) fn reopen(
+    draft: &mut Draft<'_>,
+    key: HoldKey,
+    expires_at: Option<Timestamp>,
+) -> Result<Answer, Refusal> {
+    let Some(hold) = draft.run.hold(key) else { return closed(draft, key, &[], None) };
+    let is_expired = hold.expired_at.is_some();
+    authority(draft, key)?;
+    if !is_expired {
+        return Err(Refusal::NotExpired(key));
+    }
+    draft.emit(Event::HoldReopened(HoldReopened { hold: key, expires_at }));
+    Ok(Answer::Done)
+}
+
+/// Moves the run to another definition; a hold that said something pinned is gone is answered by it.
+pub(super) fn repin(draft: &mut Draft<'_>, definition: Digest) -> Result<Answer, Refusal> {
+    draft.refuse_if_ended()?;
+    let started = |call: &&crate::run::Call| matches!(call.state, CallState::Started { .. });
+    if let Some(call) = draft.run.state.calls.iter().find(started) {
+        return Err(Refusal::CallStarted(call.no));
+    }
+    let blocking = draft.run.state.holds.iter().find(|hold| hold.call() == CallNo::RUN).cloned();
+    let role = authority(draft, blocking.as_ref().map_or(RUN_ITSELF, |hold| hold.key))?;
+    if draft.run.state.definition == definition {
+        return Ok(Answer::Repeated);
+    }
+    draft.emit(Event::RunRepinned(RunRepinned { definition }));
+    if let Some(hold) = blocking.filter(|hold| hold.kind == HoldKind::Input) {
+        let value = Body::text(format!("moved to definition {definition}"));
+        draft.emit(resolved(&hold, Resolution::Answer { value }, Some(role)));
+    }
+    Ok(Answer::Done)
+}
+
+/// Stands for the run in a refusal that concerns no hold.
+const RUN_ITSELF: HoldKey = HoldKey { call: CallNo::RUN, secret: crate::id::Secret([0; 16]) };
+
+/// What is said of a hold that is not open: who decided it and when, or that its time had passed.
+fn closed(
+    draft: &Draft<'_>,
+    key: HoldKey,
+    open_before: &[HoldKey],
+    wanted: Option<&Resolve>,
+) -> Result<Answer, Refusal> {
+    // Who may not decide it learns nothing about it.
+    authority(draft, key)?;
+    if open_before.contains(&key) {
+        return Err(Refusal::Expired(key));
+    }
+    match draft.ctx.recorded {
+        Some(recorded) if wanted.is_some_and(|wanted| is_repeat(wanted, recorded)) => Ok(Answer::Repeated),
+        Some(recorded) => Err(Refusal::AlreadyDecided(Box::new(recorded.clone()))),
+        None => Err(Refusal::NoSuchHold(key)),
+    }
+}
+
+/// The same decision with the same key, and only with a key, is a repeat.
+fn is_repeat(wanted: &Resolve, recorded: &Recorded) -> bool {
+    let same_decision = match (&wanted.resolution, &recorded.resolution) {
+        (Wanted::ApproveEdited { arguments }, Resolution::Approve { edited: Some(edited) }) => {
+            edited.arguments.inline() == Some(arguments.text())
+        }
+        (Wanted::ApproveEdited { .. }, _) => false,
+        (wanted, recorded) => wanted.plain() == *recorded,
+    };
+    same_decision && wanted.idempotency_key.is_some() && wanted.idempotency_key == recorded.idempotency_key
+}
+
+fn authority(draft: &Draft<'_>, key: HoldKey) -> Result<Role, Refusal> {
+    match draft.ctx.authority {
+        Some(role) => Ok(role),
+        None if Mutant::AuthorityUnchecked.is_on() => Ok(Role::Owner),
+        None => Err(Refusal::NotAllowed(key)),
+    }
+}
+
+fn refuse_if_stale(draft: &Draft<'_>, hold: &Hold, decide: &Decide) -> Result<(), Refusal> {
+    let digest = draft.run.call(hold.call()).and_then(|call| call.digest);
+    let (hold, revision) = (hold.key, hold.revision);
+    let has_other_digest = decide.digest.is_some_and(|seen| Some(seen) != digest);
+    if has_other_digest || decide.revision.is_some_and(|seen| seen != revision) {
+        return Err(Refusal::Stale { hold, digest, revision });
+    }
+    if revision > 0 && decide.digest.is_none() && decide.revision.is_none() {
+        return Err(Refusal::MustRepeatDigest { hold, digest, revision });
+    }
+    Ok(())
+}
+
+/// Each person counts once; the last one needed decides.
+fn cast_vote(draft: &mut Draft<'_>, hold: &Hold, role: Role, key: Option<String>) -> Result<Answer, Refusal> {
+    let Some(by) = draft.ctx.actor.user().cloned() else { return Err(Refusal::NotAllowed(hold.key)) };
+    if hold.votes.contains(&by) {
+        return Ok(Answer::Repeated);
+    }
+    draft.emit(Event::HoldVoted(HoldVoted { hold: hold.key, by, role }));
+    let votes = u32::try_from(hold.votes.len() + 1).unwrap_or(u32::MAX);
+    let needed = hold.votes_needed.max(1);
+    if votes < needed {
+        return Ok(Answer::Voted { votes, needed });
+    }
+    let digest = draft.run.call(hold.call()).and_then(|call| call.digest);
+    draft.emit(Event::HoldResolved(Box::new(HoldResolved {
+        hold: hold.key,
+        resolution: Resolution::Approve { edited: None },
+        role: Some(role),
+        idempotency_key: key,
+        late: hold.expired_at.is_some(),
+        judged: None,
+        digest,
+    })));
+    Ok(Answer::Done)
+}
+
+/// Edited arguments that policy has looked at.
+struct Change {
+    edited: Edited,
+    verdict: Combined,
+    /// A rule that this hold's deciders were not shown holds the new arguments.
+    needs_new_decision: bool,
+}
+
+fn checked_edit(draft: &Draft<'_>, hold: &Hold, arguments: &RawJson) -> Result<Change, Refusal> {
+    let forbidden = |reason: String| Refusal::Forbidden { hold: hold.key, reason };
+    let Some(call) = draft.run.call(hold.call()) else { return Err(Refusal::NoSuchCall(hold.call())) };
+    let Some(spec) = draft.ctx.definition.tools.get(&call.tool) else {
+        return Err(forbidden(format!("the agent no longer has a tool {}", call.tool)));
+    };
+    let verdict = judge::verdict(draft, call.no);
+    if verdict.judged.effect == Effect::Deny {
+        return Err(forbidden(verdict.reason.clone().unwrap_or_else(|| judge::forbidden(&verdict.judged))));
+    }
+    let schema = spec.schema_digest();
+    let digest = digest::of_call(&call.tool, arguments.text(), schema);
+    let edited = Edited { arguments: Body::Json(arguments.clone()), digest, schema, revision: hold.revision + 1 };
+    let needs_new_decision = !judge::unsatisfied(&verdict.judged, &hold.rules).is_empty();
+    Ok(Change { edited, verdict, needs_new_decision })
+}
+
+fn emit_edit(draft: &mut Draft<'_>, hold: &Hold, change: Change, role: Role) -> Answer {
+    let votes = change.verdict.votes.max(hold.votes_needed);
+    draft.emit(Event::HoldEdited(HoldEdited {
+        hold: hold.key,
+        edited: change.edited,
+        judged: change.verdict.judged,
+        votes_needed: if votes > 1 { votes } else { 0 },
+        role,
+    }));
+    Answer::Edited
+}
+
+fn emit(
+    draft: &mut Draft<'_>,
+    hold: &Hold,
+    wanted: &Resolve,
+    resolution: Resolution,
+    role: Role,
+    judged: Option<Judged>,
+) {
+    let shown = draft.run.call(hold.call()).and_then(|call| call.digest);
+    let digest = match &resolution {
+        Resolution::Approve { edited: Some(edited) } => Some(edited.digest),
+        Resolution::Approve { edited: None } => shown,
+        Resolution::Deny { .. }
+        | Resolution::Answer { .. }
+        | Resolution::Fail { .. }
+        | Resolution::Expire
+        | Resolution::Withdraw
+        | Resolution::Supersede => None,
+    };
+    draft.emit(Event::HoldResolved(Box::new(HoldResolved {
+        hold: hold.key,
+        resolution,
+        role: Some(role),
+        idempotency_key: wanted.idempotency_key.clone(),
+        late: hold.expired_at.is_some(),
+        judged,
+        digest,
+    })));
+}
+
+fn resolved(hold: &Hold, resolution: Resolution, role: Option<Role>) -> Event {
+    Event::HoldResolved(Box::new(HoldResolved {
+        hold: hold.key,
+        resolution,
+        role,
+        idempotency_key: None,
+        late: false,
+        judged: None,
+        digest: None,
+    }))
+}
+
+/// Deny tells the model, or ends the run, as the hold's policy says (C4). On a recovery hold it is a statement of
+/// fact, not a refusal.
+fn after_deny(draft: &mut Draft<'_>, hold: &Hold, wanted: &Wanted) {
+    let Wanted::Deny { reason } = wanted else { return };
+    let blocks_the_loop = hold.call() == CallNo::RUN && draft.run.facts.driver == Driver::Loop;
+    if blocks_the_loop {
+        draft.end(Outcome::Failed, reason.clone(), None);
+    } else if hold.kind != HoldKind::Recovery && hold.policy.on_deny == OnDeny::Cancel {
+        draft.end(Outcome::Canceled, reason.clone(), None);
+    }
+}

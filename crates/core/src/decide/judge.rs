@@ -1,0 +1,223 @@
+//! How a call that somebody asks for becomes one that may run, must wait, or is refused; and how holds are opened.
+
+use super::Draft;
+use crate::body::Body;
+use crate::command::AskedCall;
+use crate::digest;
+use crate::event::{Event, HoldOpened};
+use crate::hold::{Ask, HoldKind, HoldPolicy, OnTimeout};
+use crate::id::{CallNo, HoldKey, RequestKey};
+use crate::json::RawJson;
+use crate::message::{Judged, ToolCall};
+use crate::mutant::Mutant;
+use crate::name::{RuleId, ToolName};
+use crate::policy::{Combined, Effect};
+use crate::time::Millis;
+
+/// A call that was looked at, and the hold it needs, if it needs one.
+pub(super) struct Judgement {
+    pub(super) call: ToolCall,
+    pub(super) hold: Option<Combined>,
+}
+
+/// Looks at one call: its name, its text, what policy says.
+pub(super) fn judge(draft: &Draft<'_>, no: CallNo, asked: &AskedCall) -> Judgement {
+    // A name that is no name at all still needs an entry in the transcript.
+    let tool = ToolName::new(&asked.tool).unwrap_or_else(|_| unnamed());
+    let spec = draft.ctx.definition.tools.get(&tool);
+    let parsed = RawJson::parse(&asked.arguments);
+    let problem = match (&spec, &parsed) {
+        (None, _) => Some(unknown_tool(draft, &tool)),
+        (Some(_), Err(bad)) => Some(format!("the arguments were not taken: {bad}")),
+        (Some(_), Ok(_)) => asked.problem.clone(),
+    };
+    let schema = spec.map(|spec| spec.schema_digest());
+    let arguments = match parsed {
+        Ok(json) => Body::Json(json),
+        Err(_) => Body::text(&asked.arguments),
+    };
+    let digest = match (&arguments, schema) {
+        (Body::Json(json), Some(schema)) => Some(digest::of_call(&tool, json.text(), schema)),
+        (Body::Json(_) | Body::Text(_) | Body::Blob(_), _) => None,
+    };
+    let mut call = ToolCall {
+        no,
+        id: asked.id.clone(),
+        tool,
+        arguments,
+        digest,
+        schema,
+        replay: spec.map(|spec| spec.replay).unwrap_or_default(),
+        judged: None,
+        refused: problem,
+    };
+    if call.refused.is_some() {
+        call.digest = None;
+        return Judgement { call, hold: None };
+    }
+    let combined = verdict(draft, no);
+    match combined.judged.effect {
+        Effect::Allow => call.judged = Some(combined.judged),
+        Effect::Deny => {
+            call.refused = Some(combined.reason.clone().unwrap_or_else(|| forbidden(&combined.judged)));
+            call.judged = Some(combined.judged);
+        }
+        Effect::Hold => return Judgement { call, hold: Some(combined) },
+    }
+    Judgement { call, hold: None }
+}
+
+/// The combined verdict on a call.
+pub(super) fn verdict(draft: &Draft<'_>, no: CallNo) -> Combined {
+    let mut combined = draft.ctx.verdicts.combine(no);
+    if Mutant::MissingVerdictAllows.is_on() && combined.judged.rules == [RuleId::no_verdict()] {
+        combined.judged.effect = Effect::Allow;
+    }
+    combined
+}
+
+/// What a rule that forbids says when it gives no reason of its own.
+pub(super) fn forbidden(judged: &Judged) -> String {
+    let rules: Vec<&str> = judged.rules.iter().map(RuleId::as_str).collect();
+    format!("not executed: the policy forbids this call ({})", rules.join(", "))
+}
+
+/// With `hold_batch` one held call holds its whole turn (S1-10, C6).
+pub(super) fn hold_whole_batch(judgements: &mut [Judgement]) {
+    if !judgements.iter().any(|judgement| judgement.hold.is_some()) {
+        return;
+    }
+    let ready = |j: &&mut Judgement| j.hold.is_none() && j.call.refused.is_none();
+    for judgement in judgements.iter_mut().filter(ready) {
+        let policy = judgement.call.judged.as_ref().and_then(|judged| judged.policy);
+        let judged = Judged { effect: Effect::Hold, rules: vec![RuleId::batch()], policy, grant: None };
+        judgement.hold = Some(Combined { judged, reason: None, votes: 1 });
+    }
+}
+
+/// The hard cap of open holds: what does not fit is refused, and the model is told (rule 11).
+pub(super) fn refuse_over_cap(draft: &Draft<'_>, judgements: &mut [Judgement]) {
+    let max = draft.ctx.limits.open_holds;
+    let mut open = draft.run.state.holds.len();
+    for judgement in judgements.iter_mut().filter(|judgement| judgement.hold.is_some()) {
+        open += 1;
+        if open > max {
+            judgement.hold = None;
+            judgement.call.refused =
+                Some(format!("not executed: this run already waits for {max} decisions, which is the limit"));
+        }
+    }
+}
+
+/// Opens the approval hold of a call that was judged.
+pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: Combined) {
+    let policy = draft.ctx.definition.policy_for(&call.tool);
+    let ask = Ask { reason: combined.reason, ..Ask::default() };
+    open(
+        draft,
+        Opening {
+            call: call.no,
+            kind: HoldKind::Approval,
+            policy,
+            ask,
+            judged: Some(combined.judged),
+            votes: combined.votes,
+            ..Opening::default()
+        },
+    );
+}
+
+/// What a new hold is made of.
+pub(super) struct Opening {
+    pub(super) call: CallNo,
+    pub(super) kind: HoldKind,
+    pub(super) policy: HoldPolicy,
+    pub(super) ask: Ask,
+    pub(super) judged: Option<Judged>,
+    pub(super) votes: u32,
+    pub(super) digest: Option<digest::Digest>,
+    pub(super) schema: Option<digest::Digest>,
+    pub(super) attempt: u32,
+    pub(super) secret: Option<crate::id::Secret>,
+}
+
+impl Default for Opening {
+    fn default() -> Opening {
+        Opening {
+            call: CallNo::RUN,
+            kind: HoldKind::Approval,
+            policy: HoldPolicy::default(),
+            ask: Ask::default(),
+            judged: None,
+            votes: 1,
+            digest: None,
+            schema: None,
+            attempt: 0,
+            secret: None,
+        }
+    }
+}
+
+/// Opens a hold; the holds of one turn share a request.
+pub(super) fn open(draft: &mut Draft<'_>, opening: Opening) -> HoldKey {
+    let request = match draft.run.state.request {
+        Some(request) => request,
+        None => RequestKey { turn: draft.run.state.turn, secret: draft.draw("request") },
+    };
+    let secret = match opening.secret {
+        Some(secret) => secret,
+        None => draft.draw("hold"),
+    };
+    let hold = HoldKey { call: opening.call, secret };
+    let timeout = opening.policy.timeout.filter(|_| opening.kind.can_expire());
+    draft.emit(Event::HoldOpened(Box::new(HoldOpened {
+        hold,
+        kind: opening.kind,
+        request,
+        message: draft.run.state.replied_at,
+        digest: opening.digest,
+        schema: opening.schema,
+        judged: opening.judged,
+        votes_needed: if opening.votes > 1 { opening.votes } else { 0 },
+        expires_at: timeout.map(|span| draft.ctx.now.plus(span)),
+        policy: opening.policy,
+        muted: draft.ctx.over_soft_cap,
+        attempt: opening.attempt,
+        ask: opening.ask,
+    })));
+    hold
+}
+
+/// An outside job waits 24 hours by default, then the model is told (S2-34, C7).
+pub(super) fn external_policy(timeout: Option<Millis>, has_child: bool) -> HoldPolicy {
+    let timeout = match (timeout, has_child) {
+        (Some(timeout), _) => Some(timeout),
+        // A sub-run ends by itself; its parent waits without limit.
+        (None, true) => None,
+        (None, false) => Some(Millis::hours(24)),
+    };
+    HoldPolicy { on_timeout: OnTimeout::ResumeWithError, timeout, ..HoldPolicy::default() }
+}
+
+/// Rules that hold a call now and that nobody has satisfied yet.
+pub(super) fn unsatisfied(judged: &Judged, satisfied: &[RuleId]) -> Vec<RuleId> {
+    match judged.effect {
+        Effect::Hold => judged.rules.iter().filter(|rule| !satisfied.contains(rule)).cloned().collect(),
+        Effect::Allow | Effect::Deny => Vec::new(),
+    }
+}
+
+fn unnamed() -> ToolName {
+    match ToolName::new("(unnamed)") {
+        Ok(name) => name,
+        Err(_) => unreachable!("the text is a name"),
+    }
+}
+
+fn unknown_tool(draft: &Draft<'_>, tool: &ToolName) -> String {
+    let known: Vec<&str> = draft.ctx.definition.tools.keys().map(ToolName::as_str).collect();
+    match known.is_empty() {
+        true => format!("there is no tool {tool}; this agent has no tools"),
+        false => format!("there is no tool {tool}; the tools are: {}", known.join(", ")),
+    }
+}

@@ -1,0 +1,87 @@
+//! What the model's replies and failures lead to.
+
+use super::judge::{self, Judgement};
+use super::{Answer, Draft};
+use crate::body::Body;
+use crate::command::{RecordFailure, RecordReply};
+use crate::event::{Driver, Event, ModelFailed, ModelReplied, Outcome};
+use crate::id::CallNo;
+use crate::message::Reply;
+use crate::refusal::Refusal;
+use crate::run::Stage;
+
+pub(super) fn reply(draft: &mut Draft<'_>, reply: &RecordReply) -> Result<Answer, Refusal> {
+    refuse_unless_thinking(draft)?;
+    // A stored reply is never replaced: this one was thought of before it (rule 1).
+    if reply.seen < draft.run.state.replied_at {
+        return Err(Refusal::NotThinking);
+    }
+    let mut judgements: Vec<Judgement> = Vec::with_capacity(reply.calls.len());
+    for (no, asked) in (draft.run.state.calls_made + 1..).zip(&reply.calls) {
+        judgements.push(judge::judge(draft, CallNo(no), asked));
+    }
+    if draft.ctx.definition.hold_batch {
+        judge::hold_whole_batch(&mut judgements);
+    }
+    judge::refuse_over_cap(draft, &mut judgements);
+    draft.emit(Event::ModelReplied(ModelReplied {
+        reply: Reply {
+            text: reply.text.as_ref().map(Body::text),
+            calls: judgements.iter().map(|judgement| judgement.call.clone()).collect(),
+            opaque: reply.opaque.clone().map(Body::Json),
+            usage: reply.usage,
+            model: reply.model.clone(),
+        },
+        seen: reply.seen,
+    }));
+    if let Some(reason) = over_budget(draft, reply) {
+        draft.end(Outcome::Failed, Some(reason), None);
+        return Ok(Answer::Done);
+    }
+    if reply.calls.is_empty() && draft.run.state.heard_at <= reply.seen {
+        draft.end(Outcome::Completed, None, None);
+        return Ok(Answer::Done);
+    }
+    for judgement in judgements {
+        if let Some(combined) = judgement.hold {
+            judge::open_approval(draft, &judgement.call, combined);
+        }
+    }
+    Ok(Answer::Done)
+}
+
+/// A retry is counted before it happens, and the count ends the run (S0-47).
+pub(super) fn failure(draft: &mut Draft<'_>, failure: &RecordFailure) -> Result<Answer, Refusal> {
+    let failures = refuse_unless_thinking(draft)? + 1;
+    let may_retry = failures < draft.ctx.limits.model_attempts;
+    let retry_at = failure.retry_at.filter(|_| may_retry);
+    draft.emit(Event::ModelFailed(ModelFailed { failures, error: failure.error.clone(), retry_at }));
+    if retry_at.is_none() {
+        let said = failure.error.inline().unwrap_or("a long error");
+        let reason = format!("the model could not be asked ({failures} tries): {said}");
+        draft.end(Outcome::Failed, Some(reason), None);
+    }
+    Ok(Answer::Done)
+}
+
+fn refuse_unless_thinking(draft: &Draft<'_>) -> Result<u32, Refusal> {
+    draft.refuse_if_ended()?;
+    match (draft.run.facts.driver, draft.run.state.stage) {
+        (Driver::Loop, Stage::Thinking { failures, .. }) if !draft.run.is_blocked() => Ok(failures),
+        (Driver::Outside, _) => Err(Refusal::WrongDriver),
+        (Driver::Loop, Stage::Thinking { .. } | Stage::Acting | Stage::Ended(_)) => Err(Refusal::NotThinking),
+    }
+}
+
+/// An endless loop of tool calls ends here (F26).
+fn over_budget(draft: &Draft<'_>, reply: &RecordReply) -> Option<String> {
+    let limits = draft.ctx.limits;
+    if reply.calls.is_empty() {
+        return None;
+    }
+    if draft.run.state.turn >= limits.turns {
+        return Some(format!("the run reached its limit of {} model replies", limits.turns));
+    }
+    let tokens = limits.tokens.filter(|max| draft.run.state.usage.tokens() >= *max)?;
+    Some(format!("the run reached its limit of {tokens} tokens"))
+}

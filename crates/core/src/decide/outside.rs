@@ -1,0 +1,133 @@
+//! Runs that a worker elsewhere drives: claim, propose, report, give up.
+//!
+//! What an outside worker ran is its word. Its calls are judged and held like any other, and what it was allowed to
+//! run and never reported is shown as unknown.
+
+use super::clock::{max_claims, unreported_calls_are_unknown};
+use super::judge;
+use super::{Answer, Draft};
+use crate::body::Body;
+use crate::command::{ClaimRun, FailKind, FailRun, Propose};
+use crate::event::{CallProposed, Claim, Driver, Event, Outcome, Released, RunClaimed, RunReleased};
+use crate::hold::Resolution;
+use crate::id::CallNo;
+use crate::message::Replay;
+use crate::name::WorkerName;
+use crate::refusal::Refusal;
+use crate::run::CallState;
+
+pub(super) fn claim(draft: &mut Draft<'_>, claim: &ClaimRun) -> Result<Answer, Refusal> {
+    draft.refuse_if_ended()?;
+    match claim {
+        ClaimRun::Node if draft.run.facts.driver == Driver::Outside => Err(Refusal::WrongDriver),
+        ClaimRun::Node if draft.run.state.claimed => Ok(Answer::Repeated),
+        ClaimRun::Node => {
+            draft.emit(Event::RunClaimed(RunClaimed { claim: None }));
+            Ok(Answer::Done)
+        }
+        ClaimRun::Worker { .. } if draft.run.facts.driver == Driver::Loop => Err(Refusal::WrongDriver),
+        ClaimRun::Worker { worker, period } => {
+            if let Some(held) = &draft.run.state.claim {
+                return Err(Refusal::ClaimedByOther { holder: Some(held.worker.clone()) });
+            }
+            if !draft.run.is_claimable(draft.ctx.now) {
+                return Err(Refusal::NotClaimable);
+            }
+            let until = draft.ctx.now.plus(*period);
+            let attempt = draft.run.state.claims + 1;
+            let claim = Claim { worker: worker.clone(), until, period: *period, attempt };
+            draft.emit(Event::RunClaimed(RunClaimed { claim: Some(claim) }));
+            Ok(Answer::Done)
+        }
+    }
+}
+
+pub(super) fn propose(draft: &mut Draft<'_>, propose: &Propose) -> Result<Answer, Refusal> {
+    refuse_unless_claimed_by(draft, Some(&propose.worker))?;
+    let no = CallNo(draft.run.state.calls_made + 1);
+    let mut judged = [judge::judge(draft, no, &propose.call)];
+    judge::refuse_over_cap(draft, &mut judged);
+    let [judgement] = judged;
+    draft.emit(Event::CallProposed(CallProposed {
+        call: judgement.call.clone(),
+        context: propose.context.clone(),
+    }));
+    match judgement.hold {
+        Some(combined) => {
+            judge::open_approval(draft, &judgement.call, combined);
+            Ok(Answer::Held)
+        }
+        None if judgement.call.refused.is_some() => Ok(Answer::Refused),
+        None => Ok(Answer::Done),
+    }
+}
+
+pub(super) fn finish(draft: &mut Draft<'_>, worker: &WorkerName, result: &Body) -> Result<Answer, Refusal> {
+    refuse_unless_claimed_by(draft, Some(worker))?;
+    unreported_calls_are_unknown(draft);
+    draft.end(Outcome::Completed, None, Some(result.clone()));
+    Ok(Answer::Done)
+}
+
+pub(super) fn fail(draft: &mut Draft<'_>, fail: &FailRun) -> Result<Answer, Refusal> {
+    draft.refuse_if_ended()?;
+    match draft.run.facts.driver {
+        Driver::Outside => refuse_unless_claimed_by(draft, fail.worker.as_ref())?,
+        Driver::Loop => refuse_if_something_may_have_run(draft)?,
+    }
+    let has_attempts_left = draft.run.state.claims < max_claims(draft);
+    let error = Some(fail.error.clone());
+    match fail.kind {
+        FailKind::Transient { retry_at } if draft.run.facts.driver == Driver::Outside && has_attempts_left => {
+            unreported_calls_are_unknown(draft);
+            while let Some(hold) = draft.run.state.holds.first() {
+                let key = hold.key;
+                draft.close(key, Resolution::Withdraw);
+            }
+            let why = Released::Failed(Body::text(&fail.error));
+            draft.emit(Event::RunReleased(RunReleased { why, retry_at: Some(retry_at) }));
+        }
+        FailKind::Transient { .. } | FailKind::Final => draft.end(Outcome::Failed, error, None),
+        FailKind::Rejected => draft.end(Outcome::Rejected, error, None),
+    }
+    Ok(Answer::Done)
+}
+
+pub(super) fn heartbeat(draft: &mut Draft<'_>, worker: &WorkerName) -> Result<Answer, Refusal> {
+    refuse_unless_claimed_by(draft, Some(worker))?;
+    let Some(mut claim) = draft.run.state.claim.clone() else { return Err(Refusal::NotClaimable) };
+    claim.until = draft.ctx.now.plus(claim.period);
+    draft.emit(Event::RunClaimed(RunClaimed { claim: Some(claim) }));
+    Ok(Answer::Done)
+}
+
+pub(super) fn release(draft: &mut Draft<'_>, worker: &WorkerName) -> Result<Answer, Refusal> {
+    refuse_unless_claimed_by(draft, Some(worker))?;
+    unreported_calls_are_unknown(draft);
+    draft.emit(Event::RunReleased(RunReleased { why: Released::Returned, retry_at: None }));
+    Ok(Answer::Done)
+}
+
+/// Only the worker that holds the claim speaks for the run.
+pub(super) fn refuse_unless_claimed_by(draft: &Draft<'_>, worker: Option<&WorkerName>) -> Result<(), Refusal> {
+    draft.refuse_if_ended()?;
+    if draft.run.facts.driver == Driver::Loop {
+        return Err(Refusal::WrongDriver);
+    }
+    let holder = draft.run.state.claim.as_ref().map(|claim| &claim.worker);
+    match holder == worker && holder.is_some() {
+        true => Ok(()),
+        false => Err(Refusal::ClaimedByOther { holder: holder.cloned() }),
+    }
+}
+
+/// A panic ends a run as failed, unless a call that changes the world had started: then a person is asked (C35).
+fn refuse_if_something_may_have_run(draft: &Draft<'_>) -> Result<(), Refusal> {
+    let may_have_run = |call: &&crate::run::Call| {
+        matches!(call.state, CallState::Started { .. }) && call.replay == Replay::Never
+    };
+    match draft.run.state.calls.iter().find(may_have_run) {
+        Some(call) => Err(Refusal::CallStarted(call.no)),
+        None => Ok(()),
+    }
+}

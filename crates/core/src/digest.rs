@@ -1,0 +1,91 @@
+//! SHA-256 digests: of a call as it was shown, of stored values, and of links.
+//!
+//! Every digest begins with its own label and prefixes each part with its length, so that no two lists of parts
+//! share one input. The bytes hashed are the bytes stored: nothing is re-serialised first (architecture, rule 3).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+use crate::id::BadId;
+use crate::name::ToolName;
+
+/// A SHA-256, written in lower-case hex.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+/// The digest of a labelled list of parts.
+#[must_use]
+pub fn of_parts(label: &str, parts: &[&[u8]]) -> Digest {
+    let mut hasher = Sha256::new();
+    for part in std::iter::once(label.as_bytes()).chain(parts.iter().copied()) {
+        hasher.update((part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    }
+    Digest(hasher.finalize().into())
+}
+
+/// The digest of plain bytes, as `sha256sum` prints it; for blobs and definitions.
+#[must_use]
+pub fn of_bytes(bytes: &[u8]) -> Digest {
+    Digest(Sha256::digest(bytes).into())
+}
+
+/// The digest of a call as it was shown: tool, argument text byte for byte, digest of the tool's schema.
+#[must_use]
+pub fn of_call(tool: &ToolName, arguments: &str, schema: Digest) -> Digest {
+    of_parts("holdpoint.call.1", &[tool.as_str().as_bytes(), arguments.as_bytes(), &schema.0])
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Digest {
+    type Err = BadId;
+
+    fn from_str(text: &str) -> Result<Digest, BadId> {
+        let wrong = BadId { wanted: "digest (64 lower-case hex digits)" };
+        let lower_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        if text.len() != 64 || !text.bytes().all(lower_hex) {
+            return Err(wrong);
+        }
+        let mut bytes = [0u8; 32];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).map_err(|_| wrong.clone())?;
+        }
+        Ok(Digest(bytes))
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [0u8; 64];
+        for (at, byte) in self.0.iter().enumerate() {
+            text[at * 2] = HEX[usize::from(byte >> 4)];
+            text[at * 2 + 1] = HEX[usize::from(byte & 15)];
+        }
+        match std::str::from_utf8(&text) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => unreachable!("hex digits are UTF-8"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}

@@ -1,0 +1,672 @@
+//! Events: **the durable format**, the only promise made to the future.
+//!
+//! An event says what happened, in the past tense, and is never changed once a release has written it: fields may be
+//! added with a default, kinds may be added, nothing may be removed or renamed. Golden files under `tests/golden`
+//! hold every kind and are parsed for ever. The doc comment of a kind is its transition rule; `apply.rs` folds it,
+//! `decide/` emits it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::actor::Actor;
+use crate::body::{Blob, BlobRef, Body, WrongBlob};
+use crate::digest::Digest;
+use crate::hold::{Ask, HoldKind, HoldPolicy, Resolution};
+use crate::id::{CallNo, HoldKey, Incarnation, RequestKey, RunId, Seq};
+use crate::message::{Judged, Message, Part, Reply, ToolCall, ToolResult, is_default};
+use crate::name::{AgentName, InboxName, SessionId, Tenant, UserId, WorkerName};
+use crate::policy::Role;
+use crate::time::{Millis, Timestamp};
+
+/// An event in its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    /// Its position in the run.
+    pub seq: Seq,
+    /// When it happened; never earlier than the event before it.
+    pub at: Timestamp,
+    /// Who caused it.
+    pub actor: Actor,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What happened to a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// The run exists. Always the first event, never a later one.
+    #[serde(rename = "run.started")]
+    RunStarted(RunStarted),
+    /// Someone works on it: a node that took it from the queue, or an outside worker under a deadline.
+    #[serde(rename = "run.claimed")]
+    RunClaimed(RunClaimed),
+    /// The outside worker no longer has it.
+    #[serde(rename = "run.released")]
+    RunReleased(RunReleased),
+    /// A person moved it to another definition of its agent.
+    #[serde(rename = "run.repinned")]
+    RunRepinned(RunRepinned),
+    /// Its contents were deleted; the chain stays.
+    #[serde(rename = "run.erased")]
+    RunErased(RunErased),
+    /// It is over. Only results of calls that had started, and erasure, may follow.
+    #[serde(rename = "run.ended")]
+    RunEnded(RunEnded),
+    /// A client said something that the model hears with its next turn.
+    #[serde(rename = "message.received")]
+    MessageReceived(MessageReceived),
+    /// The same, said while the run was busy or waited for an outside system.
+    #[serde(rename = "message.queued")]
+    MessageQueued(MessageReceived),
+    /// The model answered; its calls are proposed with it.
+    #[serde(rename = "model.replied")]
+    ModelReplied(ModelReplied),
+    /// The model could not be asked, or nobody knows whether it was.
+    #[serde(rename = "model.failed")]
+    ModelFailed(ModelFailed),
+    /// An outside worker asks to run a call.
+    #[serde(rename = "call.proposed")]
+    CallProposed(CallProposed),
+    /// The call is about to run. Durable before its effect.
+    #[serde(rename = "call.started")]
+    CallStarted(CallStarted),
+    /// It was too late to run it; nothing happened, it is ready again.
+    #[serde(rename = "call.returned")]
+    CallReturned(CallReturned),
+    /// News from a running call or an outside job.
+    #[serde(rename = "call.progressed")]
+    CallProgressed(CallProgressed),
+    /// The call has its result.
+    #[serde(rename = "call.finished")]
+    CallFinished(CallFinished),
+    /// Whoever started the call is gone; nobody knows what it did.
+    #[serde(rename = "call.orphaned")]
+    CallOrphaned(CallOrphaned),
+    /// A result came for an attempt that a person had declared void.
+    #[serde(rename = "call.contradicted")]
+    CallContradicted(CallFinished),
+    /// Something outside is waited for.
+    #[serde(rename = "hold.opened")]
+    HoldOpened(Box<HoldOpened>),
+    /// One of several people agreed.
+    #[serde(rename = "hold.voted")]
+    HoldVoted(HoldVoted),
+    /// The arguments were changed; votes so far are void.
+    #[serde(rename = "hold.edited")]
+    HoldEdited(HoldEdited),
+    /// Someone in particular is asked, or no longer.
+    #[serde(rename = "hold.assigned")]
+    HoldAssigned(HoldAssigned),
+    /// People were reminded.
+    #[serde(rename = "hold.reminded")]
+    HoldReminded(HoldReminded),
+    /// Its time passed. Closed by the `hold.resolved` that follows, unless it is kept.
+    #[serde(rename = "hold.expired")]
+    HoldExpired(HoldExpired),
+    /// A kept hold got a new deadline.
+    #[serde(rename = "hold.reopened")]
+    HoldReopened(HoldReopened),
+    /// It is decided, once.
+    #[serde(rename = "hold.resolved")]
+    HoldResolved(Box<HoldResolved>),
+}
+
+/// What `run.started` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunStarted {
+    /// Whose run it is.
+    pub tenant: Tenant,
+    /// The agent.
+    pub agent: AgentName,
+    /// The conversation.
+    pub session: SessionId,
+    /// Who started it.
+    pub owner: UserId,
+    /// Who drives it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub driver: Driver,
+    /// The definition it is pinned to.
+    pub definition: Digest,
+    /// The run and call that started it, for a sub-agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+    /// Its place in an inbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inbox: Option<Inbox>,
+    /// A node took it in the same append: it was never queued.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub taken: bool,
+}
+
+/// Who drives a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Driver {
+    /// Holdpoint's own loop: model, tools, model.
+    #[default]
+    Loop,
+    /// A worker elsewhere, which claims, proposes and reports.
+    Outside,
+}
+
+/// Where a sub-run comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// The run.
+    pub run: RunId,
+    /// Its call.
+    pub call: CallNo,
+    /// The hold of the parent that this run's end resolves.
+    pub hold: HoldKey,
+    /// How many runs stand above this one.
+    pub depth: u32,
+}
+
+/// A run's place in an inbox (S4-28).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inbox {
+    /// Which inbox.
+    pub inbox: InboxName,
+    /// The kind of work.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// 0 low, 1 normal, 2 high, 3 urgent.
+    pub priority: u8,
+    /// The agent that should take it, if only one should.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_agent: Option<AgentName>,
+    /// A title for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Where the work came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_id: Option<String>,
+    /// Its address there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_url: Option<String>,
+    /// How often it may be tried.
+    pub max_attempts: u32,
+    /// The sender's own notes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Body>,
+}
+
+/// What `run.claimed` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunClaimed {
+    /// The outside worker; absent when it was a node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+}
+
+/// An outside worker's claim on a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Who has it.
+    pub worker: WorkerName,
+    /// Until when, unless it says that it still works.
+    pub until: Timestamp,
+    /// How long a sign of life counts.
+    pub period: Millis,
+    /// Counts the claims of the run.
+    pub attempt: u32,
+}
+
+/// What `run.released` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunReleased {
+    /// Why.
+    pub why: Released,
+    /// When it may be claimed again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
+}
+
+/// Why an outside worker no longer has a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Released {
+    /// It gave it back.
+    Returned,
+    /// Its deadline passed.
+    Lapsed,
+    /// It waits for a person's answer.
+    Suspended,
+    /// It failed in a way that may pass.
+    Failed(Body),
+}
+
+/// What `run.repinned` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRepinned {
+    /// The new definition.
+    pub definition: Digest,
+}
+
+/// What `run.erased` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunErased {
+    /// Why, for the audit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What `run.ended` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnded {
+    /// How.
+    pub outcome: Outcome,
+    /// Why, when it did not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What an outside worker delivered; a loop's result is the model's last reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Body>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// With a result.
+    Completed,
+    /// With an error.
+    Failed,
+    /// Because someone, or a deny, said so.
+    Canceled,
+    /// The agent would not take it.
+    Rejected,
+}
+
+/// What `message.received` and `message.queued` say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageReceived {
+    /// The message.
+    pub message: Message,
+}
+
+/// What `model.replied` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelReplied {
+    /// The reply.
+    pub reply: Reply,
+    /// The last event that the model had seen; messages after it are still to be heard.
+    pub seen: Seq,
+}
+
+/// What `model.failed` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelFailed {
+    /// Counts the failures since the last reply.
+    pub failures: u32,
+    /// What the provider said.
+    pub error: Body,
+    /// When it is asked again; absent when it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
+}
+
+/// What `call.proposed` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallProposed {
+    /// The call.
+    pub call: ToolCall,
+    /// Why the worker wants it, for the approver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Body>,
+}
+
+/// What `call.started` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallStarted {
+    /// Which call.
+    pub call: CallNo,
+    /// Counts its starts; part of the fencing token.
+    pub attempt: u32,
+    /// The node that starts it.
+    pub node: Incarnation,
+    /// The node gives the call back instead of starting it after this instant.
+    pub start_by: Timestamp,
+    /// What policy said directly before.
+    pub judged: Judged,
+}
+
+/// What `call.returned` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallReturned {
+    /// Which call.
+    pub call: CallNo,
+    /// Which start of it.
+    pub attempt: u32,
+}
+
+/// What `call.progressed` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallProgressed {
+    /// Which call.
+    pub call: CallNo,
+    /// The news.
+    pub note: Body,
+    /// Whether the outside system now works on it (S2-4 `processing`); absent when it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processing: Option<bool>,
+}
+
+/// What `call.finished` and `call.contradicted` say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallFinished {
+    /// Which call.
+    pub call: CallNo,
+    /// Which start of it; 0 when it never started.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub attempt: u32,
+    /// The result.
+    pub result: ToolResult,
+    /// The verdict that stopped it directly before its start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Judged>,
+}
+
+/// What `call.orphaned` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallOrphaned {
+    /// Which call.
+    pub call: CallNo,
+    /// Which start of it.
+    pub attempt: u32,
+    /// What follows from it.
+    pub then: AfterOrphan,
+}
+
+/// What follows when nobody knows what a started call did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterOrphan {
+    /// Declared idempotent: it is started again with the same key.
+    Retry,
+    /// A person is asked: a recovery hold follows.
+    Ask,
+    /// The run is over or the worker is gone: the receipt says *outcome unknown*.
+    Unknown,
+}
+
+/// What `hold.opened` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldOpened {
+    /// Its id within the run.
+    pub hold: HoldKey,
+    /// What it waits for.
+    pub kind: HoldKind,
+    /// The request it belongs to: one for each turn that opens holds.
+    pub request: RequestKey,
+    /// The event with the assistant's message that led to it; 0 when there is none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub message: Seq,
+    /// Digest of the call as shown, when it is asked about again after a change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// Digest of the tool's schema as shown, when it is asked about again after a change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Digest>,
+    /// The verdict that led to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged: Option<Judged>,
+    /// How many people must agree; 0 and 1 mean one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub votes_needed: u32,
+    /// When it expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// What deny and silence do.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub policy: HoldPolicy,
+    /// Over a cap: listed, but nobody is told.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub muted: bool,
+    /// The attempt whose outcome is unknown, on a recovery hold.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub attempt: u32,
+    /// What is asked.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ask: Ask,
+}
+
+/// What `hold.voted` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldVoted {
+    /// Which hold.
+    pub hold: HoldKey,
+    /// Who agreed.
+    pub by: UserId,
+    /// In what role.
+    pub role: Role,
+}
+
+/// What `hold.edited` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldEdited {
+    /// Which hold.
+    pub hold: HoldKey,
+    /// The new arguments.
+    pub edited: crate::hold::Edited,
+    /// What policy says of them.
+    pub judged: Judged,
+    /// How many people must agree now.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub votes_needed: u32,
+    /// In what role the arguments were changed.
+    pub role: Role,
+}
+
+/// What `hold.assigned` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldAssigned {
+    /// Which hold.
+    pub hold: HoldKey,
+    /// Who is asked; absent when nobody in particular.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<UserId>,
+}
+
+/// What `hold.reminded` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldReminded {
+    /// Which hold.
+    pub hold: HoldKey,
+    /// When they are reminded again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_at: Option<Timestamp>,
+}
+
+/// What `hold.expired` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldExpired {
+    /// Which hold.
+    pub hold: HoldKey,
+    /// It stays open, marked.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub kept: bool,
+}
+
+/// What `hold.reopened` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldReopened {
+    /// Which hold.
+    pub hold: HoldKey,
+    /// Its new deadline; absent when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What `hold.resolved` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldResolved {
+    /// Which hold.
+    pub hold: HoldKey,
+    /// What was decided.
+    pub resolution: Resolution,
+    /// In what role; absent for expiry, withdrawal and supersession.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// The key that the decision was sent with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    /// It came after the deadline of a kept hold.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub late: bool,
+    /// What policy said of edited arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged: Option<Judged>,
+    /// Digest of the call that this decision lets run; on an approval always there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+}
+
+impl Event {
+    /// Its kind, as stored.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Event::RunStarted(_) => "run.started",
+            Event::RunClaimed(_) => "run.claimed",
+            Event::RunReleased(_) => "run.released",
+            Event::RunRepinned(_) => "run.repinned",
+            Event::RunErased(_) => "run.erased",
+            Event::RunEnded(_) => "run.ended",
+            Event::MessageReceived(_) => "message.received",
+            Event::MessageQueued(_) => "message.queued",
+            Event::ModelReplied(_) => "model.replied",
+            Event::ModelFailed(_) => "model.failed",
+            Event::CallProposed(_) => "call.proposed",
+            Event::CallStarted(_) => "call.started",
+            Event::CallReturned(_) => "call.returned",
+            Event::CallProgressed(_) => "call.progressed",
+            Event::CallFinished(_) => "call.finished",
+            Event::CallOrphaned(_) => "call.orphaned",
+            Event::CallContradicted(_) => "call.contradicted",
+            Event::HoldOpened(_) => "hold.opened",
+            Event::HoldVoted(_) => "hold.voted",
+            Event::HoldEdited(_) => "hold.edited",
+            Event::HoldAssigned(_) => "hold.assigned",
+            Event::HoldReminded(_) => "hold.reminded",
+            Event::HoldExpired(_) => "hold.expired",
+            Event::HoldReopened(_) => "hold.reopened",
+            Event::HoldResolved(_) => "hold.resolved",
+        }
+    }
+
+    /// Every kind, in the order of the code: the list that golden files and tables are checked against.
+    pub const KINDS: [&'static str; 25] = [
+        "run.started",
+        "run.claimed",
+        "run.released",
+        "run.repinned",
+        "run.erased",
+        "run.ended",
+        "message.received",
+        "message.queued",
+        "model.replied",
+        "model.failed",
+        "call.proposed",
+        "call.started",
+        "call.returned",
+        "call.progressed",
+        "call.finished",
+        "call.orphaned",
+        "call.contradicted",
+        "hold.opened",
+        "hold.voted",
+        "hold.edited",
+        "hold.assigned",
+        "hold.reminded",
+        "hold.expired",
+        "hold.reopened",
+        "hold.resolved",
+    ];
+
+    /// Moves large values out of the event; what comes back is for the store.
+    pub fn outsource(&mut self) -> Vec<Blob> {
+        let mut blobs = Vec::new();
+        self.bodies(&mut |body| blobs.extend(body.outsource()));
+        blobs
+    }
+
+    /// The large values that the event names.
+    #[must_use]
+    pub fn blobs(&self) -> Vec<BlobRef> {
+        let mut names = Vec::new();
+        self.clone().bodies(&mut |body| names.extend(body.blob().copied()));
+        names
+    }
+
+    /// Puts the large value with this name back in its places.
+    pub fn fill(&mut self, name: &BlobRef, text: &str) -> Result<(), WrongBlob> {
+        let mut result = Ok(());
+        self.bodies(&mut |body| {
+            if body.blob() == Some(name) {
+                result = std::mem::replace(&mut result, Ok(())).and_then(|()| body.fill(text));
+            }
+        });
+        result
+    }
+
+    /// Visits every value that people, models or tools wrote.
+    fn bodies(&mut self, visit: &mut dyn FnMut(&mut Body)) {
+        match self {
+            Event::RunStarted(started) => {
+                started.inbox.iter_mut().filter_map(|i| i.metadata.as_mut()).for_each(visit);
+            }
+            Event::RunReleased(released) => match &mut released.why {
+                Released::Failed(body) => visit(body),
+                Released::Returned | Released::Lapsed | Released::Suspended => {}
+            },
+            Event::RunEnded(ended) => ended.result.iter_mut().for_each(visit),
+            Event::MessageReceived(received) | Event::MessageQueued(received) => {
+                for part in &mut received.message.parts {
+                    match part {
+                        Part::Text(body) | Part::Data(body) | Part::File { content: body, .. } => visit(body),
+                    }
+                }
+            }
+            Event::ModelReplied(replied) => {
+                let reply = &mut replied.reply;
+                reply.text.iter_mut().for_each(&mut *visit);
+                reply.calls.iter_mut().for_each(|call| visit(&mut call.arguments));
+                reply.opaque.iter_mut().for_each(visit);
+            }
+            Event::ModelFailed(failed) => visit(&mut failed.error),
+            Event::CallProposed(proposed) => {
+                visit(&mut proposed.call.arguments);
+                proposed.context.iter_mut().for_each(visit);
+            }
+            Event::CallProgressed(progressed) => visit(&mut progressed.note),
+            Event::CallFinished(finished) | Event::CallContradicted(finished) => match &mut finished.result {
+                ToolResult::Ok(body) | ToolResult::Failed(body) => visit(body),
+            },
+            Event::HoldOpened(opened) => {
+                let ask = &mut opened.ask;
+                [&mut ask.question, &mut ask.data, &mut ask.interim].into_iter().flatten().for_each(visit);
+            }
+            Event::HoldEdited(edited) => visit(&mut edited.edited.arguments),
+            Event::HoldResolved(resolved) => match &mut resolved.resolution {
+                Resolution::Approve { edited: Some(edited) } => visit(&mut edited.arguments),
+                Resolution::Answer { value: body } | Resolution::Fail { error: body } => visit(body),
+                Resolution::Approve { edited: None }
+                | Resolution::Deny { .. }
+                | Resolution::Expire
+                | Resolution::Withdraw
+                | Resolution::Supersede => {}
+            },
+            Event::RunClaimed(_)
+            | Event::RunRepinned(_)
+            | Event::RunErased(_)
+            | Event::CallStarted(_)
+            | Event::CallReturned(_)
+            | Event::CallOrphaned(_)
+            | Event::HoldVoted(_)
+            | Event::HoldAssigned(_)
+            | Event::HoldReminded(_)
+            | Event::HoldExpired(_)
+            | Event::HoldReopened(_) => {}
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Holds: the points where a call, or a whole run, waits for something outside.
+//!
+//! Five kinds, one object, one table of what each does when it is denied, expires, is cancelled or superseded
+//! (architecture, section 4). The rules that use it are in `decide/`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::actor::Actor;
+use crate::body::Body;
+use crate::id::{CallNo, HoldKey, RequestKey, RunId, Seq};
+use crate::json::RawJson;
+use crate::message::is_default;
+use crate::name::{RuleId, UserId};
+use crate::time::{Millis, Timestamp};
+
+/// What a hold waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HoldKind {
+    /// May this call run?
+    Approval,
+    /// A person supplies the result: a question, also one that the model asks.
+    Input,
+    /// An outside system supplies the result.
+    External,
+    /// Credentials are needed before the call can run.
+    Auth,
+    /// A started call has an unknown outcome.
+    Recovery,
+}
+
+impl HoldKind {
+    /// Every kind, for tables and tests.
+    pub const ALL: [HoldKind; 5] =
+        [HoldKind::Approval, HoldKind::Input, HoldKind::External, HoldKind::Auth, HoldKind::Recovery];
+
+    /// Whether a new message that asks to may end it: questions to people may be overtaken, a job that runs
+    /// elsewhere, a login and an unknown outcome may not.
+    #[must_use]
+    pub fn can_be_superseded(self) -> bool {
+        match self {
+            HoldKind::Approval | HoldKind::Input => true,
+            HoldKind::External | HoldKind::Auth | HoldKind::Recovery => false,
+        }
+    }
+
+    /// Whether time may end it: nobody's silence says what a started call did.
+    #[must_use]
+    pub fn can_expire(self) -> bool {
+        match self {
+            HoldKind::Approval | HoldKind::Input | HoldKind::External | HoldKind::Auth => true,
+            HoldKind::Recovery => false,
+        }
+    }
+
+    /// Whether a message that does not decide waits in the queue (true) or is answered with "held" (false).
+    #[must_use]
+    pub fn queues_messages(self) -> bool {
+        match self {
+            HoldKind::External | HoldKind::Auth => true,
+            HoldKind::Approval | HoldKind::Input | HoldKind::Recovery => false,
+        }
+    }
+
+    /// Whether this resolution can be given to this kind by someone outside; anything else is refused (C25).
+    #[must_use]
+    pub fn takes(self, resolution: &Resolution) -> bool {
+        match resolution {
+            Resolution::Approve { edited: Some(_) } => self == HoldKind::Approval,
+            Resolution::Approve { edited: None } => matches!(self, HoldKind::Approval | HoldKind::Recovery),
+            Resolution::Deny { .. } => self != HoldKind::External,
+            Resolution::Answer { .. } => self != HoldKind::Approval,
+            Resolution::Fail { .. } => matches!(self, HoldKind::External | HoldKind::Auth),
+            Resolution::Expire | Resolution::Withdraw | Resolution::Supersede => false,
+        }
+    }
+}
+
+/// What ends a hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resolution {
+    /// It may run; on a recovery hold: run it again.
+    Approve {
+        /// Other arguments than those asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        edited: Option<Edited>,
+    },
+    /// It must not run; on a recovery hold: it did not happen.
+    Deny {
+        /// Told to the model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// The result; on a recovery hold: it happened, and this came of it; on an auth hold: logged in.
+    Answer {
+        /// The value.
+        value: Body,
+    },
+    /// The outside job failed.
+    Fail {
+        /// What it said.
+        error: Body,
+    },
+    /// Nobody decided in time.
+    Expire,
+    /// The run ended first.
+    Withdraw,
+    /// A newer message took its place.
+    Supersede,
+}
+
+/// Arguments that a person put in the place of the model's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edited {
+    /// The argument text.
+    pub arguments: Body,
+    /// Digest of tool, argument text and schema.
+    pub digest: crate::digest::Digest,
+    /// Digest of the tool's schema at that moment.
+    pub schema: crate::digest::Digest,
+    /// Counts the edits of a hold; what the model asked for is revision 0.
+    pub revision: u32,
+}
+
+/// What happens when a hold is denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDeny {
+    /// The model is told and goes on.
+    #[default]
+    Continue,
+    /// The run ends as canceled.
+    Cancel,
+}
+
+/// What happens when nobody decides in time (C7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnTimeout {
+    /// The run fails.
+    #[default]
+    Fail,
+    /// As if denied.
+    Deny,
+    /// The model gets an error and goes on.
+    ResumeWithError,
+    /// The run ends as canceled.
+    Cancel,
+    /// It stays open, marked, until the grace ends.
+    Keep,
+}
+
+/// What happens when the grace of a kept hold ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterGrace {
+    /// The run fails.
+    #[default]
+    Fail,
+    /// The run ends as canceled.
+    Cancel,
+}
+
+/// What deny and silence do to a hold; decided when it opens, written into it, never changed by configuration later.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct HoldPolicy {
+    /// When denied.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub on_deny: OnDeny,
+    /// When nobody decides in time.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub on_timeout: OnTimeout,
+    /// How long it may wait; none means without limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Millis>,
+    /// How long a kept hold still takes an answer; none means without limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace: Option<Millis>,
+    /// What the end of the grace does.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub after_grace: AfterGrace,
+    /// How long before people are reminded; none means never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remind_after: Option<Millis>,
+}
+
+/// What people, or the outside system, are asked. Arguments are not repeated here: they stand in the call.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Ask {
+    /// Why it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Body>,
+    /// Answers to choose from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// JSON Schema of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_schema: Option<RawJson>,
+    /// More to show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Body>,
+    /// What people see while an outside job runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interim: Option<Body>,
+    /// The outside system's own name for the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_ref: Option<String>,
+    /// When the outside job is expected to end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_at: Option<Timestamp>,
+    /// The sub-run whose end settles it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<RunId>,
+}
+
+/// An open hold, as the run carries it: control state only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// Its id within the run.
+    pub key: HoldKey,
+    /// What it waits for.
+    pub kind: HoldKind,
+    /// The event that opened it: what is asked stands there.
+    pub at: Seq,
+    /// When it opened.
+    pub opened_at: Timestamp,
+    /// The request it belongs to.
+    pub request: RequestKey,
+    /// Rules that its approval satisfies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleId>,
+    /// How many edits it has seen.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub revision: u32,
+    /// How many people must agree; 0 and 1 mean one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub votes_needed: u32,
+    /// Who has agreed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub votes: Vec<UserId>,
+    /// When it expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// When it expired, if it is kept open all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expired_at: Option<Timestamp>,
+    /// When people are to be reminded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remind_at: Option<Timestamp>,
+    /// What deny and silence do.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub policy: HoldPolicy,
+    /// Over a cap: listed, but nobody is told.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub muted: bool,
+    /// Who is asked in particular.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignee: Option<UserId>,
+    /// The sub-run whose end settles it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<RunId>,
+    /// The attempt whose outcome is unknown, on a recovery hold.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub attempt: u32,
+    /// The outside system said that it works on it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub processing: bool,
+}
+
+impl Hold {
+    /// Which call waits; the run itself when it is number 0.
+    #[must_use]
+    pub fn call(&self) -> CallNo {
+        self.key.call
+    }
+
+    /// When a kept hold ends after all.
+    #[must_use]
+    pub fn grace_ends_at(&self) -> Option<Timestamp> {
+        // Counted from the deadline, not from the moment somebody noticed: a slow sweeper changes nothing.
+        self.expired_at?;
+        Some(self.expires_at?.plus(self.policy.grace?))
+    }
+
+    /// When time next has something to say about it.
+    #[must_use]
+    pub fn due_at(&self) -> Option<Timestamp> {
+        let deadline = match self.expired_at {
+            Some(_) => self.grace_ends_at(),
+            None => self.expires_at.filter(|_| self.kind.can_expire()),
+        };
+        [deadline, self.remind_at].into_iter().flatten().min()
+    }
+
+    /// Whether more than one person must agree.
+    #[must_use]
+    pub fn has_quorum(&self) -> bool {
+        self.votes_needed > 1
+    }
+}
+
+/// The decision on a hold that is no longer open; later attempts are told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    /// What was decided.
+    pub resolution: Resolution,
+    /// By whom.
+    pub by: Actor,
+    /// When.
+    pub at: Timestamp,
+    /// The key it was sent with, if any.
+    pub idempotency_key: Option<String>,
+}

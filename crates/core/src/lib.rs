@@ -1,0 +1,28 @@
+//! The pure middle of Holdpoint: what a run is, what may happen to it, and what follows.
+//!
+//! Three functions are the product: [`decide`] says which events follow from a command, [`apply`] folds an event into
+//! a run, [`next`] says what to do now. None of them does IO, reads a clock, draws a random number or fails other
+//! than by refusing. The durable format is [`event`]; how it is chained is [`link`].
+
+pub mod actor;
+pub mod apply;
+mod base32;
+pub mod body;
+pub mod command;
+pub mod decide;
+pub mod definition;
+pub mod digest;
+pub mod event;
+pub mod hold;
+pub mod id;
+pub mod json;
+pub mod link;
+pub mod message;
+pub mod mutant;
+pub mod name;
+pub mod next;
+pub mod policy;
+pub mod project;
+pub mod refusal;
+pub mod run;
+pub mod time;

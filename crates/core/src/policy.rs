@@ -1,0 +1,135 @@
+//! Verdicts about calls and how they combine; authority to decide.
+//!
+//! The rule language lives in the server. Its results come in as values: the core combines them (strictest wins, a
+//! missing verdict holds) and records which rules spoke.
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+use crate::id::CallNo;
+use crate::message::Judged;
+use crate::name::{GrantId, RuleId};
+
+/// What should happen to a call; later ones are stricter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// It may run.
+    Allow,
+    /// A person is asked.
+    Hold,
+    /// It must not run; the model is told.
+    Deny,
+}
+
+/// What one rule, or the grant that answers it, says of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// Its effect.
+    pub effect: Effect,
+    /// The rule.
+    pub rule: RuleId,
+    /// The grant that turned a hold into an allow.
+    pub grant: Option<GrantId>,
+    /// What people or the model are told.
+    pub reason: Option<String>,
+    /// How many people must agree; 1 is the usual.
+    pub votes: u32,
+}
+
+impl Verdict {
+    /// A verdict of one rule, asking one person if it holds.
+    #[must_use]
+    pub fn new(effect: Effect, rule: RuleId) -> Verdict {
+        Verdict { effect, rule, grant: None, reason: None, votes: 1 }
+    }
+}
+
+/// All verdicts that the engine worked out for a command, by the policy with this digest.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Verdicts {
+    /// Digest of the policy.
+    pub policy: Option<Digest>,
+    /// What each rule said of each call. For a model's reply the calls are numbered as they will be.
+    pub by_call: Vec<(CallNo, Verdict)>,
+}
+
+/// What the verdicts about one call come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Combined {
+    /// For the log.
+    pub judged: Judged,
+    /// Why, in words.
+    pub reason: Option<String>,
+    /// How many people must agree, if it holds.
+    pub votes: u32,
+}
+
+impl Verdicts {
+    /// The strictest wins; of several equally strict ones all rules are named; none at all holds.
+    #[must_use]
+    pub fn combine(&self, call: CallNo) -> Combined {
+        let mine: Vec<&Verdict> = self.by_call.iter().filter(|(no, _)| *no == call).map(|(_, v)| v).collect();
+        let Some(effect) = mine.iter().map(|v| v.effect).max() else {
+            let judged =
+                Judged { effect: Effect::Hold, rules: vec![RuleId::no_verdict()], policy: self.policy, grant: None };
+            return Combined { judged, reason: None, votes: 1 };
+        };
+        let strictest: Vec<&&Verdict> = mine.iter().filter(|v| v.effect == effect).collect();
+        let mut rules: Vec<RuleId> = strictest.iter().map(|v| v.rule.clone()).collect();
+        rules.sort();
+        rules.dedup();
+        let grant = strictest.iter().find_map(|v| v.grant.clone());
+        Combined {
+            judged: Judged { effect, rules, policy: self.policy, grant },
+            reason: strictest.iter().find_map(|v| v.reason.clone()),
+            votes: strictest.iter().map(|v| v.votes).max().unwrap_or(1).max(1),
+        }
+    }
+}
+
+/// In what role someone may decide a hold; worked out by the engine before the core is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Started the run.
+    Owner,
+    /// Named as an approver.
+    Approver,
+    /// Administers the server.
+    Admin,
+    /// Holds the id and the signature of an outside job.
+    Callback,
+    /// The server itself: a sub-run that ended, a tool's late result.
+    System,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(effect: Effect, rule: &str) -> (CallNo, Verdict) {
+        (CallNo(1), Verdict::new(effect, RuleId::new(rule).unwrap()))
+    }
+
+    fn combine(by_call: Vec<(CallNo, Verdict)>) -> (Effect, Vec<String>) {
+        let judged = Verdicts { policy: None, by_call }.combine(CallNo(1)).judged;
+        (judged.effect, judged.rules.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn the_strictest_wins_and_is_named() {
+        let all = vec![verdict(Effect::Allow, "a"), verdict(Effect::Hold, "h2"), verdict(Effect::Hold, "h1")];
+        assert_eq!(combine(all.clone()), (Effect::Hold, vec!["h1".into(), "h2".into()]));
+        let banned = all.into_iter().chain([verdict(Effect::Deny, "ban")]).collect();
+        assert_eq!(combine(banned), (Effect::Deny, vec!["ban".into()]));
+    }
+
+    /// T36: what nobody judged is held, never allowed.
+    #[test]
+    fn a_missing_verdict_holds() {
+        assert_eq!(combine(vec![]), (Effect::Hold, vec!["holdpoint:no-verdict".into()]));
+        let other = (CallNo(2), Verdict::new(Effect::Allow, RuleId::new("a").unwrap()));
+        assert_eq!(combine(vec![other]).0, Effect::Hold);
+    }
+}

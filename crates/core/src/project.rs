@@ -1,0 +1,325 @@
+//! What a store indexes: the row of a run, the rows of its holds, and how an append changes them.
+//!
+//! Everything here can be made again from the events; nothing here is ever edited by hand.
+
+use crate::actor::Actor;
+use crate::apply;
+use crate::digest::Digest;
+use crate::event::{Envelope, Event, Outcome};
+use crate::hold::{Hold, HoldKind, Resolution};
+use crate::id::{HoldId, HoldKey, MessageId, RequestId, Seq};
+use crate::name::{AgentName, InboxName, SessionId, ToolName, UserId};
+use crate::next;
+use crate::run::{Run, Status, Waiting, status};
+use crate::time::Timestamp;
+
+/// A run as a store keeps it: the fold, and the columns by which it is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunRow {
+    /// The fold.
+    pub run: Run,
+    /// Hash of the last link.
+    pub head: Digest,
+    /// When somebody should look at it by itself; none when only something outside can move it.
+    pub due_at: Option<Timestamp>,
+    /// Its status as one word, for filters.
+    pub phase: Phase,
+    /// When an outside worker may claim it; none when it may not.
+    pub claimable_at: Option<Timestamp>,
+}
+
+/// A run's status as one word. The numbers are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Phase {
+    /// Nobody has worked on it.
+    Queued = 1,
+    /// An outside worker has it.
+    Claimed = 2,
+    /// Thinking or acting.
+    Working = 3,
+    /// Waits to ask the model again.
+    Retrying = 4,
+    /// Waits for a person.
+    HeldForPerson = 5,
+    /// Waits for a login.
+    HeldForAuth = 6,
+    /// Waits for outside systems only.
+    HeldForExternal = 7,
+    /// Over, with a result.
+    Completed = 8,
+    /// Over, with an error.
+    Failed = 9,
+    /// Over, stopped.
+    Canceled = 10,
+    /// Over, not taken.
+    Rejected = 11,
+}
+
+impl Phase {
+    /// All of them.
+    pub const ALL: [Phase; 11] = [
+        Phase::Queued,
+        Phase::Claimed,
+        Phase::Working,
+        Phase::Retrying,
+        Phase::HeldForPerson,
+        Phase::HeldForAuth,
+        Phase::HeldForExternal,
+        Phase::Completed,
+        Phase::Failed,
+        Phase::Canceled,
+        Phase::Rejected,
+    ];
+
+    /// The phase behind a stored number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Phase> {
+        Phase::ALL.into_iter().find(|phase| *phase as u8 == number)
+    }
+}
+
+impl From<Status> for Phase {
+    fn from(status: Status) -> Phase {
+        match status {
+            Status::Queued => Phase::Queued,
+            Status::Claimed => Phase::Claimed,
+            Status::Working => Phase::Working,
+            Status::Retrying(_) => Phase::Retrying,
+            Status::Held(Waiting::Person) => Phase::HeldForPerson,
+            Status::Held(Waiting::Auth) => Phase::HeldForAuth,
+            Status::Held(Waiting::External) => Phase::HeldForExternal,
+            Status::Ended(Outcome::Completed) => Phase::Completed,
+            Status::Ended(Outcome::Failed) => Phase::Failed,
+            Status::Ended(Outcome::Canceled) => Phase::Canceled,
+            Status::Ended(Outcome::Rejected) => Phase::Rejected,
+        }
+    }
+}
+
+/// A hold as a store keeps it. What is asked stands in the event at `at`; arguments stand in the call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldRow {
+    /// Its id.
+    pub id: HoldId,
+    /// What it waits for.
+    pub kind: HoldKind,
+    /// The agent of its run.
+    pub agent: AgentName,
+    /// The conversation of its run.
+    pub session: SessionId,
+    /// The tool of its call; none when the run itself waits.
+    pub tool: Option<ToolName>,
+    /// The inbox of its run.
+    pub inbox: Option<InboxName>,
+    /// The holds of the same turn share it.
+    pub request: RequestId,
+    /// The assistant's message that led to it.
+    pub message: Option<MessageId>,
+    /// The event that opened it.
+    pub at: Seq,
+    /// When that was.
+    pub opened_at: Timestamp,
+    /// When it expires.
+    pub expires_at: Option<Timestamp>,
+    /// When it expired, if it was kept.
+    pub expired_at: Option<Timestamp>,
+    /// Digest of the call as it is shown now.
+    pub digest: Option<Digest>,
+    /// Counts the edits.
+    pub revision: u32,
+    /// Over a cap: listed, but nobody is told.
+    pub muted: bool,
+    /// Who is asked in particular.
+    pub assignee: Option<UserId>,
+    /// The outside system said that it works on it.
+    pub processing: bool,
+    /// Its decision, once it has one.
+    pub closed: Option<Closed>,
+}
+
+/// How a hold was decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Closed {
+    /// The event that says so.
+    pub seq: Seq,
+    /// When.
+    pub at: Timestamp,
+    /// Who caused it.
+    pub by: Actor,
+    /// What, as one word.
+    pub how: How,
+}
+
+/// A resolution as one word. The numbers are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum How {
+    /// It may run.
+    Approved = 1,
+    /// It may run with other arguments.
+    Edited = 2,
+    /// It may not run.
+    Denied = 3,
+    /// It has its answer.
+    Answered = 4,
+    /// It failed.
+    Failed = 5,
+    /// Nobody decided in time.
+    Expired = 6,
+    /// The run ended first.
+    Withdrawn = 7,
+    /// A newer message took its place.
+    Superseded = 8,
+}
+
+impl How {
+    /// All of them.
+    pub const ALL: [How; 8] = [
+        How::Approved,
+        How::Edited,
+        How::Denied,
+        How::Answered,
+        How::Failed,
+        How::Expired,
+        How::Withdrawn,
+        How::Superseded,
+    ];
+
+    /// The word behind a stored number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<How> {
+        How::ALL.into_iter().find(|how| *how as u8 == number)
+    }
+}
+
+impl From<&Resolution> for How {
+    fn from(resolution: &Resolution) -> How {
+        match resolution {
+            Resolution::Approve { edited: None } => How::Approved,
+            Resolution::Approve { edited: Some(_) } => How::Edited,
+            Resolution::Deny { .. } => How::Denied,
+            Resolution::Answer { .. } => How::Answered,
+            Resolution::Fail { .. } => How::Failed,
+            Resolution::Expire => How::Expired,
+            Resolution::Withdraw => How::Withdrawn,
+            Resolution::Supersede => How::Superseded,
+        }
+    }
+}
+
+/// How an append changes the hold rows of its run, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HoldChange {
+    /// A new hold.
+    Open(HoldRow),
+    /// An open hold as it is now.
+    Update(HoldRow),
+    /// A hold that has its decision.
+    Close(HoldId, Closed),
+}
+
+/// The row of a run.
+#[must_use]
+pub fn run_row(run: &Run, head: Digest) -> RunRow {
+    let may_be_claimed = run.is_claimable(Timestamp(i64::MAX));
+    RunRow {
+        head,
+        due_at: next::due_at(run),
+        phase: Phase::from(status(run)),
+        claimable_at: may_be_claimed.then(|| run.state.claimable_at.unwrap_or(run.facts.started_at)),
+        run: run.clone(),
+    }
+}
+
+/// How these events change the hold rows. `before` is the run without them, none when they begin it.
+#[must_use]
+pub fn hold_changes(before: Option<&Run>, events: &[Envelope], after: &Run) -> Vec<HoldChange> {
+    if !events.iter().any(|envelope| touched(&envelope.event).is_some()) {
+        return Vec::new();
+    }
+    let mut changes = Vec::new();
+    let mut run = before.cloned();
+    for envelope in events {
+        match &mut run {
+            Some(run) => apply::apply(run, envelope),
+            None => run = apply::begin(after.facts.id, envelope),
+        }
+        let (Some(run), Some(key)) = (&run, touched(&envelope.event)) else { continue };
+        let id = HoldId { run: run.facts.id, key };
+        let row = run.hold(key).map(|hold| hold_row(run, hold));
+        changes.extend(match (&envelope.event, row) {
+            (Event::HoldResolved(resolved), _) => Some(HoldChange::Close(
+                id,
+                Closed {
+                    seq: envelope.seq,
+                    at: envelope.at,
+                    by: envelope.actor.clone(),
+                    how: How::from(&resolved.resolution),
+                },
+            )),
+            (Event::HoldOpened(_), Some(row)) => Some(HoldChange::Open(row)),
+            (_, Some(row)) => Some(HoldChange::Update(row)),
+            (_, None) => None,
+        });
+    }
+    changes
+}
+
+/// The row of an open hold.
+#[must_use]
+pub fn hold_row(run: &Run, hold: &Hold) -> HoldRow {
+    let id = run.facts.id;
+    let call = run.call(hold.call());
+    HoldRow {
+        id: HoldId { run: id, key: hold.key },
+        kind: hold.kind,
+        agent: run.facts.agent.clone(),
+        session: run.facts.session.clone(),
+        tool: call.map(|call| call.tool.clone()),
+        inbox: run.facts.inbox.as_ref().map(|place| place.inbox.clone()),
+        request: RequestId { run: id, key: hold.request },
+        message: (run.state.replied_at.0 > 0).then_some(MessageId { run: id, seq: run.state.replied_at }),
+        at: hold.at,
+        opened_at: hold.opened_at,
+        expires_at: hold.expires_at,
+        expired_at: hold.expired_at,
+        digest: call.and_then(|call| call.digest),
+        revision: hold.revision,
+        muted: hold.muted,
+        assignee: hold.assignee.clone(),
+        processing: hold.processing,
+        closed: None,
+    }
+}
+
+/// The hold whose row an event changes.
+fn touched(event: &Event) -> Option<HoldKey> {
+    match event {
+        Event::HoldOpened(opened) => Some(opened.hold),
+        Event::HoldEdited(edited) => Some(edited.hold),
+        Event::HoldAssigned(assigned) => Some(assigned.hold),
+        Event::HoldExpired(expired) => Some(expired.hold),
+        Event::HoldReopened(reopened) => Some(reopened.hold),
+        Event::HoldResolved(resolved) => Some(resolved.hold),
+        Event::RunStarted(_)
+        | Event::RunClaimed(_)
+        | Event::RunReleased(_)
+        | Event::RunRepinned(_)
+        | Event::RunErased(_)
+        | Event::RunEnded(_)
+        | Event::MessageReceived(_)
+        | Event::MessageQueued(_)
+        | Event::ModelReplied(_)
+        | Event::ModelFailed(_)
+        | Event::CallProposed(_)
+        | Event::CallStarted(_)
+        | Event::CallReturned(_)
+        | Event::CallProgressed(_)
+        | Event::CallFinished(_)
+        | Event::CallOrphaned(_)
+        | Event::CallContradicted(_)
+        | Event::HoldVoted(_)
+        | Event::HoldReminded(_) => None,
+    }
+}

@@ -1,0 +1,347 @@
+//! The state of a run: what its events fold into.
+//!
+//! Control state only: stage, calls of the current turn, open holds, counters. Arguments, messages and results stay
+//! in the events, so that the row stays small however long the conversation. `apply.rs` changes it, nothing else.
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+use crate::event::{Claim, Driver, Outcome, Parent};
+use crate::hold::{Hold, HoldKind};
+use crate::id::{CallNo, HoldKey, Incarnation, RequestKey, RunId, Seq};
+use crate::message::{Replay, Usage, is_default};
+use crate::name::{AgentName, InboxName, RuleId, SessionId, Tenant, ToolName, UserId};
+use crate::time::Timestamp;
+
+/// Version of the fold. A row with an older one is rebuilt from its events; a newer one is left alone.
+pub const FOLD_VERSION: u32 = 1;
+
+/// A run as its events left it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// What never changes.
+    pub facts: Facts,
+    /// What does.
+    pub state: State,
+}
+
+/// What is fixed when a run starts. A store keeps these as columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// Its id.
+    pub id: RunId,
+    /// Whose run it is.
+    pub tenant: Tenant,
+    /// The agent.
+    pub agent: AgentName,
+    /// The conversation.
+    pub session: SessionId,
+    /// Who started it.
+    pub owner: UserId,
+    /// Who drives it.
+    pub driver: Driver,
+    /// Where a sub-run comes from.
+    pub parent: Option<Parent>,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// Its place in an inbox.
+    pub inbox: Option<InboxPlace>,
+}
+
+/// A run's place in an inbox, as far as workers choose by it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InboxPlace {
+    /// Which inbox.
+    pub inbox: InboxName,
+    /// The kind of work.
+    pub kind: String,
+    /// 0 low, 1 normal, 2 high, 3 urgent.
+    pub priority: u8,
+    /// The agent that should take it, if only one should.
+    pub target_agent: Option<AgentName>,
+    /// How often it may be tried.
+    pub max_attempts: u32,
+}
+
+/// What changes from event to event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// Position of the last event.
+    pub seq: Seq,
+    /// When it happened.
+    pub at: Timestamp,
+    /// The definition it is pinned to.
+    pub definition: Digest,
+    /// Where it stands.
+    pub stage: Stage,
+    /// Model replies so far.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub turn: u32,
+    /// What they cost.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub usage: Usage,
+    /// Event of the last reply.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub replied_at: Seq,
+    /// Event of the last message.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub heard_at: Seq,
+    /// The calls of the current turn; of an outside run, those not yet settled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Call>,
+    /// How many calls were ever made.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub calls_made: u32,
+    /// The request of the current turn, once it opened a hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestKey>,
+    /// What is waited for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<Hold>,
+    /// Who resolved the last hold; a decision without an id counts only for the same caller (C26).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_decider: Option<UserId>,
+    /// Somebody has worked on it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub claimed: bool,
+    /// The outside worker that has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+    /// Claims by outside workers so far.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub claims: u32,
+    /// When an outside worker may claim it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimable_at: Option<Timestamp>,
+    /// Starts that a person declared void; a result that still comes contradicts them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disowned: Vec<CallAttempt>,
+    /// Sub-runs started so far.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub children: u32,
+    /// Its contents were deleted.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub erased: bool,
+}
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// The model is due.
+    Thinking {
+        /// Failures since its last reply.
+        #[serde(default, skip_serializing_if = "is_default")]
+        failures: u32,
+        /// Not before this instant.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_at: Option<Timestamp>,
+    },
+    /// Calls are outstanding, or an outside worker has it.
+    Acting,
+    /// It is over.
+    Ended(Outcome),
+}
+
+/// A call of the current turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Its number in the run.
+    pub no: CallNo,
+    /// The tool.
+    pub tool: ToolName,
+    /// The event with the arguments that will run: the proposal, or the last edit.
+    pub at: Seq,
+    /// Digest of the call as it was last shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// Whether it may be started again by itself.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub replay: Replay,
+    /// Its starts so far.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub attempt: u32,
+    /// Rules that people have satisfied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub satisfied: Vec<RuleId>,
+    /// Where it stands.
+    pub state: CallState,
+}
+
+/// Where a call stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallState {
+    /// It may start.
+    Ready,
+    /// It was started; its outcome is not known yet.
+    Started {
+        /// By this node.
+        node: Incarnation,
+        /// Which gives it back after this instant.
+        start_by: Timestamp,
+    },
+    /// It waits for this hold.
+    Held(HoldKey),
+    /// It has its result.
+    Done(Settled),
+}
+
+/// What a call came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Settled {
+    /// The tool, a person or an outside system gave the result.
+    Ok,
+    /// The tool or the outside system failed.
+    Failed,
+    /// It never ran: unknown tool, bad arguments, a rule, a cap.
+    Refused,
+    /// A person said no.
+    Denied,
+    /// Nobody decided in time.
+    Expired,
+    /// It never ran: the run ended or a newer message came first, or a person says that it did not happen.
+    NotExecuted,
+    /// It may have run; nobody knows.
+    Unknown,
+}
+
+/// One start of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallAttempt {
+    /// Which call.
+    pub call: CallNo,
+    /// Which start of it.
+    pub attempt: u32,
+}
+
+/// What a held run waits for, when there are several holds: what a person can do first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Waiting {
+    /// A person's decision or answer.
+    Person,
+    /// A login.
+    Auth,
+    /// Only outside systems.
+    External,
+}
+
+/// A run in the words of the core; each surface maps them to its own (architecture, section 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Nobody has worked on it yet.
+    Queued,
+    /// An outside worker has it.
+    Claimed,
+    /// Thinking or acting.
+    Working,
+    /// The model failed and is asked again at this instant.
+    Retrying(Timestamp),
+    /// Nothing can go on until something outside happens.
+    Held(Waiting),
+    /// It is over.
+    Ended(Outcome),
+}
+
+impl Run {
+    /// The call with this number, if it belongs to the current turn.
+    #[must_use]
+    pub fn call(&self, no: CallNo) -> Option<&Call> {
+        self.state.calls.iter().find(|call| call.no == no)
+    }
+
+    /// The open hold with this key. Compares the secret in constant time.
+    #[must_use]
+    pub fn hold(&self, key: HoldKey) -> Option<&Hold> {
+        self.state.holds.iter().find(|hold| hold.key == key)
+    }
+
+    /// How it ended, if it did.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Outcome> {
+        match self.state.stage {
+            Stage::Ended(outcome) => Some(outcome),
+            Stage::Thinking { .. } | Stage::Acting => None,
+        }
+    }
+
+    /// Whether the whole run waits, whatever its calls could do.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.state.holds.iter().any(|hold| hold.call() == CallNo::RUN)
+    }
+
+    /// A run is held exactly when something is waited for and nothing can go on meanwhile. Derived, never stored.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        let can_go_on = |call: &Call| matches!(call.state, CallState::Ready | CallState::Started { .. });
+        match self.state.stage {
+            Stage::Ended(_) => false,
+            Stage::Thinking { .. } => self.is_blocked(),
+            Stage::Acting if self.state.holds.is_empty() => false,
+            Stage::Acting => {
+                let started = |call: &Call| matches!(call.state, CallState::Started { .. });
+                if self.is_blocked() {
+                    !self.state.calls.iter().any(started)
+                } else {
+                    !self.state.calls.iter().any(can_go_on)
+                }
+            }
+        }
+    }
+
+    /// What a held run waits for.
+    #[must_use]
+    pub fn waiting(&self) -> Option<Waiting> {
+        if !self.is_held() {
+            return None;
+        }
+        let of = |kind: HoldKind| match kind {
+            HoldKind::Approval | HoldKind::Input | HoldKind::Recovery => Waiting::Person,
+            HoldKind::Auth => Waiting::Auth,
+            HoldKind::External => Waiting::External,
+        };
+        let rank = |waiting: &Waiting| match waiting {
+            Waiting::Person => 0,
+            Waiting::Auth => 1,
+            Waiting::External => 2,
+        };
+        self.state.holds.iter().map(|hold| of(hold.kind)).min_by_key(rank)
+    }
+
+    /// Whether an outside worker may claim it now.
+    #[must_use]
+    pub fn is_claimable(&self, now: Timestamp) -> bool {
+        self.facts.driver == Driver::Outside
+            && self.outcome().is_none()
+            && self.state.claim.is_none()
+            && self.state.holds.is_empty()
+            && self.state.claimable_at.is_none_or(|at| at <= now)
+    }
+}
+
+/// The run in the words of the core.
+#[must_use]
+pub fn status(run: &Run) -> Status {
+    match run.state.stage {
+        Stage::Ended(outcome) => Status::Ended(outcome),
+        Stage::Thinking { .. } | Stage::Acting => match run.waiting() {
+            Some(waiting) => Status::Held(waiting),
+            None => unheld_status(run),
+        },
+    }
+}
+
+fn unheld_status(run: &Run) -> Status {
+    match run.state.stage {
+        Stage::Thinking { retry_at: Some(at), .. } => Status::Retrying(at),
+        Stage::Thinking { .. } | Stage::Acting | Stage::Ended(_) if !run.state.claimed => Status::Queued,
+        Stage::Acting
+            if run.facts.driver == Driver::Outside && run.state.calls.is_empty() && run.state.claim.is_some() =>
+        {
+            Status::Claimed
+        }
+        Stage::Thinking { .. } | Stage::Acting | Stage::Ended(_) => Status::Working,
+    }
+}

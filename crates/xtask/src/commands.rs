@@ -1,0 +1,165 @@
+//! The subcommands of `cargo xtask` and of `holdpoint`, as data, and the parser of the former.
+//!
+//! One place, because tidy checks the documentation against these lists: a command that is renamed here turns
+//! every page that still has the old name red.
+
+use std::ffi::OsString;
+
+use anyhow::{Result, bail};
+
+/// What the arguments of `cargo xtask` ask for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Help,
+    Test,
+    Bench(Vec<OsString>),
+    Faults(Vec<OsString>),
+    Tidy,
+    TidyMissing,
+}
+
+/// A line of the help text.
+pub(crate) struct Subcommand {
+    pub(crate) name: &'static str,
+    arguments: &'static str,
+    summary: &'static str,
+}
+
+/// What `cargo xtask` knows.
+pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand {
+        name: "test",
+        arguments: "",
+        summary: "what CI does: needs, format, clippy, tests, doc tests, tidy, deny",
+    },
+    Subcommand {
+        name: "bench",
+        arguments: "[ARGS…]",
+        summary: "measure the store's approval cycle (--quick, --json FILE)",
+    },
+    Subcommand {
+        name: "faults",
+        arguments: "[ARGS…]",
+        summary: "the store under injected faults, at full length",
+    },
+    Subcommand {
+        name: "tidy",
+        arguments: "[--missing]",
+        summary: "the repository's rules; --missing lists the requirements that no test names",
+    },
+    Subcommand {
+        name: "help",
+        arguments: "",
+        summary: "this list",
+    },
+];
+
+/// What the program `holdpoint` knows; the documentation may name no other subcommand. Add the name in the
+/// change that adds the subcommand.
+pub(crate) const HOLDPOINT_SUBCOMMANDS: &[&str] = &["audit", "help"];
+
+/// Turns the arguments into a command once, so that nothing after it looks at text.
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
+    let mut arguments = arguments.into_iter();
+    let Some(name) = arguments.next() else {
+        return Ok(Command::Help);
+    };
+    let rest: Vec<OsString> = arguments.collect();
+    match name.to_str() {
+        Some("help" | "--help" | "-h") => Ok(Command::Help),
+        Some("test") if rest.is_empty() => Ok(Command::Test),
+        Some("test") => bail!("`cargo xtask test` takes no arguments, it got {}", joined(&rest)),
+        Some("bench") => Ok(Command::Bench(rest)),
+        Some("faults") => Ok(Command::Faults(rest)),
+        Some("tidy") if rest.is_empty() => Ok(Command::Tidy),
+        Some("tidy") if rest == ["--missing"] => Ok(Command::TidyMissing),
+        Some("tidy") => bail!(
+            "`cargo xtask tidy` takes --missing or nothing, it got {}",
+            joined(&rest)
+        ),
+        Some(_) | None => bail!(
+            "there is no subcommand `{}`; known: {}. `cargo xtask help` says what each does",
+            name.to_string_lossy(),
+            SUBCOMMANDS
+                .iter()
+                .map(|known| known.name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+    }
+}
+
+/// The text of `cargo xtask help`.
+pub(crate) fn help() -> String {
+    let mut text = String::from("usage: cargo xtask SUBCOMMAND\n\n");
+    for Subcommand {
+        name,
+        arguments,
+        summary,
+    } in SUBCOMMANDS
+    {
+        let call = format!("{name} {arguments}");
+        text.push_str(&format!("  {call:18} {summary}\n"));
+    }
+    text
+}
+
+fn joined(arguments: &[OsString]) -> String {
+    let shown: Vec<String> = arguments
+        .iter()
+        .map(|one| format!("`{}`", one.to_string_lossy()))
+        .collect();
+    shown.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn no_argument_and_help_print_the_list() {
+        assert_eq!(parsed("").unwrap(), Command::Help);
+        assert_eq!(parsed("help").unwrap(), Command::Help);
+        for subcommand in SUBCOMMANDS {
+            assert!(
+                help().contains(&format!("  {}", subcommand.name)),
+                "{}",
+                subcommand.name
+            );
+        }
+    }
+
+    #[test]
+    fn every_listed_subcommand_parses() {
+        for subcommand in SUBCOMMANDS {
+            assert!(parsed(subcommand.name).is_ok(), "{}", subcommand.name);
+        }
+    }
+
+    #[test]
+    fn bench_and_faults_pass_their_arguments_on() {
+        let expected = vec![OsString::from("--json"), OsString::from("out.json")];
+        assert_eq!(parsed("bench --json out.json").unwrap(), Command::Bench(expected));
+        assert_eq!(parsed("faults").unwrap(), Command::Faults(Vec::new()));
+    }
+
+    #[test]
+    fn tidy_has_one_option() {
+        assert_eq!(parsed("tidy").unwrap(), Command::Tidy);
+        assert_eq!(parsed("tidy --missing").unwrap(), Command::TidyMissing);
+        assert!(parsed("tidy --all").unwrap_err().to_string().contains("`--all`"));
+    }
+
+    #[test]
+    fn an_unknown_subcommand_names_the_known_ones() {
+        let message = parsed("tset").unwrap_err().to_string();
+        assert!(
+            message.contains("`tset`; known: test, bench, faults, tidy, help"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,57 @@
+//! `cargo xtask`: the repository's own commands, so that a person and CI run the same thing.
+//!
+//! Knows how to build, check and measure the product, never how the product works. `commands.rs` has the list
+//! of subcommands, `test.rs` what CI does, `tidy/` the rules that a compiler cannot check.
+
+mod commands;
+mod needs;
+mod process;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use commands::Command;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let command = commands::parse(std::env::args_os().skip(1))?;
+    if command == Command::Help {
+        print!("{}", commands::help());
+        return Ok(());
+    }
+    let root = process::repository_root()?;
+    match command {
+        Command::Help => Ok(()),
+        Command::Test => test::run(&root),
+        Command::Bench(arguments) => {
+            let bench = ["bench", "-p", "holdpoint-store", "--bench", "cycle", "--"];
+            process::cargo_with(&root, &bench, &arguments)
+        }
+        Command::Faults(arguments) => {
+            let faults = [
+                "run",
+                "--release",
+                "-p",
+                "holdpoint-store",
+                "--features",
+                "faults",
+            ];
+            let program = ["--bin", "store-faults", "--"];
+            process::cargo_with(&root, &[&faults[..], &program[..]].concat(), &arguments)
+        }
+        Command::Tidy => tidy::check(&root),
+        Command::TidyMissing => tidy::missing(&root),
+    }
+}

@@ -1,0 +1,100 @@
+//! What the tests need on a machine beyond the Rust toolchain, and how to get it.
+//!
+//! `cargo xtask test` runs this first, so a fresh machine needs no list of commands to copy. A new tool or
+//! package is a line in one of the two tables.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::process;
+
+/// A subcommand of cargo that is installed from crates.io.
+struct CargoTool {
+    subcommand: &'static str,
+    install: &'static [&'static str],
+}
+
+/// A package of the operating system, known to be there when its program is found.
+struct SystemPackage {
+    debian_name: &'static str,
+    program: &'static str,
+}
+
+const CARGO_TOOLS: &[CargoTool] = &[
+    CargoTool {
+        subcommand: "nextest",
+        install: &["install", "cargo-nextest", "--locked"],
+    },
+    // Pinned: deny.toml is written for this version's schema. About two minutes on two cores, once.
+    CargoTool {
+        subcommand: "deny",
+        install: &["install", "cargo-deny", "--locked", "--version", "0.20.2"],
+    },
+];
+
+const SYSTEM_PACKAGES: &[SystemPackage] = &[
+    // Fault tests make system calls fail with it.
+    SystemPackage {
+        debian_name: "strace",
+        program: "strace",
+    },
+];
+
+/// Installs what is missing, or says what to install.
+pub(crate) fn install_missing(root: &Path) -> Result<()> {
+    for tool in CARGO_TOOLS {
+        if !process::has_cargo_subcommand(root, tool.subcommand) {
+            process::cargo(root, tool.install)?;
+        }
+    }
+    let missing: Vec<&str> = SYSTEM_PACKAGES
+        .iter()
+        .filter(|package| !process::is_on_path(package.program))
+        .map(|package| package.debian_name)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !process::is_on_path("apt-get") || !is_root(root) {
+        bail!("{}", please_install(&missing));
+    }
+    process::run(root, apt_get(&["update"]))?;
+    process::run(
+        root,
+        apt_get(&[&["install", "--yes", "--no-install-recommends"], &missing[..]].concat()),
+    )
+}
+
+fn is_root(root: &Path) -> bool {
+    process::output(root, "id", &["-u"]).is_ok_and(|id| id.trim_ascii() == b"0")
+}
+
+fn apt_get(arguments: &[&str]) -> Command {
+    let mut command = Command::new("apt-get");
+    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+fn please_install(missing: &[&str]) -> String {
+    let names = missing.join(" ");
+    format!(
+        "the tests need these packages and cannot install them here (no apt-get, or not root): {names}. \
+         Install them (on Debian: `sudo apt-get install {names}`) and run `cargo xtask test` again"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_names_the_packages_and_the_command() {
+        let message = please_install(&["strace", "redis-server"]);
+        assert!(
+            message.contains("sudo apt-get install strace redis-server"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,23 @@
+//! `cargo xtask tidy`: the rules of this repository that no compiler checks, one file for each rule.
+//!
+//! A rule is a pure function from the repository's files to violations, so its tests are small pieces of
+//! text. The list of rules is in `rules.rs`. `repository.rs` reads the files; `rust_tokens.rs`,
+//! `rust_paths.rs`, `cargo_manifest.rs` and `markdown.rs` read what is in them, no more than the rules need.
+
+mod cargo_manifest;
+mod file_length;
+mod markdown;
+mod module_docs;
+mod no_leftovers;
+mod product_only;
+mod readme_commands;
+mod repository;
+mod requirement_numbers;
+mod requirements;
+mod rules;
+mod rust_paths;
+mod rust_tokens;
+mod use_edges;
+mod violation;
+
+pub(crate) use rules::{check, missing};

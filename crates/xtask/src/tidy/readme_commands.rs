@@ -1,0 +1,209 @@
+//! Rule: what the documentation tells people to type exists, and what it links to is there.
+//!
+//! Looks at README.md, CONTRIBUTING.md and docs/. The known commands are the lists in `commands.rs`; nothing
+//! is run.
+
+use super::markdown::{PageLine, Place, page_lines, without_code_spans};
+use super::repository::{Repository, SourceFile};
+use super::violation::Violation;
+use crate::commands::{HOLDPOINT_SUBCOMMANDS, SUBCOMMANDS};
+
+pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for file in repository
+        .files()
+        .iter()
+        .filter(|file| is_documentation(&file.path))
+    {
+        let lines = page_lines(&file.text);
+        for line in &lines {
+            violations.extend(unknown_xtask(file, line));
+            violations.extend(unknown_holdpoint(file, line, &lines));
+            violations.extend(dead_links(repository, file, line));
+        }
+    }
+    violations
+}
+
+fn is_documentation(path: &str) -> bool {
+    path == "README.md" || path == "CONTRIBUTING.md" || (path.starts_with("docs/") && path.ends_with(".md"))
+}
+
+fn unknown_xtask(file: &SourceFile, line: &PageLine<'_>) -> Vec<Violation> {
+    let named = line
+        .text
+        .match_indices("cargo xtask ")
+        .map(|(at, found)| &line.text[at + found.len()..]);
+    let unknown = named
+        .map(leading_name)
+        .filter(|name| !name.is_empty() && !SUBCOMMANDS.iter().any(|subcommand| subcommand.name == *name));
+    unknown
+        .map(|name| {
+            let known: Vec<&str> = SUBCOMMANDS.iter().map(|subcommand| subcommand.name).collect();
+            Violation::new(
+                &file.path,
+                line.number,
+                format!("`cargo xtask {name}` does not exist"),
+                format!("known: {}", known.join(", ")),
+            )
+        })
+        .collect()
+}
+
+/// The lower-case name at the start of a text; placeholders such as NAME or `<name>` give nothing.
+fn leading_name(text: &str) -> &str {
+    let end = text
+        .find(|c: char| !c.is_ascii_lowercase() && c != '-')
+        .unwrap_or(text.len());
+    text[..end].trim_end_matches('-')
+}
+
+fn unknown_holdpoint(file: &SourceFile, line: &PageLine<'_>, page: &[PageLine<'_>]) -> Vec<Violation> {
+    if line.place == Place::Prose {
+        return Vec::new();
+    }
+    // In a block with prompts, lines without one are output.
+    let prompted = |one: &PageLine<'_>| one.text.trim_start().starts_with("$ ");
+    let has_prompts = page
+        .iter()
+        .any(|other| other.place == line.place && prompted(other));
+    if has_prompts && !prompted(line) {
+        return Vec::new();
+    }
+    let commands = line.text.split(['|', ';', '&', '(']);
+    let unknown = commands
+        .filter_map(holdpoint_subcommand)
+        .filter(|name| !HOLDPOINT_SUBCOMMANDS.contains(name));
+    unknown
+        .map(|name| {
+            Violation::new(
+                &file.path,
+                line.number,
+                format!("`holdpoint {name}` does not exist"),
+                format!(
+                    "known: {}; a new one is added to HOLDPOINT_SUBCOMMANDS in crates/xtask/src/commands.rs",
+                    HOLDPOINT_SUBCOMMANDS.join(", ")
+                ),
+            )
+        })
+        .collect()
+}
+
+/// The subcommand, if the command is `holdpoint` by any path, after a prompt, settings (`A=b`) and words such
+/// as sudo.
+fn holdpoint_subcommand(command: &str) -> Option<&str> {
+    const BEFORE_A_COMMAND: &[&str] = &["$", "sudo", "exec", "nohup", "time"];
+    let mut words = command.split_whitespace().skip_while(|word| {
+        BEFORE_A_COMMAND.contains(word) || word.split_once('=').is_some_and(|(name, _)| !name.contains('/'))
+    });
+    let program = words.next()?;
+    let name = words.next()?;
+    let is_name = name.starts_with(|c: char| c.is_ascii_lowercase()) && leading_name(name) == name;
+    (program.rsplit('/').next() == Some("holdpoint") && is_name).then_some(name)
+}
+
+fn dead_links(repository: &Repository, file: &SourceFile, line: &PageLine<'_>) -> Vec<Violation> {
+    if line.place != Place::Prose {
+        return Vec::new();
+    }
+    let prose = without_code_spans(line.text);
+    let targets = prose
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split([')', ' ']).next());
+    let dead = targets.filter(|target| {
+        linked_path(&file.path, target).is_some_and(|path| !repository.has_file_or_folder(&path))
+    });
+    dead.map(|target| {
+        Violation::new(
+            &file.path,
+            line.number,
+            format!("the link to `{target}` leads nowhere"),
+            "links are relative to the page they stand on; correct or remove it",
+        )
+    })
+    .collect()
+}
+
+/// The path in the repository that a link on `page` leads to; nothing for addresses and for places on the
+/// same page.
+fn linked_path(page: &str, target: &str) -> Option<String> {
+    let path = target
+        .trim_matches(['<', '>'])
+        .split('#')
+        .next()
+        .unwrap_or_default();
+    let is_address = path.split('/').next().is_some_and(|first| first.contains(':'));
+    if path.is_empty() || is_address {
+        return None;
+    }
+    let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut segments: Vec<&str> = if path.starts_with('/') {
+        Vec::new()
+    } else {
+        folder.split('/').collect()
+    };
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            // Above the root there is nothing of ours; the dots stay and no file matches.
+            ".." if segments.iter().any(|one| !one.is_empty()) => {
+                segments.pop();
+            }
+            other => segments.push(other),
+        }
+    }
+    segments.retain(|segment| !segment.is_empty());
+    Some(segments.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        let files = [(path, text), ("CHANGELOG.md", ""), ("docs/guide/start.md", "")];
+        let show = |violation: &Violation| format!("{}: {}", violation.line, violation.problem);
+        check(&Repository::of(&files)).iter().map(show).collect()
+    }
+
+    #[test]
+    fn xtask_commands_exist() {
+        let page =
+            "Run `cargo xtask test`, `cargo xtask` or `cargo xtask NAME`.\n```\ncargo xtask paint --red\n```";
+        assert_eq!(
+            found("CONTRIBUTING.md", page),
+            ["3: `cargo xtask paint` does not exist"]
+        );
+        assert!(found("CHANGELOG.md", page).is_empty());
+    }
+
+    #[test]
+    fn holdpoint_commands_in_code_exist() {
+        let page = "holdpoint juggle\n```sh\nholdpoint audit verify\nA=b ./target/debug/holdpoint juggle\n\
+            holdpoint --help\necho x | holdpoint paint --fast\ncd holdpoint\n```";
+        let expected = [
+            "4: `holdpoint juggle` does not exist",
+            "6: `holdpoint paint` does not exist",
+        ];
+        assert_eq!(found("README.md", page), expected);
+    }
+
+    #[test]
+    fn output_below_a_prompt_is_no_command() {
+        let page = "```console\n$ holdpoint audit\nholdpoint listens\n$ sudo holdpoint sing\n```";
+        assert_eq!(found("docs/a.md", page), ["4: `holdpoint sing` does not exist"]);
+    }
+
+    #[test]
+    fn relative_links_lead_somewhere() {
+        let page = "[a](guide/start.md#) [b](../CHANGELOG.md \"t\") [c](guide) [d](#e) [f](https://a.b)\n\
+            ![h](no.png) `[i](nothing.md)` [j](../../k)\n```\n[l](m)\n```";
+        let expected = [
+            "2: the link to `no.png` leads nowhere",
+            "2: the link to `../../k` leads nowhere",
+        ];
+        assert_eq!(found("docs/a.md", page), expected);
+        assert!(found("README.md", "[a](CHANGELOG.md) [b](/docs/guide) [c](.)").is_empty());
+    }
+}
