@@ -235,7 +235,7 @@ pub fn run_row(run: &Run, head: Digest) -> RunRow {
 /// How these events change the hold rows. `before` is the run without them, none when they begin it.
 #[must_use]
 pub fn hold_changes(before: Option<&Run>, events: &[Envelope], after: &Run) -> Vec<HoldChange> {
-    if !events.iter().any(|envelope| touched(&envelope.event).is_some()) {
+    if !events.iter().any(|envelope| touched(after, &envelope.event).is_some()) {
         return Vec::new();
     }
     let mut changes = Vec::new();
@@ -245,7 +245,8 @@ pub fn hold_changes(before: Option<&Run>, events: &[Envelope], after: &Run) -> V
             Some(run) => apply::apply(run, envelope),
             None => run = apply::begin(after.facts.id, envelope),
         }
-        let (Some(run), Some(key)) = (&run, touched(&envelope.event)) else { continue };
+        let Some(run) = &run else { continue };
+        let Some(key) = touched(run, &envelope.event) else { continue };
         let id = HoldId { run: run.facts.id, key };
         let row = run.hold(key).map(|hold| hold_row(run, hold));
         changes.extend(match (&envelope.event, row) {
@@ -294,8 +295,12 @@ pub fn hold_row(run: &Run, hold: &Hold) -> HoldRow {
 }
 
 /// The hold whose row an event changes.
-fn touched(event: &Event) -> Option<HoldKey> {
+fn touched(run: &Run, event: &Event) -> Option<HoldKey> {
     match event {
+        Event::CallProgressed(progressed) => {
+            let of_call = |hold: &&Hold| hold.call() == progressed.call;
+            run.state.holds.iter().find(of_call).filter(|_| progressed.processing.is_some()).map(|hold| hold.key)
+        }
         Event::HoldOpened(opened) => Some(opened.hold),
         Event::HoldEdited(edited) => Some(edited.hold),
         Event::HoldAssigned(assigned) => Some(assigned.hold),
@@ -315,7 +320,6 @@ fn touched(event: &Event) -> Option<HoldKey> {
         | Event::CallProposed(_)
         | Event::CallStarted(_)
         | Event::CallReturned(_)
-        | Event::CallProgressed(_)
         | Event::CallFinished(_)
         | Event::CallOrphaned(_)
         | Event::CallContradicted(_)

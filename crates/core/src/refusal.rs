@@ -1,4 +1,6 @@
-//! Refusals: a business no, part of the API. Each says what happened, to which id, and what the caller can do.
+//! Refusals: a business no, part of the API.
+//!
+//! Each says what happened, to which id, and what the caller can do. Surfaces map them to their own error codes.
 
 use std::fmt;
 
