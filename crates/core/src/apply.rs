@@ -240,7 +240,8 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
         votes: Vec::new(),
         expires_at: opened.expires_at,
         expired_at: None,
-        remind_at: opened.policy.remind_after.map(|span| envelope.at.plus(span)),
+        // Nobody is told of a muted hold, so nobody is reminded of it.
+        remind_at: opened.policy.remind_after.filter(|_| !opened.muted).map(|span| envelope.at.plus(span)),
         policy: opened.policy.clone(),
         muted: opened.muted,
         assignee: None,

@@ -12,6 +12,7 @@ mod judge;
 mod model;
 mod outside;
 
+use crate::actor::Actor;
 use crate::apply;
 use crate::body::Body;
 use crate::command::{Command, Context, Start};
@@ -20,6 +21,7 @@ use crate::hold::Resolution;
 use crate::id::{HoldKey, RunId, Secret};
 use crate::refusal::Refusal;
 use crate::run::Run;
+use crate::time::Timestamp;
 
 /// What follows from a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,9 +80,15 @@ pub fn decide(run: &Run, command: &Command, ctx: &Context<'_>) -> Decided {
 /// What follows from a further command on the run as the earlier ones leave it, for one append.
 #[must_use]
 pub fn decide_more(before: Decided, command: &Command, ctx: &Context<'_>) -> Decided {
-    let drawn = u32::try_from(before.events.len()).unwrap_or(u32::MAX);
-    let mut draft =
-        Draft { run: before.run, events: before.events, cancel_children: before.cancel_children, ctx, drawn };
+    // An event draws at most twice (a request and a hold), so nothing is drawn again for a further command.
+    let drawn = u32::try_from(2 * before.events.len()).unwrap_or(u32::MAX);
+    // The events of one append share instant and actor: those of its first command.
+    let (now, actor) = match before.events.first() {
+        Some(first) => (first.at, first.actor.clone()),
+        None => (ctx.now, ctx.actor.clone()),
+    };
+    let cancel_children = before.cancel_children;
+    let mut draft = Draft { run: before.run, events: before.events, cancel_children, ctx, now, actor, drawn };
     let open_before: Vec<_> = draft.run.state.holds.iter().map(|hold| hold.key).collect();
     if draft.run.outcome().is_none() {
         clock::pass_time(&mut draft);
@@ -99,7 +107,7 @@ pub fn decide_more(before: Decided, command: &Command, ctx: &Context<'_>) -> Dec
         Command::Vote(decide) => holds::vote(&mut draft, decide, &open_before),
         Command::Edit(edit) => holds::edit(&mut draft, edit, &open_before),
         Command::Assign { hold, to } => holds::assign(&mut draft, *hold, to.as_ref(), &open_before),
-        Command::Reopen { hold, expires_at } => holds::reopen(&mut draft, *hold, *expires_at),
+        Command::Reopen { hold, expires_at } => holds::reopen(&mut draft, *hold, *expires_at, &open_before),
         Command::Repin { definition } => holds::repin(&mut draft, *definition),
         Command::RecordReply(reply) => model::reply(&mut draft, reply),
         Command::RecordFailure(failure) => model::failure(&mut draft, failure),
@@ -120,6 +128,8 @@ struct Draft<'a> {
     events: Vec<Envelope>,
     cancel_children: Vec<RunId>,
     ctx: &'a Context<'a>,
+    now: Timestamp,
+    actor: Actor,
     drawn: u32,
 }
 
@@ -128,8 +138,8 @@ impl Draft<'_> {
         let envelope = Envelope {
             seq: self.run.state.seq.plus(1),
             // Clocks of nodes differ a little; within a run time never goes back.
-            at: self.ctx.now.max(self.run.state.at),
-            actor: self.ctx.actor.clone(),
+            at: self.now.max(self.run.state.at),
+            actor: self.actor.clone(),
             event,
         };
         apply::apply(&mut self.run, &envelope);
@@ -148,12 +158,19 @@ impl Draft<'_> {
 
     /// Ends the run: what is still waited for is withdrawn first, so that every hold has its resolution.
     fn end(&mut self, outcome: Outcome, reason: Option<String>, result: Option<Body>) {
-        while let Some(hold) = self.run.state.holds.first() {
-            let (key, child) = (hold.key, hold.child);
+        if self.run.state.claim.is_some() {
+            clock::unreported_calls_are_unknown(self);
+        }
+        self.withdraw_holds();
+        self.emit(Event::RunEnded(RunEnded { outcome, reason, result }));
+    }
+
+    /// Nothing is waited for any more; sub-runs that were are to be canceled.
+    fn withdraw_holds(&mut self) {
+        for (key, child) in self.run.state.holds.iter().map(|hold| (hold.key, hold.child)).collect::<Vec<_>>() {
             self.cancel_children.extend(child);
             self.close(key, Resolution::Withdraw);
         }
-        self.emit(Event::RunEnded(RunEnded { outcome, reason, result }));
     }
 
     /// Resolves a hold that nobody decided.

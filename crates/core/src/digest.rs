@@ -13,7 +13,7 @@ use crate::id::BadId;
 use crate::name::ToolName;
 
 /// A SHA-256, written in lower-case hex.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Digest(pub [u8; 32]);
 
 /// The digest of a labelled list of parts.

@@ -5,7 +5,7 @@
 use crate::actor::Actor;
 use crate::apply;
 use crate::digest::Digest;
-use crate::event::{Envelope, Event, Outcome};
+use crate::event::{Envelope, Event, HoldResolved, Outcome};
 use crate::hold::{Hold, HoldKind, Resolution};
 use crate::id::{HoldId, HoldKey, MessageId, RequestId, Seq};
 use crate::name::{AgentName, InboxName, SessionId, ToolName, UserId};
@@ -215,8 +215,8 @@ pub enum HoldChange {
     Open(HoldRow),
     /// An open hold as it is now.
     Update(HoldRow),
-    /// A hold that has its decision.
-    Close(HoldId, Closed),
+    /// A hold that has its decision; the row says which.
+    Close(HoldRow),
 }
 
 /// The row of a run.
@@ -241,30 +241,27 @@ pub fn hold_changes(before: Option<&Run>, events: &[Envelope], after: &Run) -> V
     let mut changes = Vec::new();
     let mut run = before.cloned();
     for envelope in events {
+        let was_open = |run: &Run| run.hold(touched(run, &envelope.event)?).map(|hold| hold_row(run, hold));
+        let row_before = run.as_ref().and_then(was_open);
         match &mut run {
             Some(run) => apply::apply(run, envelope),
             None => run = apply::begin(after.facts.id, envelope),
         }
-        let Some(run) = &run else { continue };
-        let Some(key) = touched(run, &envelope.event) else { continue };
-        let id = HoldId { run: run.facts.id, key };
-        let row = run.hold(key).map(|hold| hold_row(run, hold));
-        changes.extend(match (&envelope.event, row) {
-            (Event::HoldResolved(resolved), _) => Some(HoldChange::Close(
-                id,
-                Closed {
-                    seq: envelope.seq,
-                    at: envelope.at,
-                    by: envelope.actor.clone(),
-                    how: How::from(&resolved.resolution),
-                },
-            )),
-            (Event::HoldOpened(_), Some(row)) => Some(HoldChange::Open(row)),
-            (_, Some(row)) => Some(HoldChange::Update(row)),
-            (_, None) => None,
+        let row_after = run.as_ref().and_then(was_open);
+        changes.extend(match (&envelope.event, row_before, row_after) {
+            (Event::HoldResolved(resolved), Some(row), _) => Some(HoldChange::Close(closed(row, envelope, resolved))),
+            (_, None, Some(row)) => Some(HoldChange::Open(row)),
+            (_, Some(_), Some(row)) => Some(HoldChange::Update(row)),
+            (_, _, None) => None,
         });
     }
     changes
+}
+
+fn closed(row: HoldRow, envelope: &Envelope, resolved: &HoldResolved) -> HoldRow {
+    let how = How::from(&resolved.resolution);
+    let closed = Closed { seq: envelope.seq, at: envelope.at, by: envelope.actor.clone(), how };
+    HoldRow { closed: Some(closed), ..row }
 }
 
 /// The row of an open hold.

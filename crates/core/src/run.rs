@@ -63,14 +63,17 @@ pub struct InboxPlace {
     pub max_attempts: u32,
 }
 
-/// What changes from event to event.
+/// What changes from event to event. Stored as JSON; the first three are columns of their own and not repeated in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// Position of the last event.
+    #[serde(skip)]
     pub seq: Seq,
     /// When it happened.
+    #[serde(skip)]
     pub at: Timestamp,
     /// The definition it is pinned to.
+    #[serde(skip)]
     pub definition: Digest,
     /// Where it stands.
     pub stage: Stage,

@@ -1,1 +1,26 @@
-//! Placeholder.
+//! Where Holdpoint keeps runs.
+//!
+//! A store knows rows and locks, nothing of what they mean: events, rows and guards come in by shape. The contract is
+//! [`Store`]; what an append consists of is [`Batch`]. Backends: [`memory`] (the reference), [`sqlite`] (the embedded
+//! default). `conformance` is the one suite that every backend passes; [`ahead`] drives a run without waiting for
+//! each of its appends.
+
+// ahead
+// audit
+mod batch;
+// cfg
+// conformance
+mod contract;
+mod error;
+pub mod memory;
+mod query;
+pub mod sqlite;
+mod turns;
+
+pub use batch::{Batch, Expected, Guard, LeaseChange, Notice, Put, Seal, Who};
+pub use contract::{Answer, Store};
+pub use error::StoreError;
+pub use query::{
+    Audience, Claim, Claimed, DueNotice, HoldFilter, HoldQuery, KeyRecord, Lease, Page, RunFilter, RunQuery,
+    SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored, SCAN_MAX,
+};

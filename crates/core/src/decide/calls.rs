@@ -30,7 +30,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
     if call.state != CallState::Ready || draft.run.is_blocked() {
         return Err(Refusal::CallNotReady(begin.call));
     }
-    if begin.start_by <= draft.ctx.now && !Mutant::StartByUnchecked.is_on() {
+    if begin.start_by <= draft.now && !Mutant::StartByUnchecked.is_on() {
         return Err(Refusal::TooLate(begin.call));
     }
     let stored = digest::of_call(&begin.stored.tool, &begin.stored.arguments, begin.stored.schema);
@@ -82,7 +82,10 @@ fn ask_again(
     combined: crate::policy::Combined,
     unsatisfied: Vec<RuleId>,
 ) -> Result<Answer, Refusal> {
-    refuse_over_cap(draft)?;
+    let max = draft.ctx.limits.open_holds;
+    if draft.run.state.holds.len() >= max {
+        return Ok(refuse(draft, call, combined.judged, Some(judge::too_many_holds(max))));
+    }
     let mut rules = combined.judged.rules.clone();
     rules.extend(unsatisfied);
     rules.sort();
@@ -102,9 +105,17 @@ fn ask_again(
 }
 
 pub(super) fn give_back(draft: &mut Draft<'_>, no: CallNo, attempt: u32) -> Result<Answer, Refusal> {
+    refuse_if_erased(draft)?;
     let call = call(draft, no)?;
     refuse_unless_current(&call, attempt)?;
-    draft.emit(Event::CallReturned(CallReturned { call: no, attempt }));
+    draft.emit(match draft.run.outcome() {
+        None => Event::CallReturned(CallReturned { call: no, attempt }),
+        // After the end only a result may follow (rule 5), and this is one.
+        Some(_) => {
+            let result = ToolResult::Failed(Body::text("not executed: the run ended before the call began"));
+            Event::CallFinished(CallFinished { call: no, attempt, result, refused: None })
+        }
+    });
     Ok(Answer::Done)
 }
 
@@ -126,6 +137,7 @@ pub(super) fn progress(
 }
 
 pub(super) fn finish(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<Answer, Refusal> {
+    refuse_if_erased(draft)?;
     let this = CallAttempt { call: finish.call, attempt: finish.attempt };
     let finished =
         CallFinished { call: finish.call, attempt: finish.attempt, result: finish.result.clone(), refused: None };
@@ -188,7 +200,8 @@ pub(super) fn suspend(draft: &mut Draft<'_>, suspend: &Suspend) -> Result<Answer
         (SuspendFor::Input | SuspendFor::Auth, CallNo::RUN) => draft.ctx.definition.holds.clone(),
         (SuspendFor::Input | SuspendFor::Auth, no) => draft.ctx.definition.policy_for(&call(draft, no)?.tool),
     };
-    policy.timeout = suspend.timeout.or(policy.timeout);
+    // A sub-run ends by itself; its parent waits without limit (rule 7).
+    policy.timeout = suspend.timeout.or(policy.timeout).filter(|_| suspend.ask.child.is_none());
     if suspend.call == CallNo::RUN {
         may_suspend_run(draft, suspend)?;
     } else {
@@ -204,6 +217,7 @@ pub(super) fn suspend(draft: &mut Draft<'_>, suspend: &Suspend) -> Result<Answer
     };
     judge::open(draft, opening);
     if draft.run.state.claim.is_some() && suspend.call == CallNo::RUN {
+        super::clock::unreported_calls_are_unknown(draft);
         draft.emit(Event::RunReleased(RunReleased { why: Released::Suspended, retry_at: None }));
     }
     Ok(Answer::Done)
@@ -218,6 +232,9 @@ fn may_suspend_run(draft: &Draft<'_>, suspend: &Suspend) -> Result<(), Refusal> 
 }
 
 fn may_suspend_call(draft: &Draft<'_>, suspend: &Suspend) -> Result<(), Refusal> {
+    if draft.run.facts.driver == Driver::Outside {
+        super::outside::refuse_unless_claimed_by(draft, suspend.worker.as_ref())?;
+    }
     let call = call(draft, suspend.call)?;
     match call.state {
         CallState::Started { .. } => refuse_unless_current(&call, suspend.attempt)?,
@@ -246,7 +263,7 @@ pub(super) fn orphan(draft: &mut Draft<'_>, no: CallNo, attempt: u32, node: Inca
         return Err(Refusal::CallNotReady(no));
     };
     let from = start_by.plus(draft.ctx.limits.orphan_margin);
-    if node != starter && draft.ctx.now < from {
+    if node != starter && draft.now < from {
         return Err(Refusal::NotOrphanedYet { call: no, from });
     }
     let may_retry = call.replay == Replay::Idempotent && attempt < draft.ctx.limits.call_attempts;
@@ -273,6 +290,11 @@ pub(super) fn orphan(draft: &mut Draft<'_>, no: CallNo, attempt: u32, node: Inca
 
 fn call(draft: &Draft<'_>, no: CallNo) -> Result<Call, Refusal> {
     draft.run.call(no).cloned().ok_or(Refusal::NoSuchCall(no))
+}
+
+/// A result would bring back contents that were deleted.
+fn refuse_if_erased(draft: &Draft<'_>) -> Result<(), Refusal> {
+    if draft.run.state.erased { Err(Refusal::Erased) } else { Ok(()) }
 }
 
 fn refuse_unless_current(call: &Call, attempt: u32) -> Result<(), Refusal> {

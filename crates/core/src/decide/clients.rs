@@ -26,7 +26,15 @@ pub(super) fn start(start: &Start, ctx: &Context<'_>) -> Result<Decided, Refusal
     });
     let started = Envelope { seq: Seq(1), at: ctx.now, actor: ctx.actor.clone(), event };
     let Some(run) = apply::begin(start.id, &started) else { unreachable!("the event is run.started") };
-    let mut draft = Draft { run, events: vec![started], cancel_children: Vec::new(), ctx, drawn: 0 };
+    let mut draft = Draft {
+        run,
+        events: vec![started],
+        cancel_children: Vec::new(),
+        ctx,
+        now: ctx.now,
+        actor: ctx.actor.clone(),
+        drawn: 0,
+    };
     draft.emit(Event::MessageReceived(MessageReceived { message: start.message.clone() }));
     Ok(Decided { events: draft.events, run: draft.run, outcome: Ok(Answer::Done), cancel_children: Vec::new() })
 }
@@ -34,7 +42,8 @@ pub(super) fn start(start: &Start, ctx: &Context<'_>) -> Result<Decided, Refusal
 /// A message never decides by accident: words that decide arrive as `Resolve` (rule 6).
 pub(super) fn say(draft: &mut Draft<'_>, say: &Say) -> Result<Answer, Refusal> {
     draft.refuse_if_ended()?;
-    if say.on_hold == OnHold::Supersede {
+    let before = (say.on_hold == OnHold::Supersede).then(|| (draft.run.clone(), draft.events.len()));
+    if before.is_some() {
         let overtaken: Vec<_> = draft.run.state.holds.iter().filter(|hold| hold.kind.can_be_superseded()).collect();
         for key in overtaken.iter().map(|hold| hold.key).collect::<Vec<_>>() {
             draft.close(key, Resolution::Supersede);
@@ -42,10 +51,17 @@ pub(super) fn say(draft: &mut Draft<'_>, say: &Say) -> Result<Answer, Refusal> {
     }
     let waits_for_a_person = draft.run.state.holds.iter().any(|hold| !hold.kind.queues_messages());
     if draft.run.is_held() && waits_for_a_person {
+        // What cannot supersede everything supersedes nothing: a refused command leaves no trace.
+        if let Some((run, events)) = before {
+            draft.run = run;
+            draft.events.truncate(events);
+        }
         return Err(Refusal::Held { open: draft.run.state.holds.iter().map(|hold| hold.key).collect() });
     }
     let received = MessageReceived { message: say.message.clone() };
     let is_busy = match draft.run.state.stage {
+        // It waits for an outside system or a login.
+        Stage::Thinking { .. } | Stage::Acting if draft.run.is_held() => true,
         // The model may be thinking about an older state of things at this moment.
         Stage::Thinking { retry_at, .. } => draft.run.state.claimed && retry_at.is_none(),
         Stage::Acting => draft.run.state.calls.iter().any(|call| !matches!(call.state, CallState::Done(_))),

@@ -7,11 +7,12 @@ use super::{Answer, Draft};
 use crate::event::{
     AfterOrphan, CallOrphaned, Driver, Event, HoldExpired, HoldReminded, Outcome, Released, RunReleased,
 };
-use crate::hold::{AfterGrace, Hold, OnTimeout, Resolution};
+use crate::hold::{AfterGrace, Hold, OnDeny, OnTimeout, Resolution};
 use crate::id::CallNo;
 use crate::mutant::Mutant;
 use crate::refusal::Refusal;
 use crate::run::CallState;
+use crate::time::Timestamp;
 
 /// S3-28: the text of a run that failed because nobody answered.
 pub(super) const TIMEOUT_TEXT: &str = "timeout waiting for user input";
@@ -20,20 +21,32 @@ pub(super) fn pass_time(draft: &mut Draft<'_>) {
     if Mutant::ExpiryUnchecked.is_on() {
         return;
     }
-    for key in draft.run.state.holds.iter().map(|hold| hold.key).collect::<Vec<_>>() {
-        // An earlier one may have ended the run and withdrawn this one.
+    let deadlines = draft.run.state.holds.iter().flat_map(|hold| deadlines(hold).map(|at| (at, hold.key)));
+    let mut due: Vec<_> = deadlines.filter(|(at, _)| *at <= draft.now).collect();
+    // In their own order, however late they are noticed: the first one may have ended the run.
+    due.sort_by_key(|(at, _)| *at);
+    for (at, key) in due {
+        lapse(draft, at);
         if let Some(hold) = draft.run.hold(key).cloned() {
-            expire(draft, &hold);
-        }
-        if let Some(hold) = draft.run.hold(key).cloned() {
-            end_grace(draft, &hold);
+            match hold.expired_at {
+                None => expire(draft, &hold),
+                Some(_) => end_grace(draft, &hold),
+            }
         }
     }
-    lapse(draft);
+    lapse(draft, draft.now);
+}
+
+/// When a hold expires, and when the grace ends that may follow.
+fn deadlines(hold: &Hold) -> impl Iterator<Item = Timestamp> + use<> {
+    let expires_at = hold.expires_at.filter(|_| hold.kind.can_expire());
+    let grace = hold.policy.grace.filter(|_| hold.policy.on_timeout == OnTimeout::Keep);
+    let grace_ends_at = expires_at.zip(grace).map(|(at, grace)| at.plus(grace));
+    expires_at.filter(|_| hold.expired_at.is_none()).into_iter().chain(grace_ends_at)
 }
 
 fn expire(draft: &mut Draft<'_>, hold: &Hold) {
-    let is_due = hold.expires_at.is_some_and(|at| at <= draft.ctx.now);
+    let is_due = hold.expires_at.is_some_and(|at| at <= draft.now);
     if !is_due || hold.expired_at.is_some() || !hold.kind.can_expire() {
         return;
     }
@@ -51,12 +64,16 @@ fn expire(draft: &mut Draft<'_>, hold: &Hold) {
         OnTimeout::Deny | OnTimeout::ResumeWithError if blocks_the_loop => {
             draft.end(Outcome::Failed, Some(TIMEOUT_TEXT.into()), None);
         }
+        // As if denied: what a deny does is the hold's policy.
+        OnTimeout::Deny if hold.policy.on_deny == OnDeny::Cancel => {
+            draft.end(Outcome::Canceled, Some(TIMEOUT_TEXT.into()), None);
+        }
         OnTimeout::Deny | OnTimeout::ResumeWithError | OnTimeout::Keep => {}
     }
 }
 
 fn end_grace(draft: &mut Draft<'_>, hold: &Hold) {
-    if hold.grace_ends_at().is_some_and(|at| at <= draft.ctx.now) {
+    if hold.grace_ends_at().is_some_and(|at| at <= draft.now) {
         draft.close(hold.key, Resolution::Expire);
         let outcome = match hold.policy.after_grace {
             AfterGrace::Fail => Outcome::Failed,
@@ -67,8 +84,8 @@ fn end_grace(draft: &mut Draft<'_>, hold: &Hold) {
 }
 
 /// An outside worker that gave no sign of life loses its claim, but not while it waits for a person.
-fn lapse(draft: &mut Draft<'_>) {
-    let is_due = draft.run.state.claim.as_ref().is_some_and(|claim| claim.until <= draft.ctx.now);
+fn lapse(draft: &mut Draft<'_>, by: Timestamp) {
+    let is_due = draft.run.state.claim.as_ref().is_some_and(|claim| claim.until <= by);
     if !is_due || draft.run.is_held() {
         return;
     }
@@ -96,11 +113,10 @@ pub(super) fn max_claims(draft: &Draft<'_>) -> u32 {
 
 /// The part of a tick that is not about deadlines.
 pub(super) fn remind(draft: &mut Draft<'_>) -> Result<Answer, Refusal> {
-    let is_due = |hold: &&Hold| hold.remind_at.is_some_and(|at| at <= draft.ctx.now);
+    let is_due = |hold: &&Hold| hold.remind_at.is_some_and(|at| at <= draft.now);
     let due: Vec<Hold> = draft.run.state.holds.iter().filter(is_due).cloned().collect();
     for hold in due {
-        let again = hold.policy.remind_after.filter(|_| !hold.muted);
-        let next_at = again.map(|span| draft.ctx.now.plus(span));
+        let next_at = hold.policy.remind_after.map(|span| draft.now.plus(span));
         draft.emit(Event::HoldReminded(HoldReminded { hold: hold.key, next_at }));
     }
     match draft.events.is_empty() {

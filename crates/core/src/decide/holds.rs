@@ -107,8 +107,9 @@ pub(super) fn reopen(
     draft: &mut Draft<'_>,
     key: HoldKey,
     expires_at: Option<Timestamp>,
+    open_before: &[HoldKey],
 ) -> Result<Answer, Refusal> {
-    let Some(hold) = draft.run.hold(key) else { return closed(draft, key, &[], None) };
+    let Some(hold) = draft.run.hold(key) else { return closed(draft, key, open_before, None) };
     let is_expired = hold.expired_at.is_some();
     authority(draft, key)?;
     if !is_expired {
@@ -131,7 +132,9 @@ pub(super) fn repin(draft: &mut Draft<'_>, definition: Digest) -> Result<Answer,
         return Ok(Answer::Repeated);
     }
     draft.emit(Event::RunRepinned(RunRepinned { definition }));
-    if let Some(hold) = blocking.filter(|hold| hold.kind == HoldKind::Input) {
+    // On an outside run it would be the worker's own question.
+    let is_about_the_pin = |hold: &Hold| hold.kind == HoldKind::Input && draft.run.facts.driver == Driver::Loop;
+    if let Some(hold) = blocking.filter(is_about_the_pin) {
         let value = Body::text(format!("moved to definition {definition}"));
         draft.emit(resolved(&hold, Resolution::Answer { value }, Some(role)));
     }
@@ -151,12 +154,24 @@ fn closed(
     // Who may not decide it learns nothing about it.
     authority(draft, key)?;
     if open_before.contains(&key) {
-        return Err(Refusal::Expired(key));
+        return Err(closed_by_time(draft, key));
     }
     match draft.ctx.recorded {
         Some(recorded) if wanted.is_some_and(|wanted| is_repeat(wanted, recorded)) => Ok(Answer::Repeated),
         Some(recorded) => Err(Refusal::AlreadyDecided(Box::new(recorded.clone()))),
         None => Err(Refusal::NoSuchHold(key)),
+    }
+}
+
+/// Time closed it before this command: its own deadline did, or the end of the run.
+fn closed_by_time(draft: &Draft<'_>, key: HoldKey) -> Refusal {
+    let expired = draft.events.iter().any(|envelope| {
+        let Event::HoldResolved(resolved) = &envelope.event else { return false };
+        resolved.hold == key && resolved.resolution == Resolution::Expire
+    });
+    match draft.run.outcome() {
+        Some(outcome) if !expired => Refusal::Ended(outcome),
+        Some(_) | None => Refusal::Expired(key),
     }
 }
 

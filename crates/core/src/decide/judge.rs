@@ -103,10 +103,14 @@ pub(super) fn refuse_over_cap(draft: &Draft<'_>, judgements: &mut [Judgement]) {
         open += 1;
         if open > max {
             judgement.hold = None;
-            judgement.call.refused =
-                Some(format!("not executed: this run already waits for {max} decisions, which is the limit"));
+            judgement.call.refused = Some(too_many_holds(max));
         }
     }
+}
+
+/// What the model is told of a call that would need one hold too many.
+pub(super) fn too_many_holds(max: usize) -> String {
+    format!("not executed: this run already waits for {max} decisions, which is the limit")
 }
 
 /// Opens the approval hold of a call that was judged.
@@ -179,7 +183,7 @@ pub(super) fn open(draft: &mut Draft<'_>, opening: Opening) -> HoldKey {
         schema: opening.schema,
         judged: opening.judged,
         votes_needed: if opening.votes > 1 { opening.votes } else { 0 },
-        expires_at: timeout.map(|span| draft.ctx.now.plus(span)),
+        expires_at: timeout.map(|span| draft.now.plus(span)),
         policy: opening.policy,
         muted: draft.ctx.over_soft_cap,
         attempt: opening.attempt,

@@ -9,7 +9,6 @@ use super::{Answer, Draft};
 use crate::body::Body;
 use crate::command::{ClaimRun, FailKind, FailRun, Propose};
 use crate::event::{CallProposed, Claim, Driver, Event, Outcome, Released, RunClaimed, RunReleased};
-use crate::hold::Resolution;
 use crate::id::CallNo;
 use crate::message::Replay;
 use crate::name::WorkerName;
@@ -30,10 +29,10 @@ pub(super) fn claim(draft: &mut Draft<'_>, claim: &ClaimRun) -> Result<Answer, R
             if let Some(held) = &draft.run.state.claim {
                 return Err(Refusal::ClaimedByOther { holder: Some(held.worker.clone()) });
             }
-            if !draft.run.is_claimable(draft.ctx.now) {
+            if !draft.run.is_claimable(draft.now) {
                 return Err(Refusal::NotClaimable);
             }
-            let until = draft.ctx.now.plus(*period);
+            let until = draft.now.plus(*period);
             let attempt = draft.run.state.claims + 1;
             let claim = Claim { worker: worker.clone(), until, period: *period, attempt };
             draft.emit(Event::RunClaimed(RunClaimed { claim: Some(claim) }));
@@ -64,7 +63,6 @@ pub(super) fn propose(draft: &mut Draft<'_>, propose: &Propose) -> Result<Answer
 
 pub(super) fn finish(draft: &mut Draft<'_>, worker: &WorkerName, result: &Body) -> Result<Answer, Refusal> {
     refuse_unless_claimed_by(draft, Some(worker))?;
-    unreported_calls_are_unknown(draft);
     draft.end(Outcome::Completed, None, Some(result.clone()));
     Ok(Answer::Done)
 }
@@ -80,10 +78,7 @@ pub(super) fn fail(draft: &mut Draft<'_>, fail: &FailRun) -> Result<Answer, Refu
     match fail.kind {
         FailKind::Transient { retry_at } if draft.run.facts.driver == Driver::Outside && has_attempts_left => {
             unreported_calls_are_unknown(draft);
-            while let Some(hold) = draft.run.state.holds.first() {
-                let key = hold.key;
-                draft.close(key, Resolution::Withdraw);
-            }
+            draft.withdraw_holds();
             let why = Released::Failed(Body::text(&fail.error));
             draft.emit(Event::RunReleased(RunReleased { why, retry_at: Some(retry_at) }));
         }
@@ -96,7 +91,7 @@ pub(super) fn fail(draft: &mut Draft<'_>, fail: &FailRun) -> Result<Answer, Refu
 pub(super) fn heartbeat(draft: &mut Draft<'_>, worker: &WorkerName) -> Result<Answer, Refusal> {
     refuse_unless_claimed_by(draft, Some(worker))?;
     let Some(mut claim) = draft.run.state.claim.clone() else { return Err(Refusal::NotClaimable) };
-    claim.until = draft.ctx.now.plus(claim.period);
+    claim.until = draft.now.plus(claim.period);
     draft.emit(Event::RunClaimed(RunClaimed { claim: Some(claim) }));
     Ok(Answer::Done)
 }

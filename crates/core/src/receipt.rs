@@ -1,0 +1,286 @@
+//! The receipt of a hold: what was shown, who decided, and what ran.
+//!
+//! Made from the log alone, so that it can be made again by anyone who has the log, and says where in the chain each
+//! part of it stands. What an outside worker ran is its word, and the receipt says whose. What each call came to is
+//! `transcript/results.rs`; the walk over the log is `receipt/walk.rs`.
+
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use serde::Serialize;
+
+use crate::actor::Actor;
+use crate::body::Body;
+use crate::digest::Digest;
+use crate::event::{Driver, Envelope};
+use crate::hold::{Ask, HoldKind, Resolution};
+use crate::id::{CallNo, HoldKey, Incarnation, Seq};
+use crate::message::{Judged, ToolResult, is_default};
+use crate::name::{GrantId, RuleId, ToolName, UserId};
+use crate::policy::{Effect, Role};
+use crate::time::Timestamp;
+use crate::transcript::ResultKind;
+use crate::transcript::results::{self, Followed, Ran, Track};
+
+/// What was shown, who decided, and what ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Receipt {
+    /// Which hold.
+    pub hold: HoldKey,
+    /// What it waits, or waited, for.
+    pub kind: HoldKind,
+    /// What was shown, revision by revision.
+    pub shown: Vec<Shown>,
+    /// Who agreed, where several must.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub votes: Vec<Vote>,
+    /// The decision; absent while the hold is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+    /// What became of the call; absent when the whole run waited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallReceipt>,
+    /// The events that it is made of: its places in the chain.
+    pub events: Vec<Seq>,
+}
+
+/// What people were asked to decide on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Shown {
+    /// The event that showed it.
+    pub seq: Seq,
+    /// When.
+    pub at: Timestamp,
+    /// Who caused it: for a later revision, who edited.
+    pub by: Actor,
+    /// Counts the edits; what the hold opened with is 0.
+    pub revision: u32,
+    /// The tool; absent when the whole run waited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ToolName>,
+    /// The argument text, byte for byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Body>,
+    /// Digest of tool, argument text and schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// What policy said; absent where no policy was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Effect>,
+    /// The rules that said so.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleId>,
+    /// Digest of the policy they belong to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Digest>,
+    /// The grant that spoke, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grant: Option<GrantId>,
+    /// What was asked beside the call.
+    #[serde(skip_serializing_if = "is_default")]
+    pub ask: Ask,
+}
+
+/// One of several people agreed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Vote {
+    /// The event.
+    pub seq: Seq,
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub by: UserId,
+    /// In what role.
+    pub role: Role,
+    /// To which revision; an edit makes earlier votes void.
+    pub revision: u32,
+}
+
+/// How a hold was decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Decision {
+    /// The event.
+    pub seq: Seq,
+    /// When.
+    pub at: Timestamp,
+    /// Who; the clock when nobody did in time.
+    pub by: Actor,
+    /// In what role; absent for expiry, supersession and the end of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// What, as one word.
+    pub word: Word,
+    /// What, with reason, answer or edited arguments.
+    pub resolution: Resolution,
+    /// The key that the decision was sent with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    /// It came after the deadline of a kept hold.
+    pub late: bool,
+    /// What policy said of edited arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged: Option<Judged>,
+    /// Digest of the call that it lets run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+}
+
+/// A decision as one word, by the kind of its hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Word {
+    /// It may run.
+    Approved,
+    /// It may run with other arguments.
+    Edited,
+    /// It must not run.
+    Denied,
+    /// It has its answer or its result.
+    Answered,
+    /// The login is there.
+    LoggedIn,
+    /// The outside job failed.
+    Failed,
+    /// Nobody decided in time.
+    Expired,
+    /// It was withdrawn, or the run ended.
+    Withdrawn,
+    /// A newer message took its place.
+    Superseded,
+    /// The unknown outcome is let be: run it again.
+    RunAgain,
+    /// The unknown outcome: it happened.
+    Happened,
+    /// The unknown outcome: it did not happen.
+    DidNotHappen,
+}
+
+/// What became of the call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CallReceipt {
+    /// Which call.
+    pub no: CallNo,
+    /// What ran, in one word.
+    pub effect: CallEffect,
+    /// Every start of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Attempt>,
+    /// Whose word the effect is, when an outside worker ran it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<Report>,
+    /// Results for starts that a person had declared void.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub contradictions: Vec<Contradiction>,
+}
+
+/// What ran, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallEffect {
+    /// It ran.
+    Executed,
+    /// It ran, or tried to, and failed.
+    Failed,
+    /// It did not run.
+    NotExecuted,
+    /// It may have run; nobody knows.
+    OutcomeUnknown,
+    /// It was started and has not reported yet.
+    Running,
+    /// It has not been started yet.
+    Waiting,
+}
+
+/// One start of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Attempt {
+    /// The event.
+    pub seq: Seq,
+    /// Counts the starts.
+    pub attempt: u32,
+    /// When.
+    pub at: Timestamp,
+    /// The node that started it.
+    pub node: Incarnation,
+    /// Digest of the call as it was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// What policy said directly before.
+    pub judged: Judged,
+}
+
+/// What an outside worker said of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    /// It reported the result.
+    ReportedBy(Actor),
+    /// It was allowed to run it and never reported.
+    NotReported,
+}
+
+/// A result for a start that a person had declared void.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Contradiction {
+    /// The event.
+    pub seq: Seq,
+    /// When.
+    pub at: Timestamp,
+    /// Who reported it.
+    pub by: Actor,
+    /// Which start.
+    pub attempt: u32,
+    /// What it reported.
+    pub result: ToolResult,
+}
+
+/// The receipt of a hold, from all events of its run in order. None when the run never had that hold.
+#[must_use]
+pub fn receipt(hold: HoldKey, events: &[Envelope]) -> Option<Receipt> {
+    let followed = results::follow(events);
+    let kind = followed.kind_of(hold)?;
+    let track = followed.calls.get(&hold.call);
+    let call = track.map(|track| CallReceipt {
+        no: hold.call,
+        effect: effect(&followed, track),
+        attempts: Vec::new(),
+        report: None,
+        contradictions: Vec::new(),
+    });
+    let (shown, votes) = (Vec::new(), Vec::new());
+    let mut receipt = Receipt {
+        hold,
+        kind,
+        shown,
+        votes,
+        decision: None,
+        call,
+        events: Vec::new(),
+    };
+    walk::fill(&mut receipt, followed.driver, events);
+    if let (Some(call), Some(ended_at)) = (&mut receipt.call, followed.ended_at)
+        && track.is_some_and(|track| !track.is_settled())
+    {
+        // Nothing but the end of the run says what became of the call.
+        receipt.events.push(ended_at);
+        receipt.events.sort();
+        call.report = (followed.driver == Driver::Outside).then_some(Report::NotReported);
+    }
+    Some(receipt)
+}
+
+fn effect(followed: &Followed<'_>, track: &Track<'_>) -> CallEffect {
+    if track.is_running {
+        return CallEffect::Running;
+    }
+    let Some(came_to) = followed.result(track) else {
+        return CallEffect::Waiting;
+    };
+    match (came_to.ran, came_to.kind) {
+        (Ran::Perhaps, _) => CallEffect::OutcomeUnknown,
+        (Ran::No, _) => CallEffect::NotExecuted,
+        (Ran::Yes, ResultKind::Failed) => CallEffect::Failed,
+        (Ran::Yes, _) => CallEffect::Executed,
+    }
+}

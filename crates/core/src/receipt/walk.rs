@@ -1,0 +1,265 @@
+//! The walk over the log that fills a receipt.
+
+use super::{Attempt, Contradiction, Decision, Receipt, Report, Shown, Vote, Word};
+use crate::actor::Actor;
+use crate::body::Body;
+use crate::digest::Digest;
+use crate::event::{
+    AfterOrphan, CallFinished, CallStarted, Driver, Envelope, Event, HoldResolved, HoldVoted,
+};
+use crate::hold::{Ask, Edited, HoldKind, Resolution};
+use crate::id::{CallNo, HoldKey};
+use crate::message::{Judged, ToolCall};
+use crate::name::ToolName;
+
+/// Fills what the events say into the receipt.
+pub(super) fn fill(receipt: &mut Receipt, driver: Driver, events: &[Envelope]) {
+    let mut walk = Walk {
+        receipt,
+        driver,
+        now: Now::default(),
+    };
+    for envelope in events {
+        if walk.see(envelope) == Bearing::OnThis {
+            walk.receipt.events.push(envelope.seq);
+        }
+    }
+}
+
+struct Walk<'a> {
+    receipt: &'a mut Receipt,
+    driver: Driver,
+    now: Now,
+}
+
+/// The call as it would be shown at this point of the log.
+#[derive(Default)]
+struct Now {
+    tool: Option<ToolName>,
+    arguments: Option<Body>,
+    digest: Option<Digest>,
+}
+
+/// Whether an event is part of the receipt.
+#[derive(PartialEq)]
+enum Bearing {
+    OnThis,
+    OnOthers,
+}
+
+impl Walk<'_> {
+    fn see(&mut self, envelope: &Envelope) -> Bearing {
+        match &envelope.event {
+            Event::ModelReplied(replied) => replied
+                .reply
+                .calls
+                .iter()
+                .map(|call| self.propose(call))
+                .fold(Bearing::OnOthers, Bearing::or),
+            Event::CallProposed(proposed) => self.propose(&proposed.call),
+            Event::CallStarted(started) => self.of_call(started.call, |walk| walk.start(envelope, started)),
+            Event::CallReturned(returned) => self.of_call(returned.call, |_| {}),
+            Event::CallFinished(finished) => {
+                self.of_call(finished.call, |walk| walk.report(envelope, finished))
+            }
+            Event::CallOrphaned(orphaned) => self.of_call(orphaned.call, |walk| {
+                let is_unreported = orphaned.then == AfterOrphan::Unknown && walk.driver == Driver::Outside;
+                if let Some(call) = walk.receipt.call.as_mut().filter(|_| is_unreported) {
+                    call.report = Some(Report::NotReported);
+                }
+            }),
+            Event::CallContradicted(finished) => {
+                self.of_call(finished.call, |walk| walk.contradict(envelope, finished))
+            }
+            Event::HoldOpened(opened) => self.of_hold(opened.hold, |walk| {
+                walk.now.digest = opened.digest.or(walk.now.digest);
+                if opened.hold == walk.receipt.hold {
+                    walk.show(envelope, 0, opened.judged.as_ref(), opened.ask.clone());
+                }
+            }),
+            Event::HoldEdited(edited) => self.of_hold(edited.hold, |walk| {
+                walk.edit(&edited.edited);
+                if edited.hold == walk.receipt.hold {
+                    walk.show(
+                        envelope,
+                        edited.edited.revision,
+                        Some(&edited.judged),
+                        Ask::default(),
+                    );
+                }
+            }),
+            Event::HoldVoted(voted) => self.of_hold(voted.hold, |walk| walk.vote(envelope, voted)),
+            Event::HoldResolved(resolved) => {
+                self.of_hold(resolved.hold, |walk| walk.decide(envelope, resolved))
+            }
+            Event::HoldAssigned(assigned) => self.of_hold(assigned.hold, |_| {}),
+            Event::HoldReminded(reminded) => self.of_hold(reminded.hold, |_| {}),
+            Event::HoldExpired(expired) => self.of_hold(expired.hold, |_| {}),
+            Event::HoldReopened(reopened) => self.of_hold(reopened.hold, |_| {}),
+            Event::RunStarted(_)
+            | Event::RunClaimed(_)
+            | Event::RunReleased(_)
+            | Event::RunRepinned(_)
+            | Event::RunErased(_)
+            | Event::RunEnded(_)
+            | Event::MessageReceived(_)
+            | Event::MessageQueued(_)
+            | Event::ModelFailed(_)
+            | Event::CallProgressed(_) => Bearing::OnOthers,
+        }
+    }
+
+    fn of_call(&mut self, no: CallNo, fill: impl FnOnce(&mut Self)) -> Bearing {
+        if no != self.receipt.hold.call {
+            return Bearing::OnOthers;
+        }
+        fill(self);
+        Bearing::OnThis
+    }
+
+    /// Other holds of the same call belong to it too: they say what became of the call.
+    fn of_hold(&mut self, key: HoldKey, fill: impl FnOnce(&mut Self)) -> Bearing {
+        let is_other_wait = key != self.receipt.hold && key.call == CallNo::RUN;
+        if is_other_wait {
+            Bearing::OnOthers
+        } else {
+            self.of_call(key.call, fill)
+        }
+    }
+
+    fn propose(&mut self, call: &ToolCall) -> Bearing {
+        self.of_call(call.no, |walk| {
+            let arguments = Some(call.arguments.clone());
+            walk.now = Now {
+                tool: Some(call.tool.clone()),
+                arguments,
+                digest: call.digest,
+            };
+        })
+    }
+
+    fn edit(&mut self, edited: &Edited) {
+        self.now.arguments = Some(edited.arguments.clone());
+        self.now.digest = Some(edited.digest);
+    }
+
+    fn show(&mut self, envelope: &Envelope, revision: u32, judged: Option<&Judged>, ask: Ask) {
+        self.receipt.shown.push(Shown {
+            seq: envelope.seq,
+            at: envelope.at,
+            by: envelope.actor.clone(),
+            revision,
+            tool: self.now.tool.clone(),
+            arguments: self.now.arguments.clone(),
+            digest: self.now.digest,
+            verdict: judged.map(|judged| judged.effect),
+            rules: judged.map(|judged| judged.rules.clone()).unwrap_or_default(),
+            policy: judged.and_then(|judged| judged.policy),
+            grant: judged.and_then(|judged| judged.grant.clone()),
+            ask,
+        });
+    }
+
+    fn vote(&mut self, envelope: &Envelope, voted: &HoldVoted) {
+        if voted.hold != self.receipt.hold {
+            return;
+        }
+        let revision = self.receipt.shown.last().map_or(0, |shown| shown.revision);
+        let (seq, at, by, role) = (envelope.seq, envelope.at, voted.by.clone(), voted.role);
+        self.receipt.votes.push(Vote {
+            seq,
+            at,
+            by,
+            role,
+            revision,
+        });
+    }
+
+    fn decide(&mut self, envelope: &Envelope, resolved: &HoldResolved) {
+        if let Resolution::Approve { edited: Some(edited) } = &resolved.resolution {
+            self.edit(edited);
+        }
+        if resolved.hold != self.receipt.hold {
+            return;
+        }
+        let word = word(self.receipt.kind, &resolved.resolution);
+        self.receipt.decision = Some(Decision {
+            seq: envelope.seq,
+            at: envelope.at,
+            // Whoever's command noticed that the time had passed decided nothing.
+            by: if word == Word::Expired {
+                Actor::Clock
+            } else {
+                envelope.actor.clone()
+            },
+            role: resolved.role,
+            word,
+            resolution: resolved.resolution.clone(),
+            idempotency_key: resolved.idempotency_key.clone(),
+            late: resolved.late,
+            judged: resolved.judged.clone(),
+            digest: resolved.digest,
+        });
+    }
+
+    fn start(&mut self, envelope: &Envelope, started: &CallStarted) {
+        let digest = self.now.digest;
+        if let Some(call) = &mut self.receipt.call {
+            call.attempts.push(Attempt {
+                seq: envelope.seq,
+                attempt: started.attempt,
+                at: envelope.at,
+                node: started.node,
+                digest,
+                judged: started.judged.clone(),
+            });
+        }
+    }
+
+    fn report(&mut self, envelope: &Envelope, finished: &CallFinished) {
+        let is_reported = self.driver == Driver::Outside && finished.refused.is_none();
+        if let Some(call) = self.receipt.call.as_mut().filter(|_| is_reported) {
+            call.report = Some(Report::ReportedBy(envelope.actor.clone()));
+        }
+    }
+
+    fn contradict(&mut self, envelope: &Envelope, finished: &CallFinished) {
+        if let Some(call) = &mut self.receipt.call {
+            let (seq, at, by) = (envelope.seq, envelope.at, envelope.actor.clone());
+            let (attempt, result) = (finished.attempt, finished.result.clone());
+            call.contradictions.push(Contradiction {
+                seq,
+                at,
+                by,
+                attempt,
+                result,
+            });
+        }
+    }
+}
+
+impl Bearing {
+    fn or(self, other: Bearing) -> Bearing {
+        match self {
+            Bearing::OnThis => Bearing::OnThis,
+            Bearing::OnOthers => other,
+        }
+    }
+}
+
+fn word(kind: HoldKind, resolution: &Resolution) -> Word {
+    match (resolution, kind) {
+        (Resolution::Approve { .. }, HoldKind::Recovery) => Word::RunAgain,
+        (Resolution::Approve { edited: None }, _) => Word::Approved,
+        (Resolution::Approve { edited: Some(_) }, _) => Word::Edited,
+        (Resolution::Deny { .. }, HoldKind::Recovery) => Word::DidNotHappen,
+        (Resolution::Deny { .. }, _) => Word::Denied,
+        (Resolution::Answer { .. }, HoldKind::Recovery) => Word::Happened,
+        (Resolution::Answer { .. }, HoldKind::Auth) => Word::LoggedIn,
+        (Resolution::Answer { .. }, _) => Word::Answered,
+        (Resolution::Fail { .. }, _) => Word::Failed,
+        (Resolution::Expire, _) => Word::Expired,
+        (Resolution::Withdraw, _) => Word::Withdrawn,
+        (Resolution::Supersede, _) => Word::Superseded,
+    }
+}

@@ -1,0 +1,222 @@
+//! What free text means to a hold (C20, C23), and which hold a decision without an id means (C26).
+//!
+//! A run is never decided by accident: text decides an approval only if it is one word of a fixed list, and a
+//! decision without an id counts only where it cannot be mistaken. Data parts are read by the surfaces.
+
+use serde::Deserialize;
+
+use crate::body::Body;
+use crate::command::Wanted;
+use crate::hold::{Ask, HoldKind};
+use crate::id::HoldKey;
+use crate::json::RawJson;
+use crate::name::UserId;
+use crate::run::Run;
+
+/// Words that approve, trimmed and in lower case.
+pub const APPROVE: [&str; 3] = ["approve", "approved", "yes"];
+/// Words that deny, trimmed and in lower case.
+pub const DENY: [&str; 4] = ["deny", "denied", "no", "reject"];
+
+/// What a text means to a hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reading {
+    /// It decides.
+    Decide(Wanted),
+    /// It is this answer, if the answer schema takes it; the caller checks that.
+    CheckAnswer(RawJson),
+    /// It decides nothing; the run stays held and the reply says so.
+    NotADecision,
+}
+
+/// What a text means to an open hold of this kind that asks this.
+#[must_use]
+pub fn read_text(kind: HoldKind, ask: &Ask, text: &str) -> Reading {
+    match kind {
+        HoldKind::Approval => read_word(text),
+        HoldKind::Input => read_answer(ask, text),
+        HoldKind::External | HoldKind::Auth | HoldKind::Recovery => Reading::NotADecision,
+    }
+}
+
+/// The hold that a decision without an id means: the only open one, if the caller also decided the one before.
+/// Otherwise the open ones, for the reply to name.
+pub fn implied_hold(run: &Run, caller: Option<&UserId>) -> Result<HoldKey, Vec<HoldKey>> {
+    let is_first_or_same = match &run.state.last_decider {
+        Some(last) => caller == Some(last),
+        None => true,
+    };
+    match run.state.holds.as_slice() {
+        [only] if is_first_or_same => Ok(only.key),
+        open => Err(open.iter().map(|hold| hold.key).collect()),
+    }
+}
+
+fn read_word(text: &str) -> Reading {
+    let word = text.trim().to_lowercase();
+    if APPROVE.contains(&word.as_str()) {
+        Reading::Decide(Wanted::Approve)
+    } else if DENY.contains(&word.as_str()) {
+        Reading::Decide(Wanted::Deny { reason: None })
+    } else {
+        Reading::NotADecision
+    }
+}
+
+fn read_answer(ask: &Ask, text: &str) -> Reading {
+    match &ask.answer_schema {
+        Some(schema) if is_string_schema(schema) => Reading::CheckAnswer(RawJson::string(text)),
+        Some(_) => RawJson::parse(text).map_or(Reading::NotADecision, Reading::CheckAnswer),
+        None if ask.options.is_empty() || ask.options.iter().any(|option| option == text) => {
+            Reading::Decide(Wanted::Answer {
+                value: Body::text(text),
+            })
+        }
+        None => Reading::NotADecision,
+    }
+}
+
+fn is_string_schema(schema: &RawJson) -> bool {
+    #[derive(Deserialize)]
+    struct Typed {
+        #[serde(rename = "type")]
+        kind: String,
+    }
+    serde_json::from_str::<Typed>(schema.text()).is_ok_and(|typed| typed.kind == "string")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Story, json, user};
+
+    fn approval(text: &str) -> Reading {
+        read_text(HoldKind::Approval, &Ask::default(), text)
+    }
+
+    /// C20, C23: exactly the words of the list, whatever their case and the space around them.
+    #[test]
+    fn one_word_of_the_list_decides_an_approval() {
+        for word in ["approve", "approved", "yes", " Yes\n", "APPROVE"] {
+            assert_eq!(approval(word), Reading::Decide(Wanted::Approve), "{word:?}");
+        }
+        for word in ["deny", "denied", "no", "reject", "\tNO "] {
+            assert_eq!(
+                approval(word),
+                Reading::Decide(Wanted::Deny { reason: None }),
+                "{word:?}"
+            );
+        }
+    }
+
+    /// C20: text that merely contains a word decides nothing.
+    #[test]
+    fn anything_else_leaves_an_approval_waiting() {
+        for text in [
+            "",
+            "I approve",
+            "yes!",
+            "ok",
+            "modify",
+            "do not approve",
+            "yes no",
+            "y",
+            "rejected",
+        ] {
+            assert_eq!(approval(text), Reading::NotADecision, "{text:?}");
+        }
+    }
+
+    /// C23: for a question the whole text is the answer; with options, one of them.
+    #[test]
+    fn a_question_takes_the_text_as_its_answer() {
+        let answer = |text: &str| {
+            Reading::Decide(Wanted::Answer {
+                value: Body::text(text),
+            })
+        };
+        let open = Ask::default();
+        assert_eq!(
+            read_text(HoldKind::Input, &open, " yes, but later "),
+            answer(" yes, but later ")
+        );
+        let choice = Ask {
+            options: vec!["Red".into(), "Blue".into()],
+            ..Ask::default()
+        };
+        assert_eq!(read_text(HoldKind::Input, &choice, "Red"), answer("Red"));
+        assert_eq!(read_text(HoldKind::Input, &choice, "red"), Reading::NotADecision);
+    }
+
+    /// C23: with an answer schema the text is JSON, or the string itself where a string is wanted.
+    #[test]
+    fn an_answer_schema_decides_how_text_is_read() {
+        let read = |schema: &str, text: &str| {
+            let ask = Ask {
+                answer_schema: Some(json(schema)),
+                ..Ask::default()
+            };
+            read_text(HoldKind::Input, &ask, text)
+        };
+        assert_eq!(
+            read(r#"{"type":"object"}"#, r#"{"n": 1}"#),
+            Reading::CheckAnswer(json(r#"{"n": 1}"#))
+        );
+        assert_eq!(read(r#"{"type":"object"}"#, "one"), Reading::NotADecision);
+        assert_eq!(
+            read(r#"{"type":"object"}"#, r#"{"n":1,"n":2}"#),
+            Reading::NotADecision
+        );
+        assert_eq!(
+            read(r#"{"type":"string"}"#, "one"),
+            Reading::CheckAnswer(json(r#""one""#))
+        );
+        assert_eq!(
+            read(r#"{"type":"string"}"#, "1"),
+            Reading::CheckAnswer(json(r#""1""#))
+        );
+        assert_eq!(
+            read(r#"{"type":["string","null"]}"#, "null"),
+            Reading::CheckAnswer(json("null"))
+        );
+        assert_eq!(read("true", "one"), Reading::NotADecision);
+    }
+
+    /// C23: no text resolves an outside job, a login or an unknown outcome.
+    #[test]
+    fn text_never_resolves_the_other_kinds() {
+        for kind in [HoldKind::External, HoldKind::Auth, HoldKind::Recovery] {
+            assert_eq!(
+                read_text(kind, &Ask::default(), "yes"),
+                Reading::NotADecision,
+                "{kind:?}"
+            );
+        }
+    }
+
+    /// C26: the only open hold is meant, unless someone else decided the one before.
+    #[test]
+    fn a_decision_without_an_id_means_the_only_hold_of_the_same_caller() {
+        let mut story = Story::new();
+        let (alice, bob) = (user("alice"), user("bob"));
+        assert_eq!(implied_hold(&story.run, Some(&alice)), Err(vec![]));
+
+        story.replies("", &[("write", "{}"), ("write", "{}")]);
+        let (first, second) = (story.hold(1), story.hold(2));
+        assert_eq!(implied_hold(&story.run, Some(&alice)), Err(vec![first, second]));
+
+        story.decides_as("bob", 1, Wanted::Deny { reason: None });
+        assert_eq!(implied_hold(&story.run, Some(&bob)), Ok(second));
+        assert_eq!(implied_hold(&story.run, Some(&alice)), Err(vec![second]));
+        assert_eq!(implied_hold(&story.run, None), Err(vec![second]));
+    }
+
+    /// C26: without a hold before it, anyone who may decide means the only one.
+    #[test]
+    fn the_first_hold_is_anyones() {
+        let mut story = Story::new();
+        story.replies("", &[("write", "{}")]);
+        assert_eq!(implied_hold(&story.run, None), Ok(story.hold(1)));
+        assert_eq!(implied_hold(&story.run, Some(&user("alice"))), Ok(story.hold(1)));
+    }
+}

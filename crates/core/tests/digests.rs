@@ -1,0 +1,107 @@
+//! Digests and link hashes against values that another program computed (Python's hashlib) from the written formula.
+//!
+//! What a person approves is told apart byte for byte: 9007199254740993 is not …992, `1` is not `1.0`.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::HashSet;
+
+use holdpoint_core::digest::{self, Digest};
+use holdpoint_core::event::Event;
+use holdpoint_core::id::{Place, RunId, Seq};
+use holdpoint_core::json::RawJson;
+use holdpoint_core::link::{Chain, FIRST_PREVIOUS, Link};
+use holdpoint_core::message::Replay;
+use holdpoint_core::name::{Tenant, ToolName};
+use holdpoint_core::time::Timestamp;
+use holdpoint_core::{actor::Actor, definition::ToolSpec};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct CallVector {
+    why: String,
+    tool: ToolName,
+    description: String,
+    schema: String,
+    schema_digest: Digest,
+    arguments: String,
+    digest: Digest,
+}
+
+#[derive(Deserialize)]
+struct LinkVector {
+    why: String,
+    first: Seq,
+    at: Timestamp,
+    actor: Actor,
+    salt: String,
+    payload: String,
+    commitment: Digest,
+    previous: Digest,
+    hash: Digest,
+}
+
+#[test]
+fn calls_have_the_digests_that_another_program_computed() {
+    for vector in call_vectors() {
+        let spec = ToolSpec {
+            description: vector.description.clone(),
+            schema: RawJson::parse(&vector.schema).unwrap(),
+            replay: Replay::Never,
+            reversible: false,
+            approval_prompt: None,
+            holds: None,
+        };
+        assert_eq!(spec.schema_digest(), vector.schema_digest, "{}", vector.why);
+        let arguments = RawJson::parse(&vector.arguments).unwrap();
+        assert_eq!(digest::of_call(&vector.tool, arguments.text(), spec.schema_digest()), vector.digest, "{}", vector.why);
+    }
+}
+
+#[test]
+fn no_two_calls_that_differ_in_a_byte_share_a_digest() {
+    let vectors = call_vectors();
+    let distinct: HashSet<Digest> = vectors.iter().map(|vector| vector.digest).collect();
+    assert_eq!(distinct.len(), vectors.len());
+}
+
+/// The looser key is only for "the same again"; it tells numbers apart by their text all the same.
+#[test]
+fn the_loose_key_groups_what_the_digest_tells_apart() {
+    let key = |text: &str| RawJson::parse(text).unwrap().loose_key();
+    assert_eq!(key(r#"{"a":1,"b":2}"#), key("{\n  \"b\": 2,\n  \"a\": 1\n}"));
+    assert_eq!(key(r#"{"to":"é"}"#), key(r#"{"to":"\u00e9"}"#));
+    assert_ne!(key(r#"{"n":9007199254740993}"#), key(r#"{"n":9007199254740992}"#));
+    assert_ne!(key(r#"{"n":1}"#), key(r#"{"n":1.0}"#));
+    assert_ne!(key("{\"to\":\"\u{e9}\"}"), key("{\"to\":\"e\u{301}\"}"));
+}
+
+#[test]
+fn links_have_the_hashes_that_another_program_computed() {
+    let run = RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(1_762_000_000_000), [1, 2, 3, 4, 5]);
+    let (mut previous, mut next) = (FIRST_PREVIOUS, Seq(1));
+    for vector in link_vectors() {
+        let events: Vec<Event> = serde_json::from_str(&vector.payload).unwrap();
+        let chain = Chain { previous: vector.previous, salt: salt(&vector.salt) };
+        let link = Link::seal(run, vector.first, vector.at, vector.actor, &events, chain);
+        assert_eq!(link.contents.commitment(), vector.commitment, "{}", vector.why);
+        assert_eq!(link.hash, vector.hash, "{}", vector.why);
+        assert_eq!(link.verify(previous, next), Ok(()), "{}", vector.why);
+        (previous, next) = (link.hash, link.next());
+    }
+}
+
+fn call_vectors() -> Vec<CallVector> {
+    serde_json::from_str(include_str!("golden/digests.json")).unwrap()
+}
+
+fn link_vectors() -> Vec<LinkVector> {
+    serde_json::from_str(include_str!("golden/links.json")).unwrap()
+}
+
+fn salt(hex: &str) -> [u8; 16] {
+    let mut salt = [0; 16];
+    for (at, byte) in salt.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&hex[at * 2..at * 2 + 2], 16).unwrap();
+    }
+    salt
+}

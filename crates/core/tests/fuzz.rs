@@ -1,0 +1,602 @@
+//! Random commands against the rules: mostly what a sensible sender would do next, sometimes nonsense.
+//!
+//! After every command the invariants of `support/invariants.rs` must hold. `PROPTEST_CASES` makes the run longer.
+//! The steps are plain numbers that are read against the state they meet, so that a failing case shrinks well.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+#[expect(dead_code, reason = "each test file uses a part of it")]
+mod support;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use holdpoint_core::actor::Actor;
+use holdpoint_core::body::Body;
+use holdpoint_core::command::{
+    AskedCall, ClaimRun, Command, Decide, Edit, FailKind, FailRun, OnHold, RecordFailure, Resolve, SuspendFor, Wanted,
+};
+use holdpoint_core::decide::{self, Answer, Decided};
+use holdpoint_core::definition::Definition;
+use holdpoint_core::digest::Digest;
+use holdpoint_core::event::{Driver, Envelope, Event, Parent};
+use holdpoint_core::hold::{AfterGrace, Ask, Hold, HoldKind, HoldPolicy, OnDeny, OnTimeout};
+use holdpoint_core::id::{CallNo, HoldKey, Secret, Seq};
+use holdpoint_core::json::RawJson;
+use holdpoint_core::link::{Chain, Contents, FIRST_PREVIOUS, Link};
+use holdpoint_core::message::ToolResult;
+use holdpoint_core::name::{GrantId, RuleId, ToolName};
+use holdpoint_core::next::{self, Next};
+use holdpoint_core::policy::{Effect, Role, Verdict, Verdicts};
+use holdpoint_core::project::{self, HoldRow};
+use holdpoint_core::run::{Call, CallState, Settled, Stage};
+use holdpoint_core::time::{Millis, Timestamp};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use support::invariants::{check_cap, check_invariants, check_stored_form, hold_rows};
+use support::{
+    LOOKUP, NODE, OTHER_NODE, SHELL, Scene, an_agent, asked, person, run_id, say, suspend, the_worker_proposes, user,
+    worker,
+};
+
+/// Below this many cases a rare kind of event may be missed by chance.
+const ENOUGH_CASES: u32 = 200;
+
+#[test]
+fn whatever_is_sent_the_invariants_hold_and_every_kind_of_event_is_reached() {
+    let config = Config { failure_persistence: None, max_shrink_iters: 4000, ..Config::default() };
+    let cases = config.cases;
+    let seen: RefCell<BTreeMap<&str, u32>> = RefCell::default();
+    let strategy = (setups(), proptest::collection::vec(steps(), 1..60));
+    let outcome = TestRunner::new(config).run(&strategy, |(setup, steps)| {
+        let log = play(&setup, &steps).map_err(TestCaseError::fail)?;
+        log.iter().for_each(|envelope| *seen.borrow_mut().entry(envelope.event.kind()).or_default() += 1);
+        Ok(())
+    });
+    eprintln!("events reached: {:?}", seen.borrow());
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+    let missed: Vec<&str> = Event::KINDS.into_iter().filter(|kind| !seen.borrow().contains_key(kind)).collect();
+    assert!(missed.is_empty() || cases < ENOUGH_CASES, "never reached: {missed:?}");
+}
+
+/// How a run and its agent are set up.
+#[derive(Debug, Clone)]
+struct Setup {
+    driver: Driver,
+    hold_batch: bool,
+    holds: HoldPolicy,
+    depth: u32,
+    quorum: u32,
+    open_holds: usize,
+}
+
+/// One command, told in numbers; what they mean depends on the state they meet.
+#[derive(Debug, Clone)]
+struct Step {
+    choice: u16,
+    is_noise: bool,
+    wait: u8,
+    verdicts: [u8; 4],
+    who: u8,
+    detail: u16,
+}
+
+fn setups() -> impl Strategy<Value = Setup> {
+    let on_timeout = prop_oneof![
+        1 => Just(OnTimeout::Fail),
+        1 => Just(OnTimeout::Deny),
+        1 => Just(OnTimeout::ResumeWithError),
+        1 => Just(OnTimeout::Cancel),
+        3 => Just(OnTimeout::Keep),
+    ];
+    let on_deny = prop_oneof![4 => Just(OnDeny::Continue), 1 => Just(OnDeny::Cancel)];
+    let after_grace = prop_oneof![Just(AfterGrace::Fail), Just(AfterGrace::Cancel)];
+    let span = |seconds: std::ops::Range<i64>| proptest::option::of(seconds.prop_map(Millis::seconds));
+    let holds = (on_deny, on_timeout, span(1..600), span(1..600), after_grace, span(1..100)).prop_map(
+        |(on_deny, on_timeout, timeout, grace, after_grace, remind_after)| HoldPolicy {
+            on_deny,
+            on_timeout,
+            timeout,
+            grace,
+            after_grace,
+            remind_after,
+        },
+    );
+    let driver = prop_oneof![2 => Just(Driver::Loop), 1 => Just(Driver::Outside)];
+    let quorum = prop_oneof![3 => Just(1u32), 1 => 2u32..4];
+    (driver, proptest::bool::weighted(0.2), holds, 0u32..10, quorum, 1usize..5).prop_map(
+        |(driver, hold_batch, holds, depth, quorum, open_holds)| Setup {
+            driver,
+            hold_batch,
+            holds,
+            depth: depth.saturating_sub(1),
+            quorum,
+            open_holds,
+        },
+    )
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    (any::<u16>(), proptest::bool::weighted(0.1), any::<u8>(), any::<[u8; 4]>(), any::<u8>(), any::<u16>()).prop_map(
+        |(choice, is_noise, wait, verdicts, who, detail)| Step { choice, is_noise, wait, verdicts, who, detail },
+    )
+}
+
+/// Plays a case to its end and says what went wrong, if something did.
+fn play(setup: &Setup, steps: &[Step]) -> Result<Vec<Envelope>, String> {
+    let mut scene = begin(setup);
+    let mut appends = vec![scene.log.clone()];
+    let mut rows: Vec<HoldRow> = Vec::new();
+    check_invariants(&scene.log, &scene.run)?;
+    for (at, step) in steps.iter().enumerate() {
+        prepare(&mut scene, setup, step);
+        let command = match step.is_noise {
+            true => noise(&scene, step),
+            false => sensible(&scene, step),
+        };
+        let told = |why: String| format!("step {at}: {command:?} at {}: {why}", scene.now.0);
+        let decided = scene.decided(&command);
+        check_decision(&scene, &command, &decided).map_err(told)?;
+        let changes = project::hold_changes(Some(&scene.run), &decided.events, &decided.run);
+        hold_rows(&mut rows, changes).map_err(told)?;
+        let mut after = scene.clone();
+        let _ = after.take(decided.clone());
+        check_invariants(&after.log, &after.run).map_err(told)?;
+        check_cap(&after.run, setup.open_holds).map_err(told)?;
+        let open: Vec<HoldRow> = rows.iter().filter(|row| row.closed.is_none()).cloned().collect();
+        let wanted: Vec<HoldRow> = after.run.state.holds.iter().map(|hold| project::hold_row(&after.run, hold)).collect();
+        if open != wanted {
+            return Err(told(format!("stored rows {open:?}, open holds {wanted:?}")));
+        }
+        if !decided.events.is_empty() {
+            appends.push(decided.events);
+        }
+        scene = after;
+    }
+    check_chain(&appends, usize::from(steps[0].detail))?;
+    Ok(scene.log)
+}
+
+fn begin(setup: &Setup) -> Scene {
+    let definition = Definition { hold_batch: setup.hold_batch, holds: setup.holds.clone(), ..an_agent() };
+    let parent = (setup.depth > 0).then_some(Parent {
+        run: run_id(),
+        call: CallNo(1),
+        hold: HoldKey { call: CallNo(1), secret: Secret([1; 16]) },
+        depth: setup.depth,
+    });
+    let mut scene = Scene::start_below(definition, setup.driver, parent).unwrap();
+    scene.limits.open_holds = setup.open_holds;
+    scene.limits.children = 2;
+    scene.limits.turns = 12;
+    scene
+}
+
+/// What the engine would work out before it asks the rules: time, verdicts, who asks and what they may.
+fn prepare(scene: &mut Scene, setup: &Setup, step: &Step) {
+    scene.now = match step.wait {
+        0..150 => scene.now,
+        150..200 => scene.now.plus(Millis(i64::from(step.wait) * 10)),
+        200..240 => next::deadline(&scene.run).unwrap_or(scene.now).max(scene.now),
+        240..250 => scene.now.plus(Millis::seconds(70)),
+        250..=255 => scene.now.plus(Millis::hours(25)),
+    };
+    let next_call = scene.run.state.calls_made + 1;
+    let current = scene.run.state.calls.iter().map(|call| call.no.0);
+    let numbers: Vec<u32> = current.chain(next_call..next_call + 4).collect();
+    let verdicts = numbers.iter().flat_map(|no| verdict(step.verdicts[*no as usize % 4], *no, setup.quorum));
+    scene.verdicts = Verdicts { policy: Some(Digest([4; 32])), by_call: verdicts.collect() };
+    scene.actor = match step.who % 16 {
+        0..6 => person("alice"),
+        6..10 => person("bob"),
+        10..13 => person("carol"),
+        13 => Actor::Callback(user("jobs")),
+        14 => Actor::Node(NODE),
+        _ => Actor::Clock,
+    };
+    scene.authority = match step.who / 16 {
+        0..6 => Some(Role::Approver),
+        6..9 => Some(Role::Owner),
+        9..12 => Some(Role::Admin),
+        12 | 13 => Some(Role::Callback),
+        _ => None,
+    };
+    scene.over_soft_cap = step.detail.is_multiple_of(11);
+    if step.detail.is_multiple_of(37) {
+        let schema = format!(r#"{{"type":"object","version":{}}}"#, step.detail);
+        let tool = ToolName::new(SHELL).unwrap();
+        scene.definition.tools.get_mut(&tool).unwrap().schema = RawJson::parse(&schema).unwrap();
+    }
+}
+
+/// What rules and grants say of one call: mostly allow or hold, sometimes more, sometimes nothing.
+fn verdict(number: u8, call: u32, quorum: u32) -> Vec<(CallNo, Verdict)> {
+    let rule = |name: &str, effect| Verdict { votes: quorum, ..Verdict::new(effect, RuleId::new(name).unwrap()) };
+    let said = match number {
+        0..90 => vec![rule("a", Effect::Allow)],
+        90..210 => vec![rule("h", Effect::Hold), rule("a", Effect::Allow)],
+        210..225 => vec![rule("new", Effect::Hold), rule("h", Effect::Hold)],
+        225..235 => vec![Verdict { grant: Some(GrantId::new("g").unwrap()), ..rule("h", Effect::Allow) }],
+        235..243 => vec![rule("ban", Effect::Deny), rule("h", Effect::Hold)],
+        243..=255 => vec![],
+    };
+    said.into_iter().map(|verdict| (CallNo(call), verdict)).collect()
+}
+
+/// What someone who knows the run might do next.
+fn sensible(scene: &Scene, step: &Step) -> Command {
+    let mut options = Vec::new();
+    let state = &scene.run.state;
+    for call in &state.calls {
+        options.extend(about_call(scene, step, call));
+    }
+    for hold in &state.holds {
+        options.extend(about_hold(scene, step, hold));
+    }
+    for attempt in &state.disowned {
+        options.push(finish_call(attempt.call, attempt.attempt, step));
+    }
+    match (state.stage, scene.run.facts.driver) {
+        (Stage::Thinking { .. }, _) => options.extend(while_thinking(scene, step)),
+        (Stage::Acting, Driver::Outside) => options.extend(by_the_worker(scene, step)),
+        (Stage::Acting, Driver::Loop) => {}
+        (Stage::Ended(_), _) => options.push(Command::Erase { reason: None }),
+    }
+    options.extend(by_anyone(scene, step));
+    options.swap_remove(usize::from(step.choice) % options.len())
+}
+
+fn about_call(scene: &Scene, step: &Step, call: &Call) -> Vec<Command> {
+    let (no, attempt) = (call.no, call.attempt);
+    let with_child = |mut wanted: holdpoint_core::command::Suspend| {
+        wanted.ask = Ask { child: Some(scene.run.facts.id.child(no, attempt)), ..Ask::default() };
+        Command::Suspend(wanted)
+    };
+    match call.state {
+        CallState::Ready => vec![
+            begin_call(scene, step, no),
+            begin_call(scene, step, no),
+            begin_call(scene, step, no),
+            begin_call(scene, step, no),
+            finish_call(no, attempt, step),
+            with_child(suspend(no.0, attempt, SuspendFor::External)),
+        ],
+        CallState::Started { .. } => vec![
+            finish_call(no, attempt, step),
+            finish_call(no, attempt, step),
+            finish_call(no, attempt, step),
+            Command::Return { call: no, attempt },
+            progress(no, step),
+            Command::Suspend(suspend(no.0, attempt, kind_of_wait(step.detail))),
+            Command::Orphan { call: no, attempt, node: NODE },
+            Command::Orphan { call: no, attempt, node: OTHER_NODE },
+        ],
+        CallState::Held(_) => vec![progress(no, step), finish_call(no, attempt, step)],
+        CallState::Done(Settled::Unknown) => vec![finish_call(no, attempt, step)],
+        CallState::Done(_) => vec![],
+    }
+}
+
+fn about_hold(scene: &Scene, step: &Step, hold: &Hold) -> Vec<Command> {
+    let digest = scene.run.call(hold.call()).and_then(|call| call.digest);
+    let seen = Decide { hold: hold.key, digest, revision: Some(hold.revision) };
+    let decide = |resolution| {
+        let idempotency_key = step.detail.is_multiple_of(3).then(|| "k".to_owned());
+        Command::Resolve(Resolve { decide: seen.clone(), resolution, idempotency_key })
+    };
+    let mut options = match hold.kind {
+        HoldKind::Approval => vec![
+            decide(Wanted::Approve),
+            decide(Wanted::Approve),
+            decide(Wanted::Approve),
+            decide(Wanted::ApproveEdited { arguments: arguments(step) }),
+            decide(support::deny()),
+            Command::Vote(seen.clone()),
+            Command::Edit(Edit { decide: seen.clone(), arguments: arguments(step) }),
+        ],
+        HoldKind::Input => vec![decide(support::answer()), decide(support::deny())],
+        HoldKind::External => vec![decide(support::answer()), decide(support::fail()), decide(Wanted::Withdraw)],
+        HoldKind::Auth => vec![decide(support::answer()), decide(support::deny()), decide(support::fail())],
+        HoldKind::Recovery => {
+            vec![decide(Wanted::Approve), decide(Wanted::Approve), decide(support::answer()), decide(support::deny())]
+        }
+    };
+    if step.detail.is_multiple_of(5) {
+        let to = step.detail.is_multiple_of(2).then(|| user("dora"));
+        options.push(Command::Assign { hold: hold.key, to });
+    }
+    if hold.expired_at.is_some() {
+        let expires_at = step.detail.is_multiple_of(2).then(|| scene.now.plus(Millis::seconds(90)));
+        options.push(Command::Reopen { hold: hold.key, expires_at });
+    }
+    options
+}
+
+fn while_thinking(scene: &Scene, step: &Step) -> Vec<Command> {
+    let calls = (0..step.detail % 4).map(|n| a_call(step.detail.wrapping_add(n * 7))).collect();
+    let retry_at = (step.detail % 8 > 0).then(|| scene.now.plus(Millis::seconds(3)));
+    let reply = scene.reply(calls);
+    vec![
+        reply.clone(),
+        reply.clone(),
+        reply,
+        Command::RecordFailure(RecordFailure { error: Body::text("overloaded"), retry_at }),
+        Command::Claim(ClaimRun::Node),
+    ]
+}
+
+fn by_the_worker(scene: &Scene, step: &Step) -> Vec<Command> {
+    let worker = worker("w-1");
+    if scene.run.state.claim.is_none() {
+        let claim = ClaimRun::Worker { worker, period: Millis::seconds(60) };
+        return vec![Command::Claim(claim.clone()), Command::Claim(claim.clone()), Command::Claim(claim)];
+    }
+    let retry_at = scene.now.plus(Millis::seconds(1));
+    let kind = match step.detail % 8 {
+        0 => FailKind::Final,
+        1 => FailKind::Rejected,
+        _ => FailKind::Transient { retry_at },
+    };
+    let mut options = vec![
+        the_worker_proposes(SHELL),
+        the_worker_proposes(SHELL),
+        the_worker_proposes(LOOKUP),
+        the_worker_proposes(SHELL),
+        Command::Heartbeat { worker: worker.clone() },
+        Command::Suspend(suspend(0, 0, kind_of_wait(step.detail))),
+    ];
+    if step.detail.is_multiple_of(3) {
+        options.push(Command::Release { worker: worker.clone() });
+        options.push(Command::Fail(FailRun { worker: Some(worker.clone()), error: "oops".into(), kind }));
+    }
+    if step.detail.is_multiple_of(9) {
+        options.push(Command::Finish { worker, result: Body::text("done") });
+    }
+    options
+}
+
+fn by_anyone(scene: &Scene, step: &Step) -> Vec<Command> {
+    let mut options = vec![Command::Tick, say(OnHold::Refuse)];
+    match step.detail % 32 {
+        0 => options.push(Command::Cancel { reason: Some("enough".into()) }),
+        1 => options.push(Command::Repin { definition: Digest([5; 32]) }),
+        2 => options.push(Command::Suspend(suspend(0, 0, SuspendFor::Input))),
+        3 | 4 => options.push(say(OnHold::Supersede)),
+        5 => options.push(Command::Fail(FailRun { worker: None, error: "panic".into(), kind: FailKind::Final })),
+        6 => options.push(Command::Repin { definition: scene.run.state.definition }),
+        _ => {}
+    }
+    options
+}
+
+/// What nobody in their senses would do: any command with any numbers.
+fn noise(scene: &Scene, step: &Step) -> Command {
+    let call = CallNo(u32::from(step.detail % 7));
+    let attempt = u32::from(step.who % 3);
+    let past = scene.log.iter().filter_map(|envelope| {
+        let Event::HoldOpened(opened) = &envelope.event else { return None };
+        Some(opened.hold)
+    });
+    let known: Vec<HoldKey> = past.collect();
+    let hold = match known.is_empty() || step.detail.is_multiple_of(5) {
+        true => HoldKey { call, secret: Secret([9; 16]) },
+        false => known[usize::from(step.detail) % known.len()],
+    };
+    let wanted = match step.detail % 6 {
+        0 => Wanted::Approve,
+        1 => Wanted::ApproveEdited { arguments: arguments(step) },
+        2 => support::deny(),
+        3 => support::answer(),
+        4 => support::fail(),
+        _ => Wanted::Withdraw,
+    };
+    let digest = step.detail.is_multiple_of(3).then_some(Digest([step.who; 32]));
+    let seen = Decide { hold, digest, revision: step.detail.is_multiple_of(4).then_some(attempt) };
+    let someone = worker(if step.detail.is_multiple_of(2) { "w-1" } else { "w-2" });
+    let resolve = Resolve { decide: seen.clone(), resolution: wanted, idempotency_key: Some("k".into()) };
+    match step.choice % 22 {
+        0 => Command::Resolve(resolve),
+        1 => Command::Vote(seen),
+        2 => Command::Edit(Edit { decide: seen, arguments: arguments(step) }),
+        3 => Command::Assign { hold, to: None },
+        4 => Command::Reopen { hold, expires_at: None },
+        5 => Command::Repin { definition: Digest([step.who; 32]) },
+        6 => scene.reply(vec![a_call(step.detail), asked("no such tool", "{}"), asked(SHELL, "{\"a\":1,\"a\":2}")]),
+        7 => Command::RecordFailure(RecordFailure { error: Body::text("?"), retry_at: None }),
+        8 => Command::Return { call, attempt },
+        9 => progress(call, step),
+        10 => finish_call(call, attempt, step),
+        11 => Command::Suspend(suspend(call.0, attempt, kind_of_wait(step.choice))),
+        12 => Command::Orphan { call, attempt, node: OTHER_NODE },
+        13 => Command::Cancel { reason: None }.only_if(step.detail.is_multiple_of(4)),
+        14 => Command::Erase { reason: Some("law".into()) },
+        15 => Command::Claim(ClaimRun::Worker { worker: someone, period: Millis::seconds(1) }),
+        16 => Command::Claim(ClaimRun::Node),
+        17 => Command::Finish { worker: worker("w-2"), result: Body::text("mine") },
+        18 => Command::Heartbeat { worker: someone },
+        19 => Command::Release { worker: someone },
+        20 => stale_reply(scene),
+        _ => say(OnHold::Supersede),
+    }
+}
+
+/// A way to make a drastic command rarer.
+trait OnlyIf {
+    fn only_if(self, condition: bool) -> Command;
+}
+
+impl OnlyIf for Command {
+    fn only_if(self, condition: bool) -> Command {
+        if condition { self } else { Command::Tick }
+    }
+}
+
+fn stale_reply(scene: &Scene) -> Command {
+    let Command::RecordReply(mut reply) = scene.reply(vec![]) else { unreachable!("a reply") };
+    reply.seen = Seq(1);
+    Command::RecordReply(reply)
+}
+
+fn a_call(number: u16) -> AskedCall {
+    let tool = if number.is_multiple_of(3) { LOOKUP } else { SHELL };
+    match number % 16 {
+        0 => asked("nonsense", "{}"),
+        1 => asked(tool, "not json"),
+        _ => asked(tool, &format!(r#"{{"n": {}, "s":"é\u00e9"}}"#, 9_007_199_254_740_992 + u64::from(number % 2))),
+    }
+}
+
+fn arguments(step: &Step) -> RawJson {
+    RawJson::parse(&format!(r#"{{"edited":  {}}}"#, step.detail)).unwrap()
+}
+
+fn kind_of_wait(number: u16) -> SuspendFor {
+    match number % 3 {
+        0 => SuspendFor::Input,
+        1 => SuspendFor::External,
+        _ => SuspendFor::Auth,
+    }
+}
+
+fn begin_call(scene: &Scene, step: &Step, no: CallNo) -> Command {
+    let Command::Begin(mut begin) = scene.begin(no.0) else { unreachable!("a begin") };
+    begin.start_by = scene.now.plus(Millis::seconds(i64::from(step.detail % 5)));
+    if step.detail.is_multiple_of(23) {
+        begin.stored.arguments.push(' ');
+    }
+    Command::Begin(begin)
+}
+
+fn finish_call(no: CallNo, attempt: u32, step: &Step) -> Command {
+    let mut finish = support::finish(no.0, attempt);
+    finish.worker = Some(worker("w-1"));
+    if step.detail.is_multiple_of(4) {
+        finish.result = ToolResult::Failed(Body::text("exit 1"));
+    }
+    Command::FinishCall(finish)
+}
+
+fn progress(call: CallNo, step: &Step) -> Command {
+    let processing = [None, Some(true), Some(false)][usize::from(step.detail % 3)];
+    Command::Progress { call, note: Body::text("half"), processing }
+}
+
+/// What must hold of one decision, beside what must hold of the run after it.
+fn check_decision(scene: &Scene, command: &Command, decided: &Decided) -> Result<(), String> {
+    if *decided != scene.decided(command) {
+        return Err("decided twice, it comes out differently".into());
+    }
+    check_stored_form(&decided.events)?;
+    if let Some(first) = decided.events.first() {
+        let share = |envelope: &Envelope| envelope.at == first.at && envelope.actor == first.actor;
+        if !decided.events.iter().all(share) {
+            return Err("the events of one append differ in instant or actor".into());
+        }
+    }
+    let had_work = scene.run.outcome().is_none();
+    if decided.outcome.is_err() && decided.events != what_time_does(scene) {
+        return Err(format!("refused ({:?}), and yet: {:?}", decided.outcome, decided.events));
+    }
+    if decided.outcome == Ok(Answer::Repeated) && decided.events != what_time_does(scene) {
+        return Err("nothing changed, it says, and yet there are events".into());
+    }
+    if *command == Command::Tick && had_work && next::next(&decided.run, scene.now) == Next::Tick {
+        return Err("after a tick another one is due at once".into());
+    }
+    Ok(())
+}
+
+/// The events that the passing of time alone causes now: those before any command that is always refused.
+fn what_time_does(scene: &Scene) -> Vec<Envelope> {
+    let refused = Command::Return { call: CallNo(u32::MAX), attempt: 0 };
+    let decided = decide::decide(&scene.run, &refused, &scene.context(None));
+    assert!(decided.outcome.is_err());
+    decided.events
+}
+
+/// Sealed into links the log verifies, and any flipped bit is found.
+fn check_chain(appends: &[Vec<Envelope>], pick: usize) -> Result<(), String> {
+    let links = sealed(appends);
+    let whole: Vec<Envelope> = links.iter().map(|link| link.events().unwrap()).collect::<Vec<_>>().concat();
+    if whole != appends.concat() || verify(&links).is_err() {
+        return Err("the sealed log is not the log".into());
+    }
+    let victim = pick % links.len();
+    for broken in broken_links(&links[victim], pick) {
+        let mut links = links.clone();
+        links[victim] = broken;
+        if verify(&links).is_ok() {
+            return Err(format!("a changed link passes: {:?}", links[victim]));
+        }
+    }
+    Ok(())
+}
+
+fn sealed(appends: &[Vec<Envelope>]) -> Vec<Link> {
+    let mut previous = FIRST_PREVIOUS;
+    let seal = |(n, append): (usize, &Vec<Envelope>)| {
+        let events: Vec<Event> = append.iter().map(|envelope| envelope.event.clone()).collect();
+        let chain = Chain { previous, salt: [u8::try_from(n % 251).unwrap(); 16] };
+        let link = Link::seal(run_id(), append[0].seq, append[0].at, append[0].actor.clone(), &events, chain);
+        previous = link.hash;
+        link
+    };
+    appends.iter().enumerate().map(seal).collect()
+}
+
+fn verify(links: &[Link]) -> Result<(), String> {
+    let (mut previous, mut wanted) = (FIRST_PREVIOUS, Seq(1));
+    for link in links {
+        link.verify(previous, wanted).map_err(|bad| bad.to_string())?;
+        link.events().map_err(|bad| bad.to_string())?;
+        (previous, wanted) = (link.hash, link.next());
+    }
+    Ok(())
+}
+
+/// The link with one thing about it changed, in every way that somebody might.
+fn broken_links(link: &Link, pick: usize) -> Vec<Link> {
+    let bit = 1u8 << (pick % 8);
+    let broken = |change: &dyn Fn(&mut Link)| {
+        let mut link = link.clone();
+        change(&mut link);
+        link
+    };
+    vec![
+        broken(&|link| {
+            let Contents::Whole { payload, .. } = &mut link.contents else { return };
+            let at = pick % payload.len();
+            payload[at] ^= bit;
+        }),
+        broken(&|link| {
+            let Contents::Whole { salt, .. } = &mut link.contents else { return };
+            salt[pick % 16] ^= bit;
+        }),
+        broken(&|link| link.hash.0[pick % 32] ^= bit),
+        broken(&|link| link.header.at = Timestamp(link.header.at.0 ^ (1 << (pick % 63)))),
+        broken(&|link| link.header.actor = person("mallory")),
+        broken(&|link| link.header.first = Seq(link.header.first.0 ^ 1)),
+        broken(&|link| link.header.count ^= 1),
+        broken(&|link| link.header.run = link.header.run.child(CallNo(1), 1)),
+    ]
+}
+
+/// Not a sample: every bit of a short link.
+#[test]
+fn no_bit_of_a_link_can_be_flipped_unnoticed() {
+    let scene = Scene::of_loop();
+    let links = sealed(std::slice::from_ref(&scene.log));
+    let Contents::Whole { payload, .. } = &links[0].contents else { unreachable!("just sealed") };
+    for pick in 0..payload.len() * 8 {
+        let mut broken = links[0].clone();
+        let Contents::Whole { payload, .. } = &mut broken.contents else { unreachable!("just sealed") };
+        payload[pick / 8] ^= 1 << (pick % 8);
+        assert!(broken.verify(FIRST_PREVIOUS, Seq(1)).is_err(), "bit {pick}");
+    }
+    for pick in 0..256 {
+        for broken in broken_links(&links[0], pick) {
+            assert!(broken.verify(FIRST_PREVIOUS, Seq(1)).is_err(), "{broken:?}");
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Single rules of the architecture (section 4) that are easy to get wrong: each was once broken, or nearly.
+//!
+//! The hold table has its own file, `hold_table.rs`; what must hold at any time is in `fuzz.rs`.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(clippy::expect_used, reason = "a test may panic")]
+
+#[expect(dead_code, reason = "each test file uses a part of it")]
+mod support;
+
+use holdpoint_core::command::{Command, FailKind, FailRun, OnHold, SuspendFor};
+use holdpoint_core::decide::{self, Answer};
+use holdpoint_core::definition::Definition;
+use holdpoint_core::digest::Digest;
+use holdpoint_core::event::{Driver, Event, Outcome};
+use holdpoint_core::hold::{Ask, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
+use holdpoint_core::id::CallNo;
+use holdpoint_core::json::RawJson;
+use holdpoint_core::name::ToolName;
+use holdpoint_core::next::{self, Next};
+use holdpoint_core::policy::Effect;
+use holdpoint_core::refusal::Refusal;
+use holdpoint_core::run::{CallState, Settled};
+use holdpoint_core::time::Millis;
+use support::{
+    LOOKUP, NODE, SHELL, Scene, an_agent, answer, cancel, deny, finish, resolve, say, suspend, the_policy_says,
+    the_rule_says, the_worker_claims, the_worker_proposes, worker,
+};
+
+/// Rule 5: nothing but results, orphans and erasure follows the end; a start that came to nothing is a result.
+#[test]
+fn a_call_given_back_after_the_end_is_finished_as_not_executed() {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL]);
+    scene.begins(1).unwrap();
+    scene.send(cancel()).unwrap();
+    let before = scene.log.len();
+    scene.send(Command::Return { call: CallNo(1), attempt: 1 }).unwrap();
+    assert_eq!(scene.kinds_after(before), ["call.finished"]);
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(Settled::Failed));
+}
+
+/// Rule 6, and no refused command leaves a trace: what cannot supersede everything supersedes nothing.
+#[test]
+fn a_message_that_cannot_supersede_an_unknown_outcome_supersedes_nothing() {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL, SHELL]);
+    scene.begins(1).unwrap();
+    scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE }).unwrap();
+    scene.verdicts = the_rule_says("new", Effect::Hold, 1);
+    scene.begins(2).unwrap();
+    let before = scene.clone();
+    let open = scene.run.state.holds.iter().map(|hold| hold.key).collect();
+    assert_eq!(scene.send(say(OnHold::Supersede)), Err(Refusal::Held { open }));
+    assert_eq!((scene.run, scene.log), (before.run, before.log));
+}
+
+/// Hold table: a message to a run that waits for an outside system queues, also when the whole run waits.
+#[test]
+fn a_message_to_a_run_that_waits_for_a_login_is_queued() {
+    let mut scene = Scene::of_worker();
+    scene.send(Command::Suspend(suspend(0, 0, SuspendFor::Auth))).unwrap();
+    let before = scene.log.len();
+    scene.send(say(OnHold::Refuse)).unwrap();
+    assert_eq!(scene.kinds_after(before), ["message.queued"]);
+}
+
+/// Rule 4: `deny` on expiry is a deny, and what a deny does is the hold's policy.
+#[test]
+fn an_expiry_that_denies_ends_the_run_where_a_deny_would() {
+    let timeout = Some(Millis::seconds(60));
+    let policy = HoldPolicy { on_timeout: OnTimeout::Deny, on_deny: OnDeny::Cancel, timeout, ..HoldPolicy::default() };
+    let (mut scene, hold) = Scene::waiting_for_approval(policy);
+    scene.later(Millis::seconds(60));
+    scene.send(Command::Tick).unwrap();
+    assert_eq!(scene.run.outcome(), Some(Outcome::Canceled));
+    assert_eq!(scene.resolution(hold), Some(Resolution::Expire));
+}
+
+/// Rule 4: a slow sweeper changes nothing that anyone can see. The later deadline belongs to the earlier hold.
+#[test]
+fn deadlines_take_effect_in_their_own_order_however_late_they_are_noticed() {
+    let mut definition = an_agent();
+    for (tool, seconds, on_timeout) in [(SHELL, 200, OnTimeout::Cancel), (LOOKUP, 100, OnTimeout::Fail)] {
+        let policy =
+            HoldPolicy { on_timeout, timeout: Some(Millis::seconds(seconds)), ..HoldPolicy::default() };
+        definition.tools.get_mut(&ToolName::new(tool).unwrap()).expect("a tool").holds = Some(policy);
+    }
+    let mut scene = Scene::start(definition, Driver::Loop);
+    scene.verdicts = the_policy_says(Effect::Hold);
+    scene.the_model_asks(&[SHELL, LOOKUP]);
+    let mut prompt = scene.clone();
+    for sweep in [&mut scene, &mut prompt].into_iter().zip([vec![300], vec![100, 200]]) {
+        let (scene, instants) = sweep;
+        let begin = scene.now;
+        for seconds in instants {
+            scene.now = begin.plus(Millis::seconds(seconds));
+            let _ = scene.send(Command::Tick);
+        }
+    }
+    assert_eq!(scene.run.outcome(), Some(Outcome::Failed));
+    assert_eq!(scene.run.outcome(), prompt.run.outcome());
+}
+
+/// Rule 4, for the claim of an outside worker: it lapsed before the hold expired.
+#[test]
+fn a_claim_that_lapsed_first_ends_the_run_first() {
+    let timeout = Some(Millis::seconds(100));
+    let holds = HoldPolicy { on_timeout: OnTimeout::Cancel, timeout, ..HoldPolicy::default() };
+    let mut scene = Scene::start(Definition { holds, ..an_agent() }, Driver::Outside);
+    for _ in 0..2 {
+        scene.send(the_worker_claims()).unwrap();
+        scene.later(Millis::seconds(60));
+    }
+    scene.send(the_worker_claims()).unwrap();
+    scene.send(the_worker_proposes(SHELL)).unwrap();
+    scene.verdicts = the_policy_says(Effect::Hold);
+    scene.send(the_worker_proposes(SHELL)).unwrap();
+    scene.later(Millis::seconds(100));
+    scene.send(Command::Tick).unwrap();
+    assert_eq!(scene.run.outcome(), Some(Outcome::Failed));
+}
+
+/// S2-38, T9: each hold has its own 128 bits, also when one append opens several.
+#[test]
+fn holds_opened_by_one_append_share_no_secret() {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL, SHELL]);
+    scene.verdicts = the_rule_says("new", Effect::Hold, 1);
+    let ctx = scene.context(None);
+    let first = decide::decide(&scene.run, &scene.begin(1), &ctx);
+    let both = decide::decide_more(first, &scene.begin(2), &ctx);
+    let secrets: Vec<_> = both.run.state.holds.iter().map(|hold| hold.key.secret).collect();
+    assert_eq!(secrets.len(), 2);
+    assert_ne!(secrets[0], secrets[1]);
+}
+
+/// Rule 7: the hold of a sub-run has no deadline; the sub-run ends by itself.
+#[test]
+fn a_sub_run_is_waited_for_without_limit() {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL]);
+    let child = scene.run.facts.id.child(CallNo(1), 0);
+    let mut wanted = suspend(1, 0, SuspendFor::External);
+    wanted.ask = Ask { child: Some(child), ..Ask::default() };
+    wanted.timeout = Some(Millis::seconds(5));
+    scene.send(Command::Suspend(wanted)).unwrap();
+    assert_eq!(scene.hold_of(1).expires_at, None);
+}
+
+/// Rule 7: whatever withdraws the hold of a sub-run cancels the sub-run.
+#[test]
+fn a_worker_that_gives_up_for_now_cancels_its_sub_runs() {
+    let mut scene = Scene::of_worker();
+    scene.send(the_worker_proposes(SHELL)).unwrap();
+    let child = scene.run.facts.id.child(CallNo(1), 0);
+    let mut wanted = suspend(1, 0, SuspendFor::External);
+    wanted.ask = Ask { child: Some(child), ..Ask::default() };
+    scene.send(Command::Suspend(wanted)).unwrap();
+    let kind = FailKind::Transient { retry_at: scene.now.plus(Millis::seconds(9)) };
+    scene.send(Command::Fail(FailRun { worker: Some(worker("w-1")), error: "oops".into(), kind })).unwrap();
+    assert_eq!(scene.canceled_children, [child]);
+}
+
+/// Only the worker that has the claim speaks for the run, also for one of its calls.
+#[test]
+fn nobody_else_suspends_a_call_of_a_claimed_run() {
+    let mut scene = Scene::of_worker();
+    scene.send(the_worker_proposes(SHELL)).unwrap();
+    let mut wanted = suspend(1, 0, SuspendFor::Input);
+    wanted.worker = Some(worker("w-2"));
+    let refused = Err(Refusal::ClaimedByOther { holder: Some(worker("w-1")) });
+    assert_eq!(scene.send(Command::Suspend(wanted)), refused);
+}
+
+/// What an outside worker was allowed to run and never reported may have run, however the run ends.
+#[test]
+fn a_worker_may_still_report_what_it_ran_when_the_run_was_canceled_meanwhile() {
+    let mut scene = Scene::of_worker();
+    scene.send(the_worker_proposes(SHELL)).unwrap();
+    scene.send(cancel()).unwrap();
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(Settled::Unknown));
+    let mut report = finish(1, 0);
+    report.worker = Some(worker("w-1"));
+    assert_eq!(scene.send(Command::FinishCall(report)), Ok(Answer::Done));
+}
+
+/// The same when it hands the run to a person: the next worker must not take the call for one it may run.
+#[test]
+fn what_a_worker_did_not_report_before_it_asked_a_person_is_unknown() {
+    let mut scene = Scene::of_worker();
+    scene.send(the_worker_proposes(SHELL)).unwrap();
+    scene.send(Command::Suspend(suspend(0, 0, SuspendFor::Input))).unwrap();
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(Settled::Unknown));
+}
+
+/// Rule 8 answers only the hold that said something pinned is gone, never a worker's question.
+#[test]
+fn moving_a_run_to_another_definition_answers_no_workers_question() {
+    let mut scene = Scene::of_worker();
+    scene.send(Command::Suspend(suspend(0, 0, SuspendFor::Input))).unwrap();
+    let question = scene.hold();
+    scene.send(Command::Repin { definition: Digest([3; 32]) }).unwrap();
+    assert_eq!(scene.hold(), question);
+}
+
+/// Rule 8: repinning answers the hold that said something pinned is gone.
+#[test]
+fn moving_a_run_to_another_definition_lets_a_blocked_loop_go_on() {
+    let mut scene = Scene::of_loop();
+    scene.send(Command::Suspend(suspend(0, 0, SuspendFor::Input))).unwrap();
+    assert_eq!(next::next(&scene.run, scene.now), Next::Wait(None));
+    scene.send(Command::Repin { definition: Digest([3; 32]) }).unwrap();
+    assert_eq!(next::next(&scene.run, scene.now), Next::Think);
+}
+
+/// Rule 11: over the hard cap a call is refused and the model is told, also directly before its start.
+#[test]
+fn a_call_that_would_need_one_hold_too_many_is_refused_and_not_tried_for_ever() {
+    let mut scene = Scene::of_loop();
+    scene.limits.open_holds = 1;
+    scene.the_model_asks(&[SHELL, SHELL]);
+    scene.verdicts = the_rule_says("new", Effect::Hold, 1);
+    assert_eq!(scene.begins(1), Ok(Answer::Held));
+    assert_eq!(scene.begins(2), Ok(Answer::Refused));
+    assert_eq!(scene.run.call(CallNo(2)).unwrap().state, CallState::Done(Settled::Refused));
+}
+
+/// Rule 11: over a soft cap nobody is told of the hold, so nobody is reminded of it either.
+#[test]
+fn nobody_is_reminded_of_a_muted_hold() {
+    let mut scene = Scene::of_loop();
+    scene.definition.holds.remind_after = Some(Millis::seconds(30));
+    scene.verdicts = the_policy_says(Effect::Hold);
+    scene.over_soft_cap = true;
+    scene.the_model_asks(&[SHELL]);
+    scene.later(Millis::seconds(60));
+    assert_eq!(scene.send(Command::Tick), Ok(Answer::Repeated));
+}
+
+/// What the run was withdrawn for is said, not that a deadline passed which had not.
+#[test]
+fn a_decision_on_a_hold_that_ended_with_its_run_is_told_so() {
+    let timeout = Some(Millis::seconds(100));
+    let mut definition = an_agent();
+    let brief = HoldPolicy { timeout, ..HoldPolicy::default() };
+    definition.tools.get_mut(&ToolName::new(SHELL).unwrap()).expect("a tool").holds = Some(brief);
+    let mut scene = Scene::start(definition, Driver::Loop);
+    scene.verdicts = the_policy_says(Effect::Hold);
+    scene.the_model_asks(&[SHELL, LOOKUP]);
+    let (expires, withdrawn) = (scene.hold_of(1).key, scene.hold_of(2).key);
+    scene.later(Millis::seconds(100));
+    assert_eq!(scene.decided(&resolve(expires, deny())).outcome, Err(Refusal::Expired(expires)));
+    assert_eq!(scene.decided(&resolve(withdrawn, deny())).outcome, Err(Refusal::Ended(Outcome::Failed)));
+}
+
+/// Expiry is decided, not swept: whoever comes first after the deadline is told, also who wants to reopen.
+#[test]
+fn a_hold_that_expires_this_instant_is_not_said_to_be_unknown() {
+    let policy = HoldPolicy { timeout: Some(Millis::seconds(60)), ..HoldPolicy::default() };
+    let (mut scene, hold) = Scene::waiting_for_approval(policy);
+    scene.later(Millis::seconds(60));
+    assert_eq!(scene.send(Command::Reopen { hold, expires_at: None }), Err(Refusal::Expired(hold)));
+}
+
+/// A result must not bring contents back that were deleted; that its outcome stays unknown can still be noted.
+#[test]
+fn a_result_after_erasure_is_not_kept() {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL]);
+    scene.begins(1).unwrap();
+    scene.send(cancel()).unwrap();
+    scene.send(Command::Erase { reason: None }).unwrap();
+    assert_eq!(scene.finishes(1, 1), Err(Refusal::Erased));
+    assert_eq!(scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE }), Ok(Answer::Done));
+    assert_eq!(next::next(&scene.run, scene.now), Next::Nothing);
+}
+
+/// Rule 3: with a quorum an edit drops the votes, and the hold stays open for the new arguments.
+#[test]
+fn an_edit_drops_the_votes() {
+    let mut scene = Scene::of_loop();
+    scene.verdicts = the_rule_says("two", Effect::Hold, 2);
+    scene.the_model_asks(&[SHELL]);
+    let hold = scene.hold();
+    assert_eq!(
+        scene.send(Command::Vote(support::as_seen(hold))),
+        Ok(Answer::Voted { votes: 1, needed: 2 })
+    );
+    assert_eq!(scene.resolves(hold, support::edited()), Ok(Answer::Edited));
+    assert!(scene.hold_of(1).votes.is_empty());
+    assert_eq!(scene.hold_of(1).revision, 1);
+}
+
+/// Rule 2: a late true result answers the recovery hold; one that a person declared void is shown as contradicting.
+#[test]
+fn a_late_result_is_the_truth_or_a_contradiction() {
+    let (mut scene, _) = Scene::with_unknown_outcome();
+    assert_eq!(scene.finishes(1, 1), Ok(Answer::Done));
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(Settled::Ok));
+    let (mut scene, hold) = Scene::with_unknown_outcome();
+    scene.resolves(hold, deny()).unwrap();
+    assert_eq!(scene.finishes(1, 1), Ok(Answer::Contradicted));
+    assert!(matches!(scene.log.last().map(|last| &last.event), Some(Event::CallContradicted(_))));
+}
+
+/// Rule 3: a call that was approved under one schema is asked about again under another.
+#[test]
+fn a_changed_tool_is_asked_about_again() {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL]);
+    let tool = ToolName::new(SHELL).unwrap();
+    scene.definition.tools.get_mut(&tool).expect("a tool").schema = RawJson::parse(r#"{"type":"string"}"#).unwrap();
+    assert_eq!(scene.begins(1), Ok(Answer::Held));
+    let hold = scene.hold();
+    scene.resolves(hold, holdpoint_core::command::Wanted::Approve).unwrap();
+    assert_eq!(scene.begins(1), Ok(Answer::Done));
+}
+
+/// Rule 1: credentials that arrive let the call begin again; the run is held until then.
+#[test]
+fn a_login_lets_the_call_run() {
+    let (mut scene, hold) = Scene::suspended(SuspendFor::Auth, HoldPolicy::default());
+    assert!(scene.run.is_held());
+    assert_eq!(scene.hold_of(1).kind, HoldKind::Auth);
+    scene.resolves(hold, answer()).unwrap();
+    assert_eq!(scene.begins(1), Ok(Answer::Done));
+}

@@ -1,0 +1,225 @@
+//! What an append consists of.
+//!
+//! A batch is everything that one run's change writes: the link, the new row, changed hold rows, the lease, and two
+//! generic lists, guards and puts. A backend knows these by shape, not by meaning.
+
+use holdpoint_core::actor::Actor;
+use holdpoint_core::body::Blob;
+use holdpoint_core::decide::Decided;
+use holdpoint_core::digest::Digest;
+use holdpoint_core::event::{Envelope, Event};
+use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
+use holdpoint_core::link::{Chain, FIRST_PREVIOUS, Link};
+use holdpoint_core::name::Tenant;
+use holdpoint_core::project::{self, HoldChange, RunRow};
+use holdpoint_core::run::Run;
+use holdpoint_core::time::Timestamp;
+
+use crate::query::SessionKey;
+
+/// Everything that one run's change writes, all or nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// What the run must look like for it to be written.
+    pub expected: Expected,
+    /// The events.
+    pub link: Link,
+    /// The run after them.
+    pub row: RunRow,
+    /// How the hold rows change, in order.
+    pub holds: Vec<HoldChange>,
+    /// What happens to the lease.
+    pub lease: LeaseChange,
+    /// What must hold for it to be written.
+    pub guards: Vec<Guard>,
+    /// What is written beside it.
+    pub puts: Vec<Put>,
+}
+
+/// What a run must look like for an append to be written. The hash is compared too: an append that was decided ahead
+/// on a link which lost its race must lose as well, even when the winner has the same number of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expected {
+    /// Position of its last event; 0 when it must not exist.
+    pub seq: Seq,
+    /// Hash of its last link.
+    pub head: Digest,
+}
+
+impl Expected {
+    /// The run must not exist.
+    pub const NEW: Expected = Expected { seq: Seq(0), head: FIRST_PREVIOUS };
+
+    /// The run must look like this row.
+    #[must_use]
+    pub fn after(row: &RunRow) -> Expected {
+        Expected { seq: row.run.state.seq, head: row.head }
+    }
+}
+
+/// What happens to the lease of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseChange {
+    /// It stays as it is. Without one, the run is due when its row says.
+    Keep,
+    /// This node works on it until then.
+    Take {
+        /// The node.
+        node: Incarnation,
+        /// Until when, unless renewed.
+        until: Timestamp,
+    },
+    /// Nobody works on it; it is due when its row says.
+    Release,
+}
+
+/// What must hold for an append to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Guard {
+    /// The idempotency key has not been used.
+    KeyUnused {
+        /// The key.
+        key: String,
+    },
+    /// A counter stays within its limit; the amount is added if it does.
+    CounterWithin {
+        /// Which counter.
+        counter: String,
+        /// What is added; negative gives back.
+        add: i64,
+        /// The limit after adding.
+        max: i64,
+    },
+    /// The session takes new runs.
+    SessionOpen {
+        /// Which session.
+        session: SessionKey,
+    },
+}
+
+/// What is written beside an append.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Put {
+    /// An idempotency key and what it was used for.
+    Key {
+        /// The key.
+        key: String,
+        /// Digest of the request it came with.
+        request: Digest,
+        /// Until when it is remembered.
+        expires_at: Timestamp,
+    },
+    /// Somebody outside is to be told of the run's events from this link on.
+    Notice(Notice),
+    /// Who may see and decide an open hold.
+    Audience {
+        /// Which hold.
+        hold: HoldId,
+        /// Who.
+        who: Vec<Who>,
+    },
+    /// A large value of the run.
+    Blob(Blob),
+    /// A definition that runs are pinned to.
+    Definition {
+        /// Its name.
+        digest: Digest,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// Another run is to be looked at: a child whose parent ended.
+    Wake {
+        /// Which run.
+        run: RunId,
+        /// When.
+        at: Timestamp,
+    },
+}
+
+/// Somebody outside is to be told of a run's events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// Who is told.
+    pub subscription: String,
+    /// From which event on.
+    pub from: Seq,
+    /// When.
+    pub due_at: Timestamp,
+}
+
+/// A user, group or role that may see and decide holds, such as `user:alice`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Who(pub String);
+
+/// What a decided change is sealed with.
+#[derive(Debug, Clone)]
+pub struct Seal {
+    /// Random bytes of the link.
+    pub salt: [u8; 16],
+    /// What happens to the lease.
+    pub lease: LeaseChange,
+    /// What must hold.
+    pub guards: Vec<Guard>,
+    /// What is written beside it.
+    pub puts: Vec<Put>,
+}
+
+impl Batch {
+    /// Seals decided events onto a run. None when there is nothing to write.
+    #[must_use]
+    pub fn seal(before: Option<&RunRow>, decided: &Decided, seal: Seal) -> Option<Batch> {
+        let first = decided.events.first()?;
+        let expected = before.map_or(Expected::NEW, Expected::after);
+        let (events, blobs) = outsourced(&decided.events);
+        let link = Link::seal(
+            decided.run.facts.id,
+            first.seq,
+            first.at,
+            first.actor.clone(),
+            &events,
+            Chain { previous: expected.head, salt: seal.salt },
+        );
+        let mut puts = seal.puts;
+        puts.extend(blobs.into_iter().map(Put::Blob));
+        Some(Batch {
+            expected,
+            row: project::run_row(&decided.run, link.hash),
+            holds: project::hold_changes(before.map(|row| &row.run), &decided.events, &decided.run),
+            link,
+            lease: seal.lease,
+            guards: seal.guards,
+            puts,
+        })
+    }
+
+    /// The run it changes.
+    #[must_use]
+    pub fn run(&self) -> RunId {
+        self.row.run.facts.id
+    }
+
+    /// Whose run that is.
+    #[must_use]
+    pub fn tenant(&self) -> &Tenant {
+        &self.row.run.facts.tenant
+    }
+
+    /// Who caused it.
+    #[must_use]
+    pub fn actor(&self) -> &Actor {
+        &self.link.header.actor
+    }
+
+    /// The run after it.
+    #[must_use]
+    pub fn run_after(&self) -> &Run {
+        &self.row.run
+    }
+}
+
+/// The events as they are stored: large values moved out.
+fn outsourced(envelopes: &[Envelope]) -> (Vec<Event>, Vec<Blob>) {
+    let mut events: Vec<Event> = envelopes.iter().map(|envelope| envelope.event.clone()).collect();
+    let blobs = events.iter_mut().flat_map(Event::outsource).collect();
+    (events, blobs)
+}

@@ -1,0 +1,82 @@
+//! The contract between the engine and whatever keeps the rows.
+//!
+//! **The expected sequence and the guards are the only locks on state.** Every method may be called from any number
+//! of tasks at once. An append is handed over when the method is called, not when its future is polled: appends of
+//! one run are written in the order of the calls.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use holdpoint_core::digest::Digest;
+use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
+use holdpoint_core::link::Link;
+use holdpoint_core::name::Tenant;
+use holdpoint_core::project::{HoldRow, RunRow};
+use holdpoint_core::time::Timestamp;
+
+use crate::batch::Batch;
+use crate::error::StoreError;
+use crate::query::{
+    Claim, Claimed, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange, SessionKey, SessionRow,
+    SettleNotice, ShardSet, Stored,
+};
+
+/// What a store answers with; boxed, so that `Arc<dyn Store>` works everywhere.
+pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+/// Keeps runs.
+pub trait Store: Send + Sync + 'static {
+    /// Writes one to eight runs of one tenant, all or none. `Ok` means durable. With a conflict or a failed guard
+    /// nothing was written. A run's first append creates its session if there is none.
+    fn append(&self, batches: Vec<Batch>) -> Answer<()>;
+
+    /// The row of a run. A row of an older fold comes back rebuilt from its events; of a newer one: `Newer`.
+    fn load(&self, run: RunId) -> Answer<Stored>;
+
+    /// The links that hold the events after `after`, in order, at most `limit`.
+    fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>>;
+
+    /// A large value of a run.
+    fn blob(&self, run: RunId, digest: Digest) -> Answer<Option<String>>;
+
+    /// A definition that runs are pinned to.
+    fn definition(&self, tenant: Tenant, digest: Digest) -> Answer<Option<Vec<u8>>>;
+
+    /// Leases due runs to a node: the longest due first, turn by turn for each agent, so that one backlog does not
+    /// starve others. Runs under a live lease are not due; those of a newer fold are left alone.
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>>;
+
+    /// Extends the node's leases. Answers which of the runs it still has.
+    fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>>;
+
+    /// Gives a lease back; the run is due when its row says. Does nothing when the node no longer has it.
+    fn release(&self, run: RunId, node: Incarnation) -> Answer<()>;
+
+    /// Runs of a tenant, newest first, in pages.
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>>;
+
+    /// Open holds of a tenant, oldest first, in pages.
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>>;
+
+    /// One hold, open or decided.
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>>;
+
+    /// What an idempotency key was used for.
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>>;
+
+    /// Notices whose time has come, the longest due first. One for each subscription and run.
+    fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>>;
+
+    /// What became of a notice.
+    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()>;
+
+    /// A conversation.
+    fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>>;
+
+    /// Changes a conversation. False when its metadata are no longer what the caller read, or there is none.
+    fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool>;
+
+    /// Deletes the contents of a run that says it is erased: payloads, salts and large values. Headers, commitments
+    /// and hashes stay, so that the chain still verifies.
+    fn erase(&self, run: RunId) -> Answer<()>;
+}

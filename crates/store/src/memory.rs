@@ -1,0 +1,122 @@
+//! Runs in memory: the reference that every other backend is compared with, and the store of agents without a
+//! durable one.
+//!
+//! One lock around plain collections, no cleverness. It holds everything that the other backends hold, and loses it
+//! when the process ends.
+
+mod state;
+
+use std::future::ready;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use holdpoint_core::digest::Digest;
+use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
+use holdpoint_core::link::Link;
+use holdpoint_core::name::Tenant;
+use holdpoint_core::project::{HoldRow, RunRow};
+use holdpoint_core::time::Timestamp;
+
+use crate::batch::Batch;
+use crate::contract::{Answer, Store};
+use crate::error::StoreError;
+use crate::query::{
+    Claim, Claimed, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange, SessionKey, SessionRow,
+    SettleNotice, ShardSet, Stored,
+};
+use state::State;
+
+/// Keeps runs until the process ends.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    state: Mutex<State>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> MemoryStore {
+        MemoryStore::default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic while the lock was held can only have happened before a change was complete for the caller; the
+        // collections themselves are always whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn answer<T: Send + 'static>(result: Result<T, StoreError>) -> Answer<T> {
+    Box::pin(ready(result))
+}
+
+impl Store for MemoryStore {
+    fn append(&self, batches: Vec<Batch>) -> Answer<()> {
+        answer(self.state().append(batches))
+    }
+
+    fn load(&self, run: RunId) -> Answer<Stored> {
+        answer(self.state().load(run))
+    }
+
+    fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
+        answer(self.state().links(run, after, limit))
+    }
+
+    fn blob(&self, run: RunId, digest: Digest) -> Answer<Option<String>> {
+        answer(Ok(self.state().blob(run, digest)))
+    }
+
+    fn definition(&self, tenant: Tenant, digest: Digest) -> Answer<Option<Vec<u8>>> {
+        answer(Ok(self.state().definition(&tenant, digest)))
+    }
+
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+        answer(Ok(self.state().claim_due(&claim)))
+    }
+
+    fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
+        answer(Ok(self.state().renew(runs, node, until)))
+    }
+
+    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
+        self.state().release(run, node);
+        answer(Ok(()))
+    }
+
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
+        answer(Ok(self.state().list_runs(&query)))
+    }
+
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
+        answer(Ok(self.state().list_holds(&query)))
+    }
+
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        answer(Ok(self.state().find_hold(hold)))
+    }
+
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
+        answer(Ok(self.state().find_key(tenant, key)))
+    }
+
+    fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {
+        answer(Ok(self.state().due_notices(&shards, now, limit)))
+    }
+
+    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
+        self.state().settle_notice(no, settle);
+        answer(Ok(()))
+    }
+
+    fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
+        answer(Ok(self.state().session(&key)))
+    }
+
+    fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
+        answer(Ok(self.state().change_session(&key, change, at)))
+    }
+
+    fn erase(&self, run: RunId) -> Answer<()> {
+        answer(self.state().erase(run))
+    }
+}

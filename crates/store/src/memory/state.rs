@@ -1,0 +1,372 @@
+//! The collections behind the memory store: what an append does to them, and point reads. Lists are in `lists.rs`.
+
+mod lists;
+
+use std::collections::{BTreeMap, HashMap};
+
+use holdpoint_core::digest::Digest;
+use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq, Shard};
+use holdpoint_core::link::Link;
+use holdpoint_core::mutant::Mutant;
+use holdpoint_core::name::Tenant;
+use holdpoint_core::project::{HoldChange, HoldRow, RunRow};
+use holdpoint_core::time::Timestamp;
+
+use crate::batch::{Batch, Guard, LeaseChange, Notice, Put, Who};
+use crate::error::StoreError;
+use crate::query::{
+    DueNotice, KeyRecord, Lease, SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored,
+};
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    runs: BTreeMap<i64, RunEntry>,
+    run_numbers: HashMap<RunId, i64>,
+    holds: BTreeMap<i64, HoldEntry>,
+    hold_numbers: HashMap<HoldId, i64>,
+    blobs: HashMap<(RunId, Digest), String>,
+    definitions: HashMap<(Tenant, Digest), Vec<u8>>,
+    keys: HashMap<(Tenant, String), KeyRecord>,
+    counters: HashMap<(Tenant, String), i64>,
+    sessions: BTreeMap<SessionKey, SessionRow>,
+    notices: BTreeMap<i64, NoticeEntry>,
+    last_number: i64,
+}
+
+#[derive(Debug)]
+struct RunEntry {
+    row: RunRow,
+    lease: Option<Lease>,
+    /// When a node should look at it: the end of a lease, or what the row or a wake says.
+    due_at: Option<Timestamp>,
+    /// When another run's end wants it looked at; remembered until a node takes it.
+    wake_at: Option<Timestamp>,
+    links: Vec<Link>,
+}
+
+#[derive(Debug)]
+struct HoldEntry {
+    row: HoldRow,
+    audience: Vec<Who>,
+}
+
+#[derive(Debug)]
+struct NoticeEntry {
+    shard: Shard,
+    run: RunId,
+    notice: Notice,
+    /// The first event of the newest append that asked for it.
+    latest: Seq,
+    attempts: u32,
+    dead: bool,
+}
+
+impl State {
+    pub(super) fn append(&mut self, batches: Vec<Batch>) -> Result<(), StoreError> {
+        for batch in &batches {
+            self.check_expected(batch)?;
+        }
+        let guards = batches.iter().flat_map(|batch| batch.guards.iter().map(move |guard| (batch, guard)));
+        for (which, (batch, guard)) in guards.enumerate() {
+            self.check_guard(batch.tenant(), guard).map_err(|why| StoreError::Guard { which, why })?;
+        }
+        batches.into_iter().for_each(|batch| self.write(batch));
+        Ok(())
+    }
+
+    fn check_expected(&self, batch: &Batch) -> Result<(), StoreError> {
+        if Mutant::SequenceUnchecked.is_on() {
+            return Ok(());
+        }
+        let conflict = StoreError::Conflict { run: batch.run() };
+        match (self.entry(batch.run()), batch.expected.seq) {
+            (None, Seq(0)) => Ok(()),
+            (None, _) => Err(StoreError::NotFound { run: batch.run() }),
+            (Some(_), Seq(0)) => Err(conflict),
+            (Some(entry), seq) => {
+                let is_same = entry.row.run.state.seq == seq && entry.row.head == batch.expected.head;
+                if is_same { Ok(()) } else { Err(conflict) }
+            }
+        }
+    }
+
+    fn check_guard(&self, tenant: &Tenant, guard: &Guard) -> Result<(), String> {
+        match guard {
+            Guard::KeyUnused { key } => match self.keys.get(&(tenant.clone(), key.clone())) {
+                Some(record) => Err(format!("the key was used for run {}", record.run)),
+                None => Ok(()),
+            },
+            Guard::CounterWithin { counter, add, max } => {
+                let now = self.counters.get(&(tenant.clone(), counter.clone())).copied().unwrap_or(0);
+                match now.saturating_add(*add) <= *max {
+                    true => Ok(()),
+                    false => Err(format!("{counter} is at {now} of {max}")),
+                }
+            }
+            Guard::SessionOpen { session } => match self.sessions.get(session) {
+                Some(row) if row.closed => Err(format!("session {} is closed", session.session)),
+                Some(_) | None => Ok(()),
+            },
+        }
+    }
+
+    fn write(&mut self, batch: Batch) {
+        let run = batch.run();
+        let tenant = batch.tenant().clone();
+        for guard in &batch.guards {
+            if let Guard::CounterWithin { counter, add, .. } = guard {
+                *self.counters.entry((tenant.clone(), counter.clone())).or_default() += add;
+            }
+        }
+        let last_seq = batch.row.run.state.seq;
+        let first_seq = batch.link.header.first;
+        self.write_row(batch.row, batch.link, batch.lease);
+        batch.holds.into_iter().for_each(|change| self.write_hold(change));
+        for put in batch.puts {
+            self.put(run, &tenant, put, first_seq, last_seq);
+        }
+    }
+
+    fn write_row(&mut self, row: RunRow, link: Link, lease: LeaseChange) {
+        let run = row.run.facts.id;
+        match self.run_numbers.get(&run).and_then(|no| self.runs.get_mut(no)) {
+            Some(entry) => {
+                entry.row = row;
+                entry.links.push(link);
+                entry.change_lease(lease);
+            }
+            None => {
+                self.open_session(&row);
+                let no = self.next_number();
+                let mut entry = RunEntry { row, lease: None, due_at: None, wake_at: None, links: vec![link] };
+                entry.change_lease(lease);
+                self.run_numbers.insert(run, no);
+                self.runs.insert(no, entry);
+            }
+        }
+    }
+
+    fn open_session(&mut self, row: &RunRow) {
+        let facts = &row.run.facts;
+        let key = SessionKey {
+            tenant: facts.tenant.clone(),
+            agent: facts.agent.clone(),
+            session: facts.session.clone(),
+        };
+        let at = facts.started_at;
+        let fresh = SessionRow {
+            key: key.clone(),
+            metadata: "{}".into(),
+            created_at: at,
+            updated_at: at,
+            closed: false,
+        };
+        self.sessions.entry(key).or_insert(fresh);
+    }
+
+    fn write_hold(&mut self, change: HoldChange) {
+        match change {
+            HoldChange::Open(row) => {
+                let no = self.next_number();
+                self.hold_numbers.insert(row.id, no);
+                self.holds.insert(no, HoldEntry { row, audience: Vec::new() });
+            }
+            HoldChange::Update(row) => {
+                if let Some(entry) = self.hold_entry(row.id) {
+                    entry.row = row;
+                }
+            }
+            HoldChange::Close(row) => {
+                if let Some(entry) = self.hold_entry(row.id) {
+                    entry.row = row;
+                    entry.audience.clear();
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, run: RunId, tenant: &Tenant, put: Put, first: Seq, last: Seq) {
+        match put {
+            Put::Key { key, request, expires_at } => {
+                let record = KeyRecord { request, run, seq: last, expires_at };
+                self.keys.insert((tenant.clone(), key), record);
+            }
+            Put::Notice(notice) => self.put_notice(run, run.shard(tenant), notice, first),
+            Put::Audience { hold, who } => {
+                if let Some(entry) = self.hold_entry(hold).filter(|entry| entry.row.closed.is_none()) {
+                    entry.audience.extend(who);
+                }
+            }
+            Put::Blob(blob) => {
+                self.blobs.insert((run, blob.name.digest), blob.text);
+            }
+            Put::Definition { digest, bytes } => {
+                self.definitions.entry((tenant.clone(), digest)).or_insert(bytes);
+            }
+            Put::Wake { run, at } => {
+                if let Some(entry) = self.run_numbers.get(&run).and_then(|no| self.runs.get_mut(no)) {
+                    entry.wake_at = Some(entry.wake_at.map_or(at, |wake| wake.min(at)));
+                    entry.change_lease(LeaseChange::Keep);
+                }
+            }
+        }
+    }
+
+    fn put_notice(&mut self, run: RunId, shard: Shard, notice: Notice, latest: Seq) {
+        let same = |entry: &&mut NoticeEntry| {
+            entry.run == run && entry.notice.subscription == notice.subscription && !entry.dead
+        };
+        match self.notices.values_mut().find(same) {
+            Some(entry) => entry.latest = entry.latest.max(latest),
+            None => {
+                let no = self.next_number();
+                let entry = NoticeEntry { shard, run, notice, latest, attempts: 0, dead: false };
+                self.notices.insert(no, entry);
+            }
+        }
+    }
+
+    pub(super) fn load(&self, run: RunId) -> Result<Stored, StoreError> {
+        let entry = self.entry(run).ok_or(StoreError::NotFound { run })?;
+        Ok(Stored { row: entry.row.clone(), lease: entry.lease })
+    }
+
+    pub(super) fn links(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Link>, StoreError> {
+        let entry = self.entry(run).ok_or(StoreError::NotFound { run })?;
+        Ok(entry.links.iter().filter(|link| link.next() > after.plus(1)).take(limit).cloned().collect())
+    }
+
+    pub(super) fn blob(&self, run: RunId, digest: Digest) -> Option<String> {
+        self.blobs.get(&(run, digest)).cloned()
+    }
+
+    pub(super) fn definition(&self, tenant: &Tenant, digest: Digest) -> Option<Vec<u8>> {
+        self.definitions.get(&(tenant.clone(), digest)).cloned()
+    }
+
+    pub(super) fn find_hold(&self, hold: HoldId) -> Option<HoldRow> {
+        self.holds.get(self.hold_numbers.get(&hold)?).map(|entry| entry.row.clone())
+    }
+
+    pub(super) fn find_key(&self, tenant: Tenant, key: String) -> Option<KeyRecord> {
+        self.keys.get(&(tenant, key)).cloned()
+    }
+
+    pub(super) fn renew(&mut self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Vec<RunId> {
+        let still_has = |run: &RunId| match self.leased_by(*run, node) {
+            Some(entry) => {
+                entry.change_lease(LeaseChange::Take { node, until });
+                true
+            }
+            None => false,
+        };
+        runs.into_iter().filter(still_has).collect()
+    }
+
+    pub(super) fn release(&mut self, run: RunId, node: Incarnation) {
+        if let Some(entry) = self.leased_by(run, node) {
+            entry.change_lease(LeaseChange::Release);
+        }
+    }
+
+    pub(super) fn due_notices(&self, shards: &ShardSet, now: Timestamp, limit: usize) -> Vec<DueNotice> {
+        let is_due = |entry: &NoticeEntry| {
+            !entry.dead && entry.notice.due_at <= now && shards.contains(entry.shard)
+        };
+        let mut due: Vec<(&i64, &NoticeEntry)> = self.notices.iter().filter(|(_, entry)| is_due(entry)).collect();
+        due.sort_by_key(|(no, entry)| (entry.notice.due_at, **no));
+        let row = |(no, entry): (&i64, &NoticeEntry)| DueNotice {
+            no: *no,
+            subscription: entry.notice.subscription.clone(),
+            run: entry.run,
+            from: entry.notice.from,
+            attempts: entry.attempts,
+        };
+        due.into_iter().take(limit).map(row).collect()
+    }
+
+    pub(super) fn settle_notice(&mut self, no: i64, settle: SettleNotice) {
+        let Some(entry) = self.notices.get_mut(&no) else { return };
+        match settle {
+            SettleNotice::Delivered { upto } if entry.latest > upto => {
+                entry.notice.from = upto.plus(1);
+                entry.attempts = 0;
+            }
+            SettleNotice::Delivered { .. } => {
+                self.notices.remove(&no);
+            }
+            SettleNotice::Retry { at } => {
+                entry.notice.due_at = at;
+                entry.attempts += 1;
+            }
+            SettleNotice::Dead => entry.dead = true,
+        }
+    }
+
+    pub(super) fn session(&self, key: &SessionKey) -> Option<SessionRow> {
+        self.sessions.get(key).cloned()
+    }
+
+    pub(super) fn change_session(&mut self, key: &SessionKey, change: SessionChange, at: Timestamp) -> bool {
+        let Some(row) = self.sessions.get_mut(key) else { return false };
+        match change {
+            SessionChange::Metadata { before, after } => {
+                if row.metadata != before {
+                    return false;
+                }
+                row.metadata = after;
+                row.updated_at = at;
+            }
+            SessionChange::Close => row.closed = true,
+        }
+        true
+    }
+
+    pub(super) fn erase(&mut self, run: RunId) -> Result<(), StoreError> {
+        let no = self.run_numbers.get(&run).copied();
+        let entry = no.and_then(|no| self.runs.get_mut(&no)).ok_or(StoreError::NotFound { run })?;
+        if !entry.row.run.state.erased {
+            return Err(StoreError::unavailable(format!("run {run} has no run.erased event yet; append it first")));
+        }
+        // The event that says so stays readable.
+        let last = entry.links.len().saturating_sub(1);
+        entry.links.iter_mut().take(last).for_each(Link::erase);
+        self.blobs.retain(|(owner, _), _| *owner != run);
+        Ok(())
+    }
+
+    fn entry(&self, run: RunId) -> Option<&RunEntry> {
+        self.runs.get(self.run_numbers.get(&run)?)
+    }
+
+    fn leased_by(&mut self, run: RunId, node: Incarnation) -> Option<&mut RunEntry> {
+        let entry = self.runs.get_mut(self.run_numbers.get(&run)?)?;
+        entry.lease.is_some_and(|lease| lease.node == node).then_some(entry)
+    }
+
+    fn hold_entry(&mut self, hold: HoldId) -> Option<&mut HoldEntry> {
+        self.holds.get_mut(self.hold_numbers.get(&hold)?)
+    }
+
+    fn next_number(&mut self) -> i64 {
+        self.last_number += 1;
+        self.last_number
+    }
+}
+
+impl RunEntry {
+    fn change_lease(&mut self, change: LeaseChange) {
+        match change {
+            LeaseChange::Take { node, until } => {
+                self.lease = Some(Lease { node, until });
+                self.wake_at = None;
+            }
+            LeaseChange::Release => self.lease = None,
+            LeaseChange::Keep => {}
+        }
+        self.due_at = match self.lease {
+            Some(lease) => Some(lease.until),
+            None => [self.row.due_at, self.wake_at].into_iter().flatten().min(),
+        };
+    }
+}

@@ -1,0 +1,256 @@
+//! What is asked of a store, and what comes back.
+
+use holdpoint_core::digest::Digest;
+use holdpoint_core::hold::HoldKind;
+use holdpoint_core::id::{Incarnation, RunId, Seq, Shard};
+use holdpoint_core::name::{AgentName, InboxName, SessionId, Tenant, ToolName};
+use holdpoint_core::project::{HoldRow, Phase, RunRow};
+use holdpoint_core::time::Timestamp;
+
+use crate::batch::Who;
+
+/// A page looks at this many rows at most; its cursor says where it stopped.
+pub const SCAN_MAX: usize = 2000;
+
+/// A run as loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// The row.
+    pub row: RunRow,
+    /// Who works on it, if anyone.
+    pub lease: Option<Lease>,
+}
+
+/// A node's temporary claim on a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// The node.
+    pub node: Incarnation,
+    /// Until when.
+    pub until: Timestamp,
+}
+
+/// A node asks for runs to work on.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// The node.
+    pub node: Incarnation,
+    /// The instant of asking.
+    pub now: Timestamp,
+    /// Until when it wants them.
+    pub until: Timestamp,
+    /// The shards it may take from.
+    pub shards: ShardSet,
+    /// How many at most.
+    pub limit: usize,
+    /// Agents that are at their limit, with how many more of each may be taken; others are not limited.
+    pub room: Vec<(Tenant, AgentName, usize)>,
+}
+
+/// A run that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claimed {
+    /// Now leased to the node that asked.
+    Run(Box<Stored>),
+    /// Its rows cannot be read: it is quarantined and no longer due.
+    Corrupt {
+        /// Which run.
+        run: RunId,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// A set of shards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardSet([u64; 4]);
+
+impl ShardSet {
+    /// All 256.
+    #[must_use]
+    pub fn all() -> ShardSet {
+        ShardSet([u64::MAX; 4])
+    }
+
+    /// These.
+    #[must_use]
+    pub fn of(shards: impl IntoIterator<Item = Shard>) -> ShardSet {
+        let mut set = ShardSet([0; 4]);
+        for Shard(shard) in shards {
+            set.0[usize::from(shard >> 6)] |= 1 << (shard & 63);
+        }
+        set
+    }
+
+    /// Whether this one belongs to it.
+    #[must_use]
+    pub fn contains(&self, Shard(shard): Shard) -> bool {
+        self.0[usize::from(shard >> 6)] & (1 << (shard & 63)) != 0
+    }
+}
+
+/// A page of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    /// What was found.
+    pub items: Vec<T>,
+    /// Where to go on; none when there is no more.
+    pub next: Option<u64>,
+}
+
+/// Which runs are asked for. Newest first.
+#[derive(Debug, Clone)]
+pub struct RunQuery {
+    /// Whose.
+    pub tenant: Tenant,
+    /// By what.
+    pub filter: RunFilter,
+    /// Only those in one of these phases; empty means any.
+    pub phases: Vec<Phase>,
+    /// Where to go on.
+    pub cursor: Option<u64>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// What a list of runs is narrowed by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunFilter {
+    /// Nothing.
+    All,
+    /// One agent.
+    Agent(AgentName),
+    /// One conversation.
+    Session(AgentName, SessionId),
+    /// What workers of an inbox may claim at this instant: highest priority first, then oldest.
+    Claimable(InboxName, Timestamp),
+}
+
+/// Which open holds are asked for. Oldest first.
+#[derive(Debug, Clone)]
+pub struct HoldQuery {
+    /// Whose.
+    pub tenant: Tenant,
+    /// Who asks.
+    pub audience: Audience,
+    /// By what.
+    pub filter: HoldFilter,
+    /// Only of one of these kinds; empty means any.
+    pub kinds: Vec<HoldKind>,
+    /// Where to go on.
+    pub cursor: Option<u64>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// Whose holds a list may show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Audience {
+    /// All of the tenant: for administrators.
+    Everyone,
+    /// Those that one of these may see.
+    AnyOf(Vec<Who>),
+}
+
+/// What a list of holds is narrowed by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HoldFilter {
+    /// Nothing.
+    All,
+    /// One agent.
+    Agent(AgentName),
+    /// One tool.
+    Tool(ToolName),
+    /// One conversation.
+    Session(AgentName, SessionId),
+    /// One run.
+    Run(RunId),
+}
+
+/// What an idempotency key was used for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRecord {
+    /// Digest of the request.
+    pub request: Digest,
+    /// The run it changed.
+    pub run: RunId,
+    /// The last event of that append.
+    pub seq: Seq,
+    /// Until when it is remembered.
+    pub expires_at: Timestamp,
+}
+
+/// A notice whose time has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueNotice {
+    /// Names it when it is settled.
+    pub no: i64,
+    /// Who is told.
+    pub subscription: String,
+    /// Of which run.
+    pub run: RunId,
+    /// From which event on.
+    pub from: Seq,
+    /// Tries so far.
+    pub attempts: u32,
+}
+
+/// What became of a notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettleNotice {
+    /// Everything up to and with this event was told. What came after it is told next.
+    Delivered {
+        /// The last event told.
+        upto: Seq,
+    },
+    /// It failed and is tried again.
+    Retry {
+        /// When.
+        at: Timestamp,
+    },
+    /// It is given up; somebody may send it again.
+    Dead,
+}
+
+/// Names a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionKey {
+    /// Whose.
+    pub tenant: Tenant,
+    /// With which agent.
+    pub agent: AgentName,
+    /// Its name.
+    pub session: SessionId,
+}
+
+/// A conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRow {
+    /// Its name.
+    pub key: SessionKey,
+    /// A JSON object of the user's.
+    pub metadata: String,
+    /// When it began.
+    pub created_at: Timestamp,
+    /// When its metadata last changed.
+    pub updated_at: Timestamp,
+    /// Whether it takes no more runs.
+    pub closed: bool,
+}
+
+/// How a conversation changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionChange {
+    /// Other metadata, if they still are what the caller read.
+    Metadata {
+        /// As read.
+        before: String,
+        /// As they shall be.
+        after: String,
+    },
+    /// No more runs.
+    Close,
+}
+
+/// The row of a hold with its position, which is what cursors count by.
+pub(crate) type Placed = (u64, HoldRow);

@@ -1,0 +1,160 @@
+//! Runs in one SQLite file: the embedded default.
+//!
+//! WAL with `synchronous=FULL`. One writer thread takes everything that waits into one transaction and acknowledges
+//! after COMMIT, so that many runs share one sync. Reads use connections of their own and never wait for the writer.
+//! Start with `schema.rs` (the file), `writer.rs` (the thread), `append.rs` (what an append does), `sql.rs` (every
+//! statement).
+
+mod append;
+mod erase;
+mod names;
+mod read;
+mod rows;
+mod schema;
+mod sql;
+mod work;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use holdpoint_core::digest::Digest;
+use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
+use holdpoint_core::link::Link;
+use holdpoint_core::name::Tenant;
+use holdpoint_core::project::{HoldRow, RunRow};
+use holdpoint_core::time::Timestamp;
+
+use crate::batch::Batch;
+use crate::contract::{Answer, Store};
+use crate::error::StoreError;
+use crate::query::{
+    Claim, Claimed, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange, SessionKey, SessionRow,
+    SettleNotice, ShardSet, Stored,
+};
+use append::Encoded;
+use read::Readers;
+use writer::{Job, Writer};
+
+pub use schema::OpenError;
+
+/// Keeps runs in one SQLite file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    writer: Writer,
+    readers: Arc<Readers>,
+}
+
+/// Where the file is and how it is used.
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    /// The file; created when it is missing.
+    pub path: PathBuf,
+    /// The file may have at most this many pages; none means as many as the disk holds.
+    pub max_pages: Option<u32>,
+    /// Appends that may wait for the writer; more are refused until it has caught up.
+    pub queue: usize,
+}
+
+impl SqliteOptions {
+    /// The usual ones.
+    #[must_use]
+    pub fn at(path: impl AsRef<Path>) -> SqliteOptions {
+        SqliteOptions { path: path.as_ref().to_owned(), max_pages: None, queue: 4096 }
+    }
+}
+
+impl SqliteStore {
+    /// Opens the file, brings its schema up to date and starts the writer. Refuses a schema that is newer than this
+    /// program, a file that another store has open, and a SQLite library with known corruption bugs.
+    pub fn open(options: &SqliteOptions) -> Result<SqliteStore, OpenError> {
+        let file = schema::open(options)?;
+        let readers = Arc::new(Readers::new(&options.path)?);
+        Ok(SqliteStore { writer: Writer::start(file, options.queue)?, readers })
+    }
+
+    /// Why the writer stopped for good, if it did: a sync that failed. Reads still work; nothing more is written.
+    #[must_use]
+    pub fn stopped(&self) -> Option<String> {
+        self.writer.stopped()
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&read::Reading<'_>) -> Result<T, StoreError>,
+    ) -> Answer<T> {
+        let result = self.readers.read(read);
+        Box::pin(std::future::ready(result))
+    }
+}
+
+impl Store for SqliteStore {
+    fn append(&self, batches: Vec<Batch>) -> Answer<()> {
+        let encoded: Vec<Encoded> = batches.into_iter().map(Encoded::new).collect();
+        self.writer.hand_over(|reply| Job::Append(encoded, reply))
+    }
+
+    fn load(&self, run: RunId) -> Answer<Stored> {
+        self.read(|reading| reading.load(run))
+    }
+
+    fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
+        self.read(|reading| reading.links(run, after, limit))
+    }
+
+    fn blob(&self, run: RunId, digest: Digest) -> Answer<Option<String>> {
+        self.read(|reading| reading.blob(run, digest))
+    }
+
+    fn definition(&self, tenant: Tenant, digest: Digest) -> Answer<Option<Vec<u8>>> {
+        self.read(|reading| reading.definition(&tenant, digest))
+    }
+
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+        self.writer.hand_over(|reply| Job::Claim(claim, reply))
+    }
+
+    fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
+        self.writer.hand_over(|reply| Job::Renew(runs, node, until, reply))
+    }
+
+    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
+        self.writer.hand_over(|reply| Job::Release(run, node, reply))
+    }
+
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
+        self.read(|reading| reading.list_runs(&query))
+    }
+
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
+        self.read(|reading| reading.list_holds(&query))
+    }
+
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        self.read(|reading| reading.find_hold(hold))
+    }
+
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
+        self.read(|reading| reading.find_key(&tenant, &key))
+    }
+
+    fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {
+        self.read(|reading| reading.due_notices(&shards, now, limit))
+    }
+
+    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
+        self.writer.hand_over(|reply| Job::SettleNotice(no, settle, reply))
+    }
+
+    fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
+        self.read(|reading| reading.session(&key))
+    }
+
+    fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
+        self.writer.hand_over(|reply| Job::ChangeSession(key, change, at, reply))
+    }
+
+    fn erase(&self, run: RunId) -> Answer<()> {
+        self.writer.hand_over(|reply| Job::Erase(run, reply))
+    }
+}

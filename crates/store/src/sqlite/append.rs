@@ -1,0 +1,497 @@
+//! What an append does, inside the writer's transaction.
+//!
+//! Everything that can refuse it is read first (expected sequence, guards), then everything is written: the writer is
+//! alone, so nothing changes in between and no savepoint is needed.
+
+use holdpoint_core::body::Blob;
+use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq, tenant_tag};
+use holdpoint_core::link::Contents;
+use holdpoint_core::project::{HoldChange, HoldRow};
+use holdpoint_core::run::FOLD_VERSION;
+use holdpoint_core::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::names::{self, Numbers};
+use super::rows::{self, SEQ_MAX, link_key};
+use super::sql;
+use super::work::Place;
+use super::writer::Failure;
+use crate::batch::{Batch, Guard, LeaseChange, Notice, Put, Who};
+use crate::error::StoreError;
+use crate::query::SessionKey;
+
+/// A batch with what can be encoded outside the writer's thread.
+#[derive(Debug)]
+pub(super) struct Encoded {
+    pub(super) batch: Batch,
+    state: String,
+}
+
+impl Encoded {
+    pub(super) fn new(batch: Batch) -> Encoded {
+        let state = rows::json(&batch.row.run.state);
+        Encoded { batch, state }
+    }
+}
+
+/// Writes one append, or refuses it without having written anything.
+pub(super) fn append(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    batches: &[Encoded],
+) -> Result<(), Failure> {
+    let mut places = Vec::with_capacity(batches.len());
+    for Encoded { batch, .. } in batches {
+        if batch.row.run.state.seq.0 > SEQ_MAX {
+            let why = format!("run {} has more than {SEQ_MAX} events; end it and start a new one", batch.run());
+            return Err(StoreError::unavailable(why).into());
+        }
+        places.push(expected_place(connection, batch)?);
+    }
+    let guards = batches.iter().flat_map(|e| e.batch.guards.iter().map(move |guard| (&e.batch, guard)));
+    for (which, (batch, guard)) in guards.enumerate() {
+        if let Some(why) = broken(connection, numbers, batch, guard)? {
+            return Err(StoreError::Guard { which, why }.into());
+        }
+    }
+    for (encoded, place) in batches.iter().zip(places) {
+        write(connection, numbers, encoded, place)?;
+    }
+    Ok(())
+}
+
+/// The run's row if it is the expected one; none when it is to be created.
+fn expected_place(connection: &Connection, batch: &Batch) -> Result<Option<Place>, Failure> {
+    let run = batch.run();
+    let place = Place::find(connection, run)?;
+    match (&place, batch.expected.seq) {
+        (None, Seq(0)) => Ok(None),
+        (None, _) => Err(StoreError::NotFound { run }.into()),
+        (Some(_), Seq(0)) => Err(StoreError::Conflict { run }.into()),
+        (Some(found), seq) if found.seq == seq && found.head == batch.expected.head => Ok(place),
+        (Some(_), _) => Err(StoreError::Conflict { run }.into()),
+    }
+}
+
+/// What a guard found, if it does not hold.
+fn broken(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    batch: &Batch,
+    guard: &Guard,
+) -> Result<Option<String>, Failure> {
+    let tenant = numbers.number(connection, batch.tenant().as_str())?;
+    match guard {
+        Guard::KeyUnused { key } => {
+            let used: Option<i64> =
+                connection.prepare_cached(sql::KEY)?.query_row(params![tenant, key], |row| row.get(1)).optional()?;
+            Ok(used.map(|run| id_of(connection, run)).transpose()?.map(|run| format!("the key was used for run {run}")))
+        }
+        Guard::CounterWithin { counter, add, max } => {
+            let now: i64 = connection
+                .prepare_cached(sql::COUNTER)?
+                .query_row(params![tenant, counter], |row| row.get(0))
+                .optional()?
+                .unwrap_or(0);
+            let fits = now.saturating_add(*add) <= *max;
+            Ok((!fits).then(|| format!("{counter} is at {now} of {max}")))
+        }
+        Guard::SessionOpen { session } => {
+            let found = find_session(connection, numbers, session)?;
+            let is_closed = found.is_some_and(|(_, closed)| closed);
+            Ok(is_closed.then(|| format!("session {} is closed", session.session)))
+        }
+    }
+}
+
+fn write(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    encoded: &Encoded,
+    place: Option<Place>,
+) -> Result<(), Failure> {
+    let batch = &encoded.batch;
+    let tenant = numbers.number(connection, batch.tenant().as_str())?;
+    for guard in &batch.guards {
+        if let Guard::CounterWithin { counter, add, .. } = guard {
+            connection.prepare_cached(sql::COUNTER_ADD)?.execute(params![tenant, counter, add])?;
+        }
+    }
+    let no = match place {
+        Some(place) => update(connection, numbers, encoded, &place)?,
+        None => create(connection, numbers, encoded, tenant)?,
+    };
+    write_link(connection, numbers, batch, no)?;
+    for change in &batch.holds {
+        write_hold(connection, numbers, batch, change, no, tenant)?;
+    }
+    for put in &batch.puts {
+        write_put(connection, numbers, batch, put, no, tenant)?;
+    }
+    Ok(())
+}
+
+/// Who may see a hold that this batch opens: written with it.
+fn audience_of(batch: &Batch, hold: HoldId) -> impl Iterator<Item = &Who> {
+    let of_hold = move |put: &Put| matches!(put, Put::Audience { hold: of, .. } if *of == hold);
+    let lists = batch.puts.iter().filter(move |put| of_hold(put));
+    lists.flat_map(|put| match put {
+        Put::Audience { who, .. } => who.as_slice(),
+        Put::Key { .. } | Put::Notice(_) | Put::Blob(_) | Put::Definition { .. } | Put::Wake { .. } => &[],
+    })
+}
+
+fn opens(batch: &Batch, hold: HoldId) -> bool {
+    batch.holds.iter().any(|change| matches!(change, HoldChange::Open(row) if row.id == hold))
+}
+
+fn create(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    encoded: &Encoded,
+    tenant: i64,
+) -> Result<i64, Failure> {
+    let row = &encoded.batch.row;
+    let (facts, state) = (&row.run.facts, &row.run.state);
+    let agent = numbers.number(connection, facts.agent.as_str())?;
+    let session = open_session(connection, encoded, tenant, agent)?;
+    let lease = Lease::after(encoded.batch.lease, None, None, row.due_at);
+    let inbox = match &facts.inbox {
+        Some(place) => Some(numbers.number(connection, place.inbox.as_str())?),
+        None => None,
+    };
+    connection.prepare_cached(sql::RUN_ADD)?.execute(params![
+        facts.id.bytes(),
+        tenant,
+        agent,
+        session,
+        numbers.number(connection, facts.owner.as_str())?,
+        rows::driver_number(facts.driver),
+        facts.started_at.0,
+        facts.parent.as_ref().map(rows::json),
+        inbox,
+        facts.inbox.as_ref().map(rows::inbox_facts),
+        facts.inbox.as_ref().map(|place| place.priority),
+        state.seq.0,
+        state.at.0,
+        row.head.0,
+        numbers.number(connection, &state.definition.to_string())?,
+        row.phase as u8,
+        row.claimable_at.map(|at| at.0),
+        FOLD_VERSION,
+        lease.node.map(|node| node.0),
+        lease.until.map(|at| at.0),
+        lease.due_at.map(|at| at.0),
+        encoded.state,
+    ])?;
+    let no = connection.last_insert_rowid();
+    if let Some(at) = lease.due_at {
+        set_due(connection, numbers, &encoded.batch, no, at)?;
+    }
+    Ok(no)
+}
+
+fn update(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    encoded: &Encoded,
+    place: &Place,
+) -> Result<i64, Failure> {
+    let row = &encoded.batch.row;
+    let state = &row.run.state;
+    let lease = Lease::after(encoded.batch.lease, place.lease(), place.wake_at, row.due_at);
+    connection.prepare_cached(sql::RUN_UPDATE)?.execute(params![
+        place.no,
+        state.seq.0,
+        state.at.0,
+        row.head.0,
+        numbers.number(connection, &state.definition.to_string())?,
+        row.phase as u8,
+        row.claimable_at.map(|at| at.0),
+        FOLD_VERSION,
+        lease.node.map(|node| node.0),
+        lease.until.map(|at| at.0),
+        lease.wake_at.map(|at| at.0),
+        lease.due_at.map(|at| at.0),
+        encoded.state,
+    ])?;
+    match (place.due_at, lease.due_at) {
+        (before, after) if before == after => {}
+        (_, None) => {
+            connection.prepare_cached(sql::DUE_CLEAR)?.execute(params![place.no])?;
+        }
+        (Some(_), Some(at)) => {
+            connection.prepare_cached(sql::DUE_MOVE)?.execute(params![place.no, at.0])?;
+        }
+        (None, Some(at)) => set_due(connection, numbers, &encoded.batch, place.no, at)?,
+    }
+    Ok(place.no)
+}
+
+/// A run's lease, and when it is due with it.
+pub(super) struct Lease {
+    pub(super) node: Option<Incarnation>,
+    pub(super) until: Option<Timestamp>,
+    pub(super) wake_at: Option<Timestamp>,
+    pub(super) due_at: Option<Timestamp>,
+}
+
+impl Lease {
+    /// A leased run is due when the lease runs out; otherwise when its row, or a wake, says.
+    pub(super) fn after(
+        change: LeaseChange,
+        before: Option<crate::query::Lease>,
+        wake_at: Option<Timestamp>,
+        row_due_at: Option<Timestamp>,
+    ) -> Lease {
+        let (lease, wake_at) = match change {
+            LeaseChange::Keep => (before, wake_at),
+            LeaseChange::Take { node, until } => (Some(crate::query::Lease { node, until }), None),
+            LeaseChange::Release => (None, wake_at),
+        };
+        let due_at = match lease {
+            Some(lease) => Some(lease.until),
+            None => [row_due_at, wake_at].into_iter().flatten().min(),
+        };
+        Lease { node: lease.map(|l| l.node), until: lease.map(|l| l.until), wake_at, due_at }
+    }
+}
+
+fn set_due(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    batch: &Batch,
+    no: i64,
+    at: Timestamp,
+) -> Result<(), Failure> {
+    let facts = &batch.row.run.facts;
+    let lane = numbers.number(connection, &names::within(facts.tenant.as_str(), facts.agent.as_str()))?;
+    let shard = facts.id.shard(&facts.tenant).0;
+    connection.prepare_cached(sql::DUE_SET)?.execute(params![no, lane, shard, at.0])?;
+    Ok(())
+}
+
+fn open_session(
+    connection: &Connection,
+    encoded: &Encoded,
+    tenant: i64,
+    agent: i64,
+) -> Result<i64, Failure> {
+    let facts = &encoded.batch.row.run.facts;
+    let key = params![tenant, agent, facts.session.as_str()];
+    let found = connection.prepare_cached(sql::SESSION_NUMBER)?.query_row(key, |row| row.get(0)).optional()?;
+    if let Some(no) = found {
+        return Ok(no);
+    }
+    // A tenant's first conversation is the first that the store hears of it.
+    let tag = tenant_tag(&facts.tenant);
+    connection.prepare_cached(sql::TENANT_ADD)?.execute(params![tenant, tag, facts.started_at.0])?;
+    let row = params![tenant, agent, facts.session.as_str(), facts.started_at.0];
+    connection.prepare_cached(sql::SESSION_ADD)?.execute(row)?;
+    Ok(connection.last_insert_rowid())
+}
+
+/// A conversation's number and whether it is closed.
+pub(super) fn find_session(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    key: &SessionKey,
+) -> Result<Option<(i64, bool)>, Failure> {
+    let tenant = numbers.number(connection, key.tenant.as_str())?;
+    let agent = numbers.number(connection, key.agent.as_str())?;
+    let found = connection
+        .prepare_cached(sql::SESSION_NUMBER)?
+        .query_row(params![tenant, agent, key.session.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    Ok(found)
+}
+
+fn write_link(connection: &Connection, numbers: &mut Numbers, batch: &Batch, no: i64) -> Result<(), Failure> {
+    let link = &batch.link;
+    let Contents::Whole { salt, payload } = &link.contents else {
+        return Err(StoreError::unavailable("an append without contents").into());
+    };
+    let payload = match std::str::from_utf8(payload) {
+        Ok(text) => text,
+        Err(error) => unreachable!("JSON is UTF-8: {error}"),
+    };
+    connection.prepare_cached(sql::LINK_ADD)?.execute(params![
+        link_key(no, link.header.first),
+        link.header.count,
+        link.header.at.0,
+        numbers.number(connection, &link.header.actor.to_string())?,
+        link.hash.0,
+        salt,
+        payload,
+    ])?;
+    Ok(())
+}
+
+fn write_hold(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    batch: &Batch,
+    change: &HoldChange,
+    run: i64,
+    tenant: i64,
+) -> Result<(), Failure> {
+    match change {
+        HoldChange::Open(row) => {
+            let tool = match &row.tool {
+                Some(tool) => Some(numbers.number(connection, tool.as_str())?),
+                None => None,
+            };
+            let audience = audience_numbers(connection, numbers, batch, audience_of(batch, row.id))?;
+            connection.prepare_cached(sql::HOLD_ADD)?.execute(params![
+                run,
+                row.id.key.call.0,
+                row.id.key.secret.0,
+                tenant,
+                numbers.number(connection, row.agent.as_str())?,
+                tool,
+                rows::kind_number(row.kind),
+                (!audience.is_empty()).then(|| list(&audience)),
+            ])?;
+            let no = connection.last_insert_rowid();
+            for who in audience {
+                connection.prepare_cached(sql::AUDIENCE_ADD)?.execute(params![who, no])?;
+            }
+        }
+        // What changes of an open hold stands in the fold of its run.
+        HoldChange::Update(_) => {}
+        HoldChange::Close(row) => close_hold(connection, row, run)?,
+    }
+    Ok(())
+}
+
+fn close_hold(connection: &Connection, row: &HoldRow, run: i64) -> Result<(), Failure> {
+    let Some(found) = find_hold(connection, run, row.id)? else { return Ok(()) };
+    let record = rows::json(&super::read::Record::of(row));
+    connection.prepare_cached(sql::HOLD_CLOSE)?.execute(params![found.no, record])?;
+    for who in found.audience() {
+        connection.prepare_cached(sql::AUDIENCE_REMOVE)?.execute(params![who, found.no])?;
+    }
+    Ok(())
+}
+
+/// A hold's row by its id; the secret is compared in constant time.
+pub(super) struct FoundHold {
+    pub(super) no: i64,
+    audience: Option<String>,
+    pub(super) record: Option<String>,
+}
+
+impl FoundHold {
+    fn audience(&self) -> Vec<i64> {
+        let list = self.audience.as_deref().unwrap_or_default();
+        list.split(' ').filter_map(|who| who.parse().ok()).collect()
+    }
+}
+
+pub(super) fn find_hold(connection: &Connection, run: i64, id: HoldId) -> rusqlite::Result<Option<FoundHold>> {
+    let mut statement = connection.prepare_cached(sql::HOLDS_OF_CALL)?;
+    let mut found = None;
+    let mut rows = statement.query(params![run, id.key.call.0])?;
+    while let Some(row) = rows.next()? {
+        let secret = holdpoint_core::id::Secret(row.get(1)?);
+        if secret == id.key.secret {
+            found = Some(FoundHold { no: row.get(0)?, audience: row.get(2)?, record: row.get(3)? });
+        }
+    }
+    Ok(found)
+}
+
+fn write_put(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    batch: &Batch,
+    put: &Put,
+    no: i64,
+    tenant: i64,
+) -> Result<(), Failure> {
+    match put {
+        Put::Key { key, request, expires_at } => {
+            let seq = batch.row.run.state.seq.0;
+            let row = params![tenant, key, request.0, no, seq, expires_at.0];
+            connection.prepare_cached(sql::KEY_ADD)?.execute(row)?;
+        }
+        Put::Notice(notice) => write_notice(connection, numbers, batch, notice, no)?,
+        Put::Audience { hold, .. } if opens(batch, *hold) => {}
+        Put::Audience { hold, who } => write_audience(connection, numbers, batch, *hold, who)?,
+        Put::Blob(Blob { name, text }) => {
+            connection.prepare_cached(sql::BLOB_ADD)?.execute(params![no, name.digest.0, text])?;
+        }
+        Put::Definition { digest, bytes } => {
+            connection.prepare_cached(sql::DEFINITION_ADD)?.execute(params![tenant, digest.0, bytes])?;
+        }
+        Put::Wake { run, at } => super::work::wake(connection, numbers, *run, *at)?,
+    }
+    Ok(())
+}
+
+fn write_notice(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    batch: &Batch,
+    notice: &Notice,
+    no: i64,
+) -> Result<(), Failure> {
+    let shard = batch.run().shard(batch.tenant()).0;
+    let subscription = numbers.number(connection, &notice.subscription)?;
+    let latest = batch.link.header.first.0;
+    let row = params![shard, notice.due_at.0, subscription, no, notice.from.0, latest];
+    connection.prepare_cached(sql::NOTICE_ADD)?.execute(row)?;
+    Ok(())
+}
+
+/// Further people may see a hold that is open already.
+fn write_audience(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    batch: &Batch,
+    hold: HoldId,
+    who: &[Who],
+) -> Result<(), Failure> {
+    let Some(run) = run_number(connection, hold.run)? else { return Ok(()) };
+    let Some(found) = find_hold(connection, run, hold)?.filter(|found| found.record.is_none()) else {
+        return Ok(());
+    };
+    let mut all = found.audience();
+    all.extend(audience_numbers(connection, numbers, batch, who.iter())?);
+    all.sort_unstable();
+    all.dedup();
+    for who in &all {
+        connection.prepare_cached(sql::AUDIENCE_ADD)?.execute(params![who, found.no])?;
+    }
+    connection.prepare_cached(sql::HOLD_AUDIENCE)?.execute(params![found.no, list(&all)])?;
+    Ok(())
+}
+
+fn audience_numbers<'a>(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    batch: &Batch,
+    who: impl Iterator<Item = &'a Who>,
+) -> Result<Vec<i64>, Failure> {
+    let mut all = Vec::new();
+    for Who(one) in who {
+        all.push(numbers.number(connection, &names::within(batch.tenant().as_str(), one))?);
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+fn list(numbers: &[i64]) -> String {
+    numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// The number of a run, if it exists.
+pub(super) fn run_number(connection: &Connection, run: RunId) -> rusqlite::Result<Option<i64>> {
+    connection.prepare_cached(sql::RUN_NUMBER)?.query_row(params![run.bytes()], |row| row.get(0)).optional()
+}
+
+/// The id of a run.
+pub(super) fn id_of(connection: &Connection, no: i64) -> rusqlite::Result<RunId> {
+    connection.prepare_cached(sql::RUN_ID)?.query_row(params![no], |row| row.get(0)).map(RunId::from_bytes)
+}

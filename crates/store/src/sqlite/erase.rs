@@ -1,0 +1,38 @@
+//! Deleting the contents of a run while its chain stays.
+
+use holdpoint_core::id::{RunId, Seq};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::names::Texts;
+use super::rows::{self, RunColumns, SEQ_MAX, link_key};
+use super::sql;
+use super::writer::Failure;
+use crate::error::StoreError;
+
+/// Deletes payloads, salts and large values; the event that says so stays readable.
+pub(super) fn erase(connection: &Connection, texts: &Texts, run: RunId) -> Result<(), Failure> {
+    let columns =
+        connection.prepare_cached(sql::RUN_BY_ID)?.query_row(params![run.bytes()], RunColumns::read).optional()?;
+    let Some(columns) = columns else { return Err(StoreError::NotFound { run }.into()) };
+    let no = columns.no;
+    if !columns.stored(connection, texts)?.row.run.state.erased {
+        let why = format!("run {run} has no run.erased event yet; append it first");
+        return Err(StoreError::unavailable(why).into());
+    }
+    let bounds = params![link_key(no, Seq(0)), link_key(no, Seq(SEQ_MAX)), i64::MAX];
+    let mut commitments = Vec::new();
+    {
+        let mut statement = connection.prepare_cached(sql::LINKS)?;
+        let mut found = statement.query(bounds)?;
+        while let Some(row) = found.next()? {
+            let link = rows::link(run, row, connection, texts).map_err(|corrupt| corrupt.of(run))?;
+            commitments.push((row.get::<_, i64>(0)?, link.contents.commitment()));
+        }
+    }
+    commitments.pop();
+    for (key, commitment) in commitments {
+        connection.prepare_cached(sql::LINK_ERASE)?.execute(params![key, commitment.0])?;
+    }
+    connection.prepare_cached(sql::BLOBS_ERASE)?.execute(params![no])?;
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! Short texts that repeat (tenants, agents, users, actors, digests of definitions) as numbers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::sql;
+
+/// Text to number, for the writer. Emptied when a transaction is rolled back, because its new names go with it.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    known: HashMap<String, i64>,
+}
+
+impl Numbers {
+    /// More names than a server usually has; past it the map starts over instead of growing without bound.
+    const MAX: usize = 50_000;
+
+    /// The number of a text, which gets one if it has none.
+    pub(super) fn number(&mut self, connection: &Connection, text: &str) -> rusqlite::Result<i64> {
+        if let Some(number) = self.known.get(text) {
+            return Ok(*number);
+        }
+        let found = find(connection, text)?;
+        let number = match found {
+            Some(number) => number,
+            None => {
+                connection.prepare_cached(sql::NAME_ADD)?.execute(params![text])?;
+                connection.last_insert_rowid()
+            }
+        };
+        if self.known.len() >= Self::MAX {
+            self.known.clear();
+        }
+        self.known.insert(text.to_owned(), number);
+        Ok(number)
+    }
+
+    /// Forgets everything.
+    pub(super) fn forget(&mut self) {
+        self.known.clear();
+    }
+}
+
+/// The number of a text, if it has one.
+pub(super) fn find(connection: &Connection, text: &str) -> rusqlite::Result<Option<i64>> {
+    connection.prepare_cached(sql::NAME_NUMBER)?.query_row(params![text], |row| row.get(0)).optional()
+}
+
+/// Number to text, for readers. Names are never changed or removed, so what was read once stays true.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    known: RwLock<HashMap<i64, Arc<str>>>,
+}
+
+impl Texts {
+    /// The text of a number.
+    pub(super) fn text(&self, connection: &Connection, number: i64) -> rusqlite::Result<Arc<str>> {
+        if let Some(text) = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&number) {
+            return Ok(text.clone());
+        }
+        let text: Arc<str> = connection
+            .prepare_cached(sql::NAME_TEXT)?
+            .query_row(params![number], |row| row.get::<_, String>(0))?
+            .into();
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= Numbers::MAX {
+            known.clear();
+        }
+        known.insert(number, text.clone());
+        Ok(text)
+    }
+}
+
+/// A name that counts only within its tenant. Tenants have no control characters, so no two pairs share a text.
+pub(super) fn within(tenant: &str, name: &str) -> String {
+    format!("{tenant}\n{name}")
+}

@@ -1,0 +1,305 @@
+//! Reads: connections of their own, which never wait for the writer.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use holdpoint_core::actor::Actor;
+use holdpoint_core::apply;
+use holdpoint_core::digest::Digest;
+use holdpoint_core::hold::HoldKind;
+use holdpoint_core::id::{CallNo, HoldId, HoldKey, MessageId, RequestId, RequestKey, RunId, Secret, Seq};
+use holdpoint_core::link::Link;
+use holdpoint_core::name::{AgentName, InboxName, SessionId, Tenant, ToolName, UserId};
+use holdpoint_core::project::{self, Closed, HoldRow, How};
+use holdpoint_core::run::FOLD_VERSION;
+use holdpoint_core::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+
+use super::append::{find_hold, run_number};
+use super::names::{self, Texts};
+use super::rows::{self, Corrupt, RunColumns, SEQ_MAX, link_key};
+use super::schema::{OpenError, open_for_reading};
+use super::sql;
+use crate::error::StoreError;
+use crate::query::{DueNotice, KeyRecord, SessionKey, SessionRow, ShardSet, Stored};
+
+mod lists;
+
+/// Connections for reading, opened as they are needed and kept.
+#[derive(Debug)]
+pub(super) struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+    texts: Texts,
+}
+
+/// Idle connections that are kept; more come and go with a burst.
+const IDLE_MAX: usize = 4;
+
+impl Readers {
+    pub(super) fn new(path: &Path) -> Result<Readers, OpenError> {
+        Ok(Readers { path: path.to_owned(), idle: Mutex::default(), texts: Texts::default() })
+    }
+
+    /// Runs a read on a connection that nobody else uses meanwhile. Reads are short (a page looks at a bounded number
+    /// of rows), so they run where they are asked for instead of hopping to another thread and back.
+    pub(super) fn read<T>(
+        &self,
+        read: impl FnOnce(&Reading<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match kept {
+            Some(connection) => connection,
+            None => open_for_reading(&self.path).map_err(unreadable)?,
+        };
+        // One snapshot for everything that the read looks at.
+        connection.execute_batch("BEGIN").map_err(unreadable)?;
+        let result = read(&Reading { connection: &connection, texts: &self.texts });
+        let is_clean = connection.execute_batch("COMMIT").is_ok();
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_clean && idle.len() < IDLE_MAX {
+            idle.push(connection);
+        }
+        result
+    }
+}
+
+/// A read under way.
+pub(super) struct Reading<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) texts: &'a Texts,
+}
+
+fn unreadable(error: rusqlite::Error) -> StoreError {
+    StoreError::unavailable(format!("the database cannot be read: {error}"))
+}
+
+impl Reading<'_> {
+    pub(super) fn load(&self, run: RunId) -> Result<Stored, StoreError> {
+        let columns = self.columns(run)?;
+        match columns.fold < FOLD_VERSION {
+            true => self.rebuild(run, columns.no),
+            false => columns.stored(self.connection, self.texts),
+        }
+    }
+
+    /// A row of an older fold, made again from its events.
+    fn rebuild(&self, run: RunId, _no: i64) -> Result<Stored, StoreError> {
+        let corrupt = |why: String| StoreError::Corrupt { run, why };
+        let links = self.links(run, Seq(0), usize::MAX)?;
+        let head = links.last().map(|link| link.hash).ok_or_else(|| corrupt("it has no events".into()))?;
+        let mut events = Vec::new();
+        for link in &links {
+            events.extend(link.events().map_err(|bad| corrupt(bad.to_string()))?);
+        }
+        let folded = apply::fold(run, &events).ok_or_else(|| corrupt("its events do not begin a run".into()))?;
+        Ok(Stored { row: project::run_row(&folded, head), lease: None })
+    }
+
+    fn columns(&self, run: RunId) -> Result<RunColumns, StoreError> {
+        let row = self
+            .connection
+            .prepare_cached(sql::RUN_BY_ID)
+            .and_then(|mut statement| statement.query_row(params![run.bytes()], RunColumns::read).optional());
+        row.map_err(|error| Corrupt::from(error).of(run))?.ok_or(StoreError::NotFound { run })
+    }
+
+    pub(super) fn links(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Link>, StoreError> {
+        let no = self.number(run)?;
+        let read = || -> Result<Vec<Link>, Corrupt> {
+            let (first, last) = (link_key(no, Seq(0)), link_key(no, Seq(SEQ_MAX)));
+            // The link that holds the next event may begin before it.
+            let next = link_key(no, after.plus(1));
+            let from: Option<i64> = self
+                .connection
+                .prepare_cached(sql::LINK_WITH)?
+                .query_row(params![first, next], |row| row.get(0))
+                .optional()?;
+            let mut statement = self.connection.prepare_cached(sql::LINKS)?;
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+            let mut found = statement.query(params![from.unwrap_or(next), last, limit])?;
+            let mut links = Vec::new();
+            while let Some(row) = found.next()? {
+                links.push(rows::link(run, row, self.connection, self.texts)?);
+            }
+            links.retain(|link| link.next() > after.plus(1));
+            Ok(links)
+        };
+        let mut links = read().map_err(|corrupt| corrupt.of(run))?;
+        links.truncate(limit);
+        Ok(links)
+    }
+
+    pub(super) fn blob(&self, run: RunId, digest: Digest) -> Result<Option<String>, StoreError> {
+        let Some(no) = run_number(self.connection, run).map_err(unreadable)? else { return Ok(None) };
+        let mut statement = self.connection.prepare_cached(sql::BLOB).map_err(unreadable)?;
+        statement.query_row(params![no, digest.0], |row| row.get(0)).optional().map_err(unreadable)
+    }
+
+    pub(super) fn definition(&self, tenant: &Tenant, digest: Digest) -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(tenant) = self.name(tenant.as_str())? else { return Ok(None) };
+        let mut statement = self.connection.prepare_cached(sql::DEFINITION).map_err(unreadable)?;
+        statement.query_row(params![tenant, digest.0], |row| row.get(0)).optional().map_err(unreadable)
+    }
+
+    pub(super) fn find_hold(&self, hold: HoldId) -> Result<Option<HoldRow>, StoreError> {
+        let Some(run) = run_number(self.connection, hold.run).map_err(unreadable)? else { return Ok(None) };
+        let Some(found) = find_hold(self.connection, run, hold).map_err(unreadable)? else { return Ok(None) };
+        match found.record {
+            Some(record) => {
+                let record: Record = rows::parse(&record).map_err(|corrupt| corrupt.of(hold.run))?;
+                Ok(Some(record.row(hold)))
+            }
+            None => {
+                let run = self.load(hold.run)?.row.run;
+                Ok(run.hold(hold.key).map(|open| project::hold_row(&run, open)))
+            }
+        }
+    }
+
+    pub(super) fn find_key(&self, tenant: &Tenant, key: &str) -> Result<Option<KeyRecord>, StoreError> {
+        let Some(tenant) = self.name(tenant.as_str())? else { return Ok(None) };
+        let read = || -> rusqlite::Result<Option<KeyRecord>> {
+            let row = |row: &rusqlite::Row<'_>| {
+                Ok((Digest(row.get(0)?), row.get::<_, i64>(1)?, Seq(row.get(2)?), Timestamp(row.get(3)?)))
+            };
+            let found =
+                self.connection.prepare_cached(sql::KEY)?.query_row(params![tenant, key], row).optional()?;
+            let Some((request, run, seq, expires_at)) = found else { return Ok(None) };
+            let run = super::work::run_id(self.connection, run)?;
+            Ok(Some(KeyRecord { request, run, seq, expires_at }))
+        };
+        read().map_err(unreadable)
+    }
+
+    pub(super) fn due_notices(
+        &self,
+        shards: &ShardSet,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<DueNotice>, StoreError> {
+        lists::due_notices(self, shards, now, limit).map_err(unreadable)
+    }
+
+    pub(super) fn session(&self, key: &SessionKey) -> Result<Option<SessionRow>, StoreError> {
+        let (tenant, agent) = (self.name(key.tenant.as_str())?, self.name(key.agent.as_str())?);
+        let (Some(tenant), Some(agent)) = (tenant, agent) else { return Ok(None) };
+        let row = |row: &rusqlite::Row<'_>| {
+            Ok(SessionRow {
+                key: key.clone(),
+                metadata: row.get::<_, Option<String>>(0)?.unwrap_or_else(|| "{}".into()),
+                created_at: Timestamp(row.get(1)?),
+                updated_at: Timestamp(row.get(2)?),
+                closed: row.get(3)?,
+            })
+        };
+        let mut statement = self.connection.prepare_cached(sql::SESSION_ROW).map_err(unreadable)?;
+        statement.query_row(params![tenant, agent, key.session.as_str()], row).optional().map_err(unreadable)
+    }
+
+    fn number(&self, run: RunId) -> Result<i64, StoreError> {
+        run_number(self.connection, run).map_err(unreadable)?.ok_or(StoreError::NotFound { run })
+    }
+
+    /// The number of a name; none when the store has never heard it.
+    fn name(&self, text: &str) -> Result<Option<i64>, StoreError> {
+        names::find(self.connection, text).map_err(unreadable)
+    }
+}
+
+/// What a decided hold was, kept with its row.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Record {
+    kind: HoldKind,
+    agent: AgentName,
+    session: SessionId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tool: Option<ToolName>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inbox: Option<InboxName>,
+    request: RequestKey,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    message: Option<Seq>,
+    at: Seq,
+    opened_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expired_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest: Option<Digest>,
+    #[serde(default)]
+    revision: u32,
+    #[serde(default)]
+    muted: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    assignee: Option<UserId>,
+    #[serde(default)]
+    processing: bool,
+    closed_seq: Seq,
+    closed_at: Timestamp,
+    closed_by: Actor,
+    how: u8,
+}
+
+impl Record {
+    pub(super) fn of(row: &HoldRow) -> Option<Record> {
+        let closed = row.closed.as_ref()?;
+        Some(Record {
+            kind: row.kind,
+            agent: row.agent.clone(),
+            session: row.session.clone(),
+            tool: row.tool.clone(),
+            inbox: row.inbox.clone(),
+            request: row.request.key,
+            message: row.message.map(|message| message.seq),
+            at: row.at,
+            opened_at: row.opened_at,
+            expires_at: row.expires_at,
+            expired_at: row.expired_at,
+            digest: row.digest,
+            revision: row.revision,
+            muted: row.muted,
+            assignee: row.assignee.clone(),
+            processing: row.processing,
+            closed_seq: closed.seq,
+            closed_at: closed.at,
+            closed_by: closed.by.clone(),
+            how: closed.how as u8,
+        })
+    }
+
+    fn row(self, id: HoldId) -> HoldRow {
+        HoldRow {
+            id,
+            kind: self.kind,
+            agent: self.agent,
+            session: self.session,
+            tool: self.tool,
+            inbox: self.inbox,
+            request: RequestId { run: id.run, key: self.request },
+            message: self.message.map(|seq| MessageId { run: id.run, seq }),
+            at: self.at,
+            opened_at: self.opened_at,
+            expires_at: self.expires_at,
+            expired_at: self.expired_at,
+            digest: self.digest,
+            revision: self.revision,
+            muted: self.muted,
+            assignee: self.assignee,
+            processing: self.processing,
+            closed: How::from_number(self.how).map(|how| Closed {
+                seq: self.closed_seq,
+                at: self.closed_at,
+                by: self.closed_by,
+                how,
+            }),
+        }
+    }
+}
+
+/// A hold's key from its columns.
+fn hold_key(call: u32, secret: [u8; 16]) -> HoldKey {
+    HoldKey { call: CallNo(call), secret: Secret(secret) }
+}

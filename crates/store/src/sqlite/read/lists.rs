@@ -1,0 +1,283 @@
+//! Pages of runs and holds. A page is an index range, or a bounded scan whose cursor says where it stopped.
+
+use holdpoint_core::id::{RunId, Seq, Shard};
+use holdpoint_core::project::{self, HoldRow, RunRow};
+use holdpoint_core::time::Timestamp;
+use rusqlite::{OptionalExtension, Params, params};
+
+use super::super::append::run_number;
+use super::super::rows::{RunColumns, kind_number};
+use super::super::{names, sql};
+use super::{Reading, hold_key, unreadable};
+use crate::error::StoreError;
+use crate::query::{Audience, DueNotice, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, ShardSet};
+
+impl Reading<'_> {
+    pub(in crate::sqlite) fn list_runs(&self, query: &RunQuery) -> Result<Page<RunRow>, StoreError> {
+        let empty = Page { items: Vec::new(), next: None };
+        let Some(tenant) = self.name(query.tenant.as_str())? else { return Ok(empty) };
+        let before = query.cursor.map_or(i64::MAX, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
+        match &query.filter {
+            RunFilter::All => self.page_of_runs(query, tenant, sql::RUNS_ALL, params![before, SCAN_MAX]),
+            RunFilter::Agent(agent) => {
+                let Some(agent) = self.name(agent.as_str())? else { return Ok(empty) };
+                let by = params![before, SCAN_MAX, tenant, agent];
+                self.page_of_runs(query, tenant, sql::RUNS_BY_AGENT, by)
+            }
+            RunFilter::Session(agent, session) => {
+                let Some(session) = self.session_number(tenant, agent.as_str(), session.as_str())? else {
+                    return Ok(empty);
+                };
+                self.page_of_runs(query, tenant, sql::RUNS_BY_SESSION, params![before, SCAN_MAX, session])
+            }
+            RunFilter::Claimable(inbox, now) => {
+                let Some(inbox) = self.name(inbox.as_str())? else { return Ok(empty) };
+                let by = params![tenant, inbox, now.0, SCAN_MAX];
+                let page = self.page_of_runs(query, tenant, sql::RUNS_CLAIMABLE, by)?;
+                Ok(Page { next: None, ..page })
+            }
+        }
+    }
+
+    fn page_of_runs(
+        &self,
+        query: &RunQuery,
+        tenant: i64,
+        statement: &str,
+        by: impl Params,
+    ) -> Result<Page<RunRow>, StoreError> {
+        let mut statement = self.connection.prepare_cached(statement).map_err(unreadable)?;
+        let mut rows = statement.query(by).map_err(unreadable)?;
+        let mut items = Vec::new();
+        let mut looked_at = 0;
+        while let Some(row) = rows.next().map_err(unreadable)? {
+            let columns = RunColumns::read(row).map_err(unreadable)?;
+            let no = columns.no;
+            looked_at += 1;
+            if columns.tenant == tenant {
+                // A run that cannot be read is left out here and reported where it is asked for by id.
+                let wanted = columns.stored(self.connection, self.texts).ok().map(|stored| stored.row);
+                items.extend(wanted.filter(|row| query.phases.is_empty() || query.phases.contains(&row.phase)));
+            }
+            if items.len() >= query.limit || looked_at >= SCAN_MAX {
+                return Ok(Page { items, next: u64::try_from(no).ok() });
+            }
+        }
+        Ok(Page { items, next: None })
+    }
+
+    pub(in crate::sqlite) fn list_holds(&self, query: &HoldQuery) -> Result<Page<HoldRow>, StoreError> {
+        let empty = Page { items: Vec::new(), next: None };
+        let Some(tenant) = self.name(query.tenant.as_str())? else { return Ok(empty) };
+        let after = query.cursor.map_or(0, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
+        let who = match &query.audience {
+            Audience::Everyone => None,
+            Audience::AnyOf(all) => {
+                let mut numbers = Vec::new();
+                for one in all {
+                    numbers.extend(self.name(&names::within(query.tenant.as_str(), &one.0))?);
+                }
+                Some(numbers)
+            }
+        };
+        let who = who.as_deref();
+        match (&query.filter, who) {
+            (HoldFilter::All, Some(who)) => self.page_seen_by(query, who, after),
+            (HoldFilter::All, None) => {
+                self.page_of_holds(query, who, sql::HOLDS_ALL, params![tenant, after, SCAN_MAX])
+            }
+            (HoldFilter::Agent(agent), _) => {
+                let Some(agent) = self.name(agent.as_str())? else { return Ok(empty) };
+                self.page_of_holds(query, who, sql::HOLDS_BY_AGENT, params![tenant, after, SCAN_MAX, agent])
+            }
+            (HoldFilter::Tool(tool), _) => {
+                let Some(tool) = self.name(tool.as_str())? else { return Ok(empty) };
+                self.page_of_holds(query, who, sql::HOLDS_BY_TOOL, params![tenant, after, SCAN_MAX, tool])
+            }
+            (HoldFilter::Session(agent, session), _) => {
+                let Some(session) = self.session_number(tenant, agent.as_str(), session.as_str())? else {
+                    return Ok(empty);
+                };
+                self.page_of_holds(query, who, sql::HOLDS_BY_SESSION, params![tenant, after, SCAN_MAX, session])
+            }
+            (HoldFilter::Run(run), _) => {
+                let Some(run) = run_number(self.connection, *run).map_err(unreadable)? else { return Ok(empty) };
+                self.page_of_holds(query, who, sql::HOLDS_BY_RUN, params![tenant, after, SCAN_MAX, run])
+            }
+        }
+    }
+
+    fn page_of_holds(
+        &self,
+        query: &HoldQuery,
+        who: Option<&[i64]>,
+        statement: &str,
+        by: impl Params,
+    ) -> Result<Page<HoldRow>, StoreError> {
+        let mut statement = self.connection.prepare_cached(statement).map_err(unreadable)?;
+        let mut rows = statement.query(by).map_err(unreadable)?;
+        let mut page = HoldPage::new(query);
+        while let Some(row) = rows.next().map_err(unreadable)? {
+            let hold = OpenHold::read(row).map_err(unreadable)?;
+            let is_seen = self.may_see(who, hold.no)?;
+            page.look_at(self, &hold, is_seen)?;
+            if page.is_full() {
+                break;
+            }
+        }
+        Ok(page.done())
+    }
+
+    /// What one or more of these may see, each hold once, oldest first: their lists are merged chunk by chunk.
+    fn page_seen_by(&self, query: &HoldQuery, who: &[i64], mut after: i64) -> Result<Page<HoldRow>, StoreError> {
+        let chunk = query.limit.clamp(1, SCAN_MAX);
+        let mut page = HoldPage::new(query);
+        loop {
+            // Beyond the end of the shortest full chunk a list may have more that is not here yet.
+            let (mut numbers, mut cutoff) = (Vec::new(), i64::MAX);
+            for one in who {
+                let mut statement = self.connection.prepare_cached(sql::AUDIENCE_HOLDS).map_err(unreadable)?;
+                let rows = statement.query_map(params![one, after, chunk], |row| row.get::<_, i64>(0));
+                let list = rows.map_err(unreadable)?.collect::<rusqlite::Result<Vec<_>>>().map_err(unreadable)?;
+                if let (Some(last), true) = (list.last(), list.len() == chunk) {
+                    cutoff = cutoff.min(*last);
+                }
+                numbers.extend(list);
+            }
+            numbers.retain(|no| *no <= cutoff);
+            numbers.sort_unstable();
+            numbers.dedup();
+            for no in numbers {
+                let mut statement = self.connection.prepare_cached(sql::HOLD_BY_NUMBER).map_err(unreadable)?;
+                let hold = statement.query_row(params![no], OpenHold::read).optional().map_err(unreadable)?;
+                if let Some(hold) = hold {
+                    page.look_at(self, &hold, true)?;
+                }
+                if page.is_full() {
+                    return Ok(page.done());
+                }
+            }
+            if cutoff == i64::MAX {
+                return Ok(page.done());
+            }
+            after = cutoff;
+        }
+    }
+
+    fn may_see(&self, who: Option<&[i64]>, hold: i64) -> Result<bool, StoreError> {
+        let Some(who) = who else { return Ok(true) };
+        for one in who {
+            let mut statement = self.connection.prepare_cached(sql::AUDIENCE_HAS).map_err(unreadable)?;
+            if statement.exists(params![one, hold]).map_err(unreadable)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The row of an open hold, from the fold of its run; none when that run cannot be read.
+    fn hold_row(&self, hold: &OpenHold) -> Result<Option<HoldRow>, StoreError> {
+        let mut statement = self.connection.prepare_cached(sql::RUN_BY_NUMBER).map_err(unreadable)?;
+        let columns = statement.query_row(params![hold.run], RunColumns::read).map_err(unreadable)?;
+        let Ok(stored) = columns.stored(self.connection, self.texts) else { return Ok(None) };
+        let run = stored.row.run;
+        Ok(run.hold(hold_key(hold.call, hold.secret)).map(|open| project::hold_row(&run, open)))
+    }
+
+    fn session_number(&self, tenant: i64, agent: &str, session: &str) -> Result<Option<i64>, StoreError> {
+        let Some(agent) = self.name(agent)? else { return Ok(None) };
+        let mut statement = self.connection.prepare_cached(sql::SESSION_NUMBER).map_err(unreadable)?;
+        statement.query_row(params![tenant, agent, session], |row| row.get(0)).optional().map_err(unreadable)
+    }
+}
+
+/// A page of holds that fills up row by row.
+struct HoldPage<'a> {
+    query: &'a HoldQuery,
+    items: Vec<HoldRow>,
+    looked_at: usize,
+    last: i64,
+}
+
+impl HoldPage<'_> {
+    fn new(query: &HoldQuery) -> HoldPage<'_> {
+        HoldPage { query, items: Vec::new(), looked_at: 0, last: 0 }
+    }
+
+    fn look_at(&mut self, reading: &Reading<'_>, hold: &OpenHold, is_seen: bool) -> Result<(), StoreError> {
+        self.looked_at += 1;
+        self.last = hold.no;
+        let kinds = &self.query.kinds;
+        let is_kind = kinds.is_empty() || kinds.iter().any(|kind| kind_number(*kind) == hold.kind);
+        if is_seen && is_kind {
+            self.items.extend(reading.hold_row(hold)?);
+        }
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.items.len() >= self.query.limit || self.looked_at >= SCAN_MAX
+    }
+
+    fn done(self) -> Page<HoldRow> {
+        let next = self.is_full().then_some(self.last).and_then(|last| u64::try_from(last).ok());
+        Page { items: self.items, next }
+    }
+}
+
+/// An open hold as its row says.
+struct OpenHold {
+    no: i64,
+    run: i64,
+    call: u32,
+    secret: [u8; 16],
+    kind: i64,
+}
+
+impl OpenHold {
+    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<OpenHold> {
+        Ok(OpenHold {
+            no: row.get(0)?,
+            run: row.get(1)?,
+            call: row.get(2)?,
+            secret: row.get(3)?,
+            kind: row.get(4)?,
+        })
+    }
+}
+
+pub(super) fn due_notices(
+    reading: &Reading<'_>,
+    shards: &ShardSet,
+    now: Timestamp,
+    limit: usize,
+) -> rusqlite::Result<Vec<DueNotice>> {
+    let mut statement = reading.connection.prepare_cached(sql::NOTICES_DUE)?;
+    let mut rows = statement.query(params![now.0, SCAN_MAX])?;
+    let mut due = Vec::new();
+    while let Some(row) = rows.next()? {
+        if due.len() >= limit {
+            break;
+        }
+        if shards.contains(Shard(row.get(1)?)) {
+            let run: RunId = super::super::work::run_id(reading.connection, row.get(3)?)?;
+            due.push(DueNotice {
+                no: row.get(0)?,
+                subscription: reading.texts.text(reading.connection, row.get(2)?)?.to_string(),
+                run,
+                from: Seq(row.get(4)?),
+                attempts: row.get(5)?,
+            });
+        }
+    }
+    Ok(due)
+}
+
+/// Kinds are stored as numbers; every kind has one.
+#[cfg(test)]
+#[test]
+fn every_kind_has_its_number() {
+    let mut numbers: Vec<i64> = holdpoint_core::hold::HoldKind::ALL.into_iter().map(kind_number).collect();
+    numbers.dedup();
+    assert_eq!(numbers, [1, 2, 3, 4, 5]);
+}

@@ -1,0 +1,261 @@
+//! Between rows and the core's types.
+//!
+//! Reading is strict: a row that is not exactly what this store writes is *corrupt*, which quarantines its run and
+//! nothing else.
+
+use holdpoint_core::actor::Actor;
+use holdpoint_core::digest::Digest;
+use holdpoint_core::event::{Driver, Parent};
+use holdpoint_core::hold::HoldKind;
+use holdpoint_core::id::{Incarnation, RunId, Seq};
+use holdpoint_core::link::{Contents, Header, Link};
+use holdpoint_core::name::{AgentName, BadName, InboxName, SessionId, Tenant, UserId};
+use holdpoint_core::project;
+use holdpoint_core::run::{FOLD_VERSION, Facts, InboxPlace, Run, State};
+use holdpoint_core::time::Timestamp;
+use rusqlite::{Connection, Row, params};
+use serde::{Deserialize, Serialize};
+
+use super::names::Texts;
+use super::sql;
+use crate::error::StoreError;
+use crate::query::{Lease, Stored};
+
+/// Links are keyed by run number and first event: `number << 20 | seq`.
+pub(super) const SEQ_BITS: u32 = 20;
+
+/// The highest sequence that fits into a link's key.
+pub(super) const SEQ_MAX: u64 = (1 << SEQ_BITS) - 1;
+
+/// The key of the link that begins with this event.
+pub(super) fn link_key(run: i64, first: Seq) -> i64 {
+    (run << SEQ_BITS) | i64::try_from(first.0.min(SEQ_MAX)).unwrap_or(0)
+}
+
+/// What a row says that cannot be.
+#[derive(Debug)]
+pub(super) struct Corrupt(pub(super) String);
+
+impl Corrupt {
+    pub(super) fn of(self, run: RunId) -> StoreError {
+        StoreError::Corrupt { run, why: self.0 }
+    }
+}
+
+impl From<rusqlite::Error> for Corrupt {
+    fn from(error: rusqlite::Error) -> Corrupt {
+        Corrupt(format!("a column cannot be read: {error}"))
+    }
+}
+
+impl From<BadName> for Corrupt {
+    fn from(error: BadName) -> Corrupt {
+        Corrupt(error.to_string())
+    }
+}
+
+/// Inbox facts that no query looks at.
+#[derive(Serialize, Deserialize)]
+struct InboxFacts {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target_agent: Option<AgentName>,
+    max_attempts: u32,
+}
+
+/// The JSON of a run's inbox facts.
+pub(super) fn inbox_facts(place: &InboxPlace) -> String {
+    let facts = InboxFacts {
+        kind: place.kind.clone(),
+        target_agent: place.target_agent.clone(),
+        max_attempts: place.max_attempts,
+    };
+    json(&facts)
+}
+
+/// A serialised value; our types have only string keys, so this cannot fail.
+pub(super) fn json(value: &impl Serialize) -> String {
+    match serde_json::to_string(value) {
+        Ok(text) => text,
+        Err(error) => unreachable!("rows serialise: {error}"),
+    }
+}
+
+/// A run as its columns say, before anything is made of them.
+pub(super) struct RunColumns {
+    pub(super) no: i64,
+    pub(super) id: RunId,
+    pub(super) tenant: i64,
+    pub(super) fold: u32,
+    rest: Result<Rest, Corrupt>,
+}
+
+struct Rest {
+    agent: i64,
+    session: i64,
+    owner: i64,
+    driver: i64,
+    started_at: i64,
+    parent: Option<String>,
+    inbox: Option<i64>,
+    inbox_facts: Option<String>,
+    priority: Option<u8>,
+    seq: u64,
+    at: i64,
+    head: Digest,
+    definition: i64,
+    lease: Option<Lease>,
+    state: String,
+}
+
+impl RunColumns {
+    /// Reads what identifies the row; everything else may be corrupt without stopping a list.
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<RunColumns> {
+        Ok(RunColumns {
+            no: row.get(0)?,
+            id: RunId::from_bytes(row.get(1)?),
+            tenant: row.get(2)?,
+            fold: row.get(16)?,
+            rest: Rest::read(row),
+        })
+    }
+
+    /// The run, or what is wrong with its row.
+    pub(super) fn stored(self, connection: &Connection, texts: &Texts) -> Result<Stored, StoreError> {
+        if self.fold > FOLD_VERSION {
+            return Err(StoreError::Newer { run: self.id, found: self.fold });
+        }
+        let id = self.id;
+        self.decode(connection, texts).map_err(|corrupt| corrupt.of(id))
+    }
+
+    fn decode(self, connection: &Connection, texts: &Texts) -> Result<Stored, Corrupt> {
+        let rest = self.rest?;
+        let text = |number: i64| texts.text(connection, number).map_err(Corrupt::from);
+        let session: String = connection
+            .prepare_cached(sql::SESSION_NAME)?
+            .query_row(params![rest.session], |row| row.get(0))
+            .map_err(|_| Corrupt("its session is missing".into()))?;
+        let facts = Facts {
+            id: self.id,
+            tenant: Tenant::new(text(self.tenant)?)?,
+            agent: AgentName::new(text(rest.agent)?)?,
+            session: SessionId::new(session)?,
+            owner: UserId::new(text(rest.owner)?)?,
+            driver: driver(rest.driver)?,
+            parent: rest.parent.as_deref().map(parse::<Parent>).transpose()?,
+            started_at: Timestamp(rest.started_at),
+            inbox: rest.inbox.map(|inbox| place(text(inbox)?, &rest)).transpose()?,
+        };
+        let mut state: State = parse(&rest.state)?;
+        state.seq = Seq(rest.seq);
+        state.at = Timestamp(rest.at);
+        state.definition = text(rest.definition)?
+            .parse()
+            .map_err(|_| Corrupt("its definition is not named by a digest".into()))?;
+        let last: Option<Digest> = last_hash(connection, self.no)?;
+        if last != Some(rest.head) {
+            return Err(Corrupt("its head is not the hash of its last link".into()));
+        }
+        let run = Run { facts, state };
+        Ok(Stored { row: project::run_row(&run, rest.head), lease: rest.lease })
+    }
+}
+
+impl Rest {
+    fn read(row: &Row<'_>) -> Result<Rest, Corrupt> {
+        let node: Option<[u8; 16]> = row.get(17)?;
+        let until: Option<i64> = row.get(18)?;
+        let lease = node.zip(until);
+        Ok(Rest {
+            agent: row.get(3)?,
+            session: row.get(4)?,
+            owner: row.get(5)?,
+            driver: row.get(6)?,
+            started_at: row.get(7)?,
+            parent: row.get(8)?,
+            inbox: row.get(9)?,
+            inbox_facts: row.get(10)?,
+            priority: row.get(11)?,
+            seq: row.get(12)?,
+            at: row.get(13)?,
+            head: Digest(row.get(14)?),
+            definition: row.get(15)?,
+            lease: lease.map(|(node, until)| Lease { node: Incarnation(node), until: Timestamp(until) }),
+            state: row.get(19)?,
+        })
+    }
+}
+
+fn place(inbox: std::sync::Arc<str>, rest: &Rest) -> Result<InboxPlace, Corrupt> {
+    let facts: InboxFacts = parse(rest.inbox_facts.as_deref().unwrap_or_default())?;
+    Ok(InboxPlace {
+        inbox: InboxName::new(inbox)?,
+        kind: facts.kind,
+        priority: rest.priority.unwrap_or_default(),
+        target_agent: facts.target_agent,
+        max_attempts: facts.max_attempts,
+    })
+}
+
+fn last_hash(connection: &Connection, run: i64) -> Result<Option<Digest>, Corrupt> {
+    use rusqlite::OptionalExtension;
+    let bounds = params![link_key(run, Seq(0)), link_key(run, Seq(SEQ_MAX))];
+    let hash = connection.prepare_cached(sql::LINK_LAST)?.query_row(bounds, |row| row.get(0)).optional()?;
+    Ok(hash.map(Digest))
+}
+
+/// A link from its row.
+pub(super) fn link(run: RunId, row: &Row<'_>, connection: &Connection, texts: &Texts) -> Result<Link, Corrupt> {
+    let key: i64 = row.get(0)?;
+    let actor = texts.text(connection, row.get(3)?)?;
+    let salt: Option<[u8; 16]> = row.get(5)?;
+    let payload: Option<String> = row.get(6)?;
+    let commitment: Option<[u8; 32]> = row.get(7)?;
+    let contents = match (salt, payload, commitment) {
+        (Some(salt), Some(payload), None) => Contents::Whole { salt, payload: payload.into_bytes() },
+        (None, None, Some(commitment)) => Contents::Erased { commitment: Digest(commitment) },
+        _ => return Err(Corrupt("a link is neither whole nor erased".into())),
+    };
+    let header = Header {
+        run,
+        first: Seq(u64::try_from(key).unwrap_or_default() & SEQ_MAX),
+        count: row.get(1)?,
+        at: Timestamp(row.get(2)?),
+        actor: actor.parse::<Actor>().map_err(|_| Corrupt("a link has no readable actor".into()))?,
+    };
+    Ok(Link { header, contents, hash: Digest(row.get(4)?) })
+}
+
+/// The number of a driver.
+pub(super) fn driver_number(driver: Driver) -> i64 {
+    match driver {
+        Driver::Loop => 0,
+        Driver::Outside => 1,
+    }
+}
+
+fn driver(number: i64) -> Result<Driver, Corrupt> {
+    match number {
+        0 => Ok(Driver::Loop),
+        1 => Ok(Driver::Outside),
+        other => Err(Corrupt(format!("there is no driver {other}"))),
+    }
+}
+
+/// The number of a hold's kind.
+pub(super) fn kind_number(kind: HoldKind) -> i64 {
+    match kind {
+        HoldKind::Approval => 1,
+        HoldKind::Input => 2,
+        HoldKind::External => 3,
+        HoldKind::Auth => 4,
+        HoldKind::Recovery => 5,
+    }
+}
+
+/// Reads JSON that this store wrote.
+pub(super) fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Corrupt> {
+    serde_json::from_str(text).map_err(|error| Corrupt(format!("a row cannot be read: {error}")))
+}

@@ -1,0 +1,143 @@
+//! The file: opening it, its settings, its schema.
+//!
+//! Refuses what could lose data: a schema newer than this program, a second store on the same file, a SQLite library
+//! with known corruption bugs.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::SqliteOptions;
+
+mod embedded {
+    #![expect(missing_docs, reason = "the macro's code")]
+    refinery::embed_migrations!("src/sqlite/migrations");
+}
+
+/// 3.51.3 fixed a corruption in WAL resets.
+const OLDEST_LIBRARY: i32 = 3_051_003;
+
+/// How long a statement waits for another process's lock on the file.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// An open file, and the lock that keeps other stores away from it.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    pub(super) connection: Connection,
+    pub(super) lock: File,
+}
+
+/// Why a file could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another store has it.
+    #[error("{path} is in use by another Holdpoint server; stop that one, or give this one a data directory of its own")]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It was written by a newer version.
+    #[error(
+        "{path} has schema {found}, but this version of Holdpoint knows only {known}; \
+         upgrade Holdpoint, or open a backup from before the upgrade"
+    )]
+    NewerSchema {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+        /// The newest schema that this program knows.
+        known: i64,
+    },
+    /// The library has known bugs.
+    #[error("SQLite {found} has known corruption bugs; 3.51.3 or newer is needed")]
+    OldLibrary {
+        /// The library's version.
+        found: String,
+    },
+    /// The file cannot be used.
+    #[error("cannot open {path}: {why}")]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        why: String,
+    },
+}
+
+impl OpenError {
+    fn unusable(path: &Path, why: impl ToString) -> OpenError {
+        OpenError::Unusable { path: path.to_owned(), why: why.to_string() }
+    }
+}
+
+pub(super) fn open(options: &SqliteOptions) -> Result<OpenFile, OpenError> {
+    let path = options.path.as_path();
+    if rusqlite::version_number() < OLDEST_LIBRARY {
+        return Err(OpenError::OldLibrary { found: rusqlite::version().to_owned() });
+    }
+    let lock = lock(path)?;
+    let mut connection = Connection::open(path).map_err(|error| OpenError::unusable(path, error))?;
+    configure(&connection, options).map_err(|error| OpenError::unusable(path, error))?;
+    refuse_newer(&connection, path)?;
+    migrate(&mut connection).map_err(|why| OpenError::unusable(path, why))?;
+    Ok(OpenFile { connection, lock })
+}
+
+/// A connection that cannot write.
+pub(super) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(LOCK_WAIT)?;
+    connection.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA query_only = 1;")?;
+    connection.set_prepared_statement_cache_capacity(128);
+    Ok(connection)
+}
+
+fn lock(path: &Path) -> Result<File, OpenError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let file = File::options().create(true).truncate(false).write(true).open(&name);
+    let file = file.map_err(|error| OpenError::unusable(path, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
+        Err(std::fs::TryLockError::Error(error)) => Err(OpenError::unusable(path, error)),
+    }
+}
+
+fn configure(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+    connection.busy_timeout(LOCK_WAIT)?;
+    connection.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;",
+    )?;
+    if let Some(pages) = options.max_pages {
+        connection.pragma_update(None, "max_page_count", pages)?;
+    }
+    connection.set_prepared_statement_cache_capacity(128);
+    Ok(())
+}
+
+fn refuse_newer(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let has_history = "SELECT count(*) FROM sqlite_master WHERE name = 'refinery_schema_history'";
+    let is_there: i64 =
+        connection.query_row(has_history, [], |row| row.get(0)).map_err(|error| OpenError::unusable(path, error))?;
+    if is_there == 0 {
+        return Ok(());
+    }
+    let newest = "SELECT coalesce(max(version), 0) FROM refinery_schema_history";
+    let found: i64 =
+        connection.query_row(newest, [], |row| row.get(0)).map_err(|error| OpenError::unusable(path, error))?;
+    let known = embedded::migrations::runner().get_migrations().iter().map(refinery::Migration::version).max();
+    let known = known.map_or(0, i64::from);
+    match found > known {
+        true => Err(OpenError::NewerSchema { path: path.to_owned(), found, known }),
+        false => Ok(()),
+    }
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), String> {
+    embedded::migrations::runner().run(connection).map(|_| ()).map_err(|error| error.to_string())
+}

@@ -1,0 +1,204 @@
+//! Every statement of the SQLite store, in one place, so that a test can read the plan of each.
+
+/// Number of an interned text.
+pub(super) const NAME_NUMBER: &str = "SELECT no FROM names WHERE text = ?1";
+/// An interned text by its number.
+pub(super) const NAME_TEXT: &str = "SELECT text FROM names WHERE no = ?1";
+/// A new interned text.
+pub(super) const NAME_ADD: &str = "INSERT INTO names (text) VALUES (?1)";
+/// A tenant seen for the first time.
+pub(super) const TENANT_ADD: &str =
+    "INSERT INTO tenants (tenant, tag, created_at) VALUES (?1, ?2, ?3) ON CONFLICT (tenant) DO NOTHING";
+
+/// A conversation's number and whether it is closed.
+pub(super) const SESSION_NUMBER: &str =
+    "SELECT no, closed FROM sessions WHERE tenant = ?1 AND agent = ?2 AND session = ?3";
+/// A new conversation.
+pub(super) const SESSION_ADD: &str =
+    "INSERT INTO sessions (tenant, agent, session, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?4)";
+/// A conversation by its name.
+pub(super) const SESSION_ROW: &str = "SELECT metadata, created_at, updated_at, closed FROM sessions \
+     WHERE tenant = ?1 AND agent = ?2 AND session = ?3";
+/// Other metadata, if they still are what the caller read.
+pub(super) const SESSION_METADATA: &str = "UPDATE sessions SET metadata = ?5, updated_at = ?6 \
+     WHERE tenant = ?1 AND agent = ?2 AND session = ?3 AND coalesce(metadata, '{}') = ?4";
+/// No more runs in a conversation.
+pub(super) const SESSION_CLOSE: &str =
+    "UPDATE sessions SET closed = 1 WHERE tenant = ?1 AND agent = ?2 AND session = ?3";
+
+/// What an append compares and what it needs to know of a run.
+pub(super) const RUN_PLACE: &str = "SELECT no, seq, head, lease_node, lease_until, wake_at, due_at FROM runs \
+     WHERE id = ?1";
+/// A new run.
+pub(super) const RUN_ADD: &str = "INSERT INTO runs (id, tenant, agent, session, owner, driver, started_at, parent, \
+     inbox, inbox_facts, priority, seq, at, head, definition, phase, claimable_at, fold, lease_node, lease_until, \
+     due_at, state) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
+/// A run after an append.
+pub(super) const RUN_UPDATE: &str = "UPDATE runs SET seq = ?2, at = ?3, head = ?4, definition = ?5, phase = ?6, \
+     claimable_at = ?7, fold = ?8, lease_node = ?9, lease_until = ?10, wake_at = ?11, due_at = ?12, state = ?13 \
+     WHERE no = ?1";
+/// A run's lease alone.
+pub(super) const RUN_LEASE: &str =
+    "UPDATE runs SET lease_node = ?2, lease_until = ?3, wake_at = ?4, due_at = ?5 WHERE no = ?1";
+/// Columns of a whole run, in the order that `rows.rs` reads them.
+macro_rules! run_columns {
+    () => {
+        "no, id, tenant, agent, session, owner, driver, started_at, parent, inbox, inbox_facts, priority, seq, at, \
+         head, definition, fold, lease_node, lease_until, state"
+    };
+}
+/// A run by its id.
+pub(super) const RUN_BY_ID: &str = concat!("SELECT ", run_columns!(), " FROM runs WHERE id = ?1");
+/// A run by its number.
+pub(super) const RUN_BY_NUMBER: &str = concat!("SELECT ", run_columns!(), " FROM runs WHERE no = ?1");
+/// Runs, newest first.
+pub(super) const RUNS_ALL: &str =
+    concat!("SELECT ", run_columns!(), " FROM runs WHERE no < ?1 ORDER BY no DESC LIMIT ?2");
+/// Runs of an agent, newest first.
+pub(super) const RUNS_BY_AGENT: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    " FROM runs WHERE tenant = ?3 AND agent = ?4 AND no < ?1 ORDER BY no DESC LIMIT ?2"
+);
+/// Runs of a conversation, newest first.
+pub(super) const RUNS_BY_SESSION: &str =
+    concat!("SELECT ", run_columns!(), " FROM runs WHERE session = ?3 AND no < ?1 ORDER BY no DESC LIMIT ?2");
+/// Runs that workers of an inbox may claim.
+pub(super) const RUNS_CLAIMABLE: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    " FROM runs WHERE tenant = ?1 AND inbox = ?2 AND claimable_at IS NOT NULL AND claimable_at <= ?3 \
+     ORDER BY priority DESC, no LIMIT ?4"
+);
+/// A run's number.
+pub(super) const RUN_NUMBER: &str = "SELECT no FROM runs WHERE id = ?1";
+/// A run's id.
+pub(super) const RUN_ID: &str = "SELECT id FROM runs WHERE no = ?1";
+/// The name of a conversation by its number.
+pub(super) const SESSION_NAME: &str = "SELECT session FROM sessions WHERE no = ?1";
+
+/// One append's events.
+pub(super) const LINK_ADD: &str =
+    "INSERT INTO links (key, count, at, actor, hash, salt, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+/// The links of a run between two keys.
+pub(super) const LINKS: &str = "SELECT key, count, at, actor, hash, salt, payload, commitment FROM links \
+     WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3";
+/// The key of the link that holds an event.
+pub(super) const LINK_WITH: &str = "SELECT key FROM links WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1";
+/// The hash of a run's last link.
+pub(super) const LINK_LAST: &str = "SELECT hash FROM links WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1";
+/// Deletes the contents of a link and keeps its commitment.
+pub(super) const LINK_ERASE: &str =
+    "UPDATE links SET salt = NULL, payload = NULL, commitment = ?2 WHERE key = ?1";
+
+/// A large value.
+pub(super) const BLOB_ADD: &str =
+    "INSERT INTO blobs (run, digest, value) VALUES (?1, ?2, ?3) ON CONFLICT (run, digest) DO NOTHING";
+/// A large value by its name.
+pub(super) const BLOB: &str = "SELECT value FROM blobs WHERE run = ?1 AND digest = ?2";
+/// Deletes the large values of a run.
+pub(super) const BLOBS_ERASE: &str = "DELETE FROM blobs WHERE run = ?1";
+
+/// A new hold.
+pub(super) const HOLD_ADD: &str =
+    "INSERT INTO holds (run, call, secret, tenant, agent, tool, kind, audience) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+/// The holds of one call: number, secret, audience, record.
+pub(super) const HOLDS_OF_CALL: &str =
+    "SELECT no, secret, audience, record FROM holds WHERE run = ?1 AND call = ?2 ORDER BY no";
+/// A hold that has its decision.
+pub(super) const HOLD_CLOSE: &str = "UPDATE holds SET closed = 1, audience = NULL, record = ?2 WHERE no = ?1";
+/// Who sees a hold, so that the rows can be deleted with it.
+pub(super) const HOLD_AUDIENCE: &str = "UPDATE holds SET audience = ?2 WHERE no = ?1";
+/// Open holds, oldest first.
+pub(super) const HOLDS_ALL: &str = "SELECT no, run, call, secret, kind FROM holds \
+     WHERE tenant = ?1 AND closed = 0 AND no > ?2 ORDER BY no LIMIT ?3";
+/// Open holds of an agent.
+pub(super) const HOLDS_BY_AGENT: &str = "SELECT no, run, call, secret, kind FROM holds \
+     WHERE tenant = ?1 AND agent = ?4 AND closed = 0 AND no > ?2 ORDER BY no LIMIT ?3";
+/// Open holds of a tool.
+pub(super) const HOLDS_BY_TOOL: &str = "SELECT no, run, call, secret, kind FROM holds \
+     WHERE tenant = ?1 AND tool = ?4 AND closed = 0 AND no > ?2 ORDER BY no LIMIT ?3";
+/// Open holds of a conversation: few runs, few holds each.
+pub(super) const HOLDS_BY_SESSION: &str = "SELECT h.no, h.run, h.call, h.secret, h.kind FROM runs r \
+     JOIN holds h ON h.run = r.no \
+     WHERE h.tenant = ?1 AND r.session = ?4 AND h.closed = 0 AND h.no > ?2 ORDER BY h.no LIMIT ?3";
+/// Open holds of a run.
+pub(super) const HOLDS_BY_RUN: &str = "SELECT no, run, call, secret, kind FROM holds \
+     WHERE tenant = ?1 AND run = ?4 AND closed = 0 AND no > ?2 ORDER BY no LIMIT ?3";
+/// One open hold by its number.
+pub(super) const HOLD_BY_NUMBER: &str =
+    "SELECT no, run, call, secret, kind FROM holds WHERE no = ?1 AND closed = 0";
+
+/// Somebody may see a hold.
+pub(super) const AUDIENCE_ADD: &str =
+    "INSERT INTO audience (who, hold) VALUES (?1, ?2) ON CONFLICT (who, hold) DO NOTHING";
+/// Somebody no longer sees a hold.
+pub(super) const AUDIENCE_REMOVE: &str = "DELETE FROM audience WHERE who = ?1 AND hold = ?2";
+/// The holds somebody may see.
+pub(super) const AUDIENCE_HOLDS: &str =
+    "SELECT hold FROM audience WHERE who = ?1 AND hold > ?2 ORDER BY hold LIMIT ?3";
+/// Whether somebody may see a hold.
+pub(super) const AUDIENCE_HAS: &str = "SELECT 1 FROM audience WHERE who = ?1 AND hold = ?2";
+
+/// When somebody should look at a run.
+pub(super) const DUE_SET: &str = "INSERT INTO due (run, agent, shard, at) VALUES (?1, ?2, ?3, ?4) \
+     ON CONFLICT (run) DO UPDATE SET at = excluded.at";
+/// When somebody should look at a run that is in the list already.
+pub(super) const DUE_MOVE: &str = "UPDATE due SET at = ?2 WHERE run = ?1";
+/// Nobody needs to look at a run.
+pub(super) const DUE_CLEAR: &str = "DELETE FROM due WHERE run = ?1";
+/// The next agent with due runs.
+pub(super) const DUE_NEXT_AGENT: &str = "SELECT agent FROM due WHERE agent > ?1 ORDER BY agent LIMIT 1";
+/// The due runs of an agent, the longest due first.
+pub(super) const DUE_OF_AGENT: &str =
+    "SELECT run, shard, at FROM due WHERE agent = ?1 AND at <= ?2 ORDER BY at, run LIMIT ?3";
+
+/// A new notice, or the news that there is more to tell.
+pub(super) const NOTICE_ADD: &str = "INSERT INTO notices (shard, due_at, subscription, run, first_seq, latest) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+     ON CONFLICT (run, subscription) WHERE due_at IS NOT NULL DO UPDATE SET latest = max(latest, excluded.latest)";
+/// Notices whose time has come.
+pub(super) const NOTICES_DUE: &str = "SELECT no, shard, subscription, run, first_seq, attempts FROM notices \
+     WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at, no LIMIT ?2";
+/// Everything was told.
+pub(super) const NOTICE_DONE: &str = "DELETE FROM notices WHERE no = ?1 AND latest <= ?2";
+/// There is more to tell.
+pub(super) const NOTICE_MORE: &str = "UPDATE notices SET first_seq = ?2, attempts = 0 WHERE no = ?1";
+/// It is tried again.
+pub(super) const NOTICE_RETRY: &str = "UPDATE notices SET due_at = ?2, attempts = attempts + 1 WHERE no = ?1";
+/// It is given up.
+pub(super) const NOTICE_DEAD: &str = "UPDATE notices SET due_at = NULL WHERE no = ?1";
+
+/// An idempotency key.
+pub(super) const KEY_ADD: &str = "INSERT INTO keys (tenant, key, request, run, seq, expires_at) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (tenant, key) DO UPDATE SET request = excluded.request, \
+     run = excluded.run, seq = excluded.seq, expires_at = excluded.expires_at";
+/// What an idempotency key was used for.
+pub(super) const KEY: &str = "SELECT request, run, seq, expires_at FROM keys WHERE tenant = ?1 AND key = ?2";
+
+/// A counter.
+pub(super) const COUNTER: &str = "SELECT value FROM counters WHERE tenant = ?1 AND name = ?2";
+/// A counter after adding.
+pub(super) const COUNTER_ADD: &str = "INSERT INTO counters (tenant, name, value) VALUES (?1, ?2, ?3) \
+     ON CONFLICT (tenant, name) DO UPDATE SET value = value + excluded.value";
+
+/// A definition.
+pub(super) const DEFINITION_ADD: &str = "INSERT INTO definitions (tenant, digest, bytes) VALUES (?1, ?2, ?3) \
+     ON CONFLICT (tenant, digest) DO NOTHING";
+/// A definition by its name.
+pub(super) const DEFINITION: &str = "SELECT bytes FROM definitions WHERE tenant = ?1 AND digest = ?2";
+
+/// All of them, for the test that reads their plans.
+#[cfg(test)]
+pub(super) const ALL: &[&str] = &[
+    NAME_NUMBER, NAME_TEXT, NAME_ADD, TENANT_ADD, SESSION_NUMBER, SESSION_ADD, SESSION_ROW, SESSION_METADATA,
+    SESSION_CLOSE, RUN_PLACE, RUN_ADD, RUN_UPDATE, RUN_LEASE, RUN_BY_ID, RUN_BY_NUMBER, RUNS_ALL, RUNS_BY_AGENT,
+    RUNS_BY_SESSION, RUNS_CLAIMABLE, RUN_NUMBER, RUN_ID, SESSION_NAME, LINK_ADD, LINKS, LINK_WITH, LINK_LAST,
+    LINK_ERASE, BLOB_ADD, BLOB, BLOBS_ERASE, HOLD_ADD, HOLDS_OF_CALL, HOLD_CLOSE, HOLD_AUDIENCE, HOLDS_ALL,
+    HOLDS_BY_AGENT, HOLDS_BY_TOOL, HOLDS_BY_SESSION, HOLDS_BY_RUN, HOLD_BY_NUMBER, AUDIENCE_ADD, AUDIENCE_REMOVE,
+    AUDIENCE_HOLDS, AUDIENCE_HAS, DUE_SET, DUE_MOVE, DUE_CLEAR, DUE_NEXT_AGENT, DUE_OF_AGENT, NOTICE_ADD,
+    NOTICES_DUE, NOTICE_DONE, NOTICE_MORE, NOTICE_RETRY, NOTICE_DEAD, KEY_ADD, KEY, COUNTER, COUNTER_ADD,
+    DEFINITION_ADD, DEFINITION,
+];

@@ -1,0 +1,278 @@
+//! Leases and due work, notices and conversations: the writer's smaller jobs.
+
+use holdpoint_core::digest::Digest;
+use holdpoint_core::id::{Incarnation, RunId, Seq, Shard};
+use holdpoint_core::name::Tenant;
+use holdpoint_core::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::append::{Lease as LeaseColumns, find_session, id_of};
+use super::names::{self, Numbers, Texts};
+use super::rows::RunColumns;
+use super::sql;
+use super::writer::Failure;
+use crate::batch::LeaseChange;
+use crate::error::StoreError;
+use crate::query::{Claim, Claimed, Lease, SCAN_MAX, SessionChange, SessionKey, SettleNotice};
+use crate::turns::take_turns;
+
+/// What the writer needs to know of a run before it changes it.
+pub(super) struct Place {
+    pub(super) no: i64,
+    pub(super) seq: Seq,
+    pub(super) head: Digest,
+    node: Option<Incarnation>,
+    until: Option<Timestamp>,
+    pub(super) wake_at: Option<Timestamp>,
+    pub(super) due_at: Option<Timestamp>,
+}
+
+impl Place {
+    pub(super) fn find(connection: &Connection, run: RunId) -> rusqlite::Result<Option<Place>> {
+        let mut statement = connection.prepare_cached(sql::RUN_PLACE)?;
+        let place = statement.query_row(params![run.bytes()], |row| {
+            Ok(Place {
+                no: row.get(0)?,
+                seq: Seq(row.get(1)?),
+                head: Digest(row.get(2)?),
+                node: row.get::<_, Option<[u8; 16]>>(3)?.map(Incarnation),
+                until: row.get::<_, Option<i64>>(4)?.map(Timestamp),
+                wake_at: row.get::<_, Option<i64>>(5)?.map(Timestamp),
+                due_at: row.get::<_, Option<i64>>(6)?.map(Timestamp),
+            })
+        });
+        place.optional()
+    }
+
+    pub(super) fn lease(&self) -> Option<Lease> {
+        self.node.zip(self.until).map(|(node, until)| Lease { node, until })
+    }
+}
+
+pub(super) fn claim_due(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    texts: &Texts,
+    claim: &Claim,
+) -> Result<Vec<Claimed>, Failure> {
+    let mut rooms = Vec::with_capacity(claim.room.len());
+    for (tenant, agent, room) in &claim.room {
+        rooms.push((numbers.number(connection, &names::within(tenant.as_str(), agent.as_str()))?, *room));
+    }
+    let mut queues = Vec::new();
+    let mut lane = 0i64;
+    while let Some(next) = next_lane(connection, lane)? {
+        lane = next;
+        let room = rooms.iter().find(|(of, _)| *of == lane).map_or(claim.limit, |(_, room)| *room);
+        if room > 0 {
+            queues.push(due_in_lane(connection, lane, claim, room.min(claim.limit))?);
+        }
+    }
+    let mut claimed = Vec::new();
+    for no in take_turns(queues, claim.limit) {
+        claimed.extend(lease(connection, texts, no, claim)?);
+    }
+    Ok(claimed)
+}
+
+fn next_lane(connection: &Connection, after: i64) -> rusqlite::Result<Option<i64>> {
+    connection.prepare_cached(sql::DUE_NEXT_AGENT)?.query_row(params![after], |row| row.get(0)).optional()
+}
+
+fn due_in_lane(
+    connection: &Connection,
+    lane: i64,
+    claim: &Claim,
+    room: usize,
+) -> rusqlite::Result<Vec<(Timestamp, i64)>> {
+    let mut statement = connection.prepare_cached(sql::DUE_OF_AGENT)?;
+    let mut rows = statement.query(params![lane, claim.now.0, SCAN_MAX])?;
+    let mut queue = Vec::new();
+    while let Some(row) = rows.next()? {
+        if claim.shards.contains(Shard(row.get(1)?)) {
+            queue.push((Timestamp(row.get(2)?), row.get(0)?));
+        }
+        if queue.len() >= room {
+            break;
+        }
+    }
+    Ok(queue)
+}
+
+fn lease(
+    connection: &Connection,
+    texts: &Texts,
+    no: i64,
+    claim: &Claim,
+) -> Result<Option<Claimed>, Failure> {
+    let columns =
+        connection.prepare_cached(sql::RUN_BY_NUMBER)?.query_row(params![no], RunColumns::read).optional()?;
+    let Some(columns) = columns else {
+        connection.prepare_cached(sql::DUE_CLEAR)?.execute(params![no])?;
+        return Ok(None);
+    };
+    match columns.stored(connection, texts) {
+        Ok(mut stored) => {
+            let (node, until) = (claim.node, claim.until);
+            let after = LeaseColumns::after(LeaseChange::Take { node, until }, None, None, None);
+            write_lease(connection, no, &after)?;
+            connection.prepare_cached(sql::DUE_MOVE)?.execute(params![no, until.0])?;
+            stored.lease = Some(Lease { node, until });
+            Ok(Some(Claimed::Run(Box::new(stored))))
+        }
+        // A newer node will take it; this one leaves it alone.
+        Err(StoreError::Newer { .. }) => Ok(None),
+        Err(StoreError::Corrupt { run, why }) => {
+            // Its rows stay as they are; only the work list forgets it, or it would come up for ever.
+            connection.prepare_cached(sql::DUE_CLEAR)?.execute(params![no])?;
+            Ok(Some(Claimed::Corrupt { run, why }))
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+pub(super) fn renew(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    runs: &[RunId],
+    node: Incarnation,
+    until: Timestamp,
+) -> Result<Vec<RunId>, Failure> {
+    let _ = numbers;
+    let mut still = Vec::new();
+    for run in runs {
+        let Some(place) = leased_by(connection, *run, node)? else { continue };
+        let after = LeaseColumns::after(LeaseChange::Take { node, until }, None, None, None);
+        write_lease(connection, place.no, &after)?;
+        connection.prepare_cached(sql::DUE_MOVE)?.execute(params![place.no, until.0])?;
+        still.push(*run);
+    }
+    Ok(still)
+}
+
+pub(super) fn release(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    texts: &Texts,
+    run: RunId,
+    node: Incarnation,
+) -> Result<(), Failure> {
+    let Some(place) = leased_by(connection, run, node)? else { return Ok(()) };
+    let columns = connection.prepare_cached(sql::RUN_BY_NUMBER)?.query_row(params![place.no], RunColumns::read)?;
+    let stored = columns.stored(connection, texts)?;
+    let after = LeaseColumns::after(LeaseChange::Release, place.lease(), place.wake_at, stored.row.due_at);
+    write_lease(connection, place.no, &after)?;
+    let facts = &stored.row.run.facts;
+    set_due(connection, numbers, &facts.tenant, facts.agent.as_str(), run, place.no, after.due_at)
+}
+
+/// Another run's end wants this one looked at.
+pub(super) fn wake(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    run: RunId,
+    at: Timestamp,
+) -> Result<(), Failure> {
+    let Some(place) = Place::find(connection, run)? else { return Ok(()) };
+    let wake_at = Some(place.wake_at.map_or(at, |wake| wake.min(at)));
+    let due_at = match place.lease() {
+        Some(lease) => Some(lease.until),
+        None => [place.due_at, wake_at].into_iter().flatten().min(),
+    };
+    let after = LeaseColumns { node: place.node, until: place.until, wake_at, due_at };
+    write_lease(connection, place.no, &after)?;
+    let (tenant, agent): (i64, i64) = connection
+        .prepare_cached("SELECT tenant, agent FROM runs WHERE no = ?1")?
+        .query_row(params![place.no], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let text = |number: i64| -> rusqlite::Result<String> {
+        connection.prepare_cached(sql::NAME_TEXT)?.query_row(params![number], |row| row.get(0))
+    };
+    let (tenant, agent) = (text(tenant)?, text(agent)?);
+    let tenant = Tenant::new(tenant).map_err(|error| StoreError::Corrupt { run, why: error.to_string() })?;
+    set_due(connection, numbers, &tenant, &agent, run, place.no, due_at)
+}
+
+fn set_due(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    tenant: &Tenant,
+    agent: &str,
+    run: RunId,
+    no: i64,
+    due_at: Option<Timestamp>,
+) -> Result<(), Failure> {
+    match due_at {
+        Some(at) => {
+            let lane = numbers.number(connection, &names::within(tenant.as_str(), agent))?;
+            let row = params![no, lane, run.shard(tenant).0, at.0];
+            connection.prepare_cached(sql::DUE_SET)?.execute(row)?;
+        }
+        None => {
+            connection.prepare_cached(sql::DUE_CLEAR)?.execute(params![no])?;
+        }
+    }
+    Ok(())
+}
+
+fn leased_by(connection: &Connection, run: RunId, node: Incarnation) -> rusqlite::Result<Option<Place>> {
+    let place = Place::find(connection, run)?;
+    Ok(place.filter(|place| place.node == Some(node)))
+}
+
+fn write_lease(connection: &Connection, no: i64, lease: &LeaseColumns) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql::RUN_LEASE)?.execute(params![
+        no,
+        lease.node.map(|node| node.0),
+        lease.until.map(|at| at.0),
+        lease.wake_at.map(|at| at.0),
+        lease.due_at.map(|at| at.0),
+    ])?;
+    Ok(())
+}
+
+pub(super) fn settle_notice(connection: &Connection, no: i64, settle: SettleNotice) -> Result<(), Failure> {
+    match settle {
+        SettleNotice::Delivered { upto } => {
+            let done = connection.prepare_cached(sql::NOTICE_DONE)?.execute(params![no, upto.0])?;
+            if done == 0 {
+                connection.prepare_cached(sql::NOTICE_MORE)?.execute(params![no, upto.plus(1).0])?;
+            }
+        }
+        SettleNotice::Retry { at } => {
+            connection.prepare_cached(sql::NOTICE_RETRY)?.execute(params![no, at.0])?;
+        }
+        SettleNotice::Dead => {
+            connection.prepare_cached(sql::NOTICE_DEAD)?.execute(params![no])?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn change_session(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    key: &SessionKey,
+    change: &SessionChange,
+    at: Timestamp,
+) -> Result<bool, Failure> {
+    if find_session(connection, numbers, key)?.is_none() {
+        return Ok(false);
+    }
+    let tenant = numbers.number(connection, key.tenant.as_str())?;
+    let agent = numbers.number(connection, key.agent.as_str())?;
+    let session = key.session.as_str();
+    let changed = match change {
+        SessionChange::Metadata { before, after } => connection
+            .prepare_cached(sql::SESSION_METADATA)?
+            .execute(params![tenant, agent, session, before, after, at.0])?,
+        SessionChange::Close => {
+            connection.prepare_cached(sql::SESSION_CLOSE)?.execute(params![tenant, agent, session])?
+        }
+    };
+    Ok(changed > 0)
+}
+
+/// The id of a run by its number, for rows that name runs by number.
+pub(super) fn run_id(connection: &Connection, no: i64) -> rusqlite::Result<RunId> {
+    id_of(connection, no)
+}

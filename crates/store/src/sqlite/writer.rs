@@ -1,0 +1,350 @@
+//! The writer: one thread, one transaction for everything that waits, an answer after COMMIT.
+//!
+//! Group commit is what lets many runs share one sync. A failed sync is fatal: the kernel may have dropped the pages,
+//! so nothing that this process believes about the file can be trusted any more.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+
+use holdpoint_core::id::{Incarnation, RunId};
+use holdpoint_core::time::Timestamp;
+use rusqlite::hooks::Wal;
+use rusqlite::{Connection, ErrorCode, ffi};
+use tokio::sync::oneshot;
+
+use super::append::{self, Encoded};
+use super::names::{Numbers, Texts};
+use super::schema::{OpenError, OpenFile};
+use super::{erase, work};
+use crate::contract::Answer;
+use crate::error::StoreError;
+use crate::query::{Claim, Claimed, SessionChange, SessionKey, SettleNotice};
+
+type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// Something for the writer to do, and where its answer goes.
+pub(super) enum Job {
+    Append(Vec<Encoded>, Reply<()>),
+    Claim(Claim, Reply<Vec<Claimed>>),
+    Renew(Vec<RunId>, Incarnation, Timestamp, Reply<Vec<RunId>>),
+    Release(RunId, Incarnation, Reply<()>),
+    SettleNotice(i64, SettleNotice, Reply<()>),
+    ChangeSession(SessionKey, SessionChange, Timestamp, Reply<bool>),
+    Erase(RunId, Reply<()>),
+}
+
+/// Why a job did not get done.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// A business no: nothing was written for it, the others in the transaction go on.
+    Refused(StoreError),
+    /// The database said no: the whole transaction is undone.
+    Database(rusqlite::Error),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        Failure::Refused(error)
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Failure {
+        Failure::Database(error)
+    }
+}
+
+/// How many jobs share a transaction at most: bounds the time until the first of them is answered.
+const GROUP_MAX: usize = 512;
+
+/// WAL pages after which they are moved into the file.
+const CHECKPOINT_PAGES: i32 = 4000;
+
+/// The handle of the writer's thread. Dropping it lets the thread finish what waits and stop.
+pub(super) struct Writer {
+    queue: Option<SyncSender<Job>>,
+    stopped: Arc<OnceLock<String>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("stopped", &self.stopped.get()).finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    pub(super) fn start(file: OpenFile, queue: usize) -> Result<Writer, OpenError> {
+        let (sender, receiver) = sync_channel(queue);
+        let stopped = Arc::new(OnceLock::new());
+        let path = file.connection.path().unwrap_or_default().to_owned();
+        let thread = std::thread::Builder::new().name("holdpoint-writer".into()).spawn({
+            let stopped = stopped.clone();
+            move || Writing::new(file, stopped).run(&receiver)
+        });
+        let thread = thread.map_err(|error| OpenError::Unusable { path: path.into(), why: error.to_string() })?;
+        Ok(Writer { queue: Some(sender), stopped, thread: Some(thread) })
+    }
+
+    /// Queues a job at once; the future is only about its answer.
+    pub(super) fn hand_over<T: Send + 'static>(&self, job: impl FnOnce(Reply<T>) -> Job) -> Answer<T> {
+        let (reply, answer) = oneshot::channel();
+        if let Some(why) = self.stopped() {
+            return refused(stopped_error(&why));
+        }
+        let Some(queue) = &self.queue else { return refused(StoreError::unavailable("the store is closed")) };
+        match queue.try_send(job(reply)) {
+            Ok(()) => Box::pin(async move {
+                answer.await.unwrap_or_else(|_| {
+                    Err(StoreError::Unknown { why: "the writer ended before it answered".into() })
+                })
+            }),
+            Err(TrySendError::Full(_)) => {
+                refused(StoreError::unavailable("too many appends wait for the disk; try again in a moment"))
+            }
+            Err(TrySendError::Disconnected(_)) => refused(StoreError::unavailable("the writer has ended")),
+        }
+    }
+
+    pub(super) fn stopped(&self) -> Option<String> {
+        self.stopped.get().cloned()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic in the thread was reported when it happened; there is nobody left to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn refused<T: Send + 'static>(error: StoreError) -> Answer<T> {
+    Box::pin(std::future::ready(Err(error)))
+}
+
+fn stopped_error(why: &str) -> StoreError {
+    StoreError::unavailable(format!("the store stopped writing: {why}; restart the server"))
+}
+
+struct Writing {
+    connection: Connection,
+    numbers: Numbers,
+    texts: Texts,
+    /// Pages in the WAL after the last commit.
+    wal_pages: Arc<AtomicI32>,
+    stopped: Arc<OnceLock<String>>,
+    _lock: std::fs::File,
+}
+
+/// An answer that is held back until the transaction is durable.
+type Acknowledge = Box<dyn FnOnce(Option<&StoreError>)>;
+
+impl Writing {
+    fn new(mut file: OpenFile, stopped: Arc<OnceLock<String>>) -> Writing {
+        // Checkpoints are ours: SQLite's own would hide a failed sync.
+        let wal_pages = Arc::new(AtomicI32::new(0));
+        let seen = wal_pages.clone();
+        file.connection.wal_hook(Some(move |_: &mut Wal, pages: i32| {
+            seen.store(pages, Ordering::Relaxed);
+            Ok(())
+        }));
+        Writing {
+            wal_pages,
+            connection: file.connection,
+            numbers: Numbers::default(),
+            texts: Texts::default(),
+            stopped,
+            _lock: file.lock,
+        }
+    }
+
+    fn run(mut self, queue: &Receiver<Job>) {
+        while let Ok(first) = queue.recv() {
+            let mut group = vec![first];
+            while group.len() < GROUP_MAX {
+                match queue.try_recv() {
+                    Ok(job) => group.push(job),
+                    Err(_) => break,
+                }
+            }
+            match self.stopped.get() {
+                Some(why) => group.into_iter().for_each(|job| job.refuse(&stopped_error(why))),
+                None => self.commit(group),
+            }
+        }
+        // Leaves a small file behind; the next start would recover it from the WAL just as well.
+        let _ = self.checkpoint("TRUNCATE");
+    }
+
+    /// Everything in one transaction; if the database says no, each on its own, so that only the culprit fails.
+    fn commit(&mut self, group: Vec<Job>) {
+        if let Some(group) = self.try_commit(group) {
+            for job in group {
+                if let Some(failed) = self.try_commit(vec![job]) {
+                    failed.into_iter().for_each(|job| job.refuse(&StoreError::unavailable("not written")));
+                }
+            }
+        }
+        if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES && self.stopped.get().is_none() {
+            if let Err(error) = self.checkpoint("PASSIVE") {
+                self.stop_if_untrustworthy(&error);
+            }
+        }
+    }
+
+    /// Gives the jobs back when they should be tried one by one.
+    fn try_commit(&mut self, mut group: Vec<Job>) -> Option<Vec<Job>> {
+        if let Err(error) = self.connection.execute_batch("BEGIN IMMEDIATE") {
+            let refusal = unavailable(&error);
+            group.into_iter().for_each(|job| job.refuse(&refusal));
+            return None;
+        }
+        let mut acknowledgements: Vec<Acknowledge> = Vec::with_capacity(group.len());
+        let mut failed = None;
+        for job in &mut group {
+            match job.perform(&self.connection, &mut self.numbers, &self.texts) {
+                Ok(acknowledge) => acknowledgements.push(acknowledge),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        if let Some(error) = failed {
+            self.roll_back();
+            self.stop_if_untrustworthy(&error);
+            return match group.len() {
+                1 => {
+                    let refusal = unavailable(&error);
+                    group.into_iter().for_each(|job| job.refuse(&refusal));
+                    None
+                }
+                _ => Some(group),
+            };
+        }
+        let result = self.connection.execute_batch("COMMIT");
+        let refusal = result.err().map(|error| self.commit_failed(&error));
+        acknowledgements.into_iter().for_each(|acknowledge| acknowledge(refusal.as_ref()));
+        None
+    }
+
+    /// A full disk undoes the transaction for certain. After any other failure nobody knows.
+    fn commit_failed(&mut self, error: &rusqlite::Error) -> StoreError {
+        self.roll_back();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::ReadOnly) => unavailable(error),
+            _ => {
+                self.stop(format!("a commit failed ({error}), so the disk can no longer be trusted"));
+                StoreError::Unknown { why: error.to_string() }
+            }
+        }
+    }
+
+    fn roll_back(&mut self) {
+        self.numbers.forget();
+        // Fails when SQLite has rolled back by itself.
+        let _ = self.connection.execute_batch("ROLLBACK");
+    }
+
+    fn checkpoint(&self, mode: &str) -> rusqlite::Result<()> {
+        let statement = format!("PRAGMA wal_checkpoint({mode})");
+        let (busy, log, moved): (i64, i64, i64) =
+            self.connection.query_row(&statement, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        if busy == 0 && log == moved {
+            self.wal_pages.store(0, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn stop_if_untrustworthy(&self, error: &rusqlite::Error) {
+        let is_sync = match error {
+            rusqlite::Error::SqliteFailure(failure, _) => {
+                matches!(failure.extended_code, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC)
+            }
+            _ => false,
+        };
+        if is_sync {
+            self.stop(format!("a sync failed ({error}), so the disk can no longer be trusted"));
+        }
+    }
+
+    fn stop(&self, why: String) {
+        eprintln!("holdpoint: {why}");
+        // The first reason is the one that counts.
+        let _ = self.stopped.set(why);
+    }
+}
+
+fn unavailable(error: &rusqlite::Error) -> StoreError {
+    let why = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => format!("the disk is full ({error}); free some space, nothing else is needed"),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            format!("another process has the database locked ({error}); end it")
+        }
+        Some(ErrorCode::ReadOnly) => format!("the database cannot be written ({error}); check its permissions"),
+        _ => error.to_string(),
+    };
+    StoreError::unavailable(why)
+}
+
+impl Job {
+    /// Does the job inside the transaction. What comes back sends the answer once it is durable, or the reason why it
+    /// is not.
+    fn perform(
+        &mut self,
+        connection: &Connection,
+        numbers: &mut Numbers,
+        texts: &Texts,
+    ) -> Result<Acknowledge, rusqlite::Error> {
+        match self {
+            Job::Append(batches, reply) => settle(append::append(connection, numbers, batches), reply),
+            Job::Claim(claim, reply) => settle(work::claim_due(connection, numbers, texts, claim), reply),
+            Job::Renew(runs, node, until, reply) => {
+                settle(work::renew(connection, numbers, runs, *node, *until), reply)
+            }
+            Job::Release(run, node, reply) => settle(work::release(connection, numbers, texts, *run, *node), reply),
+            Job::SettleNotice(no, outcome, reply) => settle(work::settle_notice(connection, *no, *outcome), reply),
+            Job::ChangeSession(key, change, at, reply) => {
+                settle(work::change_session(connection, numbers, key, change, *at), reply)
+            }
+            Job::Erase(run, reply) => settle(erase::erase(connection, texts, *run), reply),
+        }
+    }
+
+    fn refuse(self, error: &StoreError) {
+        match self {
+            Job::Append(_, reply)
+            | Job::Release(_, _, reply)
+            | Job::SettleNotice(_, _, reply)
+            | Job::Erase(_, reply) => send(reply, Err(error.clone())),
+            Job::Claim(_, reply) => send(reply, Err(error.clone())),
+            Job::Renew(_, _, _, reply) => send(reply, Err(error.clone())),
+            Job::ChangeSession(_, _, _, reply) => send(reply, Err(error.clone())),
+        }
+    }
+}
+
+/// Takes the reply channel out of a job that is done; one that must be tried again keeps it.
+fn settle<T: Send + 'static>(
+    result: Result<T, Failure>,
+    reply: &mut Reply<T>,
+) -> Result<Acknowledge, rusqlite::Error> {
+    let result = match result {
+        Ok(value) => Ok(value),
+        Err(Failure::Refused(error)) => Err(error),
+        Err(Failure::Database(error)) => return Err(error),
+    };
+    let (unused, _) = oneshot::channel();
+    let reply = std::mem::replace(reply, unused);
+    Ok(Box::new(move |refusal| send(reply, refusal.map_or(result, |error| Err(error.clone())))))
+}
+
+fn send<T>(reply: Reply<T>, result: Result<T, StoreError>) {
+    // Whoever asked may have gone away; what was written stays written.
+    let _ = reply.send(result);
+}
