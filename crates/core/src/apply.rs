@@ -36,10 +36,11 @@ pub fn apply(run: &mut Run, envelope: &Envelope) {
     change(run, envelope);
     settle_turn(run);
     // An outside worker that waited for a person gets its full time again.
-    if was_held && !run.is_held() {
-        if let Some(claim) = &mut run.state.claim {
-            claim.until = envelope.at.plus(claim.period);
-        }
+    if was_held
+        && !run.is_held()
+        && let Some(claim) = &mut run.state.claim
+    {
+        claim.until = envelope.at.plus(claim.period);
     }
 }
 

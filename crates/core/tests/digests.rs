@@ -53,7 +53,12 @@ fn calls_have_the_digests_that_another_program_computed() {
         };
         assert_eq!(spec.schema_digest(), vector.schema_digest, "{}", vector.why);
         let arguments = RawJson::parse(&vector.arguments).unwrap();
-        assert_eq!(digest::of_call(&vector.tool, arguments.text(), spec.schema_digest()), vector.digest, "{}", vector.why);
+        assert_eq!(
+            digest::of_call(&vector.tool, arguments.text(), spec.schema_digest()),
+            vector.digest,
+            "{}",
+            vector.why
+        );
     }
 }
 
@@ -77,7 +82,8 @@ fn the_loose_key_groups_what_the_digest_tells_apart() {
 
 #[test]
 fn links_have_the_hashes_that_another_program_computed() {
-    let run = RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(1_762_000_000_000), [1, 2, 3, 4, 5]);
+    let run =
+        RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(1_762_000_000_000), [1, 2, 3, 4, 5]);
     let (mut previous, mut next) = (FIRST_PREVIOUS, Seq(1));
     for vector in link_vectors() {
         let events: Vec<Event> = serde_json::from_str(&vector.payload).unwrap();

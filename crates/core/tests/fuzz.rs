@@ -13,38 +13,45 @@ use std::collections::BTreeMap;
 use holdpoint_core::actor::Actor;
 use holdpoint_core::body::Body;
 use holdpoint_core::command::{
-    AskedCall, ClaimRun, Command, Decide, Edit, FailKind, FailRun, OnHold, RecordFailure, Resolve, SuspendFor, Wanted,
+    AskedCall, ClaimRun, Command, Decide, Edit, FailKind, FailRun, OnHold, RecordFailure, Resolve,
+    SuspendFor, Wanted,
 };
 use holdpoint_core::decide::{self, Answer, Decided};
 use holdpoint_core::definition::Definition;
-use holdpoint_core::digest::Digest;
+use holdpoint_core::digest::{self, Digest};
 use holdpoint_core::event::{Driver, Envelope, Event, Parent};
 use holdpoint_core::hold::{AfterGrace, Ask, Hold, HoldKind, HoldPolicy, OnDeny, OnTimeout};
 use holdpoint_core::id::{CallNo, HoldKey, Secret, Seq};
 use holdpoint_core::json::RawJson;
-use holdpoint_core::link::{Chain, Contents, FIRST_PREVIOUS, Link};
+use holdpoint_core::link::{Contents, FIRST_PREVIOUS};
 use holdpoint_core::message::ToolResult;
 use holdpoint_core::name::{GrantId, RuleId, ToolName};
 use holdpoint_core::next::{self, Next};
 use holdpoint_core::policy::{Effect, Role, Verdict, Verdicts};
 use holdpoint_core::project::{self, HoldRow};
 use holdpoint_core::run::{Call, CallState, Settled, Stage};
-use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_core::time::Millis;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use support::chain::{broken_links, check_chain, sealed};
 use support::invariants::{check_cap, check_invariants, check_stored_form, hold_rows};
 use support::{
-    LOOKUP, NODE, OTHER_NODE, SHELL, Scene, an_agent, asked, person, run_id, say, suspend, the_worker_proposes, user,
-    worker,
+    LOOKUP, NODE, OTHER_NODE, SHELL, Scene, an_agent, asked, person, run_id, say, suspend,
+    the_worker_proposes, user, worker,
 };
 
+/// Some ten seconds in a debug build.
+const USUAL_CASES: u32 = 1500;
 /// Below this many cases a rare kind of event may be missed by chance.
-const ENOUGH_CASES: u32 = 200;
+const ENOUGH_CASES: u32 = 1000;
 
 #[test]
 fn whatever_is_sent_the_invariants_hold_and_every_kind_of_event_is_reached() {
-    let config = Config { failure_persistence: None, max_shrink_iters: 4000, ..Config::default() };
-    let cases = config.cases;
+    let cases = match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => Config::default().cases,
+        None => USUAL_CASES,
+    };
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() };
     let seen: RefCell<BTreeMap<&str, u32>> = RefCell::default();
     let strategy = (setups(), proptest::collection::vec(steps(), 1..60));
     let outcome = TestRunner::new(config).run(&strategy, |(setup, steps)| {
@@ -56,8 +63,32 @@ fn whatever_is_sent_the_invariants_hold_and_every_kind_of_event_is_reached() {
     if let Err(failure) = outcome {
         panic!("{failure}");
     }
-    let missed: Vec<&str> = Event::KINDS.into_iter().filter(|kind| !seen.borrow().contains_key(kind)).collect();
+    let missed: Vec<&str> =
+        Event::KINDS.into_iter().filter(|kind| !seen.borrow().contains_key(kind)).collect();
     assert!(missed.is_empty() || cases < ENOUGH_CASES, "never reached: {missed:?}");
+}
+
+/// The invariants would notice each rule of the core that is switched off.
+#[cfg(feature = "mutants")]
+#[test]
+fn a_rule_that_is_switched_off_is_noticed() {
+    use holdpoint_core::mutant::Mutant;
+    for mutant in Mutant::ALL.into_iter().filter(|mutant| *mutant != Mutant::SequenceUnchecked) {
+        let config = Config {
+            cases: USUAL_CASES,
+            failure_persistence: None,
+            max_shrink_iters: 0,
+            ..Config::default()
+        };
+        let strategy = (setups(), proptest::collection::vec(steps(), 1..60));
+        let is_noticed = mutant.with(|| {
+            let mut runner = TestRunner::new(config);
+            let outcome = runner
+                .run(&strategy, |(setup, steps)| play(&setup, &steps).map(drop).map_err(TestCaseError::fail));
+            outcome.is_err()
+        });
+        assert!(is_noticed, "{mutant:?} was not noticed");
+    }
 }
 
 /// How a run and its agent are set up.
@@ -88,7 +119,7 @@ fn setups() -> impl Strategy<Value = Setup> {
         1 => Just(OnTimeout::Deny),
         1 => Just(OnTimeout::ResumeWithError),
         1 => Just(OnTimeout::Cancel),
-        3 => Just(OnTimeout::Keep),
+        4 => Just(OnTimeout::Keep),
     ];
     let on_deny = prop_oneof![4 => Just(OnDeny::Continue), 1 => Just(OnDeny::Cancel)];
     let after_grace = prop_oneof![Just(AfterGrace::Fail), Just(AfterGrace::Cancel)];
@@ -118,9 +149,15 @@ fn setups() -> impl Strategy<Value = Setup> {
 }
 
 fn steps() -> impl Strategy<Value = Step> {
-    (any::<u16>(), proptest::bool::weighted(0.1), any::<u8>(), any::<[u8; 4]>(), any::<u8>(), any::<u16>()).prop_map(
-        |(choice, is_noise, wait, verdicts, who, detail)| Step { choice, is_noise, wait, verdicts, who, detail },
-    )
+    (any::<u16>(), proptest::bool::weighted(0.1), any::<u8>(), any::<[u8; 4]>(), any::<u8>(), any::<u16>())
+        .prop_map(|(choice, is_noise, wait, verdicts, who, detail)| Step {
+            choice,
+            is_noise,
+            wait,
+            verdicts,
+            who,
+            detail,
+        })
 }
 
 /// Plays a case to its end and says what went wrong, if something did.
@@ -145,7 +182,8 @@ fn play(setup: &Setup, steps: &[Step]) -> Result<Vec<Envelope>, String> {
         check_invariants(&after.log, &after.run).map_err(told)?;
         check_cap(&after.run, setup.open_holds).map_err(told)?;
         let open: Vec<HoldRow> = rows.iter().filter(|row| row.closed.is_none()).cloned().collect();
-        let wanted: Vec<HoldRow> = after.run.state.holds.iter().map(|hold| project::hold_row(&after.run, hold)).collect();
+        let wanted: Vec<HoldRow> =
+            after.run.state.holds.iter().map(|hold| project::hold_row(&after.run, hold)).collect();
         if open != wanted {
             return Err(told(format!("stored rows {open:?}, open holds {wanted:?}")));
         }
@@ -177,10 +215,10 @@ fn begin(setup: &Setup) -> Scene {
 fn prepare(scene: &mut Scene, setup: &Setup, step: &Step) {
     scene.now = match step.wait {
         0..150 => scene.now,
-        150..200 => scene.now.plus(Millis(i64::from(step.wait) * 10)),
-        200..240 => next::deadline(&scene.run).unwrap_or(scene.now).max(scene.now),
-        240..250 => scene.now.plus(Millis::seconds(70)),
-        250..=255 => scene.now.plus(Millis::hours(25)),
+        150..225 => scene.now.plus(Millis(i64::from(step.wait) * 10)),
+        225..245 => next::deadline(&scene.run).unwrap_or(scene.now).max(scene.now),
+        245..254 => scene.now.plus(Millis::seconds(70)),
+        254..=255 => scene.now.plus(Millis::hours(25)),
     };
     let next_call = scene.run.state.calls_made + 1;
     let current = scene.run.state.calls.iter().map(|call| call.no.0);
@@ -212,7 +250,8 @@ fn prepare(scene: &mut Scene, setup: &Setup, step: &Step) {
 
 /// What rules and grants say of one call: mostly allow or hold, sometimes more, sometimes nothing.
 fn verdict(number: u8, call: u32, quorum: u32) -> Vec<(CallNo, Verdict)> {
-    let rule = |name: &str, effect| Verdict { votes: quorum, ..Verdict::new(effect, RuleId::new(name).unwrap()) };
+    let rule =
+        |name: &str, effect| Verdict { votes: quorum, ..Verdict::new(effect, RuleId::new(name).unwrap()) };
     let said = match number {
         0..90 => vec![rule("a", Effect::Allow)],
         90..210 => vec![rule("h", Effect::Hold), rule("a", Effect::Allow)],
@@ -235,7 +274,7 @@ fn sensible(scene: &Scene, step: &Step) -> Command {
         options.extend(about_hold(scene, step, hold));
     }
     for attempt in &state.disowned {
-        options.push(finish_call(attempt.call, attempt.attempt, step));
+        options.extend([1, 2].map(|_| finish_call(attempt.call, attempt.attempt, step)));
     }
     match (state.stage, scene.run.facts.driver) {
         (Stage::Thinking { .. }, _) => options.extend(while_thinking(scene, step)),
@@ -296,26 +335,38 @@ fn about_hold(scene: &Scene, step: &Step, hold: &Hold) -> Vec<Command> {
             Command::Edit(Edit { decide: seen.clone(), arguments: arguments(step) }),
         ],
         HoldKind::Input => vec![decide(support::answer()), decide(support::deny())],
-        HoldKind::External => vec![decide(support::answer()), decide(support::fail()), decide(Wanted::Withdraw)],
+        HoldKind::External => {
+            vec![decide(support::answer()), decide(support::fail()), decide(Wanted::Withdraw)]
+        }
         HoldKind::Auth => vec![decide(support::answer()), decide(support::deny()), decide(support::fail())],
         HoldKind::Recovery => {
-            vec![decide(Wanted::Approve), decide(Wanted::Approve), decide(support::answer()), decide(support::deny())]
+            vec![
+                decide(Wanted::Approve),
+                decide(Wanted::Approve),
+                decide(support::answer()),
+                decide(support::deny()),
+            ]
         }
     };
-    if step.detail.is_multiple_of(5) {
+    if step.detail.is_multiple_of(3) {
         let to = step.detail.is_multiple_of(2).then(|| user("dora"));
         options.push(Command::Assign { hold: hold.key, to });
     }
     if hold.expired_at.is_some() {
         let expires_at = step.detail.is_multiple_of(2).then(|| scene.now.plus(Millis::seconds(90)));
-        options.push(Command::Reopen { hold: hold.key, expires_at });
+        options.extend([
+            Command::Reopen { hold: hold.key, expires_at },
+            Command::Reopen { hold: hold.key, expires_at },
+        ]);
     }
     options
 }
 
 fn while_thinking(scene: &Scene, step: &Step) -> Vec<Command> {
-    let calls = (0..step.detail % 4).map(|n| a_call(step.detail.wrapping_add(n * 7))).collect();
-    let retry_at = (step.detail % 8 > 0).then(|| scene.now.plus(Millis::seconds(3)));
+    let calls = (0..[1, 2, 3, 2, 1, 4, 0][usize::from(step.detail % 7)])
+        .map(|n| a_call(step.detail.wrapping_add(n * 7)))
+        .collect();
+    let retry_at = (!step.detail.is_multiple_of(32)).then(|| scene.now.plus(Millis::seconds(3)));
     let reply = scene.reply(calls);
     vec![
         reply.clone(),
@@ -363,7 +414,11 @@ fn by_anyone(scene: &Scene, step: &Step) -> Vec<Command> {
         1 => options.push(Command::Repin { definition: Digest([5; 32]) }),
         2 => options.push(Command::Suspend(suspend(0, 0, SuspendFor::Input))),
         3 | 4 => options.push(say(OnHold::Supersede)),
-        5 => options.push(Command::Fail(FailRun { worker: None, error: "panic".into(), kind: FailKind::Final })),
+        5 => options.push(Command::Fail(FailRun {
+            worker: None,
+            error: "panic".into(),
+            kind: FailKind::Final,
+        })),
         6 => options.push(Command::Repin { definition: scene.run.state.definition }),
         _ => {}
     }
@@ -402,14 +457,19 @@ fn noise(scene: &Scene, step: &Step) -> Command {
         3 => Command::Assign { hold, to: None },
         4 => Command::Reopen { hold, expires_at: None },
         5 => Command::Repin { definition: Digest([step.who; 32]) },
-        6 => scene.reply(vec![a_call(step.detail), asked("no such tool", "{}"), asked(SHELL, "{\"a\":1,\"a\":2}")]),
-        7 => Command::RecordFailure(RecordFailure { error: Body::text("?"), retry_at: None }),
+        6 => scene.reply(vec![
+            a_call(step.detail),
+            asked("no such tool", "{}"),
+            asked(SHELL, "{\"a\":1,\"a\":2}"),
+        ]),
+        7 => Command::RecordFailure(RecordFailure { error: Body::text("?"), retry_at: None })
+            .only_if(step.who < 32),
         8 => Command::Return { call, attempt },
         9 => progress(call, step),
         10 => finish_call(call, attempt, step),
         11 => Command::Suspend(suspend(call.0, attempt, kind_of_wait(step.choice))),
         12 => Command::Orphan { call, attempt, node: OTHER_NODE },
-        13 => Command::Cancel { reason: None }.only_if(step.detail.is_multiple_of(4)),
+        13 => Command::Cancel { reason: None }.only_if(step.who < 32),
         14 => Command::Erase { reason: Some("law".into()) },
         15 => Command::Claim(ClaimRun::Worker { worker: someone, period: Millis::seconds(1) }),
         16 => Command::Claim(ClaimRun::Node),
@@ -443,7 +503,10 @@ fn a_call(number: u16) -> AskedCall {
     match number % 16 {
         0 => asked("nonsense", "{}"),
         1 => asked(tool, "not json"),
-        _ => asked(tool, &format!(r#"{{"n": {}, "s":"é\u00e9"}}"#, 9_007_199_254_740_992 + u64::from(number % 2))),
+        _ => asked(
+            tool,
+            &format!(r#"{{"n": {}, "s":"é\u00e9"}}"#, 9_007_199_254_740_992 + u64::from(number % 2)),
+        ),
     }
 }
 
@@ -488,6 +551,7 @@ fn check_decision(scene: &Scene, command: &Command, decided: &Decided) -> Result
         return Err("decided twice, it comes out differently".into());
     }
     check_stored_form(&decided.events)?;
+    check_rules_of_one_command(scene, command, decided)?;
     if let Some(first) = decided.events.first() {
         let share = |envelope: &Envelope| envelope.at == first.at && envelope.actor == first.actor;
         if !decided.events.iter().all(share) {
@@ -507,79 +571,62 @@ fn check_decision(scene: &Scene, command: &Command, decided: &Decided) -> Result
     Ok(())
 }
 
+/// Who may not decide does not, what was not shown does not start, and no deadline passes unnoticed.
+fn check_rules_of_one_command(scene: &Scene, command: &Command, decided: &Decided) -> Result<(), String> {
+    if needs_authority(command) && scene.authority.is_none() && decided.outcome.is_ok() {
+        return Err("someone without authority decides".into());
+    }
+    if let (Command::Begin(begin), Ok(Answer::Done)) = (command, &decided.outcome) {
+        let runs = digest::of_call(&begin.stored.tool, &begin.stored.arguments, begin.stored.schema);
+        if decided.run.call(begin.call).and_then(|call| call.digest) != Some(runs) {
+            return Err("what runs was not shown".into());
+        }
+    }
+    let is_overdue = |hold: &&Hold| {
+        let is_open = hold.expired_at.is_none() && hold.kind.can_expire();
+        is_open && hold.at < decided.run.state.seq && hold.expires_at.is_some_and(|at| at <= scene.now)
+    };
+    match decided.run.state.holds.iter().find(is_overdue) {
+        Some(hold) => Err(format!("hold {} is overdue", hold.key)),
+        None => Ok(()),
+    }
+}
+
+fn needs_authority(command: &Command) -> bool {
+    match command {
+        Command::Resolve(_)
+        | Command::Vote(_)
+        | Command::Edit(_)
+        | Command::Assign { .. }
+        | Command::Reopen { .. }
+        | Command::Repin { .. } => true,
+        Command::Say(_)
+        | Command::Cancel { .. }
+        | Command::Erase { .. }
+        | Command::Claim(_)
+        | Command::Propose(_)
+        | Command::Finish { .. }
+        | Command::Fail(_)
+        | Command::Heartbeat { .. }
+        | Command::Release { .. }
+        | Command::RecordReply(_)
+        | Command::RecordFailure(_)
+        | Command::Begin(_)
+        | Command::Return { .. }
+        | Command::Progress { .. }
+        | Command::FinishCall(_)
+        | Command::Suspend(_)
+        | Command::Orphan { .. }
+        | Command::Tick => false,
+    }
+}
+
 /// The events that the passing of time alone causes now: those before any command that is always refused.
 fn what_time_does(scene: &Scene) -> Vec<Envelope> {
     let refused = Command::Return { call: CallNo(u32::MAX), attempt: 0 };
     let decided = decide::decide(&scene.run, &refused, &scene.context(None));
     assert!(decided.outcome.is_err());
     decided.events
-}
-
-/// Sealed into links the log verifies, and any flipped bit is found.
-fn check_chain(appends: &[Vec<Envelope>], pick: usize) -> Result<(), String> {
-    let links = sealed(appends);
-    let whole: Vec<Envelope> = links.iter().map(|link| link.events().unwrap()).collect::<Vec<_>>().concat();
-    if whole != appends.concat() || verify(&links).is_err() {
-        return Err("the sealed log is not the log".into());
-    }
-    let victim = pick % links.len();
-    for broken in broken_links(&links[victim], pick) {
-        let mut links = links.clone();
-        links[victim] = broken;
-        if verify(&links).is_ok() {
-            return Err(format!("a changed link passes: {:?}", links[victim]));
-        }
-    }
-    Ok(())
-}
-
-fn sealed(appends: &[Vec<Envelope>]) -> Vec<Link> {
-    let mut previous = FIRST_PREVIOUS;
-    let seal = |(n, append): (usize, &Vec<Envelope>)| {
-        let events: Vec<Event> = append.iter().map(|envelope| envelope.event.clone()).collect();
-        let chain = Chain { previous, salt: [u8::try_from(n % 251).unwrap(); 16] };
-        let link = Link::seal(run_id(), append[0].seq, append[0].at, append[0].actor.clone(), &events, chain);
-        previous = link.hash;
-        link
-    };
-    appends.iter().enumerate().map(seal).collect()
-}
-
-fn verify(links: &[Link]) -> Result<(), String> {
-    let (mut previous, mut wanted) = (FIRST_PREVIOUS, Seq(1));
-    for link in links {
-        link.verify(previous, wanted).map_err(|bad| bad.to_string())?;
-        link.events().map_err(|bad| bad.to_string())?;
-        (previous, wanted) = (link.hash, link.next());
-    }
-    Ok(())
-}
-
-/// The link with one thing about it changed, in every way that somebody might.
-fn broken_links(link: &Link, pick: usize) -> Vec<Link> {
-    let bit = 1u8 << (pick % 8);
-    let broken = |change: &dyn Fn(&mut Link)| {
-        let mut link = link.clone();
-        change(&mut link);
-        link
-    };
-    vec![
-        broken(&|link| {
-            let Contents::Whole { payload, .. } = &mut link.contents else { return };
-            let at = pick % payload.len();
-            payload[at] ^= bit;
-        }),
-        broken(&|link| {
-            let Contents::Whole { salt, .. } = &mut link.contents else { return };
-            salt[pick % 16] ^= bit;
-        }),
-        broken(&|link| link.hash.0[pick % 32] ^= bit),
-        broken(&|link| link.header.at = Timestamp(link.header.at.0 ^ (1 << (pick % 63)))),
-        broken(&|link| link.header.actor = person("mallory")),
-        broken(&|link| link.header.first = Seq(link.header.first.0 ^ 1)),
-        broken(&|link| link.header.count ^= 1),
-        broken(&|link| link.header.run = link.header.run.child(CallNo(1), 1)),
-    ]
 }
 
 /// Not a sample: every bit of a short link.

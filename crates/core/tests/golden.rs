@@ -11,7 +11,8 @@ use holdpoint_core::actor::Actor;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Event, RunClaimed, RunErased};
 use holdpoint_core::id::{
-    CallId, CallNo, HoldId, HoldKey, MessageId, Place, RequestId, RequestKey, RunId, Secret, Seq, Shard, tenant_tag,
+    CallId, CallNo, HoldId, HoldKey, MessageId, Place, RequestId, RequestKey, RunId, Secret, Seq, Shard,
+    tenant_tag,
 };
 use holdpoint_core::link::{Chain, FIRST_PREVIOUS, Link};
 use holdpoint_core::name::{Tenant, UserId};
@@ -38,7 +39,8 @@ fn golden_events_are_of_their_kind_and_are_written_as_they_were_read() {
         let lines = golden_events(kind);
         assert!(!lines.is_empty(), "{kind} has no golden event");
         for line in lines {
-            let event: Event = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{kind}: {e} in {line}"));
+            let event: Event =
+                serde_json::from_str(&line).unwrap_or_else(|e| panic!("{kind}: {e} in {line}"));
             assert_eq!(event.kind(), kind);
             assert_eq!(serde_json::to_string(&event).unwrap(), line);
         }
@@ -50,7 +52,8 @@ fn a_field_of_the_future_does_not_break_an_old_reader() {
     for kind in Event::KINDS {
         for line in golden_events(kind) {
             let grown = with_unknown_field(&line);
-            let event: Event = serde_json::from_str(&grown).unwrap_or_else(|e| panic!("{kind}: {e} in {grown}"));
+            let event: Event =
+                serde_json::from_str(&grown).unwrap_or_else(|e| panic!("{kind}: {e} in {grown}"));
             assert_eq!(serde_json::to_string(&event).unwrap(), line);
         }
     }
@@ -64,13 +67,18 @@ fn a_kind_of_the_future_is_not_taken_for_another_one() {
 
 #[test]
 fn a_sealed_link_keeps_its_hash() {
-    let events =
-        [Event::RunClaimed(RunClaimed { claim: None }), Event::RunErased(RunErased { reason: Some("why".into()) })];
+    let events = [
+        Event::RunClaimed(RunClaimed { claim: None }),
+        Event::RunErased(RunErased { reason: Some("why".into()) }),
+    ];
     let actor = Actor::Person(UserId::new("alice").unwrap());
     let chain = Chain { previous: FIRST_PREVIOUS, salt: [7; 16] };
     let link = Link::seal(run(), Seq(3), AT, actor, &events, chain);
     assert_eq!(link.hash.to_string(), "7c68a4800576f31f82308c15ca0db6b1370a14ab19ea9c9b99306271ca404a16");
-    assert_eq!(link.contents.commitment().to_string(), "bc13b01b38e70793bb81f5a813f427c43d1455c8493e262687f9feedb92bee3d");
+    assert_eq!(
+        link.contents.commitment().to_string(),
+        "bc13b01b38e70793bb81f5a813f427c43d1455c8493e262687f9feedb92bee3d"
+    );
     assert_eq!(link.verify(FIRST_PREVIOUS, Seq(3)), Ok(()));
     assert_eq!(link.events().unwrap().into_iter().map(|e| e.event).collect::<Vec<_>>(), events);
 }
@@ -117,16 +125,23 @@ fn ids_keep_their_text() {
 
 #[test]
 fn a_child_keeps_its_id() {
-    let children = [(3, 1), (3, 2), (4, 1)].map(|(call, attempt)| run().child(CallNo(call), attempt).to_string());
-    let golden =
-        ["run_06d3yrjm02061bqa6qkvgkddt8", "run_06d3yrjm0200b07a6qkvht3s4g", "run_06d3yrjm020af7za6qkvhbhq0g"];
+    let children =
+        [(3, 1), (3, 2), (4, 1)].map(|(call, attempt)| run().child(CallNo(call), attempt).to_string());
+    let golden = [
+        "run_06d3yrjm02061bqa6qkvgkddt8",
+        "run_06d3yrjm0200b07a6qkvht3s4g",
+        "run_06d3yrjm020af7za6qkvhbhq0g",
+    ];
     assert_eq!(children, golden);
 }
+
+/// A tenant, its tag, and three of its runs with their shards.
+type Tenanted = (&'static str, u32, [(&'static str, u8); 3]);
 
 /// Stored work lists are keyed by the shard: it may never change.
 #[test]
 fn tenants_keep_their_tags_and_runs_their_shards() {
-    let golden: [(&str, u32, [(&str, u8); 3]); 3] = [
+    let golden: [Tenanted; 3] = [
         (
             "default",
             0xea35_e7b8,

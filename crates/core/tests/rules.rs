@@ -2,7 +2,6 @@
 //!
 //! The hold table has its own file, `hold_table.rs`; what must hold at any time is in `fuzz.rs`.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
-#![expect(clippy::expect_used, reason = "a test may panic")]
 
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
@@ -22,8 +21,8 @@ use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::{CallState, Settled};
 use holdpoint_core::time::Millis;
 use support::{
-    LOOKUP, NODE, SHELL, Scene, an_agent, answer, cancel, deny, finish, resolve, say, suspend, the_policy_says,
-    the_rule_says, the_worker_claims, the_worker_proposes, worker,
+    LOOKUP, NODE, SHELL, Scene, an_agent, answer, cancel, deny, finish, resolve, say, suspend,
+    the_policy_says, the_rule_says, the_worker_claims, the_worker_proposes, worker,
 };
 
 /// Rule 5: nothing but results, orphans and erasure follows the end; a start that came to nothing is a result.
@@ -68,7 +67,8 @@ fn a_message_to_a_run_that_waits_for_a_login_is_queued() {
 #[test]
 fn an_expiry_that_denies_ends_the_run_where_a_deny_would() {
     let timeout = Some(Millis::seconds(60));
-    let policy = HoldPolicy { on_timeout: OnTimeout::Deny, on_deny: OnDeny::Cancel, timeout, ..HoldPolicy::default() };
+    let policy =
+        HoldPolicy { on_timeout: OnTimeout::Deny, on_deny: OnDeny::Cancel, timeout, ..HoldPolicy::default() };
     let (mut scene, hold) = Scene::waiting_for_approval(policy);
     scene.later(Millis::seconds(60));
     scene.send(Command::Tick).unwrap();
@@ -282,10 +282,7 @@ fn an_edit_drops_the_votes() {
     scene.verdicts = the_rule_says("two", Effect::Hold, 2);
     scene.the_model_asks(&[SHELL]);
     let hold = scene.hold();
-    assert_eq!(
-        scene.send(Command::Vote(support::as_seen(hold))),
-        Ok(Answer::Voted { votes: 1, needed: 2 })
-    );
+    assert_eq!(scene.send(Command::Vote(support::as_seen(hold))), Ok(Answer::Voted { votes: 1, needed: 2 }));
     assert_eq!(scene.resolves(hold, support::edited()), Ok(Answer::Edited));
     assert!(scene.hold_of(1).votes.is_empty());
     assert_eq!(scene.hold_of(1).revision, 1);
@@ -309,7 +306,8 @@ fn a_changed_tool_is_asked_about_again() {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
     let tool = ToolName::new(SHELL).unwrap();
-    scene.definition.tools.get_mut(&tool).expect("a tool").schema = RawJson::parse(r#"{"type":"string"}"#).unwrap();
+    scene.definition.tools.get_mut(&tool).expect("a tool").schema =
+        RawJson::parse(r#"{"type":"string"}"#).unwrap();
     assert_eq!(scene.begins(1), Ok(Answer::Held));
     let hold = scene.hold();
     scene.resolves(hold, holdpoint_core::command::Wanted::Approve).unwrap();

@@ -5,7 +5,7 @@
 //! default). `conformance` is the one suite that every backend passes; [`ahead`] drives a run without waiting for
 //! each of its appends.
 
-// ahead
+pub mod ahead;
 // audit
 mod batch;
 // cfg

@@ -4,7 +4,7 @@ use holdpoint_core::digest::Digest;
 use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{Incarnation, RunId, Seq, Shard};
 use holdpoint_core::name::{AgentName, InboxName, SessionId, Tenant, ToolName};
-use holdpoint_core::project::{HoldRow, Phase, RunRow};
+use holdpoint_core::project::{Phase, RunRow};
 use holdpoint_core::time::Timestamp;
 
 use crate::batch::Who;
@@ -251,6 +251,3 @@ pub enum SessionChange {
     /// No more runs.
     Close,
 }
-
-/// The row of a hold with its position, which is what cursors count by.
-pub(crate) type Placed = (u64, HoldRow);

@@ -10,7 +10,8 @@ use holdpoint_core::digest;
 use holdpoint_core::event::{Driver, Envelope, Event, HoldResolved};
 use holdpoint_core::hold::{HoldKind, Resolution};
 use holdpoint_core::id::{CallNo, HoldKey, Seq};
-use holdpoint_core::message::{Replay, ToolCall};
+use holdpoint_core::message::{Judged, Replay, ToolCall};
+use holdpoint_core::name::RuleId;
 use holdpoint_core::next::{self, Next};
 use holdpoint_core::policy::{Effect, Role};
 use holdpoint_core::project::{self, HoldChange, HoldRow};
@@ -19,8 +20,10 @@ use holdpoint_core::time::Timestamp;
 
 use super::stored;
 
-/// The largest row of a run with few calls and holds.
-const SMALL_ROW: usize = 4096;
+/// The row of a run with one call and one hold is below this, as long as names are short.
+const SMALL_ROW: usize = 1024;
+/// The row of a run with two calls and two holds is below this.
+const LARGER_ROW: usize = 1536;
 
 /// Everything that must hold of a run, whatever happened to it.
 pub(crate) fn check_invariants(log: &[Envelope], run: &Run) -> Result<(), String> {
@@ -109,7 +112,7 @@ impl Walk {
         let Some((first, rest)) = log.split_first() else { return Err("an empty log".into()) };
         let Some(mut before) = apply::begin(run.facts.id, first) else { return Err("no run.started".into()) };
         for (at, envelope) in (1..).zip(rest) {
-            let step = self.event(&log[..at], &before, &envelope.event);
+            let step = self.event(&log[..at], &before, envelope);
             step.map_err(|why| format!("event {} ({}): {why}", envelope.seq, envelope.event.kind()))?;
             apply::apply(&mut before, envelope);
         }
@@ -119,7 +122,8 @@ impl Walk {
         ensure(open == in_state, || format!("open by the log: {open:?}, in the state: {in_state:?}"))
     }
 
-    fn event(&mut self, past: &[Envelope], before: &Run, event: &Event) -> Result<(), String> {
+    fn event(&mut self, past: &[Envelope], before: &Run, envelope: &Envelope) -> Result<(), String> {
+        let event = &envelope.event;
         if self.ended {
             self.after_the_end(event)?;
         }
@@ -130,10 +134,14 @@ impl Walk {
                 self.ended = true;
             }
             Event::RunErased(_) => self.erased = true,
-            Event::ModelReplied(replied) => replied.reply.calls.iter().for_each(|call| self.proposed(call, before)),
+            Event::ModelReplied(replied) => {
+                replied.reply.calls.iter().for_each(|call| self.proposed(call, before))
+            }
             Event::CallProposed(proposed) => self.proposed(&proposed.call, before),
             Event::CallStarted(started) => {
                 ensure(started.judged.effect != Effect::Deny, || "a forbidden call starts".into())?;
+                ensure(started.start_by > envelope.at, || "it starts too late (rule 2)".into())?;
+                ensure(is_judged(&started.judged), || "nothing allows it".into())?;
                 self.started(past, before, started.call, started.attempt)?;
             }
             Event::CallReturned(returned) => {
@@ -146,7 +154,8 @@ impl Walk {
             },
             Event::CallOrphaned(orphaned) => {
                 let state = before.call(orphaned.call).map(|call| call.state);
-                let is_reported_by_worker = before.facts.driver == Driver::Outside && state == Some(CallState::Ready);
+                let is_reported_by_worker =
+                    before.facts.driver == Driver::Outside && state == Some(CallState::Ready);
                 if !is_reported_by_worker {
                     self.must_be_started(before, orphaned.call)?;
                 }
@@ -237,7 +246,8 @@ impl Walk {
         };
         if self.call(no)?.approval.is_some() {
             let Some(approved) = approved else { return Err("its approval is still open (I4)".into()) };
-            let is_approved = matches!(approved.resolution, Resolution::Approve { .. }) && approved.role.is_some();
+            let is_approved =
+                matches!(approved.resolution, Resolution::Approve { .. }) && approved.role.is_some();
             ensure(is_approved, || "nobody approved it (I4)".into())?;
             ensure(approved.digest == Some(runs), || "something else was approved (I4)".into())?;
         }
@@ -266,7 +276,8 @@ impl Walk {
     fn resolved(&mut self, before: &Run, resolved: &HoldResolved) -> Result<(), String> {
         self.must_be_open(resolved.hold)?;
         let kind = self.hold(resolved.hold)?.kind;
-        let is_someones = matches!(resolved.role, Some(Role::Owner | Role::Approver | Role::Admin | Role::Callback));
+        let is_someones =
+            matches!(resolved.role, Some(Role::Owner | Role::Approver | Role::Admin | Role::Callback));
         let runs_again = match (kind, &resolved.resolution) {
             (HoldKind::Recovery, Resolution::Approve { .. }) => {
                 ensure(is_someones, || "only a person runs it again (I3)".into())?;
@@ -290,7 +301,9 @@ impl Walk {
 
     fn must_be_started(&self, before: &Run, no: CallNo) -> Result<(), String> {
         let state = before.call(no).map(|call| call.state);
-        ensure(matches!(state, Some(CallState::Started { .. })), || format!("call {no} is {state:?}, not started"))
+        ensure(matches!(state, Some(CallState::Started { .. })), || {
+            format!("call {no} is {state:?}, not started")
+        })
     }
 
     fn must_be_open(&self, key: HoldKey) -> Result<(), String> {
@@ -310,6 +323,11 @@ impl Walk {
         let found = self.holds.iter_mut().find(|(known, _)| *known == key).map(|(_, seen)| seen);
         found.ok_or_else(|| format!("hold {key} was never opened (I2)"))
     }
+}
+
+/// What no rule judged is held, never allowed.
+fn is_judged(judged: &Judged) -> bool {
+    judged.effect == Effect::Hold || !judged.rules.contains(&RuleId::no_verdict())
 }
 
 fn an_ended_run_waits_for_nothing(run: &Run) -> Result<(), String> {
@@ -338,7 +356,9 @@ fn work_is_never_forgotten(run: &Run) -> Result<(), String> {
         ensure(!has_work || !is_idle, || format!("there is work, and next says {next:?}"))?;
     }
     for deadline in deadlines(run) {
-        ensure(due_at.is_some_and(|at| at <= deadline), || format!("due at {due_at:?}, deadline {deadline:?}"))?;
+        ensure(due_at.is_some_and(|at| at <= deadline), || {
+            format!("due at {due_at:?}, deadline {deadline:?}")
+        })?;
         ensure(next::next(run, deadline) == Next::Tick, || "a deadline passes unnoticed".into())?;
     }
     Ok(())
@@ -348,7 +368,8 @@ fn work_is_never_forgotten(run: &Run) -> Result<(), String> {
 fn deadlines(run: &Run) -> Vec<Timestamp> {
     let holds = run.state.holds.iter();
     let expiries = holds.clone().filter(|hold| hold.expired_at.is_none()).filter_map(|hold| hold.expires_at);
-    let graces = holds.clone().filter(|hold| hold.expired_at.is_some()).filter_map(|hold| hold.grace_ends_at());
+    let graces =
+        holds.clone().filter(|hold| hold.expired_at.is_some()).filter_map(|hold| hold.grace_ends_at());
     let reminders = holds.filter_map(|hold| hold.remind_at);
     let claim = run.state.claim.iter().filter(|_| !run.is_held()).map(|claim| claim.until);
     expiries.chain(graces).chain(reminders).chain(claim).collect()
@@ -360,8 +381,12 @@ fn the_row_survives_and_is_small(state: &State) -> Result<(), String> {
     // These three are columns of their own.
     let read = State { seq: state.seq, at: state.at, definition: state.definition, ..read };
     ensure(read == *state, || format!("read back as another state: {text}"))?;
-    let is_small = state.calls.len() <= 2 && state.holds.len() <= 2;
-    ensure(!is_small || text.len() < SMALL_ROW, || format!("the row has {} bytes: {text}", text.len()))
+    let max = match (state.calls.len(), state.holds.len()) {
+        (0 | 1, 0 | 1) => SMALL_ROW,
+        (0..=2, 0..=2) => LARGER_ROW,
+        (_, _) => usize::MAX,
+    };
+    ensure(text.len() < max, || format!("the row has {} bytes: {text}", text.len()))
 }
 
 fn hold_rows_follow_the_log(log: &[Envelope], run: &Run) -> Result<(), String> {

@@ -3,6 +3,7 @@
 //! Names here are facts of the domain (`the_model_asks`, `a_person_is_asked`); what must hold of any run at any time
 //! is in `invariants.rs`.
 
+pub(crate) mod chain;
 pub(crate) mod invariants;
 
 use std::collections::BTreeMap;
@@ -10,8 +11,8 @@ use std::collections::BTreeMap;
 use holdpoint_core::actor::Actor;
 use holdpoint_core::body::Body;
 use holdpoint_core::command::{
-    AskedCall, Begin, ClaimRun, Command, Context, Decide, Entropy, FinishCall, Limits, OnHold, Propose, RecordReply,
-    Resolve, Say, Start, StoredCall, Suspend, SuspendFor, Taken, Wanted,
+    AskedCall, Begin, ClaimRun, Command, Context, Decide, Entropy, FinishCall, Limits, OnHold, Propose,
+    RecordReply, Resolve, Say, Start, StoredCall, Suspend, SuspendFor, Taken, Wanted,
 };
 use holdpoint_core::decide::{self, Answer, Decided};
 use holdpoint_core::definition::{Definition, ToolSpec};
@@ -60,7 +61,11 @@ impl Scene {
     }
 
     /// A run that has just started, perhaps as a sub-agent.
-    pub(crate) fn start_below(definition: Definition, driver: Driver, parent: Option<Parent>) -> Result<Scene, Refusal> {
+    pub(crate) fn start_below(
+        definition: Definition,
+        driver: Driver,
+        parent: Option<Parent>,
+    ) -> Result<Scene, Refusal> {
         let start = Start {
             id: run_id(),
             tenant: Tenant::default_tenant(),
@@ -191,7 +196,14 @@ impl Scene {
     pub(crate) fn reply(&self, calls: Vec<AskedCall>) -> Command {
         let usage = Usage { input: 10, output: 1, cost_micros: 0 };
         let text = Some("I am on it.".into());
-        Command::RecordReply(RecordReply { text, calls, opaque: None, usage, model: None, seen: self.run.state.seq })
+        Command::RecordReply(RecordReply {
+            text,
+            calls,
+            opaque: None,
+            usage,
+            model: None,
+            seen: self.run.state.seq,
+        })
     }
 
     /// A node begins a call as the log holds it, with a minute to start.
@@ -223,7 +235,9 @@ impl Scene {
 
     /// The only open hold.
     pub(crate) fn hold(&self) -> HoldKey {
-        let [hold] = self.run.state.holds.as_slice() else { panic!("not one hold: {:?}", self.run.state.holds) };
+        let [hold] = self.run.state.holds.as_slice() else {
+            panic!("not one hold: {:?}", self.run.state.holds)
+        };
         hold.key
     }
 

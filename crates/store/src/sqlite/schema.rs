@@ -12,7 +12,6 @@ use rusqlite::{Connection, OpenFlags};
 use super::SqliteOptions;
 
 mod embedded {
-    #![expect(missing_docs, reason = "the macro's code")]
     refinery::embed_migrations!("src/sqlite/migrations");
 }
 

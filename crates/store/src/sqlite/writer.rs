@@ -149,10 +149,13 @@ impl Writing {
         // Checkpoints are ours: SQLite's own would hide a failed sync.
         let wal_pages = Arc::new(AtomicI32::new(0));
         let seen = wal_pages.clone();
-        file.connection.wal_hook(Some(move |_: &mut Wal, pages: i32| {
+        let hook = file.connection.wal_hook(Some(move |_: &mut Wal, pages: i32| {
             seen.store(pages, Ordering::Relaxed);
             Ok(())
         }));
+        if let Err(error) = hook {
+            unreachable!("the connection is ours alone: {error}");
+        }
         Writing {
             wal_pages,
             connection: file.connection,

@@ -1,0 +1,264 @@
+//! A whole cycle through the core and the SQLite store: five appends, three of them waited for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use holdpoint_core::actor::Actor;
+use holdpoint_core::body::Body;
+use holdpoint_core::command::{
+    AskedCall, Begin, Command, Decide, Entropy, FinishCall, Limits, RecordReply, Resolve, Start, Taken, Wanted,
+};
+use holdpoint_core::decide::Decided;
+use holdpoint_core::definition::{Definition, ToolSpec};
+use holdpoint_core::digest::Digest;
+use holdpoint_core::event::{Driver as DrivenBy, Envelope, Event};
+use holdpoint_core::hold::HoldPolicy;
+use holdpoint_core::id::{CallNo, HoldId, Incarnation, Place, RunId};
+use holdpoint_core::json::RawJson;
+use holdpoint_core::message::{Message, Replay, ToolResult, Usage};
+use holdpoint_core::name::{AgentName, RuleId, SessionId, Tenant, ToolName, UserId};
+use holdpoint_core::policy::{Effect, Role, Verdict, Verdicts};
+use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_core::transcript::stored_call;
+use holdpoint_store::ahead::{Beside, Driver, Given, Order};
+use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use holdpoint_store::{LeaseChange, Put, Store, Who};
+
+use crate::measure::{Lap, Measured, load, now};
+
+const ARGUMENTS: &str =
+    r#"{"path": "/var/lib/app/cache/2026-11-15/segment-000017", "recursive": true, "reason": "disk nearly full"}"#;
+
+/// What all cycles share.
+pub(crate) struct Bench {
+    pub(crate) store: Arc<dyn Store>,
+    definition: Arc<Definition>,
+    definition_digest: Digest,
+    limits: Arc<Limits>,
+    node: Incarnation,
+    counter: AtomicU64,
+}
+
+pub(crate) async fn run(concurrency: usize, seconds: f64) -> Measured {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&SqliteOptions::at(directory.path().join("cycle.db"))).unwrap();
+    let bench = Arc::new(Bench::new(Arc::new(store)));
+    load(concurrency, seconds, move |_, _| cycle(bench.clone())).await
+}
+
+async fn cycle(bench: Arc<Bench>) -> Option<Lap> {
+    let start = now();
+    let hold = bench.start_until_held().await;
+    let approve = now();
+    bench.approve_until_done(hold).await;
+    Some(Lap { cycle: start.elapsed(), approve: approve.elapsed() })
+}
+
+impl Bench {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Bench {
+        Bench::numbered(store, 0)
+    }
+
+    /// One whose runs have other ids than those of every other number.
+    pub(crate) fn numbered(store: Arc<dyn Store>, number: u64) -> Bench {
+        let schema = RawJson::parse(r#"{"type":"object"}"#).unwrap();
+        let spec = ToolSpec {
+            description: "Deletes a file".into(),
+            schema,
+            replay: Replay::Never,
+            reversible: false,
+            approval_prompt: None,
+            holds: None,
+        };
+        let definition = Definition {
+            agent: AgentName::new("ops").unwrap(),
+            prompt: "You look after a server.".into(),
+            model: "scripted".into(),
+            model_parameters: None,
+            tools: BTreeMap::from([(tool(), spec)]),
+            policy: None,
+            sub_agents: Vec::new(),
+            show_thinking: false,
+            hold_batch: false,
+            holds: HoldPolicy::default(),
+        };
+        Bench {
+            store,
+            definition_digest: definition.digest(),
+            definition: Arc::new(definition),
+            limits: Arc::new(Limits::default()),
+            node: Incarnation([5; 16]),
+            counter: AtomicU64::new(1 + number * 1000),
+        }
+    }
+
+    /// Starts a run; the model asks for a call that needs approval; comes back when the run is durably held.
+    pub(crate) async fn start_until_held(&self) -> HoldId {
+        let mut driver = self.started();
+        driver.push(self.asks_for_a_call());
+        let settlement = driver.settle().await;
+        assert!(settlement.failed.is_none(), "{:?}", settlement.failed);
+        let run = &driver.durable().unwrap().run;
+        HoldId { run: run.facts.id, key: run.state.holds[0].key }
+    }
+
+    /// Approves from storage, runs the no-op tool, lets the model finish; comes back when that is durable.
+    pub(crate) async fn approve_until_done(&self, hold: HoldId) {
+        let stored = self.store.load(hold.run).await.unwrap();
+        let events = self.events(hold.run).await;
+        let mut driver = Driver::of(self.store.clone(), stored.row);
+        driver.push(self.approves_and_starts(hold, &events));
+        let settlement = driver.settle().await;
+        assert!(settlement.failed.is_none(), "{:?}", settlement.failed);
+        driver.push(self.tool_reports());
+        let seen = driver.tip().unwrap().state.seq;
+        driver.push(self.model_finishes(seen));
+        let settlement = driver.settle().await;
+        assert!(settlement.failed.is_none(), "{:?}", settlement.failed);
+        assert!(driver.durable().unwrap().run.outcome().is_some());
+    }
+
+    async fn events(&self, run: RunId) -> Vec<Envelope> {
+        let links = self.store.links(run, Default::default(), 1000).await.unwrap();
+        links.iter().flat_map(|link| link.events().unwrap()).collect()
+    }
+
+    pub(crate) fn started(&self) -> Driver {
+        let n = self.counter.fetch_add(1, Ordering::Relaxed);
+        let entropy = entropy(n);
+        let random: [u8; 5] = entropy.draw("run", 0).0[..5].try_into().unwrap();
+        let tenant = Tenant::default_tenant();
+        let start = Start {
+            id: RunId::new(&tenant, Place::Durable, Timestamp(1_762_000_000_000 + n as i64), random),
+            tenant,
+            agent: AgentName::new("ops").unwrap(),
+            session: SessionId::new(format!("ses_{n:020}")).unwrap(),
+            owner: UserId::new("alice").unwrap(),
+            driver: DrivenBy::Loop,
+            definition: self.definition_digest,
+            parent: None,
+            inbox: None,
+            message: Message::text("Please free some space on the disk, it is nearly full."),
+            taken: Taken::AtOnce,
+        };
+        let order = self.order(Vec::new(), Actor::Client(UserId::new("alice").unwrap()), self.takes());
+        Driver::start(self.store.clone(), start, order).unwrap()
+    }
+
+    pub(crate) fn asks_for_a_call(&self) -> Order {
+        let call = AskedCall {
+            id: "call_8f3a".into(),
+            tool: tool().to_string(),
+            arguments: ARGUMENTS.into(),
+            problem: None,
+        };
+        let reply = RecordReply {
+            text: None,
+            calls: vec![call],
+            opaque: None,
+            usage: Usage { input: 120, output: 40, cost_micros: 0 },
+            model: None,
+            seen: holdpoint_core::id::Seq(2),
+        };
+        let mut order = self.order(
+            vec![Command::RecordReply(reply)],
+            Actor::Node(self.node),
+            Arc::new(|decided| Beside {
+                lease: Some(LeaseChange::Release),
+                guards: Vec::new(),
+                puts: audience(decided),
+            }),
+        );
+        let verdict = Verdict::new(Effect::Hold, RuleId::new("tool:requires_approval").unwrap());
+        order.given.verdicts = Verdicts { policy: None, by_call: vec![(CallNo(1), verdict)] };
+        order
+    }
+
+    pub(crate) fn approves_and_starts(&self, hold: HoldId, events: &[Envelope]) -> Order {
+        let resolve = Resolve {
+            decide: Decide { hold: hold.key, digest: None, revision: None },
+            resolution: Wanted::Approve,
+            idempotency_key: None,
+        };
+        let begin = Begin {
+            call: CallNo(1),
+            node: self.node,
+            start_by: Timestamp(i64::MAX),
+            stored: stored_call(events, CallNo(1)).unwrap(),
+        };
+        let commands = vec![Command::Resolve(resolve), Command::Begin(begin)];
+        let mut order = self.order(commands, Actor::Person(UserId::new("alice").unwrap()), self.takes());
+        order.given.authority = Some(Role::Owner);
+        let verdict = Verdict::new(Effect::Hold, RuleId::new("tool:requires_approval").unwrap());
+        order.given.verdicts = Verdicts { policy: None, by_call: vec![(CallNo(1), verdict)] };
+        order
+    }
+
+    pub(crate) fn tool_reports(&self) -> Order {
+        let finish = FinishCall {
+            call: CallNo(1),
+            attempt: 1,
+            result: ToolResult::Ok(Body::text("deleted 1 file, 4.2 GB are free now")),
+            worker: None,
+        };
+        self.order(vec![Command::FinishCall(finish)], Actor::Node(self.node), Arc::new(|_| Beside::default()))
+    }
+
+    pub(crate) fn model_finishes(&self, seen: holdpoint_core::id::Seq) -> Order {
+        let reply = RecordReply {
+            text: Some("Done: 4.2 GB are free now.".into()),
+            calls: Vec::new(),
+            opaque: None,
+            usage: Usage { input: 180, output: 12, cost_micros: 0 },
+            model: None,
+            seen,
+        };
+        let release = |_: &Decided| Beside { lease: Some(LeaseChange::Release), ..Beside::default() };
+        self.order(vec![Command::RecordReply(reply)], Actor::Node(self.node), Arc::new(release))
+    }
+
+    fn takes(&self) -> Arc<dyn Fn(&Decided) -> Beside + Send + Sync> {
+        let lease = LeaseChange::Take { node: self.node, until: Timestamp(1_762_000_030_000) };
+        Arc::new(move |_| Beside { lease: Some(lease), ..Beside::default() })
+    }
+
+    fn order(
+        &self,
+        commands: Vec<Command>,
+        actor: Actor,
+        beside: Arc<dyn Fn(&Decided) -> Beside + Send + Sync>,
+    ) -> Order {
+        let n = self.counter.fetch_add(1, Ordering::Relaxed);
+        let given = Given {
+            now: Timestamp(1_762_000_000_000).plus(Millis(n as i64)),
+            entropy: entropy(n),
+            actor,
+            definition: self.definition.clone(),
+            verdicts: Verdicts::default(),
+            authority: None,
+            recorded: None,
+            limits: self.limits.clone(),
+            over_soft_cap: false,
+        };
+        Order { commands, given, beside }
+    }
+}
+
+/// Who may see the holds that were opened: the owner and the approvers.
+fn audience(decided: &Decided) -> Vec<Put> {
+    let opened = decided.events.iter().filter_map(|envelope| match &envelope.event {
+        Event::HoldOpened(opened) => Some(HoldId { run: decided.run.facts.id, key: opened.hold }),
+        _ => None,
+    });
+    opened.map(|hold| Put::Audience { hold, who: vec![Who("user:alice".into()), Who("role:approver".into())] }).collect()
+}
+
+fn tool() -> ToolName {
+    ToolName::new("delete_file").unwrap()
+}
+
+fn entropy(n: u64) -> Entropy {
+    let Digest(bytes) = holdpoint_core::digest::of_parts("bench", &[&n.to_be_bytes()]);
+    Entropy(bytes)
+}

@@ -1,0 +1,392 @@
+//! Appending ahead: the driver of a run decides further commands while earlier appends are still on their way.
+//!
+//! Each command is decided on the state that the run will have; its append is handed to the store at once. Nothing
+//! that was decided on state which is not durable leaves this module: outcomes come out of [`Driver::settle`] only,
+//! after the store has acknowledged everything below them. If an append fails, everything decided on top of it is
+//! thrown away and the same *commands* are decided again on what is really there: a model's reply or a tool's result
+//! is a command and is kept, never asked for or run again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use holdpoint_core::actor::Actor;
+use holdpoint_core::command::{Command, Context, Entropy, Limits, Start};
+use holdpoint_core::decide::{self, Answer as Outcome, Decided};
+use holdpoint_core::definition::Definition;
+use holdpoint_core::digest::Digest;
+use holdpoint_core::event::Envelope;
+use holdpoint_core::hold::Recorded;
+use holdpoint_core::id::{RunId, Seq};
+use holdpoint_core::policy::{Role, Verdicts};
+use holdpoint_core::project::RunRow;
+use holdpoint_core::refusal::Refusal;
+use holdpoint_core::run::Run;
+use holdpoint_core::time::Timestamp;
+
+use crate::batch::{Batch, Guard, LeaseChange, Put, Seal};
+use crate::contract::{Answer, Store};
+use crate::error::StoreError;
+
+/// How often the same commands are decided again before the caller is told of the conflict.
+const TRIES: u32 = 16;
+
+/// Commands for one append, with everything that deciding them needs. Owned, so that they can be decided again.
+#[derive(Clone)]
+pub struct Order {
+    /// What to do, in order; the events share one link.
+    pub commands: Vec<Command>,
+    /// Time, actor, definition, verdicts, authority, limits.
+    pub given: Given,
+    /// Lease, guards and puts, worked out from what was decided.
+    pub beside: Arc<dyn Fn(&Decided) -> Beside + Send + Sync>,
+}
+
+/// The owned form of a [`Context`].
+#[derive(Debug, Clone)]
+pub struct Given {
+    /// The instant of the decision.
+    pub now: Timestamp,
+    /// Random bytes for ids and the link's salt.
+    pub entropy: Entropy,
+    /// Who sends the commands.
+    pub actor: Actor,
+    /// The definition that the run is pinned to.
+    pub definition: Arc<Definition>,
+    /// What rules and grants say.
+    pub verdicts: Verdicts,
+    /// In what role the actor may decide.
+    pub authority: Option<Role>,
+    /// The recorded decision of a hold that is no longer open.
+    pub recorded: Option<Recorded>,
+    /// Budgets and caps.
+    pub limits: Arc<Limits>,
+    /// New holds open muted.
+    pub over_soft_cap: bool,
+}
+
+/// What is written beside the events of an append.
+#[derive(Debug, Clone, Default)]
+pub struct Beside {
+    /// What happens to the lease; none keeps it.
+    pub lease: Option<LeaseChange>,
+    /// What must hold.
+    pub guards: Vec<Guard>,
+    /// What else is written.
+    pub puts: Vec<Put>,
+}
+
+/// What became of an order, durably.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settled {
+    /// What its last command came to.
+    pub outcome: Result<Outcome, Refusal>,
+    /// The events that were written.
+    pub events: Vec<Envelope>,
+    /// Sub-runs that must now be canceled.
+    pub cancel_children: Vec<RunId>,
+}
+
+/// What [`Driver::settle`] found.
+#[derive(Debug)]
+pub struct Settlement {
+    /// The orders that are settled, in the order in which they were pushed.
+    pub done: Vec<Settled>,
+    /// Why the rest is not. They are kept and tried again with the next call, unless they are taken back.
+    pub failed: Option<StoreError>,
+}
+
+impl Given {
+    fn context(&self) -> Context<'_> {
+        Context {
+            now: self.now,
+            entropy: self.entropy,
+            actor: self.actor.clone(),
+            definition: &self.definition,
+            verdicts: &self.verdicts,
+            authority: self.authority,
+            recorded: self.recorded.as_ref(),
+            limits: &self.limits,
+            over_soft_cap: self.over_soft_cap,
+        }
+    }
+}
+
+/// Drives one run. Only one driver of a run may be at work at a time; everyone else loads committed state.
+pub struct Driver {
+    store: Arc<dyn Store>,
+    run: RunId,
+    /// The run as the store has acknowledged it; none before its first append.
+    durable: Option<RunRow>,
+    /// Orders whose appends were handed over and are not settled yet.
+    flight: VecDeque<Flying>,
+    /// Orders that must be decided again, or whose answers are still unknown.
+    grounded: VecDeque<Grounded>,
+}
+
+#[derive(Clone)]
+enum Work {
+    Start(Box<(Start, Order)>),
+    Commands(Order),
+}
+
+/// An order on the ground: if its append may have been written, what that would have made of it.
+struct Grounded {
+    work: Work,
+    lost: Option<Box<Lost>>,
+}
+
+struct Lost {
+    first: Seq,
+    row: Option<RunRow>,
+    settled: Settled,
+}
+
+struct Flying {
+    work: Work,
+    settled: Settled,
+    /// The row after it; the same as before when nothing is written.
+    row: Option<RunRow>,
+    /// First event and the answer of the store; none when nothing is written.
+    append: Option<(Seq, Answer<()>)>,
+}
+
+impl Driver {
+    /// Takes over a run that exists.
+    #[must_use]
+    pub fn of(store: Arc<dyn Store>, row: RunRow) -> Driver {
+        let run = row.run.facts.id;
+        Driver { store, run, durable: Some(row), flight: VecDeque::new(), grounded: VecDeque::new() }
+    }
+
+    /// Begins a run. Its first append is handed over at once; `commands` of the order follow it in the same link.
+    pub fn start(store: Arc<dyn Store>, start: Start, order: Order) -> Result<Driver, Refusal> {
+        let run = start.id;
+        let mut driver = Driver { store, run, durable: None, flight: VecDeque::new(), grounded: VecDeque::new() };
+        driver.take_off(Work::Start(Box::new((start, order))))?;
+        Ok(driver)
+    }
+
+    /// The run as it will be once everything that was pushed is durable. To plan by, never to show.
+    #[must_use]
+    pub fn tip(&self) -> Option<&Run> {
+        self.tip_row().map(|row| &row.run)
+    }
+
+    /// The run as the store has acknowledged it.
+    #[must_use]
+    pub fn durable(&self) -> Option<&RunRow> {
+        self.durable.as_ref()
+    }
+
+    /// Decides an order on the tip and hands its append over.
+    pub fn push(&mut self, order: Order) {
+        if !self.grounded.is_empty() {
+            // Something below it has failed: it waits its turn.
+            self.grounded.push_back(Grounded { work: Work::Commands(order), lost: None });
+            return;
+        }
+        if let Err(refusal) = self.take_off(Work::Commands(order)) {
+            unreachable!("only a start is refused here: {refusal}");
+        }
+    }
+
+    /// Waits until everything pushed is durable, deciding again what lost a race.
+    pub async fn settle(&mut self) -> Settlement {
+        let mut done = Vec::new();
+        for _ in 0..TRIES {
+            match self.land(&mut done).await {
+                Ok(()) => return Settlement { done, failed: None },
+                Err(StoreError::Conflict { .. }) if self.durable.is_some() => {}
+                Err(error) => return Settlement { done, failed: Some(error) },
+            }
+        }
+        Settlement { done, failed: Some(StoreError::Conflict { run: self.run }) }
+    }
+
+    /// Gives back the orders that are not settled, for a caller that must decide otherwise (a guard did not hold).
+    pub fn take_back(&mut self) -> Vec<Order> {
+        let flying = self.flight.drain(..).map(|flying| flying.work);
+        let unsettled: Vec<Work> = flying.chain(self.grounded.drain(..).map(|grounded| grounded.work)).collect();
+        unsettled
+            .into_iter()
+            .map(|work| match work {
+                Work::Start(start) => start.1,
+                Work::Commands(order) => order,
+            })
+            .collect()
+    }
+
+    /// One pass: take off what waits, then wait for everything in the air.
+    async fn land(&mut self, done: &mut Vec<Settled>) -> Result<(), StoreError> {
+        if !self.grounded.is_empty() {
+            self.settle_lost(done).await?;
+            self.reload().await?;
+            for grounded in std::mem::take(&mut self.grounded) {
+                if let Err(refusal) = self.take_off(grounded.work) {
+                    unreachable!("a start that was decided once is decided the same again: {refusal}");
+                }
+            }
+        }
+        while let Some(mut flying) = self.flight.pop_front() {
+            let (first, result) = match flying.append.take() {
+                None => (None, Ok(())),
+                Some((first, answer)) => (Some(first), answer.await),
+            };
+            let result = match (first, result) {
+                (Some(first), Err(StoreError::Unknown { why })) => {
+                    self.find_out(first, head(flying.row.as_ref()), why).await
+                }
+                (_, known) => known,
+            };
+            match result {
+                Ok(()) => {
+                    self.durable = flying.row;
+                    done.push(flying.settled);
+                }
+                Err(error) => {
+                    self.ground(flying, first, &error).await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything still in the air was decided on top of what failed. The store refuses each of them, because each
+    /// names the hash of the one before it; unless nobody knows whether that one was written.
+    async fn ground(&mut self, failed: Flying, first: Option<Seq>, error: &StoreError) {
+        let is_lost = matches!(error, StoreError::Unknown { .. });
+        let mut grounded = vec![(failed, first)];
+        while let Some(mut flying) = self.flight.pop_front() {
+            let first = match flying.append.take() {
+                None => None,
+                Some((first, answer)) => {
+                    // Written only if what is below it was, which is looked up before anything is decided again.
+                    let _ = answer.await;
+                    Some(first)
+                }
+            };
+            grounded.push((flying, first));
+        }
+        self.grounded.extend(grounded.into_iter().map(|(flying, first)| Grounded {
+            lost: first
+                .filter(|_| is_lost)
+                .map(|first| Box::new(Lost { first, row: flying.row, settled: flying.settled })),
+            work: flying.work,
+        }));
+    }
+
+    /// Looks up whether appends whose answers were lost had been written, as far as they had.
+    async fn settle_lost(&mut self, done: &mut Vec<Settled>) -> Result<(), StoreError> {
+        while let Some(lost) = self.grounded.front().and_then(|grounded| grounded.lost.as_ref()) {
+            let (first, ours) = (lost.first, head(lost.row.as_ref()));
+            match self.find_out(first, ours, "the answer was lost".into()).await {
+                Ok(()) => {
+                    if let Some(Grounded { lost: Some(lost), .. }) = self.grounded.pop_front() {
+                        self.durable = lost.row;
+                        done.push(lost.settled);
+                    }
+                }
+                Err(unknown @ StoreError::Unknown { .. }) => return Err(unknown),
+                Err(_) => {
+                    // It was not, so nothing above it was either.
+                    self.grounded.iter_mut().for_each(|grounded| grounded.lost = None);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An append whose answer was lost is settled by the link at its sequence: our hash means ours, another one means
+    /// conflict, none means that it never happened.
+    fn find_out(
+        &self,
+        first: Seq,
+        ours: Option<Digest>,
+        why: String,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
+        let run = self.run;
+        let links = self.store.links(run, Seq(first.0.saturating_sub(1)), 1);
+        async move {
+            let never_happened = |why| Err(StoreError::unavailable(format!("it was not written: {why}")));
+            match links.await {
+                Ok(links) => match links.first() {
+                    Some(link) if Some(link.hash) == ours => Ok(()),
+                    Some(_) => Err(StoreError::Conflict { run }),
+                    None => never_happened(why),
+                },
+                Err(StoreError::NotFound { .. }) => never_happened(why),
+                Err(_) => Err(StoreError::Unknown { why }),
+            }
+        }
+    }
+
+    async fn reload(&mut self) -> Result<(), StoreError> {
+        match self.store.load(self.run).await {
+            Ok(stored) => {
+                self.durable = Some(stored.row);
+                Ok(())
+            }
+            Err(StoreError::NotFound { .. }) if self.durable.is_none() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn tip_row(&self) -> Option<&RunRow> {
+        self.flight.back().map_or(self.durable.as_ref(), |flying| flying.row.as_ref())
+    }
+
+    /// Decides on the tip and hands the append over.
+    fn take_off(&mut self, work: Work) -> Result<(), Refusal> {
+        let (before, decided, order) = match &work {
+            Work::Start(start) => {
+                let first = decide::start(&start.0, &start.1.given.context())?;
+                (None, all(first, &start.1), &start.1)
+            }
+            Work::Commands(order) => {
+                let Some(row) = self.tip_row().cloned() else {
+                    unreachable!("a driver begins with a run or with a start");
+                };
+                let decided = all(unchanged(&row.run), order);
+                (Some(row), decided, order)
+            }
+        };
+        let beside = (order.beside)(&decided);
+        let seal = Seal {
+            salt: order.given.entropy.draw("salt", 0).0,
+            lease: beside.lease.unwrap_or(LeaseChange::Keep),
+            guards: beside.guards,
+            puts: beside.puts,
+        };
+        let batch = Batch::seal(before.as_ref(), &decided, seal);
+        let row = batch.as_ref().map(|batch| batch.row.clone()).or(before);
+        let append = batch.map(|batch| (batch.link.header.first, self.store.append(vec![batch])));
+        let settled = Settled {
+            outcome: decided.outcome,
+            events: decided.events,
+            cancel_children: decided.cancel_children,
+        };
+        self.flight.push_back(Flying { work, settled, row, append });
+        Ok(())
+    }
+}
+
+fn head(row: Option<&RunRow>) -> Option<Digest> {
+    row.map(|row| row.head)
+}
+
+fn unchanged(run: &Run) -> Decided {
+    Decided { events: Vec::new(), run: run.clone(), outcome: Ok(Outcome::Repeated), cancel_children: Vec::new() }
+}
+
+/// Decides the commands one on top of the other; the first refusal ends the order, what came before it counts.
+fn all(mut decided: Decided, order: &Order) -> Decided {
+    let ctx = order.given.context();
+    for command in &order.commands {
+        decided = decide::decide_more(decided, command, &ctx);
+        if decided.outcome.is_err() {
+            break;
+        }
+    }
+    decided
+}
