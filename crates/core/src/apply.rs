@@ -3,13 +3,14 @@
 //! Never fails and never refuses: whether an event may happen was settled by `decide` before it was stored. An event
 //! that names a call or hold the run does not have changes nothing, so that a damaged log cannot bring a node down.
 
+use crate::actor::Actor;
 use crate::event::{AfterOrphan, Driver, Envelope, Event, HoldOpened, HoldResolved, RunStarted};
 use crate::hold::{Hold, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, RunId};
 use crate::message::{ToolCall, ToolResult};
 use crate::mutant::Mutant;
 use crate::name::RuleId;
-use crate::policy::{Effect, Role};
+use crate::policy::Effect;
 use crate::run::{Call, CallAttempt, CallState, Facts, InboxPlace, Run, Settled, Stage, State};
 
 /// Folds a whole log. None when it is empty or does not begin with `run.started`.
@@ -60,7 +61,10 @@ fn change(run: &mut Run, envelope: &Envelope) {
             state.claim = None;
             state.claimable_at = released.retry_at;
         }
-        Event::RunRepinned(repinned) => state.definition = repinned.definition,
+        Event::RunRepinned(repinned) => {
+            state.definition = repinned.definition;
+            state.repinned_at = envelope.seq;
+        }
         Event::RunErased(_) => state.erased = true,
         Event::RunEnded(ended) => {
             state.stage = Stage::Ended(ended.outcome);
@@ -70,7 +74,7 @@ fn change(run: &mut Run, envelope: &Envelope) {
         Event::MessageReceived(_) | Event::MessageQueued(_) => state.heard_at = envelope.seq,
         Event::ModelReplied(replied) => {
             state.turn += 1;
-            state.claimed = true;
+            state.claimed = false;
             state.usage = state.usage.plus(replied.reply.usage);
             state.replied_at = envelope.seq;
             state.request = None;
@@ -82,14 +86,16 @@ fn change(run: &mut Run, envelope: &Envelope) {
             };
         }
         Event::ModelFailed(failed) => {
-            state.claimed = true;
+            state.claimed = state.turn == 0;
             state.stage = Stage::Thinking { failures: failed.failures, retry_at: failed.retry_at };
         }
         Event::CallProposed(asked) => {
             // Of settled calls only those that may still get a true result are remembered.
             state.calls.retain(|call| !is_settled_for_good(call));
             state.calls_made += 1;
-            state.request = None;
+            if state.holds.is_empty() {
+                state.request = None;
+            }
             state.calls.push(proposed(&asked.call, envelope));
         }
         Event::CallStarted(started) => {
@@ -99,7 +105,14 @@ fn change(run: &mut Run, envelope: &Envelope) {
                 call.state = CallState::Started { node, start_by };
             });
         }
-        Event::CallReturned(returned) => with_call(state, returned.call, |call| call.state = CallState::Ready),
+        Event::CallReturned(returned) => {
+            // After the end there is no second try: it never ran.
+            let after = match state.stage {
+                Stage::Ended(_) => CallState::Done(Settled::NotExecuted),
+                Stage::Thinking { .. } | Stage::Acting => CallState::Ready,
+            };
+            with_call(state, returned.call, |call| call.state = after);
+        }
         Event::CallProgressed(progressed) => {
             if let Some(processing) = progressed.processing {
                 let of_call = |hold: &&mut Hold| hold.key.call == progressed.call;
@@ -147,7 +160,9 @@ fn change(run: &mut Run, envelope: &Envelope) {
         Event::HoldAssigned(assigned) => {
             with_hold(state, assigned.hold, |hold| hold.assignee.clone_from(&assigned.to));
         }
-        Event::HoldReminded(reminded) => with_hold(state, reminded.hold, |hold| hold.remind_at = reminded.next_at),
+        Event::HoldReminded(reminded) => {
+            with_hold(state, reminded.hold, |hold| hold.remind_at = reminded.next_at)
+        }
         Event::HoldExpired(expired) => {
             with_hold(state, expired.hold, |hold| hold.expired_at = Some(envelope.at));
         }
@@ -205,6 +220,7 @@ fn fresh(first: &Envelope, started: &RunStarted) -> State {
         claimable_at: None,
         disowned: Vec::new(),
         children: 0,
+        repinned_at: Default::default(),
         erased: false,
     }
 }
@@ -234,7 +250,6 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
         kind: opened.kind,
         at: envelope.seq,
         opened_at: envelope.at,
-        request: opened.request,
         rules,
         revision: 0,
         votes_needed: opened.votes_needed,
@@ -242,7 +257,11 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
         expires_at: opened.expires_at,
         expired_at: None,
         // Nobody is told of a muted hold, so nobody is reminded of it.
-        remind_at: opened.policy.remind_after.filter(|_| !opened.muted).map(|span| envelope.at.plus(span)),
+        remind_at: opened
+            .policy
+            .remind_after
+            .filter(|span| !opened.muted && span.0 > 0)
+            .map(|span| envelope.at.plus(span)),
         policy: opened.policy.clone(),
         muted: opened.muted,
         assignee: None,
@@ -251,7 +270,7 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
         processing: false,
     });
     with_call(state, opened.hold.call, |call| {
-        call.state = CallState::Held(opened.hold);
+        call.state = CallState::Held;
         if opened.digest.is_some() {
             call.digest = opened.digest;
         }
@@ -264,12 +283,11 @@ fn resolve(state: &mut State, envelope: &Envelope, resolved: &HoldResolved) {
         true => state.holds[at].clone(),
         false => state.holds.remove(at),
     };
-    match resolved.role {
-        Some(Role::Owner | Role::Approver | Role::Admin | Role::Callback) => {
-            state.last_decider = envelope.actor.user().cloned();
-        }
-        Some(Role::System) | None => {}
-    }
+    state.last_decider = Some(match resolved.role {
+        Some(_) => envelope.actor.clone(),
+        // Nobody decided: expired, withdrawn or superseded.
+        None => Actor::Clock,
+    });
     let after = after_resolution(hold.kind, &resolved.resolution);
     let voids_attempt = hold.kind == HoldKind::Recovery
         && matches!(resolved.resolution, Resolution::Approve { .. } | Resolution::Deny { .. });
@@ -302,7 +320,9 @@ pub fn after_resolution(kind: HoldKind, resolution: &Resolution) -> CallState {
         (_, Resolution::Answer { .. }) => CallState::Done(Settled::Ok),
         (_, Resolution::Fail { .. }) => CallState::Done(Settled::Failed),
         (_, Resolution::Expire) => CallState::Done(Settled::Expired),
-        (HoldKind::Recovery, Resolution::Withdraw | Resolution::Supersede) => CallState::Done(Settled::Unknown),
+        (HoldKind::Recovery, Resolution::Withdraw | Resolution::Supersede) => {
+            CallState::Done(Settled::Unknown)
+        }
         (_, Resolution::Withdraw | Resolution::Supersede) => CallState::Done(Settled::NotExecuted),
     }
 }

@@ -1,6 +1,6 @@
 //! Text form of id bytes: Crockford's base 32 in lower case.
 //!
-//! Chosen over hex (a third longer) and base 64 (needs two cases and signs that break when double-clicked).
+//! Chosen over hex (a quarter longer) and base 64 (needs two cases and signs that break when double-clicked).
 //! The alphabet is in byte order, so ids that begin with a time sort by it as text too.
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";

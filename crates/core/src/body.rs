@@ -100,7 +100,9 @@ impl Body {
         }
         *self = match name.form {
             BlobForm::Text => Body::Text(text.to_owned()),
-            BlobForm::Json => Body::Json(RawJson::parse(text).map_err(|_| WrongBlob { wanted: name.digest })?),
+            BlobForm::Json => {
+                Body::Json(RawJson::parse(text).map_err(|_| WrongBlob { wanted: name.digest })?)
+            }
         };
         Ok(())
     }

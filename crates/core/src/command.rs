@@ -427,8 +427,6 @@ pub struct StoredCall {
     pub tool: ToolName,
     /// The argument text.
     pub arguments: String,
-    /// Digest of the tool's schema when it was shown.
-    pub schema: Digest,
 }
 
 /// The result of a call.

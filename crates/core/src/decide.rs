@@ -167,7 +167,8 @@ impl Draft<'_> {
 
     /// Nothing is waited for any more; sub-runs that were are to be canceled.
     fn withdraw_holds(&mut self) {
-        for (key, child) in self.run.state.holds.iter().map(|hold| (hold.key, hold.child)).collect::<Vec<_>>() {
+        for (key, child) in self.run.state.holds.iter().map(|hold| (hold.key, hold.child)).collect::<Vec<_>>()
+        {
             self.cancel_children.extend(child);
             self.close(key, Resolution::Withdraw);
         }

@@ -9,10 +9,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
+use crate::base32;
 use crate::id::BadId;
 use crate::name::ToolName;
 
-/// A SHA-256, written in lower-case hex.
+/// A SHA-256, written like ids in base 32: a fifth shorter than hex, in every row that waits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Digest(pub [u8; 32]);
 
@@ -27,7 +28,7 @@ pub fn of_parts(label: &str, parts: &[&[u8]]) -> Digest {
     Digest(hasher.finalize().into())
 }
 
-/// The digest of plain bytes, as `sha256sum` prints it; for blobs and definitions.
+/// The digest of plain bytes; for blobs and definitions.
 #[must_use]
 pub fn of_bytes(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
@@ -41,7 +42,7 @@ pub fn of_call(tool: &ToolName, arguments: &str, schema: Digest) -> Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&base32::encode(&self.0))
     }
 }
 
@@ -55,31 +56,13 @@ impl FromStr for Digest {
     type Err = BadId;
 
     fn from_str(text: &str) -> Result<Digest, BadId> {
-        let wrong = BadId { wanted: "digest (64 lower-case hex digits)" };
-        let lower_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-        if text.len() != 64 || !text.bytes().all(lower_hex) {
-            return Err(wrong);
-        }
-        let mut bytes = [0u8; 32];
-        for (at, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).map_err(|_| wrong.clone())?;
-        }
-        Ok(Digest(bytes))
+        base32::decode(text).map(Digest).ok_or(BadId { wanted: "digest (52 characters)" })
     }
 }
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
-        let mut text = [0u8; 64];
-        for (at, byte) in self.0.iter().enumerate() {
-            text[at * 2] = HEX[usize::from(byte >> 4)];
-            text[at * 2 + 1] = HEX[usize::from(byte & 15)];
-        }
-        match std::str::from_utf8(&text) {
-            Ok(text) => serializer.serialize_str(text),
-            Err(_) => unreachable!("hex digits are UTF-8"),
-        }
+        serializer.serialize_str(&base32::encode(&self.0))
     }
 }
 

@@ -48,7 +48,8 @@ pub enum Event {
     /// Its contents were deleted; the chain stays.
     #[serde(rename = "run.erased")]
     RunErased(RunErased),
-    /// It is over. Only results of calls that had started, and erasure, may follow.
+    /// It is over. Only what became of calls that had started (`call.finished`, `call.returned`, `call.orphaned`,
+    /// `call.contradicted`) and `run.erased` may follow.
     #[serde(rename = "run.ended")]
     RunEnded(RunEnded),
     /// A client said something that the model hears with its next turn.
@@ -69,7 +70,7 @@ pub enum Event {
     /// The call is about to run. Durable before its effect.
     #[serde(rename = "call.started")]
     CallStarted(CallStarted),
-    /// It was too late to run it; nothing happened, it is ready again.
+    /// It was too late to run it; nothing happened. It is ready again; after `run.ended` it was not executed.
     #[serde(rename = "call.returned")]
     CallReturned(CallReturned),
     /// News from a running call or an outside job.
@@ -404,9 +405,6 @@ pub struct HoldOpened {
     /// Digest of the call as shown, when it is asked about again after a change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// Digest of the tool's schema as shown, when it is asked about again after a change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schema: Option<Digest>,
     /// The verdict that led to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judged: Option<Judged>,

@@ -161,10 +161,7 @@ impl fmt::Display for BadState {
         match self {
             BadState::Unreadable(why) => write!(f, "the execution state cannot be read: {why}"),
             BadState::Differs(field) => {
-                write!(
-                    f,
-                    "the execution state says two things: {field} and reasoning_state.{field} differ"
-                )
+                write!(f, "the execution state says two things: {field} and reasoning_state.{field} differ")
             }
         }
     }
@@ -230,10 +227,7 @@ impl ExecutionState {
             ("current_turn", state.current_turn == inner.current_turn),
             ("iteration", state.iteration == inner.iteration),
             ("total_tokens", state.total_tokens == inner.total_tokens),
-            (
-                "assistant_response",
-                state.assistant_response == inner.assistant_response,
-            ),
+            ("assistant_response", state.assistant_response == inner.assistant_response),
         ];
         match pairs.into_iter().find(|(_, is_equal)| !is_equal) {
             Some((field, _)) => Err(BadState::Differs(field)),
@@ -258,40 +252,23 @@ fn said(events: &[Envelope]) -> String {
 }
 
 fn first_calls(run: RunId, events: &[Envelope]) -> Vec<PendingCall> {
-    let calls = replies(events)
-        .next()
-        .map(|reply| reply.calls.as_slice())
-        .unwrap_or_default();
-    calls
-        .iter()
-        .map(|call| pending(run, call, &call.arguments))
-        .collect()
+    let calls = replies(events).next().map(|reply| reply.calls.as_slice()).unwrap_or_default();
+    calls.iter().map(|call| pending(run, call, &call.arguments)).collect()
 }
 
 fn open_calls(run: &Run, events: &[Envelope]) -> Vec<PendingCall> {
     let followed = transcript::results::follow(events);
     let is_open = |call: &&Call| match call.state {
-        CallState::Ready | CallState::Started { .. } | CallState::Held(_) => run.outcome().is_none(),
+        CallState::Ready | CallState::Started { .. } | CallState::Held => run.outcome().is_none(),
         CallState::Done(_) => false,
     };
-    let tracks = run
-        .state
-        .calls
-        .iter()
-        .filter(is_open)
-        .filter_map(|call| followed.calls.get(&call.no));
-    tracks
-        .map(|track| pending(run.facts.id, track.call, track.arguments()))
-        .collect()
+    let tracks = run.state.calls.iter().filter(is_open).filter_map(|call| followed.calls.get(&call.no));
+    tracks.map(|track| pending(run.facts.id, track.call, track.arguments())).collect()
 }
 
 fn pending(run: RunId, call: &ToolCall, arguments: &Body) -> PendingCall {
     let arguments = transcript::as_json(arguments).unwrap_or_else(null);
-    PendingCall {
-        id: CallId { run, no: call.no },
-        name: call.tool.clone(),
-        arguments,
-    }
+    PendingCall { id: CallId { run, no: call.no }, name: call.tool.clone(), arguments }
 }
 
 fn null() -> RawJson {
@@ -314,42 +291,24 @@ fn spelled(run: RunId, entry: Entry) -> TurnMessage {
     match entry {
         Entry::User(user) => {
             let parts = user.message.parts.into_iter().map(TurnPart::Said).collect();
-            TurnMessage {
-                role: Speaker::User,
-                seq: Some(user.seq),
-                parts,
-            }
+            TurnMessage { role: Speaker::User, seq: Some(user.seq), parts }
         }
         Entry::Assistant(reply) => {
             let opaque = reply.opaque.into_iter().map(TurnPart::Opaque);
-            let text = reply
-                .text
-                .into_iter()
-                .map(|text| TurnPart::Said(Part::Text(text)));
+            let text = reply.text.into_iter().map(|text| TurnPart::Said(Part::Text(text)));
             let calls = reply.calls.into_iter().map(|call| asked(run, call));
             let parts = opaque.chain(text).chain(calls).collect();
-            TurnMessage {
-                role: Speaker::Assistant,
-                seq: Some(reply.seq),
-                parts,
-            }
+            TurnMessage { role: Speaker::Assistant, seq: Some(reply.seq), parts }
         }
-        Entry::Tool(result) => TurnMessage {
-            role: Speaker::Tool,
-            seq: None,
-            parts: vec![came_to(run, result)],
-        },
+        Entry::Tool(result) => {
+            TurnMessage { role: Speaker::Tool, seq: None, parts: vec![came_to(run, result)] }
+        }
     }
 }
 
 fn asked(run: RunId, call: ReplyCall) -> TurnPart {
     let id = CallId { run, no: call.no };
-    TurnPart::Call {
-        id,
-        provider_id: call.id,
-        name: call.tool,
-        arguments: call.arguments,
-    }
+    TurnPart::Call { id, provider_id: call.id, name: call.tool, arguments: call.arguments }
 }
 
 fn came_to(run: RunId, result: CallResult) -> TurnPart {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
 use crate::body::Body;
-use crate::id::{CallNo, HoldKey, RequestKey, RunId, Seq};
+use crate::id::{CallNo, HoldKey, RunId, Seq};
 use crate::json::RawJson;
 use crate::message::is_default;
 use crate::name::{RuleId, UserId};
@@ -117,8 +117,6 @@ pub struct Edited {
     pub arguments: Body,
     /// Digest of tool, argument text and schema.
     pub digest: crate::digest::Digest,
-    /// Digest of the tool's schema at that moment.
-    pub schema: crate::digest::Digest,
     /// Counts the edits of a hold; what the model asked for is revision 0.
     pub revision: u32,
 }
@@ -227,9 +225,8 @@ pub struct Hold {
     /// The event that opened it: what is asked stands there.
     pub at: Seq,
     /// When it opened.
+    #[serde(rename = "since")]
     pub opened_at: Timestamp,
-    /// The request it belongs to.
-    pub request: RequestKey,
     /// Rules that its approval satisfies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleId>,

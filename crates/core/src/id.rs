@@ -125,10 +125,8 @@ impl RunId {
     /// repeated start after a crash is a conflict and not a second child.
     #[must_use]
     pub fn child(&self, call: CallNo, attempt: u32) -> RunId {
-        let seed = digest::of_parts(
-            "holdpoint.child.1",
-            &[&self.0, &call.0.to_be_bytes(), &attempt.to_be_bytes()],
-        );
+        let seed =
+            digest::of_parts("holdpoint.child.1", &[&self.0, &call.0.to_be_bytes(), &attempt.to_be_bytes()]);
         let mut bytes = self.0;
         bytes[7] = seed.0[0];
         bytes[8] = 0x80 | (seed.0[1] & 0x3f);
@@ -304,20 +302,14 @@ macro_rules! id_text {
 }
 
 id_text!(RunId, "run", 16, |id| (*id, id.0), RunId);
-id_text!(
-    CallId,
-    "call",
-    20,
-    |id| (id.run, join(id.run, &id.no.0.to_be_bytes(), &[])),
-    |b| CallId { run: RunId(part(&b, 0)), no: CallNo(u32::from_be_bytes(part(&b, 16))) }
-);
-id_text!(
-    MessageId,
-    "msg",
-    24,
-    |id| (id.run, join(id.run, &id.seq.0.to_be_bytes(), &[])),
-    |b| MessageId { run: RunId(part(&b, 0)), seq: Seq(u64::from_be_bytes(part(&b, 16))) }
-);
+id_text!(CallId, "call", 20, |id| (id.run, join(id.run, &id.no.0.to_be_bytes(), &[])), |b| CallId {
+    run: RunId(part(&b, 0)),
+    no: CallNo(u32::from_be_bytes(part(&b, 16)))
+});
+id_text!(MessageId, "msg", 24, |id| (id.run, join(id.run, &id.seq.0.to_be_bytes(), &[])), |b| MessageId {
+    run: RunId(part(&b, 0)),
+    seq: Seq(u64::from_be_bytes(part(&b, 16)))
+});
 id_text!(
     HoldId,
     "hold",

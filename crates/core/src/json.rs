@@ -34,7 +34,9 @@ impl fmt::Display for BadJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BadJson::Malformed(why) => write!(f, "this is not JSON: {why}"),
-            BadJson::RepeatedMember(name) => write!(f, "the member {name:?} stands more than once in an object"),
+            BadJson::RepeatedMember(name) => {
+                write!(f, "the member {name:?} stands more than once in an object")
+            }
             BadJson::TooDeep => write!(f, "the value is nested deeper than {MAX_DEPTH} levels"),
         }
     }
@@ -130,7 +132,8 @@ fn loose(text: &str, depth: usize) -> Result<String, BadJson> {
         }
         Some(b'[') => {
             let items = serde_json::from_str::<Items<'_>>(text).map_err(malformed)?.0;
-            let items: Result<Vec<String>, BadJson> = items.iter().map(|v| loose(v.get(), depth - 1)).collect();
+            let items: Result<Vec<String>, BadJson> =
+                items.iter().map(|v| loose(v.get(), depth - 1)).collect();
             Ok(format!("[{}]", items?.join(",")))
         }
         // Decoding finds lone surrogates, which skipping over a string would not.

@@ -90,9 +90,15 @@ pub enum BadLink {
 impl fmt::Display for BadLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadLink::Hash { first } => write!(f, "the hash of the link at event {first} does not fit its contents"),
-            BadLink::Gap { wanted, found } => write!(f, "event {wanted} is missing: the next link begins at {found}"),
-            BadLink::Unreadable { first, why } => write!(f, "the link at event {first} cannot be read: {why}"),
+            BadLink::Hash { first } => {
+                write!(f, "the hash of the link at event {first} does not fit its contents")
+            }
+            BadLink::Gap { wanted, found } => {
+                write!(f, "event {wanted} is missing: the next link begins at {found}")
+            }
+            BadLink::Unreadable { first, why } => {
+                write!(f, "the link at event {first} cannot be read: {why}")
+            }
             BadLink::Count { first } => {
                 write!(f, "the link at event {first} has another number of events than it says")
             }

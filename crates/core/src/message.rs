@@ -75,9 +75,6 @@ pub struct ToolCall {
     /// Digest of tool, argument text and schema; absent when the call can never run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// Digest of the tool's schema at that moment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schema: Option<Digest>,
     /// Whether the tool may be started again with the same key after a crash.
     #[serde(default, skip_serializing_if = "is_default")]
     pub replay: Replay,

@@ -49,7 +49,9 @@ pub fn next(run: &Run, now: Timestamp) -> Next {
     match run.state.stage {
         Stage::Ended(_) if started.is_empty() => Next::Nothing,
         Stage::Ended(_) => Next::Act { ready: Vec::new(), started },
-        Stage::Thinking { retry_at: Some(at), .. } if at > now && !run.is_blocked() => Next::Wait(due_at(run)),
+        Stage::Thinking { retry_at: Some(at), .. } if at > now && !run.is_blocked() => {
+            Next::Wait(due_at(run))
+        }
         Stage::Thinking { .. } if !run.is_blocked() => Next::Think,
         Stage::Thinking { .. } => Next::Wait(due_at(run)),
         Stage::Acting => {
@@ -99,7 +101,7 @@ fn started(run: &Run) -> Vec<Running> {
         CallState::Started { node, start_by } => {
             Some(Running { call: call.no, attempt: call.attempt, node, start_by })
         }
-        CallState::Ready | CallState::Held(_) | CallState::Done(_) => None,
+        CallState::Ready | CallState::Held | CallState::Done(_) => None,
     };
     run.state.calls.iter().filter_map(running).collect()
 }

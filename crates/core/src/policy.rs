@@ -71,8 +71,12 @@ impl Verdicts {
     pub fn combine(&self, call: CallNo) -> Combined {
         let mine: Vec<&Verdict> = self.by_call.iter().filter(|(no, _)| *no == call).map(|(_, v)| v).collect();
         let Some(effect) = mine.iter().map(|v| v.effect).max() else {
-            let judged =
-                Judged { effect: Effect::Hold, rules: vec![RuleId::no_verdict()], policy: self.policy, grant: None };
+            let judged = Judged {
+                effect: Effect::Hold,
+                rules: vec![RuleId::no_verdict()],
+                policy: self.policy,
+                grant: None,
+            };
             return Combined { judged, reason: None, votes: 1 };
         };
         let strictest: Vec<&&Verdict> = mine.iter().filter(|v| v.effect == effect).collect();

@@ -112,8 +112,8 @@ pub struct HoldRow {
     pub tool: Option<ToolName>,
     /// The inbox of its run.
     pub inbox: Option<InboxName>,
-    /// The holds of the same turn share it.
-    pub request: RequestId,
+    /// The open holds of a run share it: one for each turn that opens some.
+    pub request: Option<RequestId>,
     /// The assistant's message that led to it.
     pub message: Option<MessageId>,
     /// The event that opened it.
@@ -249,7 +249,9 @@ pub fn hold_changes(before: Option<&Run>, events: &[Envelope], after: &Run) -> V
         }
         let row_after = run.as_ref().and_then(was_open);
         changes.extend(match (&envelope.event, row_before, row_after) {
-            (Event::HoldResolved(resolved), Some(row), _) => Some(HoldChange::Close(closed(row, envelope, resolved))),
+            (Event::HoldResolved(resolved), Some(row), _) => {
+                Some(HoldChange::Close(closed(row, envelope, resolved)))
+            }
             (_, None, Some(row)) => Some(HoldChange::Open(row)),
             (_, Some(_), Some(row)) => Some(HoldChange::Update(row)),
             (_, _, None) => None,
@@ -276,7 +278,7 @@ pub fn hold_row(run: &Run, hold: &Hold) -> HoldRow {
         session: run.facts.session.clone(),
         tool: call.map(|call| call.tool.clone()),
         inbox: run.facts.inbox.as_ref().map(|place| place.inbox.clone()),
-        request: RequestId { run: id, key: hold.request },
+        request: run.state.request.map(|key| RequestId { run: id, key }),
         message: (run.state.replied_at.0 > 0).then_some(MessageId { run: id, seq: run.state.replied_at }),
         at: hold.at,
         opened_at: hold.opened_at,
@@ -296,7 +298,12 @@ fn touched(run: &Run, event: &Event) -> Option<HoldKey> {
     match event {
         Event::CallProgressed(progressed) => {
             let of_call = |hold: &&Hold| hold.call() == progressed.call;
-            run.state.holds.iter().find(of_call).filter(|_| progressed.processing.is_some()).map(|hold| hold.key)
+            run.state
+                .holds
+                .iter()
+                .find(of_call)
+                .filter(|_| progressed.processing.is_some())
+                .map(|hold| hold.key)
         }
         Event::HoldOpened(opened) => Some(opened.hold),
         Event::HoldEdited(edited) => Some(edited.hold),

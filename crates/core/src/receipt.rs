@@ -249,15 +249,7 @@ pub fn receipt(hold: HoldKey, events: &[Envelope]) -> Option<Receipt> {
         contradictions: Vec::new(),
     });
     let (shown, votes) = (Vec::new(), Vec::new());
-    let mut receipt = Receipt {
-        hold,
-        kind,
-        shown,
-        votes,
-        decision: None,
-        call,
-        events: Vec::new(),
-    };
+    let mut receipt = Receipt { hold, kind, shown, votes, decision: None, call, events: Vec::new() };
     walk::fill(&mut receipt, followed.driver, events);
     if let (Some(call), Some(ended_at)) = (&mut receipt.call, followed.ended_at)
         && track.is_some_and(|track| !track.is_settled())

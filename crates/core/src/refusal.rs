@@ -148,8 +148,12 @@ impl fmt::Display for Refusal {
                 recorded.by,
                 recorded.at.0
             ),
-            Refusal::Expired(hold) => write!(f, "hold {hold} expired; its deadline had passed before this decision"),
-            Refusal::NotAllowed(hold) => write!(f, "you may not decide hold {hold}; ask one of its approvers"),
+            Refusal::Expired(hold) => {
+                write!(f, "hold {hold} expired; its deadline had passed before this decision")
+            }
+            Refusal::NotAllowed(hold) => {
+                write!(f, "you may not decide hold {hold}; ask one of its approvers")
+            }
             Refusal::WrongKind { hold, kind } => {
                 write!(f, "hold {hold} does not take this decision; {}", takes(*kind))
             }
@@ -166,7 +170,9 @@ impl fmt::Display for Refusal {
             Refusal::Forbidden { hold, reason } => write!(f, "hold {hold} cannot be approved so: {reason}"),
             Refusal::NotExpired(hold) => write!(f, "hold {hold} has not expired, so it cannot be reopened"),
             Refusal::NoSuchCall(call) => write!(f, "there is no call {call} in the run's current turn"),
-            Refusal::CallNotReady(call) => write!(f, "call {call} is not in a state to do this; look at the run again"),
+            Refusal::CallNotReady(call) => {
+                write!(f, "call {call} is not in a state to do this; look at the run again")
+            }
             Refusal::StaleAttempt { call, current } => {
                 write!(f, "this is not about the start of call {call} that counts, which is number {current}")
             }
@@ -181,11 +187,16 @@ impl fmt::Display for Refusal {
             }
             Refusal::NotThinking => f.write_str("the model is not due in this run"),
             Refusal::CallStarted(call) => {
-                write!(f, "call {call} has started and may have changed something; report it as orphaned instead")
+                write!(
+                    f,
+                    "call {call} has started and may have changed something; report it as orphaned instead"
+                )
             }
             Refusal::WrongDriver => f.write_str("this run is driven by someone else"),
             Refusal::ClaimedByOther { holder: Some(worker) } => write!(f, "the run is claimed by {worker}"),
-            Refusal::ClaimedByOther { holder: None } => f.write_str("nobody has claimed the run; claim it first"),
+            Refusal::ClaimedByOther { holder: None } => {
+                f.write_str("nobody has claimed the run; claim it first")
+            }
             Refusal::NotClaimable => f.write_str("the run cannot be claimed now"),
             Refusal::Cap { what, max } => write!(f, "the limit of {max} {} is reached", capped_word(*what)),
             Refusal::Erased => f.write_str("the contents of this run were deleted"),

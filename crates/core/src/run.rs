@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::actor::Actor;
 use crate::digest::Digest;
 use crate::event::{Claim, Driver, Outcome, Parent};
 use crate::hold::{Hold, HoldKind};
@@ -63,7 +64,8 @@ pub struct InboxPlace {
     pub max_attempts: u32,
 }
 
-/// What changes from event to event. Stored as JSON; the first three are columns of their own and not repeated in it.
+/// What changes from event to event. Stored as JSON under short names, because every append writes it and every held
+/// run keeps it; the first three are columns of their own and not repeated in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// Position of the last event.
@@ -76,35 +78,36 @@ pub struct State {
     #[serde(skip)]
     pub definition: Digest,
     /// Where it stands.
+    #[serde(rename = "s")]
     pub stage: Stage,
     /// Model replies so far.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default", rename = "t")]
     pub turn: u32,
     /// What they cost.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default", rename = "u")]
     pub usage: Usage,
     /// Event of the last reply.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default", rename = "reply")]
     pub replied_at: Seq,
     /// Event of the last message.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default", rename = "heard")]
     pub heard_at: Seq,
     /// The calls of the current turn; of an outside run, those not yet settled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
     /// How many calls were ever made.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default", rename = "made")]
     pub calls_made: u32,
     /// The request of the current turn, once it opened a hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "req")]
     pub request: Option<RequestKey>,
     /// What is waited for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<Hold>,
-    /// Who resolved the last hold; a decision without an id counts only for the same caller (C26).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_decider: Option<UserId>,
-    /// Somebody has worked on it.
+    /// Who resolved the last hold, or the clock; a decision without an id counts only for the same caller (C26).
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "last")]
+    pub last_decider: Option<Actor>,
+    /// Somebody took it before its first turn; later that goes without saying.
     #[serde(default, skip_serializing_if = "is_default")]
     pub claimed: bool,
     /// The outside worker that has it.
@@ -122,6 +125,9 @@ pub struct State {
     /// Sub-runs started so far.
     #[serde(default, skip_serializing_if = "is_default")]
     pub children: u32,
+    /// Event that last moved it to another definition.
+    #[serde(default, skip_serializing_if = "is_default", rename = "repinned")]
+    pub repinned_at: Seq,
     /// Its contents were deleted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub erased: bool,
@@ -150,6 +156,7 @@ pub enum Stage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     /// Its number in the run.
+    #[serde(rename = "n")]
     pub no: CallNo,
     /// The tool.
     pub tool: ToolName,
@@ -168,6 +175,7 @@ pub struct Call {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub satisfied: Vec<RuleId>,
     /// Where it stands.
+    #[serde(rename = "s")]
     pub state: CallState,
 }
 
@@ -184,8 +192,8 @@ pub enum CallState {
         /// Which gives it back after this instant.
         start_by: Timestamp,
     },
-    /// It waits for this hold.
-    Held(HoldKey),
+    /// It waits for the hold that names it.
+    Held,
     /// It has its result.
     Done(Settled),
 }
@@ -269,6 +277,12 @@ impl Run {
         }
     }
 
+    /// Whether anybody has worked on it.
+    #[must_use]
+    pub fn was_claimed(&self) -> bool {
+        self.state.claimed || self.state.turn > 0
+    }
+
     /// Whether the whole run waits, whatever its calls could do.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
@@ -339,9 +353,11 @@ pub fn status(run: &Run) -> Status {
 fn unheld_status(run: &Run) -> Status {
     match run.state.stage {
         Stage::Thinking { retry_at: Some(at), .. } => Status::Retrying(at),
-        Stage::Thinking { .. } | Stage::Acting | Stage::Ended(_) if !run.state.claimed => Status::Queued,
+        Stage::Thinking { .. } | Stage::Acting | Stage::Ended(_) if !run.was_claimed() => Status::Queued,
         Stage::Acting
-            if run.facts.driver == Driver::Outside && run.state.calls.is_empty() && run.state.claim.is_some() =>
+            if run.facts.driver == Driver::Outside
+                && run.state.calls.is_empty()
+                && run.state.claim.is_some() =>
         {
             Status::Claimed
         }

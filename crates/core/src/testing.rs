@@ -47,10 +47,7 @@ impl Story {
         let mut story = Story::driven_by(Driver::Outside);
         story.by(
             Actor::Outside(worker()),
-            Command::Claim(ClaimRun::Worker {
-                worker: worker(),
-                period: Millis::hours(1),
-            }),
+            Command::Claim(ClaimRun::Worker { worker: worker(), period: Millis::hours(1) }),
         );
         story
     }
@@ -76,14 +73,7 @@ impl Story {
         let alice = Actor::Client(user("alice"));
         let ctx = context(now, alice, &definition, &verdicts, &limits);
         let Decided { events, run, .. } = decide::start(&start, &ctx).unwrap();
-        Story {
-            run,
-            events,
-            now,
-            definition,
-            votes: 1,
-            bans: Vec::new(),
-        }
+        Story { run, events, now, definition, votes: 1, bans: Vec::new() }
     }
 
     /// What follows from a command, taken or refused.
@@ -127,11 +117,7 @@ impl Story {
 
     /// The outside worker asks for a call.
     pub(crate) fn proposes(&mut self, tool: &str, arguments: &str) {
-        let propose = Propose {
-            worker: worker(),
-            call: asked(0, &(tool, arguments)),
-            context: None,
-        };
+        let propose = Propose { worker: worker(), call: asked(0, &(tool, arguments)), context: None };
         self.by(Actor::Outside(worker()), Command::Propose(propose));
     }
 
@@ -139,15 +125,7 @@ impl Story {
     pub(crate) fn begins(&mut self, no: u32) -> Answer {
         let stored = stored_call(&self.events, CallNo(no)).unwrap();
         let start_by = self.now.plus(Millis::seconds(10));
-        self.by(
-            Actor::Node(NODE),
-            Command::Begin(Begin {
-                call: CallNo(no),
-                node: NODE,
-                start_by,
-                stored,
-            }),
-        )
+        self.by(Actor::Node(NODE), Command::Begin(Begin { call: CallNo(no), node: NODE, start_by, stored }))
     }
 
     /// The current start of the call reports.
@@ -157,58 +135,46 @@ impl Story {
     }
 
     pub(crate) fn finishes_attempt(&mut self, no: u32, attempt: u32, result: ToolResult) -> Answer {
-        let finish = FinishCall {
-            call: CallNo(no),
-            attempt,
-            result,
-            worker: None,
-        };
+        let finish = FinishCall { call: CallNo(no), attempt, result, worker: None };
         self.by(Actor::Node(NODE), Command::FinishCall(finish))
     }
 
     /// The outside worker reports.
     pub(crate) fn reports(&mut self, no: u32, result: ToolResult) {
-        let finish = FinishCall {
-            call: CallNo(no),
-            attempt: 0,
-            result,
-            worker: Some(worker()),
-        };
+        let finish = FinishCall { call: CallNo(no), attempt: 0, result, worker: Some(worker()) };
         self.by(Actor::Outside(worker()), Command::FinishCall(finish));
     }
 
     /// The call waits for something outside.
     pub(crate) fn suspends(&mut self, no: u32, kind: SuspendFor) {
         let attempt = self.run.call(CallNo(no)).unwrap().attempt;
-        let suspend = Suspend {
-            attempt,
-            ..suspension(CallNo(no), kind)
-        };
+        let suspend = Suspend { attempt, ..suspension(CallNo(no), kind) };
         self.by(Actor::Node(NODE), Command::Suspend(suspend));
     }
 
     /// The node that started the call says that it lost it.
     pub(crate) fn loses(&mut self, no: u32) {
         let attempt = self.run.call(CallNo(no)).unwrap().attempt;
-        self.by(
-            Actor::Node(NODE),
-            Command::Orphan {
-                call: CallNo(no),
-                attempt,
-                node: NODE,
-            },
-        );
+        self.by(Actor::Node(NODE), Command::Orphan { call: CallNo(no), attempt, node: NODE });
+    }
+
+    /// The node was too late to run the call.
+    pub(crate) fn gives_back(&mut self, no: u32) {
+        let attempt = self.run.call(CallNo(no)).unwrap().attempt;
+        self.by(Actor::Node(NODE), Command::Return { call: CallNo(no), attempt });
+    }
+
+    /// Bob moves the run to a definition with this change.
+    pub(crate) fn is_moved(&mut self, change: impl FnOnce(&mut Definition)) {
+        let mut definition = self.definition.clone();
+        change(&mut definition);
+        self.by(Actor::Person(user("bob")), Command::Repin { definition: definition.digest() });
+        self.definition = definition;
     }
 
     /// The open hold of the call.
     pub(crate) fn hold(&self, no: u32) -> HoldKey {
-        self.run
-            .state
-            .holds
-            .iter()
-            .find(|hold| hold.call() == CallNo(no))
-            .unwrap()
-            .key
+        self.run.state.holds.iter().find(|hold| hold.call() == CallNo(no)).unwrap().key
     }
 
     /// Bob decides the open hold of the call.
@@ -219,24 +185,13 @@ impl Story {
     pub(crate) fn decides_as(&mut self, name: &str, no: u32, wanted: Wanted) -> Answer {
         let hold = self.hold(no);
         let revision = self.run.hold(hold).map(|hold| hold.revision);
-        let decide = Decide {
-            hold,
-            digest: None,
-            revision,
-        };
-        let resolve = Resolve {
-            decide,
-            resolution: wanted,
-            idempotency_key: Some(format!("key-{name}")),
-        };
+        let decide = Decide { hold, digest: None, revision };
+        let resolve = Resolve { decide, resolution: wanted, idempotency_key: Some(format!("key-{name}")) };
         self.by(Actor::Person(user(name)), Command::Resolve(resolve))
     }
 
     pub(crate) fn says(&mut self, text: &str, on_hold: OnHold) {
-        let say = Say {
-            message: Message::text(text),
-            on_hold,
-        };
+        let say = Say { message: Message::text(text), on_hold };
         self.by(Actor::Client(user("alice")), Command::Say(say));
     }
 
@@ -260,10 +215,7 @@ impl Story {
         let of_call = |no: CallNo| self.run.call(no).map(|call| (no, call.tool.as_str().to_owned()));
         let asked = |asked: &[AskedCall]| {
             let numbers = self.run.state.calls_made + 1..;
-            numbers
-                .map(CallNo)
-                .zip(asked.iter().map(|call| call.tool.clone()))
-                .collect()
+            numbers.map(CallNo).zip(asked.iter().map(|call| call.tool.clone())).collect()
         };
         let calls: Vec<(CallNo, String)> = if let Command::RecordReply(reply) = command {
             asked(&reply.calls)
@@ -278,14 +230,8 @@ impl Story {
         } else {
             Vec::new()
         };
-        let by_call = calls
-            .into_iter()
-            .map(|(no, tool)| (no, self.verdict(&tool)))
-            .collect();
-        Verdicts {
-            policy: Some(crate::digest::of_bytes(b"policy")),
-            by_call,
-        }
+        let by_call = calls.into_iter().map(|(no, tool)| (no, self.verdict(&tool))).collect();
+        Verdicts { policy: Some(crate::digest::of_bytes(b"policy")), by_call }
     }
 
     fn verdict(&self, tool: &str) -> Verdict {
@@ -294,14 +240,7 @@ impl Story {
             "banned" => Effect::Deny,
             _ => Effect::Hold,
         };
-        let effect = if self.bans.iter().any(|banned| banned == tool) {
-            Effect::Deny
-        } else {
-            effect
-        };
-        Verdict {
-            votes: self.votes,
-            ..Verdict::new(effect, RuleId::new(format!("about-{tool}")).unwrap())
-        }
+        let effect = if self.bans.iter().any(|banned| banned == tool) { Effect::Deny } else { effect };
+        Verdict { votes: self.votes, ..Verdict::new(effect, RuleId::new(format!("about-{tool}")).unwrap()) }
     }
 }

@@ -123,19 +123,12 @@ pub enum ResultKind {
 #[must_use]
 pub fn transcript(events: &[Envelope]) -> Vec<Entry> {
     let followed = results::follow(events);
-    let mut heard = events
-        .iter()
-        .filter_map(|envelope| heard(&followed, envelope))
-        .peekable();
+    let mut heard = events.iter().filter_map(|envelope| heard(&followed, envelope)).peekable();
     let mut entries = Vec::new();
     for (seen, reply) in events.iter().filter_map(replied) {
         // What came while the model was thinking it has not heard: that follows its turn.
         entries.extend(up_to(&mut heard, seen).map(Entry::User));
-        let results: Vec<_> = reply
-            .calls
-            .iter()
-            .filter_map(|call| result(&followed, call))
-            .collect();
+        let results: Vec<_> = reply.calls.iter().filter_map(|call| result(&followed, call)).collect();
         entries.push(Entry::Assistant(reply));
         entries.extend(results.into_iter().map(Entry::Tool));
     }
@@ -157,11 +150,7 @@ impl CallResult {
             return self.content.inline().map(str::to_owned);
         };
         let note = "a person changed the arguments of this call; it ran with these";
-        let told = Edited {
-            note,
-            arguments_that_ran: as_json(arguments)?,
-            result: as_json(&self.content)?,
-        };
+        let told = Edited { note, arguments_that_ran: as_json(arguments)?, result: as_json(&self.content)? };
         serde_json::to_string(&told).ok()
     }
 
@@ -181,11 +170,7 @@ impl CallResult {
             | ResultKind::Withdrawn
             | ResultKind::Canceled
             | ResultKind::DidNotHappen
-            | ResultKind::Unknown => {
-                serde_json::from_str::<Reason>(self.content.inline()?)
-                    .ok()?
-                    .reason
-            }
+            | ResultKind::Unknown => serde_json::from_str::<Reason>(self.content.inline()?).ok()?.reason,
         }
     }
 }
@@ -203,10 +188,9 @@ pub(crate) fn as_json(body: &Body) -> Option<RawJson> {
 fn heard(followed: &Followed<'_>, envelope: &Envelope) -> Option<UserMessage> {
     let seq = envelope.seq;
     match &envelope.event {
-        Event::MessageReceived(received) | Event::MessageQueued(received) => Some(UserMessage {
-            seq,
-            message: received.message.clone(),
-        }),
+        Event::MessageReceived(received) | Event::MessageQueued(received) => {
+            Some(UserMessage { seq, message: received.message.clone() })
+        }
         // An outside worker that asked a question has no call whose result the answer could be (S4-13).
         Event::HoldResolved(resolved) if resolved.hold.call == CallNo::RUN => {
             let Resolution::Answer { value } = &resolved.resolution else {
@@ -214,10 +198,7 @@ fn heard(followed: &Followed<'_>, envelope: &Envelope) -> Option<UserMessage> {
             };
             let is_question = followed.kind_of(resolved.hold) == Some(HoldKind::Input);
             let is_for_worker = is_question && followed.driver == Driver::Outside;
-            is_for_worker.then(|| UserMessage {
-                seq,
-                message: answer(value),
-            })
+            is_for_worker.then(|| UserMessage { seq, message: answer(value) })
         }
         Event::HoldResolved(_)
         | Event::RunStarted(_)
@@ -251,15 +232,8 @@ fn answer(value: &Body) -> Message {
         Body::Json(_) => false,
         Body::Blob(name) => name.form == BlobForm::Text,
     };
-    let part = if is_text {
-        Part::Text(value.clone())
-    } else {
-        Part::Data(value.clone())
-    };
-    Message {
-        parts: vec![part],
-        client_id: None,
-    }
+    let part = if is_text { Part::Text(value.clone()) } else { Part::Data(value.clone()) };
+    Message { parts: vec![part], client_id: None }
 }
 
 /// A reply, and the last event that was known when it was made.
@@ -269,40 +243,17 @@ fn replied(envelope: &Envelope) -> Option<(Seq, AssistantReply)> {
         let reply = &replied.reply;
         let (text, opaque, model) = (reply.text.clone(), reply.opaque.clone(), reply.model.clone());
         let calls = reply.calls.iter().map(asked).collect();
-        return Some((
-            replied.seen,
-            AssistantReply {
-                seq,
-                text,
-                calls,
-                opaque,
-                model,
-            },
-        ));
+        return Some((replied.seen, AssistantReply { seq, text, calls, opaque, model }));
     }
     let Event::CallProposed(proposed) = &envelope.event else {
         return None;
     };
     let calls = vec![asked(&proposed.call)];
-    Some((
-        seq,
-        AssistantReply {
-            seq,
-            text: None,
-            calls,
-            opaque: None,
-            model: None,
-        },
-    ))
+    Some((seq, AssistantReply { seq, text: None, calls, opaque: None, model: None }))
 }
 
 fn asked(call: &ToolCall) -> ReplyCall {
-    ReplyCall {
-        no: call.no,
-        id: call.id.clone(),
-        tool: call.tool.clone(),
-        arguments: call.arguments.clone(),
-    }
+    ReplyCall { no: call.no, id: call.id.clone(), tool: call.tool.clone(), arguments: call.arguments.clone() }
 }
 
 fn result(followed: &Followed<'_>, asked: &ReplyCall) -> Option<CallResult> {

@@ -43,7 +43,7 @@ pub fn read_text(kind: HoldKind, ask: &Ask, text: &str) -> Reading {
 /// Otherwise the open ones, for the reply to name.
 pub fn implied_hold(run: &Run, caller: Option<&UserId>) -> Result<HoldKey, Vec<HoldKey>> {
     let is_first_or_same = match &run.state.last_decider {
-        Some(last) => caller == Some(last),
+        Some(last) => caller.is_some() && caller == last.user(),
         None => true,
     };
     match run.state.holds.as_slice() {
@@ -68,9 +68,7 @@ fn read_answer(ask: &Ask, text: &str) -> Reading {
         Some(schema) if is_string_schema(schema) => Reading::CheckAnswer(RawJson::string(text)),
         Some(_) => RawJson::parse(text).map_or(Reading::NotADecision, Reading::CheckAnswer),
         None if ask.options.is_empty() || ask.options.iter().any(|option| option == text) => {
-            Reading::Decide(Wanted::Answer {
-                value: Body::text(text),
-            })
+            Reading::Decide(Wanted::Answer { value: Body::text(text) })
         }
         None => Reading::NotADecision,
     }
@@ -88,7 +86,11 @@ fn is_string_schema(schema: &RawJson) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Story, json, user};
+    use crate::actor::Actor;
+    use crate::command::{Command, FailKind, FailRun, OnHold};
+    use crate::message::ToolResult;
+    use crate::testing::{NODE, Story, json, user, worker};
+    use crate::time::Millis;
 
     fn approval(text: &str) -> Reading {
         read_text(HoldKind::Approval, &Ask::default(), text)
@@ -101,28 +103,14 @@ mod tests {
             assert_eq!(approval(word), Reading::Decide(Wanted::Approve), "{word:?}");
         }
         for word in ["deny", "denied", "no", "reject", "\tNO "] {
-            assert_eq!(
-                approval(word),
-                Reading::Decide(Wanted::Deny { reason: None }),
-                "{word:?}"
-            );
+            assert_eq!(approval(word), Reading::Decide(Wanted::Deny { reason: None }), "{word:?}");
         }
     }
 
     /// C20: text that merely contains a word decides nothing.
     #[test]
     fn anything_else_leaves_an_approval_waiting() {
-        for text in [
-            "",
-            "I approve",
-            "yes!",
-            "ok",
-            "modify",
-            "do not approve",
-            "yes no",
-            "y",
-            "rejected",
-        ] {
+        for text in ["", "I approve", "yes!", "ok", "modify", "do not approve", "yes no", "y", "rejected"] {
             assert_eq!(approval(text), Reading::NotADecision, "{text:?}");
         }
     }
@@ -130,20 +118,10 @@ mod tests {
     /// C23: for a question the whole text is the answer; with options, one of them.
     #[test]
     fn a_question_takes_the_text_as_its_answer() {
-        let answer = |text: &str| {
-            Reading::Decide(Wanted::Answer {
-                value: Body::text(text),
-            })
-        };
+        let answer = |text: &str| Reading::Decide(Wanted::Answer { value: Body::text(text) });
         let open = Ask::default();
-        assert_eq!(
-            read_text(HoldKind::Input, &open, " yes, but later "),
-            answer(" yes, but later ")
-        );
-        let choice = Ask {
-            options: vec!["Red".into(), "Blue".into()],
-            ..Ask::default()
-        };
+        assert_eq!(read_text(HoldKind::Input, &open, " yes, but later "), answer(" yes, but later "));
+        let choice = Ask { options: vec!["Red".into(), "Blue".into()], ..Ask::default() };
         assert_eq!(read_text(HoldKind::Input, &choice, "Red"), answer("Red"));
         assert_eq!(read_text(HoldKind::Input, &choice, "red"), Reading::NotADecision);
     }
@@ -152,33 +130,15 @@ mod tests {
     #[test]
     fn an_answer_schema_decides_how_text_is_read() {
         let read = |schema: &str, text: &str| {
-            let ask = Ask {
-                answer_schema: Some(json(schema)),
-                ..Ask::default()
-            };
+            let ask = Ask { answer_schema: Some(json(schema)), ..Ask::default() };
             read_text(HoldKind::Input, &ask, text)
         };
-        assert_eq!(
-            read(r#"{"type":"object"}"#, r#"{"n": 1}"#),
-            Reading::CheckAnswer(json(r#"{"n": 1}"#))
-        );
+        assert_eq!(read(r#"{"type":"object"}"#, r#"{"n": 1}"#), Reading::CheckAnswer(json(r#"{"n": 1}"#)));
         assert_eq!(read(r#"{"type":"object"}"#, "one"), Reading::NotADecision);
-        assert_eq!(
-            read(r#"{"type":"object"}"#, r#"{"n":1,"n":2}"#),
-            Reading::NotADecision
-        );
-        assert_eq!(
-            read(r#"{"type":"string"}"#, "one"),
-            Reading::CheckAnswer(json(r#""one""#))
-        );
-        assert_eq!(
-            read(r#"{"type":"string"}"#, "1"),
-            Reading::CheckAnswer(json(r#""1""#))
-        );
-        assert_eq!(
-            read(r#"{"type":["string","null"]}"#, "null"),
-            Reading::CheckAnswer(json("null"))
-        );
+        assert_eq!(read(r#"{"type":"object"}"#, r#"{"n":1,"n":2}"#), Reading::NotADecision);
+        assert_eq!(read(r#"{"type":"string"}"#, "one"), Reading::CheckAnswer(json(r#""one""#)));
+        assert_eq!(read(r#"{"type":"string"}"#, "1"), Reading::CheckAnswer(json(r#""1""#)));
+        assert_eq!(read(r#"{"type":["string","null"]}"#, "null"), Reading::CheckAnswer(json("null")));
         assert_eq!(read("true", "one"), Reading::NotADecision);
     }
 
@@ -186,11 +146,7 @@ mod tests {
     #[test]
     fn text_never_resolves_the_other_kinds() {
         for kind in [HoldKind::External, HoldKind::Auth, HoldKind::Recovery] {
-            assert_eq!(
-                read_text(kind, &Ask::default(), "yes"),
-                Reading::NotADecision,
-                "{kind:?}"
-            );
+            assert_eq!(read_text(kind, &Ask::default(), "yes"), Reading::NotADecision, "{kind:?}");
         }
     }
 
@@ -209,6 +165,59 @@ mod tests {
         assert_eq!(implied_hold(&story.run, Some(&bob)), Ok(second));
         assert_eq!(implied_hold(&story.run, Some(&alice)), Err(vec![second]));
         assert_eq!(implied_hold(&story.run, None), Err(vec![second]));
+    }
+
+    /// C26: what nobody decided was decided by no caller, so the next hold must be named.
+    #[test]
+    fn after_a_hold_that_nobody_decided_the_next_one_must_be_named() {
+        let ways: [fn(&mut Story) -> Actor; 3] = [
+            |story| {
+                story.waits(Millis::hours(101));
+                Actor::Clock
+            },
+            |story| {
+                story.says("rather this", OnHold::Supersede);
+                Actor::Clock
+            },
+            |story| {
+                story.decides_as("alice", 1, Wanted::Approve);
+                story.begins(1);
+                story.loses(1);
+                story.finishes(1, ToolResult::Ok(Body::text("it ran after all")));
+                Actor::Node(NODE)
+            },
+        ];
+        for way in ways {
+            let mut story = Story::new();
+            story.replies("", &[("write", "{}")]);
+            let last = way(&mut story);
+            assert_eq!(story.run.state.last_decider, Some(last));
+            story.replies("", &[("write", "{}")]);
+            let open = story.hold(2);
+            assert_eq!(implied_hold(&story.run, Some(&user("alice"))), Err(vec![open]));
+            assert_eq!(implied_hold(&story.run, None), Err(vec![open]));
+        }
+
+        let mut story = Story::outside();
+        story.proposes("write", "{}");
+        let kind = FailKind::Transient { retry_at: story.now.plus(Millis::seconds(9)) };
+        let fail = FailRun { worker: Some(worker()), error: "no network".into(), kind };
+        story.by(Actor::Outside(worker()), Command::Fail(fail));
+        assert_eq!(story.run.state.last_decider, Some(Actor::Clock), "it was withdrawn");
+    }
+
+    /// C26: the same caller is the same person, also when an earlier hold was resolved by nobody.
+    #[test]
+    fn the_last_hold_counts_and_not_an_earlier_one() {
+        let mut story = Story::new();
+        story.replies("", &[("write", "{}"), ("write", "{}")]);
+        story.decides_as("alice", 1, Wanted::Deny { reason: None });
+        assert_eq!(story.run.state.last_decider, Some(Actor::Person(user("alice"))));
+        story.says("rather this", OnHold::Supersede);
+        assert_eq!(story.run.state.last_decider, Some(Actor::Clock));
+        story.replies("", &[("write", "{}"), ("write", "{}")]);
+        story.decides_as("alice", 3, Wanted::Approve);
+        assert_eq!(implied_hold(&story.run, Some(&user("alice"))), Ok(story.hold(4)));
     }
 
     /// C26: without a hold before it, anyone who may decide means the only one.

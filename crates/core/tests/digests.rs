@@ -69,6 +69,17 @@ fn no_two_calls_that_differ_in_a_byte_share_a_digest() {
     assert_eq!(distinct.len(), vectors.len());
 }
 
+/// Ids and digests are written alike; another spelling of the same bytes is not taken.
+#[test]
+fn a_digest_has_one_text() {
+    let text = call_vectors()[0].digest.to_string();
+    assert_eq!(text.len(), 52);
+    assert_eq!(text.parse::<Digest>().map(|digest| digest.to_string()), Ok(text.clone()));
+    for wrong in ["0".repeat(64), text.to_uppercase(), text[1..].to_owned(), format!("{}z", &text[..51])] {
+        assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
+    }
+}
+
 /// The looser key is only for "the same again"; it tells numbers apart by their text all the same.
 #[test]
 fn the_loose_key_groups_what_the_digest_tells_apart() {

@@ -16,28 +16,30 @@ use holdpoint_core::command::{
     AskedCall, ClaimRun, Command, Decide, Edit, FailKind, FailRun, OnHold, RecordFailure, Resolve,
     SuspendFor, Wanted,
 };
-use holdpoint_core::decide::{self, Answer, Decided};
+use holdpoint_core::decide::{Answer, Decided};
 use holdpoint_core::definition::Definition;
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::event::{Driver, Envelope, Event, Parent};
-use holdpoint_core::hold::{AfterGrace, Ask, Hold, HoldKind, HoldPolicy, OnDeny, OnTimeout};
+use holdpoint_core::digest::Digest;
+use holdpoint_core::event::{Driver, Event, Parent};
+use holdpoint_core::hold::{AfterGrace, Hold, HoldKind, HoldPolicy, OnDeny, OnTimeout};
 use holdpoint_core::id::{CallNo, HoldKey, Secret, Seq};
 use holdpoint_core::json::RawJson;
 use holdpoint_core::link::{Contents, FIRST_PREVIOUS};
 use holdpoint_core::message::ToolResult;
 use holdpoint_core::name::{GrantId, RuleId, ToolName};
-use holdpoint_core::next::{self, Next};
+use holdpoint_core::next;
 use holdpoint_core::policy::{Effect, Role, Verdict, Verdicts};
 use holdpoint_core::project::{self, HoldRow};
+use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::{Call, CallState, Settled, Stage};
 use holdpoint_core::time::Millis;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use support::chain::{broken_links, check_chain, sealed};
-use support::invariants::{check_cap, check_invariants, check_stored_form, hold_rows};
+use support::decisions::check_decision;
+use support::invariants::{Definitions, check_cap, check_invariants, hold_rows};
 use support::{
-    LOOKUP, NODE, OTHER_NODE, SHELL, Scene, an_agent, asked, person, run_id, say, suspend,
-    the_worker_proposes, user, worker,
+    LOOKUP, NODE, OTHER_NODE, SHELL, Scene, an_agent, asked, person, run_id, say, suspend, suspend_for_child,
+    the_worker_proposes, user, with_another_schema, worker,
 };
 
 /// Some ten seconds in a debug build.
@@ -55,16 +57,16 @@ fn whatever_is_sent_the_invariants_hold_and_every_kind_of_event_is_reached() {
     let seen: RefCell<BTreeMap<&str, u32>> = RefCell::default();
     let strategy = (setups(), proptest::collection::vec(steps(), 1..60));
     let outcome = TestRunner::new(config).run(&strategy, |(setup, steps)| {
-        let log = play(&setup, &steps).map_err(TestCaseError::fail)?;
-        log.iter().for_each(|envelope| *seen.borrow_mut().entry(envelope.event.kind()).or_default() += 1);
+        let reached = play(&setup, &steps).map_err(TestCaseError::fail)?;
+        reached.iter().for_each(|what| *seen.borrow_mut().entry(what).or_default() += 1);
         Ok(())
     });
-    eprintln!("events reached: {:?}", seen.borrow());
+    eprintln!("reached: {:?}", seen.borrow());
     if let Err(failure) = outcome {
         panic!("{failure}");
     }
-    let missed: Vec<&str> =
-        Event::KINDS.into_iter().filter(|kind| !seen.borrow().contains_key(kind)).collect();
+    let wanted = Event::KINDS.into_iter().chain([TAMPERED, SCHEMA_CHANGED, TOOL_GONE, CHILD_ENDED]);
+    let missed: Vec<&str> = wanted.filter(|what| !seen.borrow().contains_key(what)).collect();
     assert!(missed.is_empty() || cases < ENOUGH_CASES, "never reached: {missed:?}");
 }
 
@@ -160,18 +162,24 @@ fn steps() -> impl Strategy<Value = Step> {
         })
 }
 
-/// Plays a case to its end and says what went wrong, if something did.
-fn play(setup: &Setup, steps: &[Step]) -> Result<Vec<Envelope>, String> {
+/// Plays a case to its end. Says what it reached, or what went wrong.
+fn play(setup: &Setup, steps: &[Step]) -> Result<Vec<&'static str>, String> {
     let mut scene = begin(setup);
+    let definitions: Definitions = versions(&scene.definition).map(|known| (known.digest(), known)).collect();
     let mut appends = vec![scene.log.clone()];
     let mut rows: Vec<HoldRow> = Vec::new();
-    check_invariants(&scene.log, &scene.run)?;
+    let mut reached = Vec::new();
+    check_invariants(&scene.log, &scene.run, &definitions)?;
     for (at, step) in steps.iter().enumerate() {
+        scene.definition = definitions[&scene.run.state.definition].clone();
         prepare(&mut scene, setup, step);
         let command = match step.is_noise {
             true => noise(&scene, step),
             false => sensible(&scene, step),
         };
+        if waits_for_a_child(&scene, &command) && !step.detail.is_multiple_of(4) {
+            scene.authority = Some(Role::System);
+        }
         let told = |why: String| format!("step {at}: {command:?} at {}: {why}", scene.now.0);
         let decided = scene.decided(&command);
         check_decision(&scene, &command, &decided).map_err(told)?;
@@ -179,7 +187,7 @@ fn play(setup: &Setup, steps: &[Step]) -> Result<Vec<Envelope>, String> {
         hold_rows(&mut rows, changes).map_err(told)?;
         let mut after = scene.clone();
         let _ = after.take(decided.clone());
-        check_invariants(&after.log, &after.run).map_err(told)?;
+        check_invariants(&after.log, &after.run, &definitions).map_err(told)?;
         check_cap(&after.run, setup.open_holds).map_err(told)?;
         let open: Vec<HoldRow> = rows.iter().filter(|row| row.closed.is_none()).cloned().collect();
         let wanted: Vec<HoldRow> =
@@ -187,13 +195,62 @@ fn play(setup: &Setup, steps: &[Step]) -> Result<Vec<Envelope>, String> {
         if open != wanted {
             return Err(told(format!("stored rows {open:?}, open holds {wanted:?}")));
         }
+        reached.extend(notable(&scene, &command, &decided));
         if !decided.events.is_empty() {
             appends.push(decided.events);
         }
         scene = after;
     }
     check_chain(&appends, usize::from(steps[0].detail))?;
-    Ok(scene.log)
+    reached.extend(scene.log.iter().map(|envelope| envelope.event.kind()));
+    Ok(reached)
+}
+
+const TAMPERED: &str = "refused: the stored arguments are others";
+const SCHEMA_CHANGED: &str = "asked again: the tool changed";
+const TOOL_GONE: &str = "refused: the tool is gone";
+const CHILD_ENDED: &str = "a sub-run said what it came to";
+
+/// What a case should reach beside every kind of event.
+fn notable(scene: &Scene, command: &Command, decided: &Decided) -> Option<&'static str> {
+    match (command, &decided.outcome) {
+        (Command::Begin(_), Err(Refusal::Tampered { .. })) => Some(TAMPERED),
+        (Command::Begin(begin), Ok(Answer::Refused))
+            if !scene.definition.tools.contains_key(&begin.stored.tool) =>
+        {
+            Some(TOOL_GONE)
+        }
+        (Command::Begin(_), Ok(Answer::Held)) => {
+            let rules = &decided.run.state.holds.last()?.rules;
+            rules.contains(&RuleId::schema_changed()).then_some(SCHEMA_CHANGED)
+        }
+        (Command::Resolve(_), Ok(Answer::Done)) if waits_for_a_child(scene, command) => Some(CHILD_ENDED),
+        (_, _) => None,
+    }
+}
+
+/// The agent as it is configured now and then. A run sees another version only when it is moved to it.
+fn versions(definition: &Definition) -> impl Iterator<Item = Definition> {
+    let plain = Definition { tools: an_agent().tools, ..definition.clone() };
+    let (mut described, mut without) = (plain.clone(), plain.clone());
+    described.tools.get_mut(&tool(LOOKUP)).unwrap().description = "looks elsewhere".into();
+    without.tools.remove(&tool(SHELL));
+    [plain.clone(), with_another_schema(plain), described, without].into_iter()
+}
+
+/// Mostly the version with the changed tool or the plain one, so that there is something to move from and to.
+fn a_version(scene: &Scene, step: &Step) -> Digest {
+    let at = [0, 1, 0, 1, 1, 0, 2, 3][usize::from(step.choice % 8)];
+    versions(&scene.definition).nth(at).unwrap().digest()
+}
+
+fn tool(name: &str) -> ToolName {
+    ToolName::new(name).unwrap()
+}
+
+fn waits_for_a_child(scene: &Scene, command: &Command) -> bool {
+    let Command::Resolve(resolve) = command else { return false };
+    scene.run.hold(resolve.decide.hold).is_some_and(|hold| hold.child.is_some())
 }
 
 fn begin(setup: &Setup) -> Scene {
@@ -241,11 +298,6 @@ fn prepare(scene: &mut Scene, setup: &Setup, step: &Step) {
         _ => None,
     };
     scene.over_soft_cap = step.detail.is_multiple_of(11);
-    if step.detail.is_multiple_of(37) {
-        let schema = format!(r#"{{"type":"object","version":{}}}"#, step.detail);
-        let tool = ToolName::new(SHELL).unwrap();
-        scene.definition.tools.get_mut(&tool).unwrap().schema = RawJson::parse(&schema).unwrap();
-    }
 }
 
 /// What rules and grants say of one call: mostly allow or hold, sometimes more, sometimes nothing.
@@ -288,10 +340,7 @@ fn sensible(scene: &Scene, step: &Step) -> Command {
 
 fn about_call(scene: &Scene, step: &Step, call: &Call) -> Vec<Command> {
     let (no, attempt) = (call.no, call.attempt);
-    let with_child = |mut wanted: holdpoint_core::command::Suspend| {
-        wanted.ask = Ask { child: Some(scene.run.facts.id.child(no, attempt)), ..Ask::default() };
-        Command::Suspend(wanted)
-    };
+    let for_child = Command::Suspend(suspend_for_child(no.0, attempt));
     match call.state {
         CallState::Ready => vec![
             begin_call(scene, step, no),
@@ -299,7 +348,7 @@ fn about_call(scene: &Scene, step: &Step, call: &Call) -> Vec<Command> {
             begin_call(scene, step, no),
             begin_call(scene, step, no),
             finish_call(no, attempt, step),
-            with_child(suspend(no.0, attempt, SuspendFor::External)),
+            for_child,
         ],
         CallState::Started { .. } => vec![
             finish_call(no, attempt, step),
@@ -308,10 +357,11 @@ fn about_call(scene: &Scene, step: &Step, call: &Call) -> Vec<Command> {
             Command::Return { call: no, attempt },
             progress(no, step),
             Command::Suspend(suspend(no.0, attempt, kind_of_wait(step.detail))),
+            for_child,
             Command::Orphan { call: no, attempt, node: NODE },
             Command::Orphan { call: no, attempt, node: OTHER_NODE },
         ],
-        CallState::Held(_) => vec![progress(no, step), finish_call(no, attempt, step)],
+        CallState::Held => vec![progress(no, step), finish_call(no, attempt, step)],
         CallState::Done(Settled::Unknown) => vec![finish_call(no, attempt, step)],
         CallState::Done(_) => vec![],
     }
@@ -411,7 +461,7 @@ fn by_anyone(scene: &Scene, step: &Step) -> Vec<Command> {
     let mut options = vec![Command::Tick, say(OnHold::Refuse)];
     match step.detail % 32 {
         0 => options.push(Command::Cancel { reason: Some("enough".into()) }),
-        1 => options.push(Command::Repin { definition: Digest([5; 32]) }),
+        1 | 7..12 => options.push(Command::Repin { definition: a_version(scene, step) }),
         2 => options.push(Command::Suspend(suspend(0, 0, SuspendFor::Input))),
         3 | 4 => options.push(say(OnHold::Supersede)),
         5 => options.push(Command::Fail(FailRun {
@@ -456,7 +506,7 @@ fn noise(scene: &Scene, step: &Step) -> Command {
         2 => Command::Edit(Edit { decide: seen, arguments: arguments(step) }),
         3 => Command::Assign { hold, to: None },
         4 => Command::Reopen { hold, expires_at: None },
-        5 => Command::Repin { definition: Digest([step.who; 32]) },
+        5 => Command::Repin { definition: a_version(scene, step) },
         6 => scene.reply(vec![
             a_call(step.detail),
             asked("no such tool", "{}"),
@@ -543,90 +593,6 @@ fn finish_call(no: CallNo, attempt: u32, step: &Step) -> Command {
 fn progress(call: CallNo, step: &Step) -> Command {
     let processing = [None, Some(true), Some(false)][usize::from(step.detail % 3)];
     Command::Progress { call, note: Body::text("half"), processing }
-}
-
-/// What must hold of one decision, beside what must hold of the run after it.
-fn check_decision(scene: &Scene, command: &Command, decided: &Decided) -> Result<(), String> {
-    if *decided != scene.decided(command) {
-        return Err("decided twice, it comes out differently".into());
-    }
-    check_stored_form(&decided.events)?;
-    check_rules_of_one_command(scene, command, decided)?;
-    if let Some(first) = decided.events.first() {
-        let share = |envelope: &Envelope| envelope.at == first.at && envelope.actor == first.actor;
-        if !decided.events.iter().all(share) {
-            return Err("the events of one append differ in instant or actor".into());
-        }
-    }
-    let had_work = scene.run.outcome().is_none();
-    if decided.outcome.is_err() && decided.events != what_time_does(scene) {
-        return Err(format!("refused ({:?}), and yet: {:?}", decided.outcome, decided.events));
-    }
-    if decided.outcome == Ok(Answer::Repeated) && decided.events != what_time_does(scene) {
-        return Err("nothing changed, it says, and yet there are events".into());
-    }
-    if *command == Command::Tick && had_work && next::next(&decided.run, scene.now) == Next::Tick {
-        return Err("after a tick another one is due at once".into());
-    }
-    Ok(())
-}
-
-/// Who may not decide does not, what was not shown does not start, and no deadline passes unnoticed.
-fn check_rules_of_one_command(scene: &Scene, command: &Command, decided: &Decided) -> Result<(), String> {
-    if needs_authority(command) && scene.authority.is_none() && decided.outcome.is_ok() {
-        return Err("someone without authority decides".into());
-    }
-    if let (Command::Begin(begin), Ok(Answer::Done)) = (command, &decided.outcome) {
-        let runs = digest::of_call(&begin.stored.tool, &begin.stored.arguments, begin.stored.schema);
-        if decided.run.call(begin.call).and_then(|call| call.digest) != Some(runs) {
-            return Err("what runs was not shown".into());
-        }
-    }
-    let is_overdue = |hold: &&Hold| {
-        let is_open = hold.expired_at.is_none() && hold.kind.can_expire();
-        is_open && hold.at < decided.run.state.seq && hold.expires_at.is_some_and(|at| at <= scene.now)
-    };
-    match decided.run.state.holds.iter().find(is_overdue) {
-        Some(hold) => Err(format!("hold {} is overdue", hold.key)),
-        None => Ok(()),
-    }
-}
-
-fn needs_authority(command: &Command) -> bool {
-    match command {
-        Command::Resolve(_)
-        | Command::Vote(_)
-        | Command::Edit(_)
-        | Command::Assign { .. }
-        | Command::Reopen { .. }
-        | Command::Repin { .. } => true,
-        Command::Say(_)
-        | Command::Cancel { .. }
-        | Command::Erase { .. }
-        | Command::Claim(_)
-        | Command::Propose(_)
-        | Command::Finish { .. }
-        | Command::Fail(_)
-        | Command::Heartbeat { .. }
-        | Command::Release { .. }
-        | Command::RecordReply(_)
-        | Command::RecordFailure(_)
-        | Command::Begin(_)
-        | Command::Return { .. }
-        | Command::Progress { .. }
-        | Command::FinishCall(_)
-        | Command::Suspend(_)
-        | Command::Orphan { .. }
-        | Command::Tick => false,
-    }
-}
-
-/// The events that the passing of time alone causes now: those before any command that is always refused.
-fn what_time_does(scene: &Scene) -> Vec<Envelope> {
-    let refused = Command::Return { call: CallNo(u32::MAX), attempt: 0 };
-    let decided = decide::decide(&scene.run, &refused, &scene.context(None));
-    assert!(decided.outcome.is_err());
-    decided.events
 }
 
 /// Not a sample: every bit of a short link.

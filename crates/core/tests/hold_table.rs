@@ -263,7 +263,7 @@ fn column_deny() {
                     (Ok(Answer::Done), outcome, CallState::Done(Settled::Denied))
                 }
                 HoldKind::Recovery => (Ok(Answer::Done), None, CallState::Done(Settled::NotExecuted)),
-                HoldKind::External => (Err(Refusal::WrongKind { hold, kind }), None, CallState::Held(hold)),
+                HoldKind::External => (Err(Refusal::WrongKind { hold, kind }), None, CallState::Held),
             };
             assert_eq!(
                 (decided, scene.run.outcome(), state_of_call(&scene)),
@@ -352,5 +352,5 @@ fn table_of_properties() {
 }
 
 fn an_edit() -> Edited {
-    Edited { arguments: Body::text("{}"), digest: Digest([1; 32]), schema: Digest([2; 32]), revision: 1 }
+    Edited { arguments: Body::text("{}"), digest: Digest([1; 32]), revision: 1 }
 }

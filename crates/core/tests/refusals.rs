@@ -13,7 +13,7 @@ use holdpoint_core::command::{
 };
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Driver, Parent};
-use holdpoint_core::hold::{Ask, HoldPolicy};
+use holdpoint_core::hold::HoldPolicy;
 use holdpoint_core::id::{CallNo, HoldKey, Secret};
 use holdpoint_core::json::RawJson;
 use holdpoint_core::policy::Effect;
@@ -21,7 +21,7 @@ use holdpoint_core::refusal::Refusal;
 use holdpoint_core::time::Millis;
 use support::{
     NODE, OTHER_NODE, SHELL, Scene, an_agent, answer, as_seen, cancel, deny, finish, person, resolve, run_id,
-    say, suspend, the_policy_says, the_worker_claims, worker,
+    say, suspend, suspend_for_child, the_policy_says, the_worker_claims, worker,
 };
 
 /// What was refused, and how its text should read.
@@ -76,6 +76,7 @@ const ROWS: &[fn() -> Refused] = &[
     an_answer_to_an_approval,
     an_approval_of_a_question,
     an_approval_of_an_outside_job,
+    a_persons_result_of_a_sub_run,
     an_approval_of_a_login,
     a_failure_of_an_unknown_outcome,
     a_decision_on_what_was_shown_before_an_edit,
@@ -84,6 +85,7 @@ const ROWS: &[fn() -> Refused] = &[
     reopening_a_hold_that_has_not_expired,
     a_result_of_a_call_that_never_was,
     beginning_a_call_that_waits,
+    suspending_a_call_that_no_node_began,
     a_result_of_an_earlier_start,
     arguments_changed_in_the_store,
     beginning_after_the_lease,
@@ -176,6 +178,15 @@ fn an_approval_of_an_outside_job() -> Refused {
     wrong_for(SuspendFor::External, "an outside job takes its result or fail")
 }
 
+fn a_persons_result_of_a_sub_run() -> Refused {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL]);
+    scene.begins_and_suspends(suspend_for_child(1, 1)).unwrap();
+    let hold = scene.hold();
+    let text = format!("hold {hold} does not take this decision; an outside job takes its result or fail");
+    (scene.resolves(hold, answer()).unwrap_err(), text)
+}
+
 fn an_approval_of_a_login() -> Refused {
     wrong_for(SuspendFor::Auth, "a login takes an answer, deny or fail")
 }
@@ -243,6 +254,13 @@ fn beginning_a_call_that_waits() -> Refused {
     let (mut scene, _) = Scene::waiting_for_approval(HoldPolicy::default());
     let text = "call 1 is not in a state to do this; look at the run again";
     (scene.begins(1).unwrap_err(), text.into())
+}
+
+fn suspending_a_call_that_no_node_began() -> Refused {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL]);
+    let text = "call 1 is not in a state to do this; look at the run again";
+    (scene.send(Command::Suspend(suspend(1, 0, SuspendFor::External))).unwrap_err(), text.into())
 }
 
 fn a_result_of_an_earlier_start() -> Refused {
@@ -329,23 +347,20 @@ fn one_hold_too_many() -> Refused {
     let mut scene = Scene::of_loop();
     scene.limits.open_holds = 1;
     scene.the_model_asks(&[SHELL, SHELL]);
-    scene.send(Command::Suspend(suspend(1, 0, SuspendFor::Input))).unwrap();
-    let second = Command::Suspend(suspend(2, 0, SuspendFor::Input));
+    scene.begins(1).unwrap();
+    scene.begins(2).unwrap();
+    scene.send(Command::Suspend(suspend(1, 1, SuspendFor::Input))).unwrap();
+    let second = Command::Suspend(suspend(2, 1, SuspendFor::Input));
     (scene.send(second).unwrap_err(), "the limit of 1 open holds of a run is reached".into())
-}
-
-/// The wish to wait for a sub-run of this call.
-fn a_sub_run(call: u32) -> Command {
-    let ask = Ask { child: Some(run_id().child(CallNo(call), 0)), ..Ask::default() };
-    Command::Suspend(holdpoint_core::command::Suspend { ask, ..suspend(call, 0, SuspendFor::External) })
 }
 
 fn one_sub_run_too_many() -> Refused {
     let mut scene = Scene::of_loop();
     scene.limits.children = 1;
     scene.the_model_asks(&[SHELL, SHELL]);
-    scene.send(a_sub_run(1)).unwrap();
-    (scene.send(a_sub_run(2)).unwrap_err(), "the limit of 1 sub-runs of a run is reached".into())
+    scene.begins_and_suspends(suspend_for_child(1, 1)).unwrap();
+    let second = scene.begins_and_suspends(suspend_for_child(2, 1));
+    (second.unwrap_err(), "the limit of 1 sub-runs of a run is reached".into())
 }
 
 /// Where a sub-run with so many runs above it comes from.
@@ -357,7 +372,8 @@ fn below(depth: u32) -> Option<Parent> {
 fn one_sub_run_too_deep() -> Refused {
     let mut scene = Scene::start_below(an_agent(), Driver::Loop, below(8)).unwrap();
     scene.the_model_asks(&[SHELL]);
-    (scene.send(a_sub_run(1)).unwrap_err(), "the limit of 8 sub-runs below each other is reached".into())
+    let deeper = scene.begins_and_suspends(suspend_for_child(1, 1));
+    (deeper.unwrap_err(), "the limit of 8 sub-runs below each other is reached".into())
 }
 
 fn starting_too_deep() -> Refused {

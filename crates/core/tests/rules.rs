@@ -6,36 +6,43 @@
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
-use holdpoint_core::command::{Command, FailKind, FailRun, OnHold, SuspendFor};
+use holdpoint_core::body::Body;
+use holdpoint_core::command::{
+    ClaimRun, Command, FailKind, FailRun, OnHold, RecordFailure, Suspend, SuspendFor, Wanted,
+};
 use holdpoint_core::decide::{self, Answer};
 use holdpoint_core::definition::Definition;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Driver, Event, Outcome};
-use holdpoint_core::hold::{Ask, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
-use holdpoint_core::id::CallNo;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::name::ToolName;
+use holdpoint_core::hold::{HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
+use holdpoint_core::id::{CallNo, RequestId};
+use holdpoint_core::name::{RuleId, ToolName};
 use holdpoint_core::next::{self, Next};
-use holdpoint_core::policy::Effect;
+use holdpoint_core::policy::{Effect, Role};
+use holdpoint_core::project;
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::{CallState, Settled};
 use holdpoint_core::time::Millis;
 use support::{
     LOOKUP, NODE, SHELL, Scene, an_agent, answer, cancel, deny, finish, resolve, say, suspend,
-    the_policy_says, the_rule_says, the_worker_claims, the_worker_proposes, worker,
+    suspend_for_child, the_policy_says, the_rule_says, the_worker_claims, the_worker_proposes,
+    with_another_schema, worker,
 };
 
-/// Rule 5: nothing but results, orphans and erasure follows the end; a start that came to nothing is a result.
+/// Rule 5: what became of a started call may follow the end, also that it came to nothing; there is no second try.
 #[test]
-fn a_call_given_back_after_the_end_is_finished_as_not_executed() {
+fn a_call_given_back_after_the_end_was_not_executed() {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
     scene.begins(1).unwrap();
     scene.send(cancel()).unwrap();
     let before = scene.log.len();
     scene.send(Command::Return { call: CallNo(1), attempt: 1 }).unwrap();
-    assert_eq!(scene.kinds_after(before), ["call.finished"]);
-    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(Settled::Failed));
+    assert_eq!(scene.kinds_after(before), ["call.returned"]);
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(Settled::NotExecuted));
+    assert_eq!(next::next(&scene.run, scene.now), Next::Nothing);
+    let stale = Refusal::StaleAttempt { call: CallNo(1), current: 1 };
+    assert_eq!(scene.finishes(1, 1), Err(stale), "it says that it never ran");
 }
 
 /// Rule 6, and no refused command leaves a trace: what cannot supersede everything supersedes nothing.
@@ -139,12 +146,54 @@ fn holds_opened_by_one_append_share_no_secret() {
 fn a_sub_run_is_waited_for_without_limit() {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
-    let child = scene.run.facts.id.child(CallNo(1), 0);
-    let mut wanted = suspend(1, 0, SuspendFor::External);
-    wanted.ask = Ask { child: Some(child), ..Ask::default() };
-    wanted.timeout = Some(Millis::seconds(5));
-    scene.send(Command::Suspend(wanted)).unwrap();
+    let timeout = Some(Millis::seconds(5));
+    scene.begins_and_suspends(Suspend { timeout, ..suspend_for_child(1, 1) }).unwrap();
     assert_eq!(scene.hold_of(1).expires_at, None);
+}
+
+/// Rule 7: what a sub-run came to is the sub-run's to say, and no person's or callback's.
+#[test]
+fn only_the_server_itself_says_what_a_sub_run_came_to() {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL]);
+    scene.begins_and_suspends(suspend_for_child(1, 1)).unwrap();
+    let (hold, kind, before) = (scene.hold(), HoldKind::External, scene.log.len());
+    for role in [Role::Owner, Role::Approver, Role::Admin, Role::Callback] {
+        scene.authority = Some(role);
+        for wanted in [answer(), support::fail(), Wanted::Withdraw] {
+            assert_eq!(scene.resolves(hold, wanted), Err(Refusal::WrongKind { hold, kind }), "{role:?}");
+        }
+    }
+    scene.authority = Some(Role::System);
+    assert_eq!(scene.resolves(hold, Wanted::Withdraw), Err(Refusal::WrongKind { hold, kind }));
+    assert_eq!(scene.log.len(), before);
+    assert_eq!(scene.resolves(hold, answer()), Ok(Answer::Done));
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(Settled::Ok));
+}
+
+/// Rule 3: policy is asked directly before a call leaves our hands, whoever then does it.
+#[test]
+fn a_node_begins_a_call_before_it_suspends_it() {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL]);
+    let early = Command::Suspend(suspend(1, 0, SuspendFor::External));
+    assert_eq!(scene.send(early), Err(Refusal::CallNotReady(CallNo(1))));
+    let mut forbidden = scene.clone();
+    let before = scene.log.len();
+    assert_eq!(scene.begins_and_suspends(suspend(1, 1, SuspendFor::External)), Ok(Answer::Done));
+    assert_eq!(scene.kinds_after(before), ["call.started", "hold.opened"]);
+    forbidden.verdicts = the_policy_says(Effect::Deny);
+    let refused = forbidden.begins_and_suspends(suspend(1, 1, SuspendFor::External));
+    assert_eq!((refused, forbidden.kinds_after(before)), (Ok(Answer::Refused), vec!["call.finished"]));
+}
+
+/// An outside worker starts by itself what it was allowed to; it may hand it on instead.
+#[test]
+fn a_worker_suspends_a_call_that_it_was_allowed_to_run() {
+    let mut scene = Scene::of_worker();
+    scene.send(the_worker_proposes(SHELL)).unwrap();
+    assert_eq!(scene.send(Command::Suspend(suspend(1, 0, SuspendFor::External))), Ok(Answer::Done));
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Held);
 }
 
 /// Rule 7: whatever withdraws the hold of a sub-run cancels the sub-run.
@@ -152,9 +201,8 @@ fn a_sub_run_is_waited_for_without_limit() {
 fn a_worker_that_gives_up_for_now_cancels_its_sub_runs() {
     let mut scene = Scene::of_worker();
     scene.send(the_worker_proposes(SHELL)).unwrap();
-    let child = scene.run.facts.id.child(CallNo(1), 0);
-    let mut wanted = suspend(1, 0, SuspendFor::External);
-    wanted.ask = Ask { child: Some(child), ..Ask::default() };
+    let wanted = suspend_for_child(1, 0);
+    let child = wanted.ask.child.unwrap();
     scene.send(Command::Suspend(wanted)).unwrap();
     let kind = FailKind::Transient { retry_at: scene.now.plus(Millis::seconds(9)) };
     scene.send(Command::Fail(FailRun { worker: Some(worker("w-1")), error: "oops".into(), kind })).unwrap();
@@ -237,6 +285,68 @@ fn nobody_is_reminded_of_a_muted_hold() {
     assert_eq!(scene.send(Command::Tick), Ok(Answer::Repeated));
 }
 
+/// A span of nothing is no span: nobody is reminded all the time.
+#[test]
+fn without_a_positive_span_nobody_is_reminded() {
+    for (span, reminders) in [(-1, 0), (0, 0), (1, 1)] {
+        let remind_after = Some(Millis(span));
+        let (scene, _) = Scene::waiting_for_approval(HoldPolicy { remind_after, ..HoldPolicy::default() });
+        assert_eq!(scene.hold_of(1).remind_at.iter().count(), reminders, "{span} ms");
+    }
+}
+
+/// The open holds of a run share a request, also when an outside worker proposes one call after the other.
+#[test]
+fn open_holds_share_a_request() {
+    let mut scene = Scene::of_worker();
+    scene.verdicts = the_policy_says(Effect::Hold);
+    scene.send(the_worker_proposes(SHELL)).unwrap();
+    let first = scene.run.state.request.unwrap();
+    scene.send(the_worker_proposes(SHELL)).unwrap();
+    let rows = scene.run.state.holds.iter().map(|hold| project::hold_row(&scene.run, hold));
+    let requests: Vec<_> = rows.map(|row| row.request).collect();
+    assert_eq!(requests, [Some(RequestId { run: scene.run.facts.id, key: first }); 2]);
+    for call in [1, 2] {
+        scene.resolves(scene.hold_of(call).key, deny()).unwrap();
+    }
+    scene.send(the_worker_proposes(SHELL)).unwrap();
+    assert_ne!(scene.run.state.request.unwrap(), first, "nothing was open any more");
+}
+
+/// Every held run keeps its row for as long as it waits: the usual ones are a few hundred bytes.
+#[test]
+fn a_run_that_waits_has_a_small_row() {
+    let timeout = Some(Millis::hours(72));
+    let policies =
+        [HoldPolicy::default(), HoldPolicy { timeout, on_timeout: OnTimeout::Deny, ..HoldPolicy::default() }];
+    for (calls, limits) in [(1, [384, 480]), (2, [640, 832])] {
+        for (holds, limit) in policies.clone().into_iter().zip(limits) {
+            let mut scene = Scene::start(Definition { holds, ..an_agent() }, Driver::Loop);
+            scene.verdicts = the_rule_says("tools-that-write", Effect::Hold, 1);
+            scene.the_model_asks(&vec![SHELL; calls]);
+            let row = serde_json::to_string(&scene.run.state).unwrap();
+            assert!(row.len() < limit, "{} bytes: {row}", row.len());
+        }
+    }
+}
+
+/// Whether somebody took a run is remembered until its first turn; later that goes without saying.
+#[test]
+fn a_run_stays_claimed() {
+    let mut scene = Scene::of_loop();
+    assert!(!scene.run.was_claimed());
+    assert_eq!(scene.send(Command::Claim(ClaimRun::Node)), Ok(Answer::Done));
+    assert!(scene.run.was_claimed() && scene.run.state.claimed);
+    scene.the_model_asks(&[SHELL]);
+    assert!(scene.run.was_claimed() && !scene.run.state.claimed);
+    assert_eq!(scene.send(Command::Claim(ClaimRun::Node)), Ok(Answer::Repeated));
+    scene.begins(1).unwrap();
+    scene.finishes(1, 1).unwrap();
+    let retry_at = Some(scene.now.plus(Millis::seconds(1)));
+    scene.send(Command::RecordFailure(RecordFailure { error: Body::text("busy"), retry_at })).unwrap();
+    assert!(scene.run.was_claimed() && !scene.run.state.claimed);
+}
+
 /// What the run was withdrawn for is said, not that a deadline passed which had not.
 #[test]
 fn a_decision_on_a_hold_that_ended_with_its_run_is_told_so() {
@@ -300,18 +410,74 @@ fn a_late_result_is_the_truth_or_a_contradiction() {
     assert!(matches!(scene.log.last().map(|last| &last.event), Some(Event::CallContradicted(_))));
 }
 
-/// Rule 3: a call that was approved under one schema is asked about again under another.
+/// Rule 3: a call that was approved under one schema is asked about again under another, when the run was moved.
 #[test]
 fn a_changed_tool_is_asked_about_again() {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
-    let tool = ToolName::new(SHELL).unwrap();
-    scene.definition.tools.get_mut(&tool).expect("a tool").schema =
-        RawJson::parse(r#"{"type":"string"}"#).unwrap();
+    let before = scene.run.call(CallNo(1)).unwrap().digest;
+    scene.moves_to(with_another_schema(an_agent()));
     assert_eq!(scene.begins(1), Ok(Answer::Held));
+    assert_eq!(scene.hold_of(1).rules, [RuleId::schema_changed(), RuleId::new("r").unwrap()]);
+    assert_ne!(scene.run.call(CallNo(1)).unwrap().digest, before);
     let hold = scene.hold();
-    scene.resolves(hold, holdpoint_core::command::Wanted::Approve).unwrap();
+    scene.resolves(hold, Wanted::Approve).unwrap();
     assert_eq!(scene.begins(1), Ok(Answer::Done));
+}
+
+/// Rule 3: a run is pinned, so another schema without a move is no change of the tool but of what was shown.
+#[test]
+fn a_schema_that_changes_under_a_pinned_run_is_tampering() {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL]);
+    scene.definition = with_another_schema(an_agent());
+    assert!(matches!(scene.begins(1), Err(Refusal::Tampered { call: CallNo(1), .. })));
+    // A policy that would forbid the call does not hide it.
+    scene.verdicts = the_policy_says(Effect::Deny);
+    assert!(matches!(scene.begins(1), Err(Refusal::Tampered { call: CallNo(1), .. })));
+}
+
+/// Rule 3: a move excuses what was shown before it, and nothing that was proposed or edited after it.
+#[test]
+fn what_was_asked_after_a_move_is_not_excused_by_it() {
+    let mut scene = Scene::of_loop();
+    scene.moves_to(with_another_schema(an_agent()));
+    scene.the_model_asks(&[SHELL]);
+    let Command::Begin(mut begin) = scene.begin(1) else { unreachable!("a begin") };
+    begin.stored.arguments.push(' ');
+    assert!(matches!(scene.send(Command::Begin(begin)), Err(Refusal::Tampered { .. })));
+    assert_eq!(scene.begins(1), Ok(Answer::Done));
+
+    let (mut scene, hold) = Scene::waiting_for_approval(HoldPolicy::default());
+    scene.moves_to(with_another_schema(an_agent()));
+    scene.resolves(hold, support::edited()).unwrap();
+    let Command::Begin(mut begin) = scene.begin(1) else { unreachable!("a begin") };
+    begin.stored.arguments.push(' ');
+    assert!(matches!(scene.send(Command::Begin(begin)), Err(Refusal::Tampered { .. })));
+    assert_eq!(scene.begins(1), Ok(Answer::Done), "the edit was looked at under the new schema");
+}
+
+/// Rule 3: no move makes another tool of a call.
+#[test]
+fn another_tool_is_tampering_also_after_a_move() {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL]);
+    scene.moves_to(with_another_schema(an_agent()));
+    let Command::Begin(mut begin) = scene.begin(1) else { unreachable!("a begin") };
+    begin.stored.tool = ToolName::new(LOOKUP).unwrap();
+    assert!(matches!(scene.send(Command::Begin(begin)), Err(Refusal::Tampered { .. })));
+}
+
+/// Rule 8: a tool that the new definition does not have cannot run any more, and the model is told.
+#[test]
+fn a_tool_that_is_gone_after_a_move_is_refused() {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL]);
+    let mut without = an_agent();
+    without.tools.remove(&ToolName::new(SHELL).unwrap());
+    scene.moves_to(without);
+    assert_eq!(scene.begins(1), Ok(Answer::Refused));
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(Settled::Refused));
 }
 
 /// Rule 1: credentials that arrive let the call begin again; the run is held until then.

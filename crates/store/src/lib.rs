@@ -6,10 +6,10 @@
 //! each of its appends.
 
 pub mod ahead;
-// audit
+pub mod audit;
 mod batch;
-// cfg
-// conformance
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod contract;
 mod error;
 pub mod memory;

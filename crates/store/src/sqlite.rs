@@ -6,8 +6,11 @@
 //! statement).
 
 mod append;
+mod audit;
 mod erase;
 mod names;
+#[cfg(test)]
+mod plans;
 mod read;
 mod rows;
 mod schema;
@@ -36,6 +39,7 @@ use append::Encoded;
 use read::Readers;
 use writer::{Job, Writer};
 
+pub use audit::verify;
 pub use schema::OpenError;
 
 /// Keeps runs in one SQLite file.

@@ -1,1 +1,94 @@
-fn main(){}
+//! Every `*.scenario` file under `tests/scenarios`, on memory and on SQLite: two named tests each.
+//!
+//! Both must pass, and leave the very same chains behind. What the sentences mean is `tests/scenarios/README.md`; how
+//! they are played is `scenario_runner`.
+
+mod scenario_runner;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use holdpoint_store::Store;
+use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use scenario_runner::backends::{Backend, InMemory};
+use scenario_runner::script::{self, Scenario};
+use scenario_runner::{folder, play};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let scenarios = match script::read_all(&folder()) {
+        Ok(scenarios) => scenarios,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let numbers = Trial::test("shows_lines_name_what_exists", {
+        let scenarios = scenarios.clone();
+        move || shows_lines_name_what_exists(&scenarios)
+    });
+    let trials = scenarios.into_iter().flat_map(on_both).chain([numbers]).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn on_both(scenario: Scenario) -> [Trial; 2] {
+    let (a, b) = (scenario.clone(), scenario);
+    [
+        Trial::test(format!("memory::{}", a.name), move || {
+            play(&a, Box::new(InMemory)).map(drop).map_err(Failed::from)
+        }),
+        Trial::test(format!("sqlite::{}", b.name), move || {
+            let on_disk = play(&b, Box::new(OnDisk::new()?))?;
+            let in_memory = play(&b, Box::new(InMemory))?;
+            match on_disk == in_memory {
+                true => Ok(()),
+                false => Err(format!("the chains differ: {on_disk:?} on disk, {in_memory:?} in memory").into()),
+            }
+        }),
+    ]
+}
+
+/// Keeps runs in a file that each restart closes and opens.
+struct OnDisk {
+    folder: tempfile::TempDir,
+}
+
+impl OnDisk {
+    fn new() -> Result<OnDisk, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        Ok(OnDisk { folder })
+    }
+}
+
+impl Backend for OnDisk {
+    fn open(&mut self) -> Result<Arc<dyn Store>, String> {
+        let options = SqliteOptions::at(self.folder.path().join("runs.db"));
+        let store = SqliteStore::open(&options).map_err(|error| error.to_string())?;
+        Ok(Arc::new(store))
+    }
+
+    fn reopen(&mut self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>, String> {
+        drop(store);
+        self.open()
+    }
+}
+
+/// A number that does not exist shows nothing.
+fn shows_lines_name_what_exists(scenarios: &[Scenario]) -> Result<(), Failed> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/requirements.md");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let cell = |line: &str| line.strip_prefix("| ").and_then(|row| row.split(' ').next()).map(str::to_owned);
+    let mut known: BTreeSet<String> = text.lines().filter_map(cell).collect();
+    known.extend((1..=11).map(|no| format!("rule {no}")));
+    known.extend(["approval", "input", "external", "auth", "recovery"].map(|kind| format!("hold table: {kind}")));
+    for scenario in scenarios {
+        if let Some(unknown) = scenario.shows.iter().find(|number| !known.contains(*number)) {
+            return Err(format!("{}.scenario shows {unknown}, which does not exist", scenario.name).into());
+        }
+    }
+    Ok(())
+}

@@ -7,17 +7,17 @@ use super::judge::{self, Opening};
 use super::{Answer, Draft};
 use crate::body::Body;
 use crate::command::{Begin, FinishCall, Suspend, SuspendFor};
-use crate::digest;
+use crate::digest::{self, Digest};
 use crate::event::{
-    AfterOrphan, CallFinished, CallOrphaned, CallProgressed, CallReturned, CallStarted, Driver, Event, HoldResolved,
-    Released, RunReleased,
+    AfterOrphan, CallFinished, CallOrphaned, CallProgressed, CallReturned, CallStarted, Driver, Event,
+    HoldResolved, Released, RunReleased,
 };
-use crate::hold::{Ask, HoldKind, HoldPolicy, Resolution};
-use crate::id::{CallNo, HoldKey, Incarnation};
+use crate::hold::{Ask, Hold, HoldKind, HoldPolicy, Resolution};
+use crate::id::{CallNo, Incarnation};
 use crate::message::{Judged, Replay, ToolResult};
 use crate::mutant::Mutant;
 use crate::name::RuleId;
-use crate::policy::{Effect, Role};
+use crate::policy::{Combined, Effect, Role};
 use crate::refusal::{Capped, Refusal};
 use crate::run::{Call, CallAttempt, CallState, Settled, Stage};
 
@@ -33,27 +33,30 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
     if begin.start_by <= draft.now && !Mutant::StartByUnchecked.is_on() {
         return Err(Refusal::TooLate(begin.call));
     }
-    let stored = digest::of_call(&begin.stored.tool, &begin.stored.arguments, begin.stored.schema);
-    let is_intact = call.digest == Some(stored) && call.tool == begin.stored.tool;
-    if !is_intact && !Mutant::DigestUnchecked.is_on() {
+    let Some(spec) = draft.ctx.definition.tools.get(&call.tool) else {
+        let judged = Judged { effect: Effect::Deny, rules: Vec::new(), policy: None, grant: None };
+        let reason = format!("not executed: the agent no longer has a tool {}", call.tool);
+        return Ok(refuse(draft, &call, judged, Some(reason)));
+    };
+    let stored = digest::of_call(&begin.stored.tool, &begin.stored.arguments, spec.schema_digest());
+    let is_same_tool = call.tool == begin.stored.tool;
+    let is_as_shown = is_same_tool && call.digest == Some(stored);
+    // Within a pinned definition nothing that the digest covers can change; a move to another one may change the
+    // schema, and never which tool was asked for.
+    let was_moved = is_same_tool && draft.run.state.repinned_at > call.at;
+    if !is_as_shown && !was_moved && !Mutant::DigestUnchecked.is_on() {
         return Err(Refusal::Tampered { call: call.no, decided: call.digest, stored });
     }
     let combined = judge::verdict(draft, call.no);
     if combined.judged.effect == Effect::Deny {
         return Ok(refuse(draft, &call, combined.judged, combined.reason));
     }
-    let Some(spec) = draft.ctx.definition.tools.get(&call.tool) else {
-        let judged = Judged { effect: Effect::Deny, rules: Vec::new(), policy: None, grant: None };
-        let reason = format!("not executed: the agent no longer has a tool {}", call.tool);
-        return Ok(refuse(draft, &call, judged, Some(reason)));
-    };
-    let schema = spec.schema_digest();
     let mut unsatisfied = judge::unsatisfied(&combined.judged, &call.satisfied);
-    if schema != begin.stored.schema {
+    if !is_as_shown && was_moved {
         unsatisfied.push(RuleId::schema_changed());
     }
     if !unsatisfied.is_empty() {
-        return ask_again(draft, &call, begin, schema, combined, unsatisfied);
+        return Ok(ask_again(draft, &call, stored, combined, unsatisfied));
     }
     draft.emit(Event::CallStarted(CallStarted {
         call: call.no,
@@ -69,7 +72,12 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
 fn refuse(draft: &mut Draft<'_>, call: &Call, judged: Judged, reason: Option<String>) -> Answer {
     let text = reason.unwrap_or_else(|| judge::forbidden(&judged));
     let result = ToolResult::Failed(Body::text(text));
-    draft.emit(Event::CallFinished(CallFinished { call: call.no, attempt: 0, result, refused: Some(judged) }));
+    draft.emit(Event::CallFinished(CallFinished {
+        call: call.no,
+        attempt: 0,
+        result,
+        refused: Some(judged),
+    }));
     Answer::Refused
 }
 
@@ -77,14 +85,13 @@ fn refuse(draft: &mut Draft<'_>, call: &Call, judged: Judged, reason: Option<Str
 fn ask_again(
     draft: &mut Draft<'_>,
     call: &Call,
-    begin: &Begin,
-    schema: digest::Digest,
-    combined: crate::policy::Combined,
+    digest: Digest,
+    combined: Combined,
     unsatisfied: Vec<RuleId>,
-) -> Result<Answer, Refusal> {
+) -> Answer {
     let max = draft.ctx.limits.open_holds;
     if draft.run.state.holds.len() >= max {
-        return Ok(refuse(draft, call, combined.judged, Some(judge::too_many_holds(max))));
+        return refuse(draft, call, combined.judged, Some(judge::too_many_holds(max)));
     }
     let mut rules = combined.judged.rules.clone();
     rules.extend(unsatisfied);
@@ -96,26 +103,19 @@ fn ask_again(
         ask: Ask { reason: combined.reason, ..Ask::default() },
         judged: Some(Judged { effect: Effect::Hold, rules, ..combined.judged }),
         votes: combined.votes,
-        digest: Some(digest::of_call(&call.tool, &begin.stored.arguments, schema)),
-        schema: Some(schema),
+        digest: Some(digest),
         ..Opening::default()
     };
     judge::open(draft, opening);
-    Ok(Answer::Held)
+    Answer::Held
 }
 
+/// Nothing happened. The call is ready again; after the end of the run it stays not executed (rule 5).
 pub(super) fn give_back(draft: &mut Draft<'_>, no: CallNo, attempt: u32) -> Result<Answer, Refusal> {
     refuse_if_erased(draft)?;
     let call = call(draft, no)?;
     refuse_unless_current(&call, attempt)?;
-    draft.emit(match draft.run.outcome() {
-        None => Event::CallReturned(CallReturned { call: no, attempt }),
-        // After the end only a result may follow (rule 5), and this is one.
-        Some(_) => {
-            let result = ToolResult::Failed(Body::text("not executed: the run ended before the call began"));
-            Event::CallFinished(CallFinished { call: no, attempt, result, refused: None })
-        }
-    });
+    draft.emit(Event::CallReturned(CallReturned { call: no, attempt }));
     Ok(Answer::Done)
 }
 
@@ -128,7 +128,7 @@ pub(super) fn progress(
     draft.refuse_if_ended()?;
     let call = call(draft, no)?;
     match call.state {
-        CallState::Started { .. } | CallState::Held(_) => {}
+        CallState::Started { .. } | CallState::Held => {}
         CallState::Ready if draft.run.facts.driver == Driver::Outside => {}
         CallState::Ready | CallState::Done(_) => return Err(Refusal::CallNotReady(no)),
     }
@@ -139,8 +139,12 @@ pub(super) fn progress(
 pub(super) fn finish(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<Answer, Refusal> {
     refuse_if_erased(draft)?;
     let this = CallAttempt { call: finish.call, attempt: finish.attempt };
-    let finished =
-        CallFinished { call: finish.call, attempt: finish.attempt, result: finish.result.clone(), refused: None };
+    let finished = CallFinished {
+        call: finish.call,
+        attempt: finish.attempt,
+        result: finish.result.clone(),
+        refused: None,
+    };
     if draft.run.state.disowned.contains(&this) {
         draft.emit(Event::CallContradicted(finished));
         return Ok(Answer::Contradicted);
@@ -161,7 +165,7 @@ pub(super) fn finish(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<Answe
             super::outside::refuse_unless_claimed_by(draft, finish.worker.as_ref())?;
             draft.emit(Event::CallFinished(finished));
         }
-        CallState::Held(hold) => answer_recovery(draft, hold, finish)?,
+        CallState::Held => answer_recovery(draft, finish)?,
         // The truth about an unknown outcome is welcome however late.
         CallState::Done(Settled::Unknown) => draft.emit(Event::CallFinished(finished)),
         CallState::Ready | CallState::Done(_) => return Err(stale),
@@ -170,17 +174,17 @@ pub(super) fn finish(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<Answe
 }
 
 /// A late true result answers the recovery hold.
-fn answer_recovery(draft: &mut Draft<'_>, key: HoldKey, finish: &FinishCall) -> Result<(), Refusal> {
-    let is_recovery = draft.run.hold(key).is_some_and(|hold| hold.kind == HoldKind::Recovery);
-    if !is_recovery {
+fn answer_recovery(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<(), Refusal> {
+    let is_asked = |hold: &&Hold| hold.kind == HoldKind::Recovery && hold.call() == finish.call;
+    let Some(hold) = draft.run.state.holds.iter().find(is_asked).map(|hold| hold.key) else {
         return Err(Refusal::CallNotReady(finish.call));
-    }
+    };
     let resolution = match finish.result.clone() {
         ToolResult::Ok(value) => Resolution::Answer { value },
         ToolResult::Failed(error) => Resolution::Fail { error },
     };
     draft.emit(Event::HoldResolved(Box::new(HoldResolved {
-        hold: key,
+        hold,
         resolution,
         role: Some(Role::System),
         idempotency_key: None,
@@ -237,10 +241,10 @@ fn may_suspend_call(draft: &Draft<'_>, suspend: &Suspend) -> Result<(), Refusal>
     }
     let call = call(draft, suspend.call)?;
     match call.state {
+        // A node begins every call first, in the same append if need be: policy is asked directly before.
         CallState::Started { .. } => refuse_unless_current(&call, suspend.attempt)?,
-        // Nothing has run yet: a sub-run or an outside job is made known before it is started.
-        CallState::Ready if suspend.attempt == call.attempt && !draft.run.is_blocked() => {}
-        CallState::Ready | CallState::Held(_) | CallState::Done(_) => {
+        CallState::Ready if draft.run.facts.driver == Driver::Outside => {}
+        CallState::Ready | CallState::Held | CallState::Done(_) => {
             return Err(Refusal::CallNotReady(call.no));
         }
     }
@@ -256,7 +260,12 @@ fn may_suspend_call(draft: &Draft<'_>, suspend: &Suspend) -> Result<(), Refusal>
     Ok(())
 }
 
-pub(super) fn orphan(draft: &mut Draft<'_>, no: CallNo, attempt: u32, node: Incarnation) -> Result<Answer, Refusal> {
+pub(super) fn orphan(
+    draft: &mut Draft<'_>,
+    no: CallNo,
+    attempt: u32,
+    node: Incarnation,
+) -> Result<Answer, Refusal> {
     let call = call(draft, no)?;
     refuse_unless_current(&call, attempt)?;
     let CallState::Started { node: starter, start_by } = call.state else {
@@ -301,7 +310,7 @@ fn refuse_unless_current(call: &Call, attempt: u32) -> Result<(), Refusal> {
     match call.state {
         CallState::Started { .. } if call.attempt == attempt => Ok(()),
         CallState::Started { .. } => Err(Refusal::StaleAttempt { call: call.no, current: call.attempt }),
-        CallState::Ready | CallState::Held(_) | CallState::Done(_) => Err(Refusal::CallNotReady(call.no)),
+        CallState::Ready | CallState::Held | CallState::Done(_) => Err(Refusal::CallNotReady(call.no)),
     }
 }
 

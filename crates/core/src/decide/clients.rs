@@ -1,4 +1,6 @@
 //! What clients may do: start, say, cancel, erase.
+//!
+//! Knows nothing of what a message means: words that decide a hold arrive as `Resolve` (`words.rs`, `holds.rs`).
 
 use super::{Answer, Decided, Draft};
 use crate::apply;
@@ -36,7 +38,12 @@ pub(super) fn start(start: &Start, ctx: &Context<'_>) -> Result<Decided, Refusal
         drawn: 0,
     };
     draft.emit(Event::MessageReceived(MessageReceived { message: start.message.clone() }));
-    Ok(Decided { events: draft.events, run: draft.run, outcome: Ok(Answer::Done), cancel_children: Vec::new() })
+    Ok(Decided {
+        events: draft.events,
+        run: draft.run,
+        outcome: Ok(Answer::Done),
+        cancel_children: Vec::new(),
+    })
 }
 
 /// A message never decides by accident: words that decide arrive as `Resolve` (rule 6).
@@ -44,7 +51,8 @@ pub(super) fn say(draft: &mut Draft<'_>, say: &Say) -> Result<Answer, Refusal> {
     draft.refuse_if_ended()?;
     let before = (say.on_hold == OnHold::Supersede).then(|| (draft.run.clone(), draft.events.len()));
     if before.is_some() {
-        let overtaken: Vec<_> = draft.run.state.holds.iter().filter(|hold| hold.kind.can_be_superseded()).collect();
+        let overtaken: Vec<_> =
+            draft.run.state.holds.iter().filter(|hold| hold.kind.can_be_superseded()).collect();
         for key in overtaken.iter().map(|hold| hold.key).collect::<Vec<_>>() {
             draft.close(key, Resolution::Supersede);
         }
@@ -63,7 +71,7 @@ pub(super) fn say(draft: &mut Draft<'_>, say: &Say) -> Result<Answer, Refusal> {
         // It waits for an outside system or a login.
         Stage::Thinking { .. } | Stage::Acting if draft.run.is_held() => true,
         // The model may be thinking about an older state of things at this moment.
-        Stage::Thinking { retry_at, .. } => draft.run.state.claimed && retry_at.is_none(),
+        Stage::Thinking { retry_at, .. } => draft.run.was_claimed() && retry_at.is_none(),
         Stage::Acting => draft.run.state.calls.iter().any(|call| !matches!(call.state, CallState::Done(_))),
         Stage::Ended(_) => false,
     };

@@ -1,4 +1,7 @@
 //! Every decision, on every surface, comes through here: who, which digest, whether still open.
+//!
+//! In what role the sender may decide is worked out before (`Context::authority`). What each answer means for each
+//! kind of hold is the table in `apply.rs`; what silence does is `clock.rs`.
 
 use super::judge;
 use super::{Answer, Draft};
@@ -19,7 +22,11 @@ use crate::refusal::Refusal;
 use crate::run::CallState;
 use crate::time::Timestamp;
 
-pub(super) fn resolve(draft: &mut Draft<'_>, wanted: &Resolve, open_before: &[HoldKey]) -> Result<Answer, Refusal> {
+pub(super) fn resolve(
+    draft: &mut Draft<'_>,
+    wanted: &Resolve,
+    open_before: &[HoldKey],
+) -> Result<Answer, Refusal> {
     let key = wanted.decide.hold;
     let Some(hold) = draft.run.hold(key).cloned() else {
         return closed(draft, key, open_before, Some(wanted));
@@ -33,7 +40,9 @@ pub(super) fn resolve(draft: &mut Draft<'_>, wanted: &Resolve, open_before: &[Ho
             hold.kind.takes(&wanted.resolution.plain())
         }
     };
-    if !is_taken {
+    // What a sub-run came to is the sub-run's to say.
+    let is_others = hold.child.is_some() && role != Role::System;
+    if !is_taken || is_others {
         return Err(Refusal::WrongKind { hold: key, kind: hold.kind });
     }
     refuse_if_stale(draft, &hold, &wanted.decide)?;
@@ -60,7 +69,11 @@ pub(super) fn resolve(draft: &mut Draft<'_>, wanted: &Resolve, open_before: &[Ho
     }
 }
 
-pub(super) fn vote(draft: &mut Draft<'_>, decide: &Decide, open_before: &[HoldKey]) -> Result<Answer, Refusal> {
+pub(super) fn vote(
+    draft: &mut Draft<'_>,
+    decide: &Decide,
+    open_before: &[HoldKey],
+) -> Result<Answer, Refusal> {
     let Some(hold) = draft.run.hold(decide.hold).cloned() else {
         return closed(draft, decide.hold, open_before, None);
     };
@@ -133,7 +146,8 @@ pub(super) fn repin(draft: &mut Draft<'_>, definition: Digest) -> Result<Answer,
     }
     draft.emit(Event::RunRepinned(RunRepinned { definition }));
     // On an outside run it would be the worker's own question.
-    let is_about_the_pin = |hold: &Hold| hold.kind == HoldKind::Input && draft.run.facts.driver == Driver::Loop;
+    let is_about_the_pin =
+        |hold: &Hold| hold.kind == HoldKind::Input && draft.run.facts.driver == Driver::Loop;
     if let Some(hold) = blocking.filter(is_about_the_pin) {
         let value = Body::text(format!("moved to definition {definition}"));
         draft.emit(resolved(&hold, Resolution::Answer { value }, Some(role)));
@@ -253,7 +267,7 @@ fn checked_edit(draft: &Draft<'_>, hold: &Hold, arguments: &RawJson) -> Result<C
     }
     let schema = spec.schema_digest();
     let digest = digest::of_call(&call.tool, arguments.text(), schema);
-    let edited = Edited { arguments: Body::Json(arguments.clone()), digest, schema, revision: hold.revision + 1 };
+    let edited = Edited { arguments: Body::Json(arguments.clone()), digest, revision: hold.revision + 1 };
     let needs_new_decision = !judge::unsatisfied(&verdict.judged, &hold.rules).is_empty();
     Ok(Change { edited, verdict, needs_new_decision })
 }

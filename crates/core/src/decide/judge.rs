@@ -1,4 +1,7 @@
 //! How a call that somebody asks for becomes one that may run, must wait, or is refused; and how holds are opened.
+//!
+//! Verdicts come in as values and are combined in `policy.rs`; nothing here knows a rule. What follows when the call
+//! is about to run is `calls.rs`.
 
 use super::Draft;
 use crate::body::Body;
@@ -46,7 +49,6 @@ pub(super) fn judge(draft: &Draft<'_>, no: CallNo, asked: &AskedCall) -> Judgeme
         tool,
         arguments,
         digest,
-        schema,
         replay: spec.map(|spec| spec.replay).unwrap_or_default(),
         judged: None,
         refused: problem,
@@ -140,7 +142,6 @@ pub(super) struct Opening {
     pub(super) judged: Option<Judged>,
     pub(super) votes: u32,
     pub(super) digest: Option<digest::Digest>,
-    pub(super) schema: Option<digest::Digest>,
     pub(super) attempt: u32,
     pub(super) secret: Option<crate::id::Secret>,
 }
@@ -155,7 +156,6 @@ impl Default for Opening {
             judged: None,
             votes: 1,
             digest: None,
-            schema: None,
             attempt: 0,
             secret: None,
         }
@@ -180,7 +180,6 @@ pub(super) fn open(draft: &mut Draft<'_>, opening: Opening) -> HoldKey {
         request,
         message: draft.run.state.replied_at,
         digest: opening.digest,
-        schema: opening.schema,
         judged: opening.judged,
         votes_needed: if opening.votes > 1 { opening.votes } else { 0 },
         expires_at: timeout.map(|span| draft.now.plus(span)),

@@ -1,4 +1,7 @@
 //! What the model's replies and failures lead to.
+//!
+//! A stored reply is never replaced (rule 1). The calls in it are looked at in `judge.rs`; who asks the model and
+//! when is the engine's business.
 
 use super::judge::{self, Judgement};
 use super::{Answer, Draft};

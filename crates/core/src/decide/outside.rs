@@ -19,7 +19,7 @@ pub(super) fn claim(draft: &mut Draft<'_>, claim: &ClaimRun) -> Result<Answer, R
     draft.refuse_if_ended()?;
     match claim {
         ClaimRun::Node if draft.run.facts.driver == Driver::Outside => Err(Refusal::WrongDriver),
-        ClaimRun::Node if draft.run.state.claimed => Ok(Answer::Repeated),
+        ClaimRun::Node if draft.run.was_claimed() => Ok(Answer::Repeated),
         ClaimRun::Node => {
             draft.emit(Event::RunClaimed(RunClaimed { claim: None }));
             Ok(Answer::Done)
@@ -76,7 +76,9 @@ pub(super) fn fail(draft: &mut Draft<'_>, fail: &FailRun) -> Result<Answer, Refu
     let has_attempts_left = draft.run.state.claims < max_claims(draft);
     let error = Some(fail.error.clone());
     match fail.kind {
-        FailKind::Transient { retry_at } if draft.run.facts.driver == Driver::Outside && has_attempts_left => {
+        FailKind::Transient { retry_at }
+            if draft.run.facts.driver == Driver::Outside && has_attempts_left =>
+        {
             unreported_calls_are_unknown(draft);
             draft.withdraw_holds();
             let why = Released::Failed(Body::text(&fail.error));
@@ -104,7 +106,10 @@ pub(super) fn release(draft: &mut Draft<'_>, worker: &WorkerName) -> Result<Answ
 }
 
 /// Only the worker that holds the claim speaks for the run.
-pub(super) fn refuse_unless_claimed_by(draft: &Draft<'_>, worker: Option<&WorkerName>) -> Result<(), Refusal> {
+pub(super) fn refuse_unless_claimed_by(
+    draft: &Draft<'_>,
+    worker: Option<&WorkerName>,
+) -> Result<(), Refusal> {
     draft.refuse_if_ended()?;
     if draft.run.facts.driver == Driver::Loop {
         return Err(Refusal::WrongDriver);

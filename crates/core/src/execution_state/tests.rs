@@ -1,3 +1,7 @@
+//! The flat state of a run that waits: its fields, their names and order, and its way through JSON.
+//!
+//! Runs come from `testing.rs`; what each call came to is tested in `transcript/tests.rs`.
+
 use super::*;
 use crate::apply;
 use crate::command::Wanted;
@@ -14,44 +18,23 @@ fn waiting() -> Story {
     story.replies("I look", &[("read", r#"{ "n": 9007199254740993 }"#)]);
     story.begins(1);
     story.finishes(1, ToolResult::Ok(Body::text("found")));
-    story.replies(
-        "I write",
-        &[("write", r#"{"a":1}"#), ("write", r#"{"b":2}"#), ("banned", "{}")],
-    );
+    story.replies("I write", &[("write", r#"{"a":1}"#), ("write", r#"{"b":2}"#), ("banned", "{}")]);
     story
 }
 
 fn call(story: &Story, no: u32, name: &str, arguments: &str) -> PendingCall {
-    let id = CallId {
-        run: story.run.facts.id,
-        no: crate::id::CallNo(no),
-    };
-    PendingCall {
-        id,
-        name: tool(name),
-        arguments: json(arguments),
-    }
+    let id = CallId { run: story.run.facts.id, no: crate::id::CallNo(no) };
+    PendingCall { id, name: tool(name), arguments: json(arguments) }
 }
 
 /// S0-15, S0-16, S0-21: what a waiting run is.
 #[test]
 fn a_waiting_run_is_shown_with_its_open_calls_and_its_conversation() {
     let story = waiting();
-    let ExecutionState {
-        reasoning_state,
-        history,
-        current_turn,
-        ..
-    } = state(&story);
-    let open = vec![
-        call(&story, 2, "write", r#"{"a":1}"#),
-        call(&story, 3, "write", r#"{"b":2}"#),
-    ];
+    let ExecutionState { reasoning_state, history, current_turn, .. } = state(&story);
+    let open = vec![call(&story, 2, "write", r#"{"a":1}"#), call(&story, 3, "write", r#"{"b":2}"#)];
     let speakers = |messages: &[TurnMessage]| messages.iter().map(|m| m.role).collect::<Vec<_>>();
-    assert_eq!(
-        speakers(&history),
-        [Speaker::User, Speaker::Assistant, Speaker::Tool]
-    );
+    assert_eq!(speakers(&history), [Speaker::User, Speaker::Assistant, Speaker::Tool]);
     assert_eq!(speakers(&current_turn), [Speaker::Assistant, Speaker::Tool]);
     let inner = ReasoningStateSnapshot {
         iteration: 2,
@@ -88,35 +71,18 @@ fn a_waiting_run_is_shown_with_its_open_calls_and_its_conversation() {
 fn the_fields_have_their_names_and_order() {
     let text = String::from_utf8(state(&waiting()).to_json()).unwrap();
     let order = |names: &[&str], from: &str| {
-        let places = names
-            .iter()
-            .map(|name| from.find(&format!("\"{name}\":")).unwrap());
+        let places = names.iter().map(|name| from.find(&format!("\"{name}\":")).unwrap());
         assert!(places.is_sorted(), "{names:?}");
     };
     let inner = &text[text.find("\"reasoning_state\":").unwrap()..];
-    let inside = [
-        "iteration",
-        "total_tokens",
-        "history",
-        "current_turn",
-        "assistant_response",
-    ];
+    let inside = ["iteration", "total_tokens", "history", "current_turn", "assistant_response"];
     order(&inside, inner);
-    let more = [
-        "first_iteration_tool_calls",
-        "final_response_added",
-        "query",
-        "agent_name",
-        "sub_agents",
-    ];
+    let more = ["first_iteration_tool_calls", "final_response_added", "query", "agent_name", "sub_agents"];
     order(&more, inner);
     let after = &text[text.find("\"show_thinking\":").unwrap()..];
     order(&["pending_tool_call", "pending_tool_calls"], after);
     order(&inside[2..4], after);
-    order(
-        &["current_turn", "iteration", "total_tokens", "assistant_response"],
-        after,
-    );
+    order(&["current_turn", "iteration", "total_tokens", "assistant_response"], after);
     order(&["task_id", "context_id", "query", "reasoning_state"], &text);
 }
 
@@ -124,12 +90,7 @@ fn the_fields_have_their_names_and_order() {
 #[test]
 fn a_state_survives_its_json() {
     let mut story = waiting();
-    story.decides(
-        2,
-        Wanted::ApproveEdited {
-            arguments: json(r#"{"a": null}"#),
-        },
-    );
+    story.decides(2, Wanted::ApproveEdited { arguments: json(r#"{"a": null}"#) });
     story.begins(2);
     story.finishes(2, ToolResult::Failed(body("[1.0]")));
     let state = state(&story);
@@ -143,10 +104,7 @@ fn a_restored_run_has_the_values_of_the_captured_one() {
     let captured = ExecutionState::from_json(&state(&story).to_json()).unwrap();
     let restored = apply::fold(story.run.facts.id, &story.events).unwrap();
     assert_eq!(restored, story.run);
-    assert_eq!(
-        execution_state(&restored, &story.definition, &story.events),
-        captured
-    );
+    assert_eq!(execution_state(&restored, &story.definition, &story.events), captured);
     assert_eq!((captured.iteration, captured.total_tokens), (2, 30));
     assert_eq!(captured.reasoning_state.first_iteration_tool_calls.len(), 1);
 }
@@ -158,10 +116,7 @@ fn a_run_that_is_over_has_nothing_pending_and_its_last_word() {
     assert_eq!((before.history.len(), before.current_turn.len()), (1, 0));
     story.replies("done", &[]);
     let state = state(&story);
-    assert_eq!(
-        (state.pending_tool_call, state.pending_tool_calls),
-        (None, vec![])
-    );
+    assert_eq!((state.pending_tool_call, state.pending_tool_calls), (None, vec![]));
     assert!(state.reasoning_state.final_response_added);
     assert_eq!(state.assistant_response, "done");
 }

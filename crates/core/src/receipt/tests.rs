@@ -1,3 +1,7 @@
+//! What a receipt says of shown, decided and run calls, whoever ran them.
+//!
+//! Runs come from `testing.rs`; the words for each result are tested in `transcript/tests.rs`.
+
 use super::*;
 use crate::command::{Command, Decide, Edit, FinishCall, Suspend, SuspendFor, Wanted};
 use crate::decide::Answer;
@@ -49,12 +53,7 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
     let digest = digest::of_call(&tool("write"), r#"{"n":1}"#, schema);
     let policy = digest::of_bytes(b"policy");
     let rules = vec![RuleId::new("about-write").unwrap()];
-    let judged = Judged {
-        effect: Effect::Hold,
-        rules: rules.clone(),
-        policy: Some(policy),
-        grant: None,
-    };
+    let judged = Judged { effect: Effect::Hold, rules: rules.clone(), policy: Some(policy), grant: None };
     let shown = Shown {
         seq: Seq(4),
         at: at(4),
@@ -81,14 +80,7 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
         judged: None,
         digest: Some(digest),
     };
-    let attempt = Attempt {
-        seq: Seq(6),
-        attempt: 1,
-        at: at(6),
-        node: NODE,
-        digest: Some(digest),
-        judged,
-    };
+    let attempt = Attempt { seq: Seq(6), attempt: 1, at: at(6), node: NODE, digest: Some(digest), judged };
     let (report, contradictions) = (None, vec![]);
     let effect = CallEffect::Executed;
     let whole = Receipt {
@@ -97,13 +89,7 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
         shown: vec![shown],
         votes: vec![],
         decision: Some(decision),
-        call: Some(CallReceipt {
-            no: CallNo(1),
-            effect,
-            attempts: vec![attempt],
-            report,
-            contradictions,
-        }),
+        call: Some(CallReceipt { no: CallNo(1), effect, attempts: vec![attempt], report, contradictions }),
         events: vec![Seq(3), Seq(4), Seq(5), Seq(6), Seq(7)],
     };
     assert_eq!(receipt(hold, &story.events), Some(whole));
@@ -124,12 +110,7 @@ fn the_effect_follows_the_call() {
 #[test]
 fn what_was_denied_or_left_behind_was_not_executed() {
     let (mut story, hold) = held();
-    story.decides(
-        1,
-        Wanted::Deny {
-            reason: Some("no".into()),
-        },
-    );
+    story.decides(1, Wanted::Deny { reason: Some("no".into()) });
     assert_eq!(effect_of(&story, hold), CallEffect::NotExecuted);
     assert_eq!(word_of(&story, hold), (Word::Denied, person("bob")));
 
@@ -138,22 +119,14 @@ fn what_was_denied_or_left_behind_was_not_executed() {
     story.is_canceled();
     assert_eq!(effect_of(&story, hold), CallEffect::NotExecuted);
     let events = receipt(hold, &story.events).unwrap().events;
-    assert_eq!(
-        events,
-        [Seq(3), Seq(4), Seq(5), Seq(6)],
-        "with the end of the run"
-    );
+    assert_eq!(events, [Seq(3), Seq(4), Seq(5), Seq(6)], "with the end of the run");
 }
 
 #[test]
 fn nobody_decided_what_expired() {
     let (mut story, hold) = held();
     story.now = story.now.plus(Millis::hours(101));
-    let resolve = Decide {
-        hold,
-        digest: None,
-        revision: None,
-    };
+    let resolve = Decide { hold, digest: None, revision: None };
     let _ = story.tries(person("bob"), Command::Vote(resolve));
     assert_eq!(word_of(&story, hold), (Word::Expired, Actor::Clock));
     assert_eq!(effect_of(&story, hold), CallEffect::NotExecuted);
@@ -181,47 +154,56 @@ fn a_started_call_of_a_run_that_ended_runs_until_somebody_knows() {
     assert_eq!(effect_of(&story, hold), CallEffect::Executed);
 }
 
+/// Rule 5: a start that came to nothing is known to have come to nothing, also after the end.
+#[test]
+fn a_call_given_back_after_the_end_was_not_executed() {
+    let (mut story, hold) = started();
+    story.is_canceled();
+    story.gives_back(1);
+    assert_eq!(effect_of(&story, hold), CallEffect::NotExecuted);
+    let events = receipt(hold, &story.events).unwrap().events;
+    assert_eq!(events, [Seq(3), Seq(4), Seq(5), Seq(6), Seq(7), Seq(8)], "with the end and the return");
+}
+
+/// Rule 3: a tool that changed is shown again, with a digest of its own, and the start names that one.
+#[test]
+fn a_tool_that_changed_is_shown_again_before_it_runs() {
+    let (mut story, before) = held();
+    story.decides(1, Wanted::Approve);
+    story.is_moved(|agent| {
+        agent.tools.get_mut(&tool("write")).unwrap().description = "writes elsewhere".into()
+    });
+    assert_eq!(story.begins(1), Answer::Held);
+    let again = story.hold(1);
+    story.decides(1, Wanted::Approve);
+    assert_eq!(story.begins(1), Answer::Done);
+    let schema = story.definition.tools[&tool("write")].schema_digest();
+    let ran = digest::of_call(&tool("write"), r#"{"n":1}"#, schema);
+    let shown = |hold| receipt(hold, &story.events).unwrap().shown;
+    assert_ne!(shown(before)[0].digest, Some(ran));
+    assert_eq!((shown(again)[0].digest, call(&story, again).attempts[0].digest), (Some(ran), Some(ran)));
+    assert_eq!(
+        shown(again)[0].rules,
+        ["about-write", "holdpoint:schema-changed"].map(|id| RuleId::new(id).unwrap())
+    );
+}
+
 /// C16: both versions of the arguments stay, each with its digest, and the start names the one that ran.
 #[test]
 fn an_edit_shows_both_versions() {
     let (mut story, hold) = held();
-    let decide = Decide {
-        hold,
-        digest: None,
-        revision: None,
-    };
-    story.by(
-        person("bob"),
-        Command::Edit(Edit {
-            decide,
-            arguments: json(r#"{"n":2}"#),
-        }),
-    );
-    story.decides(
-        1,
-        Wanted::ApproveEdited {
-            arguments: json(r#"{"n":3}"#),
-        },
-    );
+    let decide = Decide { hold, digest: None, revision: None };
+    story.by(person("bob"), Command::Edit(Edit { decide, arguments: json(r#"{"n":2}"#) }));
+    story.decides(1, Wanted::ApproveEdited { arguments: json(r#"{"n":3}"#) });
     story.begins(1);
     let receipt = receipt(hold, &story.events).unwrap();
-    let shown: Vec<_> = receipt
-        .shown
-        .iter()
-        .map(|shown| (shown.revision, shown.arguments.clone()))
-        .collect();
-    assert_eq!(
-        shown,
-        [(0, Some(body(r#"{"n":1}"#))), (1, Some(body(r#"{"n":2}"#)))]
-    );
+    let shown: Vec<_> = receipt.shown.iter().map(|shown| (shown.revision, shown.arguments.clone())).collect();
+    assert_eq!(shown, [(0, Some(body(r#"{"n":1}"#))), (1, Some(body(r#"{"n":2}"#)))]);
     let decision = receipt.decision.unwrap();
     assert_eq!(decision.word, Word::Edited);
     let schema = story.definition.tools[&tool("write")].schema_digest();
     let ran = digest::of_call(&tool("write"), r#"{"n":3}"#, schema);
-    assert_eq!(
-        (decision.digest, receipt.call.unwrap().attempts[0].digest),
-        (Some(ran), Some(ran))
-    );
+    assert_eq!((decision.digest, receipt.call.unwrap().attempts[0].digest), (Some(ran), Some(ran)));
 }
 
 #[test]
@@ -231,21 +213,11 @@ fn every_vote_is_there_with_the_revision_it_was_for() {
     story.replies("", &[("write", r#"{"n":1}"#)]);
     let hold = story.hold(1);
     story.decides_as("bob", 1, Wanted::Approve);
-    story.decides_as(
-        "carol",
-        1,
-        Wanted::ApproveEdited {
-            arguments: json(r#"{"n":2}"#),
-        },
-    );
+    story.decides_as("carol", 1, Wanted::ApproveEdited { arguments: json(r#"{"n":2}"#) });
     story.decides_as("bob", 1, Wanted::Approve);
     assert_eq!(story.decides_as("carol", 1, Wanted::Approve), Answer::Done);
     let receipt = receipt(hold, &story.events).unwrap();
-    let votes: Vec<_> = receipt
-        .votes
-        .iter()
-        .map(|vote| (vote.by.as_str(), vote.revision))
-        .collect();
+    let votes: Vec<_> = receipt.votes.iter().map(|vote| (vote.by.as_str(), vote.revision)).collect();
     assert_eq!(votes, [("bob", 0), ("bob", 1), ("carol", 1)]);
     assert_eq!(receipt.decision.unwrap().word, Word::Approved);
 }
@@ -259,20 +231,11 @@ fn a_contradiction_is_listed_and_changes_nothing() {
     story.finishes_attempt(1, 1, ok("it did"));
     let last = story.events.last().unwrap().clone();
     let (seq, at, by) = (last.seq, last.at, Actor::Node(NODE));
-    let listed = vec![Contradiction {
-        seq,
-        at,
-        by,
-        attempt: 1,
-        result: ok("it did"),
-    }];
+    let listed = vec![Contradiction { seq, at, by, attempt: 1, result: ok("it did") }];
     assert_eq!(word_of(&story, recovery), (Word::DidNotHappen, person("bob")));
     for hold in [approval, recovery] {
         let call = call(&story, hold);
-        assert_eq!(
-            (call.effect, call.contradictions),
-            (CallEffect::NotExecuted, listed.clone())
-        );
+        assert_eq!((call.effect, call.contradictions), (CallEffect::NotExecuted, listed.clone()));
     }
 }
 
@@ -282,25 +245,16 @@ fn what_an_outside_worker_ran_is_its_word() {
     story.proposes("write", "{}");
     let hold = story.hold(1);
     story.decides(1, Wanted::Approve);
-    assert_eq!(
-        (call(&story, hold).effect, call(&story, hold).report),
-        (CallEffect::Waiting, None)
-    );
+    assert_eq!((call(&story, hold).effect, call(&story, hold).report), (CallEffect::Waiting, None));
 
     story.waits(Millis::hours(2));
     let silent = call(&story, hold);
-    assert_eq!(
-        (silent.effect, silent.report),
-        (CallEffect::OutcomeUnknown, Some(Report::NotReported))
-    );
+    assert_eq!((silent.effect, silent.report), (CallEffect::OutcomeUnknown, Some(Report::NotReported)));
 
     story.reports(1, ok("written"));
     let told = call(&story, hold);
     let by = Actor::Outside(worker());
-    assert_eq!(
-        (told.effect, told.report),
-        (CallEffect::Executed, Some(Report::ReportedBy(by)))
-    );
+    assert_eq!((told.effect, told.report), (CallEffect::Executed, Some(Report::ReportedBy(by))));
 }
 
 #[test]
@@ -311,31 +265,17 @@ fn an_outside_run_that_ends_leaves_its_allowed_calls_unreported() {
     story.decides(1, Wanted::Approve);
     story.is_canceled();
     let call = call(&story, hold);
-    assert_eq!(
-        (call.effect, call.report),
-        (CallEffect::OutcomeUnknown, Some(Report::NotReported))
-    );
+    assert_eq!((call.effect, call.report), (CallEffect::OutcomeUnknown, Some(Report::NotReported)));
 }
 
 #[test]
 fn a_run_that_waits_has_a_receipt_without_a_call() {
     let mut story = Story::new();
-    let ask = Ask {
-        reason: Some("the model is gone".into()),
-        ..Ask::default()
-    };
-    let suspend = Suspend {
-        ask: ask.clone(),
-        ..suspension(CallNo::RUN, SuspendFor::Input)
-    };
+    let ask = Ask { reason: Some("the model is gone".into()), ..Ask::default() };
+    let suspend = Suspend { ask: ask.clone(), ..suspension(CallNo::RUN, SuspendFor::Input) };
     story.by(Actor::Node(NODE), Command::Suspend(suspend));
     let hold = story.hold(0);
-    story.decides(
-        0,
-        Wanted::Answer {
-            value: Body::text("go on"),
-        },
-    );
+    story.decides(0, Wanted::Answer { value: Body::text("go on") });
     let receipt = receipt(hold, &story.events).unwrap();
     assert_eq!((receipt.shown[0].ask.clone(), receipt.call), (ask, None));
     assert_eq!(receipt.events, [Seq(3), Seq(4)]);
@@ -344,10 +284,7 @@ fn a_run_that_waits_has_a_receipt_without_a_call() {
 #[test]
 fn a_hold_that_never_was_has_no_receipt() {
     let (story, hold) = held();
-    let other = HoldKey {
-        call: CallNo(2),
-        ..hold
-    };
+    let other = HoldKey { call: CallNo(2), ..hold };
     assert_eq!(receipt(other, &story.events), None);
 }
 
@@ -357,12 +294,7 @@ fn a_receipt_can_be_written_down() {
     story.proposes("write", "{}");
     let hold = story.hold(1);
     story.decides(1, Wanted::Approve);
-    let finish = FinishCall {
-        call: CallNo(1),
-        attempt: 0,
-        result: ok("x"),
-        worker: Some(worker()),
-    };
+    let finish = FinishCall { call: CallNo(1), attempt: 0, result: ok("x"), worker: Some(worker()) };
     story.by(Actor::Outside(worker()), Command::FinishCall(finish));
     let written = serde_json::to_value(receipt(hold, &story.events).unwrap()).unwrap();
     let expected =

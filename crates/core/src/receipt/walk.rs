@@ -1,4 +1,7 @@
 //! The walk over the log that fills a receipt.
+//!
+//! Says what was shown, voted, decided and started, and where in the log. What the call came to is
+//! `transcript/results.rs`.
 
 use super::{Attempt, Contradiction, Decision, Receipt, Report, Shown, Vote, Word};
 use crate::actor::Actor;
@@ -14,11 +17,7 @@ use crate::name::ToolName;
 
 /// Fills what the events say into the receipt.
 pub(super) fn fill(receipt: &mut Receipt, driver: Driver, events: &[Envelope]) {
-    let mut walk = Walk {
-        receipt,
-        driver,
-        now: Now::default(),
-    };
+    let mut walk = Walk { receipt, driver, now: Now::default() };
     for envelope in events {
         if walk.see(envelope) == Bearing::OnThis {
             walk.receipt.events.push(envelope.seq);
@@ -50,12 +49,9 @@ enum Bearing {
 impl Walk<'_> {
     fn see(&mut self, envelope: &Envelope) -> Bearing {
         match &envelope.event {
-            Event::ModelReplied(replied) => replied
-                .reply
-                .calls
-                .iter()
-                .map(|call| self.propose(call))
-                .fold(Bearing::OnOthers, Bearing::or),
+            Event::ModelReplied(replied) => {
+                replied.reply.calls.iter().map(|call| self.propose(call)).fold(Bearing::OnOthers, Bearing::or)
+            }
             Event::CallProposed(proposed) => self.propose(&proposed.call),
             Event::CallStarted(started) => self.of_call(started.call, |walk| walk.start(envelope, started)),
             Event::CallReturned(returned) => self.of_call(returned.call, |_| {}),
@@ -80,12 +76,7 @@ impl Walk<'_> {
             Event::HoldEdited(edited) => self.of_hold(edited.hold, |walk| {
                 walk.edit(&edited.edited);
                 if edited.hold == walk.receipt.hold {
-                    walk.show(
-                        envelope,
-                        edited.edited.revision,
-                        Some(&edited.judged),
-                        Ask::default(),
-                    );
+                    walk.show(envelope, edited.edited.revision, Some(&edited.judged), Ask::default());
                 }
             }),
             Event::HoldVoted(voted) => self.of_hold(voted.hold, |walk| walk.vote(envelope, voted)),
@@ -120,21 +111,13 @@ impl Walk<'_> {
     /// Other holds of the same call belong to it too: they say what became of the call.
     fn of_hold(&mut self, key: HoldKey, fill: impl FnOnce(&mut Self)) -> Bearing {
         let is_other_wait = key != self.receipt.hold && key.call == CallNo::RUN;
-        if is_other_wait {
-            Bearing::OnOthers
-        } else {
-            self.of_call(key.call, fill)
-        }
+        if is_other_wait { Bearing::OnOthers } else { self.of_call(key.call, fill) }
     }
 
     fn propose(&mut self, call: &ToolCall) -> Bearing {
         self.of_call(call.no, |walk| {
             let arguments = Some(call.arguments.clone());
-            walk.now = Now {
-                tool: Some(call.tool.clone()),
-                arguments,
-                digest: call.digest,
-            };
+            walk.now = Now { tool: Some(call.tool.clone()), arguments, digest: call.digest };
         })
     }
 
@@ -166,13 +149,7 @@ impl Walk<'_> {
         }
         let revision = self.receipt.shown.last().map_or(0, |shown| shown.revision);
         let (seq, at, by, role) = (envelope.seq, envelope.at, voted.by.clone(), voted.role);
-        self.receipt.votes.push(Vote {
-            seq,
-            at,
-            by,
-            role,
-            revision,
-        });
+        self.receipt.votes.push(Vote { seq, at, by, role, revision });
     }
 
     fn decide(&mut self, envelope: &Envelope, resolved: &HoldResolved) {
@@ -187,11 +164,7 @@ impl Walk<'_> {
             seq: envelope.seq,
             at: envelope.at,
             // Whoever's command noticed that the time had passed decided nothing.
-            by: if word == Word::Expired {
-                Actor::Clock
-            } else {
-                envelope.actor.clone()
-            },
+            by: if word == Word::Expired { Actor::Clock } else { envelope.actor.clone() },
             role: resolved.role,
             word,
             resolution: resolved.resolution.clone(),
@@ -227,13 +200,7 @@ impl Walk<'_> {
         if let Some(call) = &mut self.receipt.call {
             let (seq, at, by) = (envelope.seq, envelope.at, envelope.actor.clone());
             let (attempt, result) = (finished.attempt, finished.result.clone());
-            call.contradictions.push(Contradiction {
-                seq,
-                at,
-                by,
-                attempt,
-                result,
-            });
+            call.contradictions.push(Contradiction { seq, at, by, attempt, result });
         }
     }
 }

@@ -1,4 +1,6 @@
 //! What stories are made of: names, values, replies, an agent.
+//!
+//! Plain values, each with a name that a test can read; the run that they meet is in `testing.rs`.
 
 use std::collections::BTreeMap;
 
@@ -38,17 +40,9 @@ pub(crate) fn body(text: &str) -> Body {
 pub(crate) fn reply(seen: Seq, text: &str, calls: &[(&str, &str)]) -> RecordReply {
     RecordReply {
         text: (!text.is_empty()).then(|| text.to_owned()),
-        calls: calls
-            .iter()
-            .enumerate()
-            .map(|(at, call)| asked(at, call))
-            .collect(),
+        calls: calls.iter().enumerate().map(|(at, call)| asked(at, call)).collect(),
         opaque: None,
-        usage: Usage {
-            input: 10,
-            output: 5,
-            cost_micros: 0,
-        },
+        usage: Usage { input: 10, output: 5, cost_micros: 0 },
         model: None,
         seen,
     }
@@ -57,15 +51,7 @@ pub(crate) fn reply(seen: Seq, text: &str, calls: &[(&str, &str)]) -> RecordRepl
 /// A wait for something outside.
 pub(crate) fn suspension(call: CallNo, kind: SuspendFor) -> Suspend {
     let (ask, timeout, secret, worker) = (Ask::default(), None, None, None);
-    Suspend {
-        call,
-        attempt: 0,
-        kind,
-        ask,
-        timeout,
-        secret,
-        worker,
-    }
+    Suspend { call, attempt: 0, kind, ask, timeout, secret, worker }
 }
 
 pub(super) fn context<'a>(
@@ -77,48 +63,19 @@ pub(super) fn context<'a>(
 ) -> Context<'a> {
     let (authority, recorded, over_soft_cap) = (None, None, false);
     let entropy = Entropy([0; 32]);
-    Context {
-        now,
-        entropy,
-        actor,
-        definition,
-        verdicts,
-        authority,
-        recorded,
-        limits,
-        over_soft_cap,
-    }
+    Context { now, entropy, actor, definition, verdicts, authority, recorded, limits, over_soft_cap }
 }
 
 pub(super) fn asked(at: usize, (tool, arguments): &(&str, &str)) -> AskedCall {
-    AskedCall {
-        id: format!("p{at}"),
-        tool: (*tool).into(),
-        arguments: (*arguments).into(),
-        problem: None,
-    }
+    AskedCall { id: format!("p{at}"), tool: (*tool).into(), arguments: (*arguments).into(), problem: None }
 }
 
 pub(super) fn definition() -> Definition {
     let tools = ["read", "write", "deploy", "banned"].map(|name| {
-        let replay = if name == "read" {
-            Replay::Idempotent
-        } else {
-            Replay::Never
-        };
+        let replay = if name == "read" { Replay::Idempotent } else { Replay::Never };
         let schema = json(r#"{"type":"object"}"#);
         let (description, approval_prompt, holds) = (name.to_owned(), None, None);
-        (
-            tool(name),
-            ToolSpec {
-                description,
-                schema,
-                replay,
-                reversible: false,
-                approval_prompt,
-                holds,
-            },
-        )
+        (tool(name), ToolSpec { description, schema, replay, reversible: false, approval_prompt, holds })
     });
     Definition {
         agent: AgentName::new("assistant").unwrap(),

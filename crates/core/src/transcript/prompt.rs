@@ -1,4 +1,6 @@
 //! The text that people are asked with before a call runs (S3-7, S3-11, S3-12).
+//!
+//! Fills in a prompt and nothing more; what a reply to it means is `words.rs`.
 
 use crate::json::RawJson;
 use crate::message::shown_input;

@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use super::ResultKind;
 use crate::body::Body;
-use crate::digest::Digest;
 use crate::event::{
     AfterOrphan, CallFinished, CallOrphaned, CallStarted, Driver, Envelope, Event, HoldOpened, HoldResolved,
 };
@@ -35,10 +34,6 @@ pub(crate) struct Track<'a> {
     pub(crate) edited: Option<&'a Edited>,
     /// The same, as they were when the call last left our hands.
     pub(crate) sent: Option<&'a Edited>,
-    /// Digest of the call as last shown.
-    pub(crate) digest: Option<Digest>,
-    /// Digest of the schema that it was last shown with.
-    pub(crate) schema: Option<Digest>,
     /// Somebody has started it and not reported.
     pub(crate) is_running: bool,
     came_to: Option<CameTo>,
@@ -70,12 +65,7 @@ const PERSON_TIMEOUT: &str = "timeout waiting for user input";
 /// Walks over all events of a run.
 pub(crate) fn follow(events: &[Envelope]) -> Followed<'_> {
     let driver = Driver::default();
-    let mut followed = Followed {
-        calls: BTreeMap::new(),
-        driver,
-        ended_at: None,
-        holds: Vec::new(),
-    };
+    let mut followed = Followed { calls: BTreeMap::new(), driver, ended_at: None, holds: Vec::new() };
     events.iter().for_each(|envelope| followed.see(envelope));
     followed
 }
@@ -83,10 +73,7 @@ pub(crate) fn follow(events: &[Envelope]) -> Followed<'_> {
 impl<'a> Followed<'a> {
     /// What a hold of the run waits, or waited, for.
     pub(crate) fn kind_of(&self, key: HoldKey) -> Option<HoldKind> {
-        self.holds
-            .iter()
-            .find(|(hold, _)| *hold == key)
-            .map(|(_, kind)| *kind)
+        self.holds.iter().find(|(hold, _)| *hold == key).map(|(_, kind)| *kind)
     }
 
     /// What the call came to; when the run is over, that is something for every call.
@@ -107,11 +94,7 @@ impl<'a> Followed<'a> {
         } else if self.driver == Driver::Outside {
             unknown("outcome unknown: the worker was allowed to run the call and never reported")
         } else {
-            not_run(
-                ResultKind::Canceled,
-                Some("not executed: the run ended first"),
-                &[],
-            )
+            not_run(ResultKind::Canceled, Some("not executed: the run ended first"), &[])
         }
     }
 
@@ -163,20 +146,9 @@ impl<'a> Followed<'a> {
     }
 
     fn add(&mut self, call: &'a ToolCall) {
-        let refused = call
-            .refused
-            .as_deref()
-            .map(|why| not_run(ResultKind::Refused, Some(why), &[]));
-        let track = Track {
-            call,
-            edited: None,
-            sent: None,
-            digest: call.digest,
-            schema: call.schema,
-            is_running: false,
-            came_to: refused,
-            untold: Vec::new(),
-        };
+        let refused = call.refused.as_deref().map(|why| not_run(ResultKind::Refused, Some(why), &[]));
+        let track =
+            Track { call, edited: None, sent: None, is_running: false, came_to: refused, untold: Vec::new() };
         self.calls.insert(call.no, track);
     }
 
@@ -190,8 +162,7 @@ impl<'a> Followed<'a> {
 impl<'a> Track<'a> {
     /// The arguments that run when the call starts now.
     pub(crate) fn arguments(&self) -> &'a Body {
-        self.edited
-            .map_or(&self.call.arguments, |edited| &edited.arguments)
+        self.edited.map_or(&self.call.arguments, |edited| &edited.arguments)
     }
 
     /// Whether its events say what it came to, without the end of the run.
@@ -215,16 +186,10 @@ impl<'a> Track<'a> {
             (Some(_), ToolResult::Ok(body) | ToolResult::Failed(body)) => {
                 not_run(ResultKind::Refused, body.inline(), &self.untold)
             }
-            (None, ToolResult::Ok(body)) => CameTo {
-                kind: ResultKind::Ok,
-                ran,
-                content: body.clone(),
-            },
-            (None, ToolResult::Failed(body)) => CameTo {
-                kind: ResultKind::Failed,
-                ran,
-                content: body.clone(),
-            },
+            (None, ToolResult::Ok(body)) => CameTo { kind: ResultKind::Ok, ran, content: body.clone() },
+            (None, ToolResult::Failed(body)) => {
+                CameTo { kind: ResultKind::Failed, ran, content: body.clone() }
+            }
         });
     }
 
@@ -246,8 +211,6 @@ impl<'a> Track<'a> {
     }
 
     fn open(&mut self, opened: &HoldOpened) {
-        self.digest = opened.digest.or(self.digest);
-        self.schema = opened.schema.or(self.schema);
         match opened.kind {
             // Whoever started it says that it did not go ahead: it needs an answer or a login first.
             HoldKind::Input | HoldKind::Auth if self.is_running => drop(self.untold.pop()),
@@ -259,8 +222,6 @@ impl<'a> Track<'a> {
 
     fn edit(&mut self, edited: &'a Edited) {
         self.edited = Some(edited);
-        self.digest = Some(edited.digest);
-        self.schema = Some(edited.schema);
     }
 
     fn resolve(&mut self, kind: HoldKind, resolved: &'a HoldResolved) {
@@ -276,26 +237,16 @@ impl<'a> Track<'a> {
         let without = |kind, why| not_run(kind, why, &self.untold);
         Some(match (&resolved.resolution, kind) {
             (Resolution::Approve { .. }, _) | (Resolution::Answer { .. }, HoldKind::Auth) => return None,
-            (Resolution::Answer { value }, _) => CameTo {
-                kind: ResultKind::Ok,
-                ran,
-                content: value.clone(),
-            },
-            (Resolution::Fail { error }, HoldKind::Auth) => CameTo {
-                kind: ResultKind::Failed,
-                ran: Ran::No,
-                content: error.clone(),
-            },
-            (Resolution::Fail { error }, _) => CameTo {
-                kind: ResultKind::Failed,
-                ran,
-                content: error.clone(),
-            },
+            (Resolution::Answer { value }, _) => CameTo { kind: ResultKind::Ok, ran, content: value.clone() },
+            (Resolution::Fail { error }, HoldKind::Auth) => {
+                CameTo { kind: ResultKind::Failed, ran: Ran::No, content: error.clone() }
+            }
+            (Resolution::Fail { error }, _) => {
+                CameTo { kind: ResultKind::Failed, ran, content: error.clone() }
+            }
             // A person's word about an unknown outcome settles every start before it.
             (Resolution::Deny { reason }, HoldKind::Recovery) => {
-                let why = reason
-                    .as_deref()
-                    .unwrap_or("not executed: a person says that it did not happen");
+                let why = reason.as_deref().unwrap_or("not executed: a person says that it did not happen");
                 not_run(ResultKind::DidNotHappen, Some(why), &[])
             }
             (Resolution::Deny { reason }, _) => without(ResultKind::Denied, reason.as_deref()),
@@ -314,10 +265,9 @@ impl<'a> Track<'a> {
             (Resolution::Withdraw, _) => {
                 without(ResultKind::Canceled, Some("not executed: the run ended first"))
             }
-            (Resolution::Supersede, _) => without(
-                ResultKind::Superseded,
-                Some("not executed, superseded by a newer message"),
-            ),
+            (Resolution::Supersede, _) => {
+                without(ResultKind::Superseded, Some("not executed, superseded by a newer message"))
+            }
         })
     }
 }
@@ -337,28 +287,12 @@ fn not_run(kind: ResultKind, reason: Option<&str>, untold: &[u32]) -> CameTo {
         true => (Ran::No, None),
         false => (Ran::Perhaps, Some("an earlier start of this call may have run")),
     };
-    CameTo {
-        kind,
-        ran,
-        content: Body::Json(spelled(&Instead {
-            status: kind,
-            reason,
-            warning,
-        })),
-    }
+    CameTo { kind, ran, content: Body::Json(spelled(&Instead { status: kind, reason, warning })) }
 }
 
 fn perhaps(kind: ResultKind, reason: &str) -> CameTo {
-    let instead = Instead {
-        status: kind,
-        reason: Some(reason),
-        warning: None,
-    };
-    CameTo {
-        kind,
-        ran: Ran::Perhaps,
-        content: Body::Json(spelled(&instead)),
-    }
+    let instead = Instead { status: kind, reason: Some(reason), warning: None };
+    CameTo { kind, ran: Ran::Perhaps, content: Body::Json(spelled(&instead)) }
 }
 
 fn unknown(reason: &str) -> CameTo {

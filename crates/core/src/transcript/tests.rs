@@ -1,4 +1,6 @@
-//! What stands where in a conversation, and what decisions make of a call. Calls that may have run: `unknown.rs`.
+//! What stands where in a conversation, and what decisions make of a call.
+//!
+//! Calls that were left behind or that may have run are in `unknown.rs`.
 
 mod unknown;
 
@@ -20,11 +22,7 @@ fn line(entry: &Entry) -> String {
         Entry::User(user) => format!("user: {}", user.message.words()),
         Entry::Assistant(reply) => {
             let words = reply.text.as_ref().and_then(Body::inline).unwrap_or_default();
-            let calls: Vec<_> = reply
-                .calls
-                .iter()
-                .map(|call| format!("{}:{}", call.no, call.tool))
-                .collect();
+            let calls: Vec<_> = reply.calls.iter().map(|call| format!("{}:{}", call.no, call.tool)).collect();
             format!("model: {words} [{}]", calls.join(" "))
         }
         Entry::Tool(result) => format!("{}: {}", result.call, result.told().unwrap()),
@@ -34,11 +32,7 @@ fn line(entry: &Entry) -> String {
 /// The results alone.
 fn results(story: &Story) -> Vec<String> {
     let is_result = |entry: &&Entry| matches!(entry, Entry::Tool(_));
-    transcript(&story.events)
-        .iter()
-        .filter(is_result)
-        .map(line)
-        .collect()
+    transcript(&story.events).iter().filter(is_result).map(line).collect()
 }
 
 fn held() -> Story {
@@ -71,19 +65,11 @@ fn a_conversation_is_what_was_said_asked_and_done() {
     story.finishes(1, ok("found"));
 
     let (no, id, tool) = (CallNo(1), "p0".to_owned(), tool("read"));
-    let call = ReplyCall {
-        no,
-        id: id.clone(),
-        tool: tool.clone(),
-        arguments: body(r#"{ "path":"a" }"#),
-    };
+    let call = ReplyCall { no, id: id.clone(), tool: tool.clone(), arguments: body(r#"{ "path":"a" }"#) };
     assert_eq!(
         transcript(&story.events),
         [
-            Entry::User(UserMessage {
-                seq: Seq(2),
-                message: Message::text("tidy up")
-            }),
+            Entry::User(UserMessage { seq: Seq(2), message: Message::text("tidy up") }),
             Entry::Assistant(AssistantReply {
                 seq: Seq(3),
                 text: Some(Body::text("I look")),
@@ -109,26 +95,12 @@ fn results_stand_behind_their_reply_in_call_order_whenever_they_came() {
     story.replies("both", &[("write", "{}"), ("read", "{}")]);
     story.begins(2);
     story.finishes(2, ok("second"));
-    assert_eq!(
-        lines(&story),
-        ["user: tidy up", "model: both [1:write 2:read]", "2: second"]
-    );
+    assert_eq!(lines(&story), ["user: tidy up", "model: both [1:write 2:read]", "2: second"]);
 
-    story.decides(
-        1,
-        Wanted::Deny {
-            reason: Some("too late in the day".into()),
-        },
-    );
+    story.decides(1, Wanted::Deny { reason: Some("too late in the day".into()) });
     story.replies("done", &[]);
     let denied = r#"1: {"status":"denied","reason":"too late in the day"}"#;
-    let all = [
-        "user: tidy up",
-        "model: both [1:write 2:read]",
-        denied,
-        "2: second",
-        "model: done []",
-    ];
+    let all = ["user: tidy up", "model: both [1:write 2:read]", denied, "2: second", "model: done []"];
     assert_eq!(lines(&story), all);
 }
 
@@ -138,20 +110,11 @@ fn a_message_during_a_turn_follows_its_results() {
     story.replies("", &[("read", "{}")]);
     story.begins(1);
     story.says("and hurry", OnHold::Refuse);
-    assert_eq!(
-        lines(&story),
-        ["user: tidy up", "model:  [1:read]", "user: and hurry"]
-    );
+    assert_eq!(lines(&story), ["user: tidy up", "model:  [1:read]", "user: and hurry"]);
 
     story.finishes(1, ok("found"));
     story.replies("done", &[]);
-    let all = [
-        "user: tidy up",
-        "model:  [1:read]",
-        "1: found",
-        "user: and hurry",
-        "model: done []",
-    ];
+    let all = ["user: tidy up", "model:  [1:read]", "1: found", "user: and hurry", "model: done []"];
     assert_eq!(lines(&story), all);
 }
 
@@ -207,18 +170,12 @@ fn a_call_forbidden_before_its_start_says_why() {
 fn what_expired_says_whom_it_waited_for() {
     let mut story = held();
     story.waits(Millis::hours(101));
-    assert_eq!(
-        results(&story),
-        [r#"1: {"status":"expired","reason":"timeout waiting for user input"}"#]
-    );
+    assert_eq!(results(&story), [r#"1: {"status":"expired","reason":"timeout waiting for user input"}"#]);
 
     let mut story = started();
     story.suspends(1, SuspendFor::External);
     story.waits(Millis::hours(25));
-    assert_eq!(
-        results(&story),
-        [r#"1: {"status":"expired","reason":"Tool execution timed out"}"#]
-    );
+    assert_eq!(results(&story), [r#"1: {"status":"expired","reason":"Tool execution timed out"}"#]);
 }
 
 #[test]
@@ -226,15 +183,7 @@ fn what_a_newer_message_overtook_was_not_executed() {
     let mut story = held();
     story.says("never mind", OnHold::Supersede);
     let superseded = r#"1: {"status":"superseded","reason":"not executed, superseded by a newer message"}"#;
-    assert_eq!(
-        lines(&story),
-        [
-            "user: tidy up",
-            "model:  [1:write]",
-            superseded,
-            "user: never mind"
-        ]
-    );
+    assert_eq!(lines(&story), ["user: tidy up", "model:  [1:write]", superseded, "user: never mind"]);
 }
 
 /// C37: a withdrawn outside job is the error `Cancelled`, and the run goes on.
@@ -243,18 +192,10 @@ fn a_withdrawn_job_is_cancelled() {
     let mut story = started();
     story.suspends(1, SuspendFor::External);
     story.decides(1, Wanted::Withdraw);
-    assert_eq!(
-        results(&story),
-        [r#"1: {"status":"withdrawn","reason":"Cancelled"}"#]
-    );
+    assert_eq!(results(&story), [r#"1: {"status":"withdrawn","reason":"Cancelled"}"#]);
     let entries = transcript(&story.events);
-    let Some(Entry::Tool(result)) = entries.last() else {
-        panic!("no result")
-    };
-    assert_eq!(
-        (result.kind, result.reason()),
-        (ResultKind::Withdrawn, Some("Cancelled".into()))
-    );
+    let Some(Entry::Tool(result)) = entries.last() else { panic!("no result") };
+    assert_eq!((result.kind, result.reason()), (ResultKind::Withdrawn, Some("Cancelled".into())));
 }
 
 /// C18: the answer is the result of the call that asked.
@@ -262,12 +203,7 @@ fn a_withdrawn_job_is_cancelled() {
 fn an_answer_is_the_result() {
     let mut story = started();
     story.suspends(1, SuspendFor::Input);
-    story.decides(
-        1,
-        Wanted::Answer {
-            value: body(r#"{"size":9007199254740993}"#),
-        },
-    );
+    story.decides(1, Wanted::Answer { value: body(r#"{"size":9007199254740993}"#) });
     assert_eq!(results(&story), [r#"1: {"size":9007199254740993}"#]);
 }
 
@@ -275,12 +211,7 @@ fn an_answer_is_the_result() {
 fn a_login_is_no_result() {
     let mut story = started();
     story.suspends(1, SuspendFor::Auth);
-    story.decides(
-        1,
-        Wanted::Answer {
-            value: Body::text("logged in"),
-        },
-    );
+    story.decides(1, Wanted::Answer { value: Body::text("logged in") });
     assert_eq!(results(&story), Vec::<String>::new());
     story.begins(1);
     story.finishes(1, ok("written"));
@@ -291,26 +222,14 @@ fn a_login_is_no_result() {
 #[test]
 fn after_an_edit_the_model_sees_what_ran() {
     let mut story = held();
-    story.decides(
-        1,
-        Wanted::ApproveEdited {
-            arguments: json(r#"{"n": 2}"#),
-        },
-    );
+    story.decides(1, Wanted::ApproveEdited { arguments: json(r#"{"n": 2}"#) });
     story.begins(1);
     story.finishes(1, ok("written"));
     let entries = transcript(&story.events);
-    let Entry::Assistant(reply) = &entries[1] else {
-        panic!("no reply")
-    };
+    let Entry::Assistant(reply) = &entries[1] else { panic!("no reply") };
     assert_eq!(reply.calls[0].arguments, body(r#"{"n":1}"#));
-    let Entry::Tool(result) = &entries[2] else {
-        panic!("no result")
-    };
-    assert_eq!(
-        (&result.content, &result.ran_with),
-        (&Body::text("written"), &Some(body(r#"{"n": 2}"#)))
-    );
+    let Entry::Tool(result) = &entries[2] else { panic!("no result") };
+    assert_eq!((&result.content, &result.ran_with), (&Body::text("written"), &Some(body(r#"{"n": 2}"#))));
     let told = "{\"note\":\"a person changed the arguments of this call; it ran with these\",\
                 \"arguments_that_ran\":{\"n\": 2},\"result\":\"written\"}";
     assert_eq!(result.told(), Some(told.into()));
@@ -319,24 +238,9 @@ fn after_an_edit_the_model_sees_what_ran() {
 #[test]
 fn an_edit_that_never_ran_is_not_mentioned() {
     let mut story = held();
-    let decide = Decide {
-        hold: story.hold(1),
-        digest: None,
-        revision: None,
-    };
-    story.by(
-        Actor::Person(user("bob")),
-        Command::Edit(Edit {
-            decide,
-            arguments: json(r#"{"n": 2}"#),
-        }),
-    );
-    story.decides(
-        1,
-        Wanted::Deny {
-            reason: Some("no".into()),
-        },
-    );
+    let decide = Decide { hold: story.hold(1), digest: None, revision: None };
+    story.by(Actor::Person(user("bob")), Command::Edit(Edit { decide, arguments: json(r#"{"n": 2}"#) }));
+    story.decides(1, Wanted::Deny { reason: Some("no".into()) });
     assert_eq!(results(&story), [r#"1: {"status":"denied","reason":"no"}"#]);
 }
 
@@ -345,17 +249,9 @@ fn an_edit_that_never_ran_is_not_mentioned() {
 fn an_answer_to_an_outside_worker_is_a_message() {
     let mut story = Story::outside();
     let worker = crate::testing::worker();
-    let suspend = Suspend {
-        worker: Some(worker.clone()),
-        ..suspension(CallNo::RUN, SuspendFor::Input)
-    };
+    let suspend = Suspend { worker: Some(worker.clone()), ..suspension(CallNo::RUN, SuspendFor::Input) };
     story.by(Actor::Outside(worker), Command::Suspend(suspend));
-    story.decides(
-        0,
-        Wanted::Answer {
-            value: Body::text("large"),
-        },
-    );
+    story.decides(0, Wanted::Answer { value: Body::text("large") });
     assert_eq!(lines(&story), ["user: tidy up", "user: large"]);
 }
 
@@ -366,17 +262,8 @@ fn large_values_pass_as_they_are() {
     story.decides(1, Wanted::Approve);
     story.begins(1);
     story.finishes(1, ok(&long));
-    let blobs: Vec<_> = story
-        .events
-        .iter_mut()
-        .flat_map(|envelope| envelope.event.outsource())
-        .collect();
+    let blobs: Vec<_> = story.events.iter_mut().flat_map(|envelope| envelope.event.outsource()).collect();
     let entries = transcript(&story.events);
-    let Some(Entry::Tool(result)) = entries.last() else {
-        panic!("no result")
-    };
-    assert_eq!(
-        (&result.content, result.told()),
-        (&Body::Blob(blobs[0].name), None)
-    );
+    let Some(Entry::Tool(result)) = entries.last() else { panic!("no result") };
+    assert_eq!((&result.content, result.told()), (&Body::Blob(blobs[0].name), None));
 }

@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use holdpoint_core::actor::Actor;
 use holdpoint_core::apply;
-use holdpoint_core::digest;
-use holdpoint_core::event::{Driver, Envelope, Event, HoldResolved};
-use holdpoint_core::hold::{HoldKind, Resolution};
-use holdpoint_core::id::{CallNo, HoldKey, Seq};
+use holdpoint_core::definition::Definition;
+use holdpoint_core::digest::{self, Digest};
+use holdpoint_core::event::{Driver, Envelope, Event, HoldOpened, HoldResolved};
+use holdpoint_core::hold::{AfterGrace, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
+use holdpoint_core::id::{CallNo, HoldKey, RequestKey, Seq};
 use holdpoint_core::message::{Judged, Replay, ToolCall};
 use holdpoint_core::name::RuleId;
 use holdpoint_core::next::{self, Next};
@@ -21,18 +23,26 @@ use holdpoint_core::time::Timestamp;
 use super::stored;
 
 /// The row of a run with one call and one hold is below this, as long as names are short.
-const SMALL_ROW: usize = 1024;
-/// The row of a run with two calls and two holds is below this.
-const LARGER_ROW: usize = 1536;
+const SMALL_ROW: usize = 768;
+/// The row of a run with two calls and two holds is below this, under ordinary policies.
+const LARGER_ROW: usize = 1024;
+/// The same, whatever the policies say.
+const LARGEST_ROW: usize = 1152;
+/// An ordinary policy says what silence does and when, or not even that.
+const ORDINARY_SETTINGS: usize = 2;
+
+/// The definitions that a run may be pinned to, as a store would have them.
+pub(crate) type Definitions = BTreeMap<Digest, Definition>;
 
 /// Everything that must hold of a run, whatever happened to it.
-pub(crate) fn check_invariants(log: &[Envelope], run: &Run) -> Result<(), String> {
+pub(crate) fn check_invariants(log: &[Envelope], run: &Run, definitions: &Definitions) -> Result<(), String> {
     the_log_is_in_order(log)?;
     if apply::fold(run.facts.id, log).as_ref() != Some(run) {
         return Err("folding the log does not give the run".into());
     }
-    Walk::default().through(log, run)?;
+    Walk::with(definitions).through(log, run)?;
     an_ended_run_waits_for_nothing(run)?;
+    each_held_call_has_its_hold(run)?;
     work_is_never_forgotten(run)?;
     the_row_survives_and_is_small(&run.state)?;
     hold_rows_follow_the_log(log, run)
@@ -83,6 +93,8 @@ fn the_log_is_in_order(log: &[Envelope]) -> Result<(), String> {
 /// What is remembered of a hold on the way through a log.
 struct SeenHold {
     kind: HoldKind,
+    request: RequestKey,
+    is_for_a_child: bool,
     resolved: Option<HoldResolved>,
 }
 
@@ -99,15 +111,22 @@ struct SeenCall {
 }
 
 /// A log read from its beginning, with its own memory beside the fold.
-#[derive(Default)]
-struct Walk {
+struct Walk<'a> {
+    definitions: &'a Definitions,
     holds: Vec<(HoldKey, SeenHold)>,
     calls: BTreeMap<CallNo, SeenCall>,
+    /// Who resolved the last hold; the clock if nobody did.
+    last_decider: Option<Actor>,
     ended: bool,
     erased: bool,
 }
 
-impl Walk {
+impl<'a> Walk<'a> {
+    fn with(definitions: &'a Definitions) -> Walk<'a> {
+        let (holds, calls, last_decider) = (Vec::new(), BTreeMap::new(), None);
+        Walk { definitions, holds, calls, last_decider, ended: false, erased: false }
+    }
+
     fn through(mut self, log: &[Envelope], run: &Run) -> Result<(), String> {
         let Some((first, rest)) = log.split_first() else { return Err("an empty log".into()) };
         let Some(mut before) = apply::begin(run.facts.id, first) else { return Err("no run.started".into()) };
@@ -119,7 +138,13 @@ impl Walk {
         let open: Vec<HoldKey> =
             self.holds.iter().filter(|(_, seen)| seen.resolved.is_none()).map(|(key, _)| *key).collect();
         let in_state: Vec<HoldKey> = run.state.holds.iter().map(|hold| hold.key).collect();
-        ensure(open == in_state, || format!("open by the log: {open:?}, in the state: {in_state:?}"))
+        ensure(open == in_state, || format!("open by the log: {open:?}, in the state: {in_state:?}"))?;
+        for key in open {
+            let request = Some(self.hold(key)?.request);
+            ensure(request == run.state.request, || format!("hold {key} belongs to request {request:?}"))?;
+        }
+        let last = &run.state.last_decider;
+        ensure(*last == self.last_decider, || format!("the last hold was not resolved by {last:?} (C26)"))
     }
 
     fn event(&mut self, past: &[Envelope], before: &Run, envelope: &Envelope) -> Result<(), String> {
@@ -170,10 +195,7 @@ impl Walk {
             Event::HoldOpened(opened) => {
                 ensure(self.hold(opened.hold).is_err(), || "the id is used twice".into())?;
                 ensure(opened.kind.can_expire() || opened.expires_at.is_none(), || "has a deadline".into())?;
-                if opened.kind == HoldKind::Approval {
-                    self.call(opened.hold.call)?.approval = Some(opened.hold);
-                }
-                self.holds.push((opened.hold, SeenHold { kind: opened.kind, resolved: None }));
+                self.opened(before, opened)?;
             }
             Event::HoldVoted(voted) => self.must_be_open(voted.hold)?,
             Event::HoldEdited(edited) => self.must_be_open(edited.hold)?,
@@ -181,7 +203,13 @@ impl Walk {
             Event::HoldReminded(reminded) => self.must_be_open(reminded.hold)?,
             Event::HoldExpired(expired) => self.must_be_open(expired.hold)?,
             Event::HoldReopened(reopened) => self.must_be_open(reopened.hold)?,
-            Event::HoldResolved(resolved) => self.resolved(before, resolved)?,
+            Event::HoldResolved(resolved) => {
+                self.resolved(before, resolved)?;
+                self.last_decider = Some(match resolved.role {
+                    Some(_) => envelope.actor.clone(),
+                    None => Actor::Clock,
+                });
+            }
             Event::RunClaimed(_)
             | Event::RunReleased(_)
             | Event::RunRepinned(_)
@@ -204,6 +232,10 @@ impl Walk {
                 let may_report = self.call(orphaned.call)?.may_report;
                 ensure(may_report, || "orphaned after the end without a start".into())
             }
+            Event::CallReturned(returned) => {
+                let may_report = self.call(returned.call)?.may_report;
+                ensure(may_report, || "given back after the end without a start".into())
+            }
             Event::RunErased(_) => ensure(!self.erased, || "erased twice".into()),
             Event::RunStarted(_)
             | Event::RunClaimed(_)
@@ -216,7 +248,6 @@ impl Walk {
             | Event::ModelFailed(_)
             | Event::CallProposed(_)
             | Event::CallStarted(_)
-            | Event::CallReturned(_)
             | Event::CallProgressed(_)
             | Event::HoldOpened(_)
             | Event::HoldVoted(_)
@@ -235,11 +266,34 @@ impl Walk {
         self.calls.insert(call.no, seen);
     }
 
+    fn opened(&mut self, before: &Run, opened: &HoldOpened) -> Result<(), String> {
+        let no = opened.hold.call;
+        let is_ours = before.facts.driver == Driver::Loop && no != CallNo::RUN;
+        match opened.kind {
+            HoldKind::Approval => self.call(no)?.approval = Some(opened.hold),
+            // Policy is asked directly before a call leaves our hands.
+            HoldKind::Input | HoldKind::External | HoldKind::Auth if is_ours => {
+                self.must_be_started(before, no)?;
+            }
+            HoldKind::Input | HoldKind::External | HoldKind::Auth => {}
+            HoldKind::Recovery => self.must_be_started(before, no)?,
+        }
+        let (kind, request, is_for_a_child) = (opened.kind, opened.request, opened.ask.child.is_some());
+        self.holds.push((opened.hold, SeenHold { kind, request, is_for_a_child, resolved: None }));
+        Ok(())
+    }
+
+    /// The digest of the call as the log holds it, with its tool as the pinned definition has it.
+    fn runs(&self, past: &[Envelope], before: &Run, no: CallNo) -> Option<Digest> {
+        let stored = stored(past, no)?;
+        let spec = self.definitions.get(&before.state.definition)?.tools.get(&stored.tool)?;
+        Some(digest::of_call(&stored.tool, &stored.arguments, spec.schema_digest()))
+    }
+
     /// What was approved is what runs (I4), and no second start without a reason (I3).
     fn started(&mut self, past: &[Envelope], before: &Run, no: CallNo, attempt: u32) -> Result<(), String> {
         self.must_be_ready(before, no)?;
-        let Some(runs) = stored(past, no) else { return Err("nothing stored for it".into()) };
-        let runs = digest::of_call(&runs.tool, &runs.arguments, runs.schema);
+        let Some(runs) = self.runs(past, before, no) else { return Err("nothing stored for it".into()) };
         let approved = match self.call(no)?.approval {
             Some(hold) => self.hold(hold)?.resolved.clone(),
             None => None,
@@ -267,7 +321,7 @@ impl Walk {
             Some((CallState::Ready, replay)) => {
                 before.facts.driver == Driver::Outside || (starts > 0 && replay == Replay::Idempotent)
             }
-            Some((CallState::Held(_) | CallState::Done(_), _)) | None => false,
+            Some((CallState::Held | CallState::Done(_), _)) | None => false,
         };
         ensure(is_due, || "it has its result, or never started".into())
     }
@@ -275,7 +329,10 @@ impl Walk {
     /// One decision for each hold (I2).
     fn resolved(&mut self, before: &Run, resolved: &HoldResolved) -> Result<(), String> {
         self.must_be_open(resolved.hold)?;
-        let kind = self.hold(resolved.hold)?.kind;
+        let SeenHold { kind, is_for_a_child, .. } = *self.hold(resolved.hold)?;
+        ensure(!is_for_a_child || matches!(resolved.role, Some(Role::System) | None), || {
+            "someone else says what a sub-run came to (rule 7)".into()
+        })?;
         let is_someones =
             matches!(resolved.role, Some(Role::Owner | Role::Approver | Role::Admin | Role::Callback));
         let runs_again = match (kind, &resolved.resolution) {
@@ -337,6 +394,15 @@ fn an_ended_run_waits_for_nothing(run: &Run) -> Result<(), String> {
     ensure(!is_ended || next::deadline(run).is_none(), || "an ended run has a deadline".into())
 }
 
+/// A call says only that it waits; what for says the one hold that names it.
+fn each_held_call_has_its_hold(run: &Run) -> Result<(), String> {
+    let held = run.state.calls.iter().filter(|call| call.state == CallState::Held).map(|call| call.no);
+    let waiting = run.state.holds.iter().map(|hold| hold.call()).filter(|no| *no != CallNo::RUN);
+    let (held, mut waiting): (Vec<CallNo>, Vec<CallNo>) = (held.collect(), waiting.collect());
+    waiting.sort();
+    ensure(held == waiting, || format!("calls held: {held:?}, calls that holds name: {waiting:?}"))
+}
+
 /// `next` and `due_at` see all there is to do, whenever they are asked.
 fn work_is_never_forgotten(run: &Run) -> Result<(), String> {
     let is_ours = run.facts.driver == Driver::Loop && !run.is_blocked();
@@ -381,12 +447,28 @@ fn the_row_survives_and_is_small(state: &State) -> Result<(), String> {
     // These three are columns of their own.
     let read = State { seq: state.seq, at: state.at, definition: state.definition, ..read };
     ensure(read == *state, || format!("read back as another state: {text}"))?;
+    ensure(!state.claimed || state.turn == 0, || format!("claimed goes without saying: {text}"))?;
     let max = match (state.calls.len(), state.holds.len()) {
         (0 | 1, 0 | 1) => SMALL_ROW,
-        (0..=2, 0..=2) => LARGER_ROW,
+        (0..=2, 0..=2) if state.holds.iter().all(|hold| settings(&hold.policy) <= ORDINARY_SETTINGS) => {
+            LARGER_ROW
+        }
+        (0..=2, 0..=2) => LARGEST_ROW,
         (_, _) => usize::MAX,
     };
     ensure(text.len() < max, || format!("the row has {} bytes: {text}", text.len()))
+}
+
+/// How many things a policy says that do not go without saying.
+fn settings(policy: &HoldPolicy) -> usize {
+    let HoldPolicy { on_deny, on_timeout, timeout, grace, after_grace, remind_after } = policy;
+    let is_said = [
+        *on_deny != OnDeny::default(),
+        *on_timeout != OnTimeout::default(),
+        *after_grace != AfterGrace::default(),
+    ];
+    let spans = [timeout, grace, remind_after].into_iter().flatten().count();
+    spans + is_said.into_iter().filter(|is_said| *is_said).count()
 }
 
 fn hold_rows_follow_the_log(log: &[Envelope], run: &Run) -> Result<(), String> {

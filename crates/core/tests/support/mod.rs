@@ -4,6 +4,7 @@
 //! is in `invariants.rs`.
 
 pub(crate) mod chain;
+pub(crate) mod decisions;
 pub(crate) mod invariants;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,6 @@ use holdpoint_core::command::{
 };
 use holdpoint_core::decide::{self, Answer, Decided};
 use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Driver, Envelope, Event, Parent};
 use holdpoint_core::hold::{Ask, Edited, Hold, HoldPolicy, Recorded, Resolution};
 use holdpoint_core::id::{CallNo, HoldKey, Incarnation, Place, RunId};
@@ -218,6 +218,24 @@ impl Scene {
         Command::Begin(Begin { call, node: NODE, start_by: self.now.plus(Millis::seconds(60)), stored })
     }
 
+    /// A node begins a call and finds that it must wait: one append, as the engine does it.
+    pub(crate) fn begins_and_suspends(&mut self, wanted: Suspend) -> Result<Answer, Refusal> {
+        let begin = self.begin(wanted.call.0);
+        let ctx = self.context(None);
+        let begun = decide::decide(&self.run, &begin, &ctx);
+        let decided = match begun.outcome {
+            Ok(Answer::Done) => decide::decide_more(begun, &Command::Suspend(wanted), &ctx),
+            Ok(_) | Err(_) => begun,
+        };
+        self.take(decided)
+    }
+
+    /// Someone moves the run to another definition of its agent.
+    pub(crate) fn moves_to(&mut self, definition: Definition) {
+        self.send(Command::Repin { definition: definition.digest() }).unwrap();
+        self.definition = definition;
+    }
+
     /// The call finishes well.
     pub(crate) fn finishes(&mut self, call: u32, attempt: u32) -> Result<Answer, Refusal> {
         self.send(Command::FinishCall(finish(call, attempt)))
@@ -284,6 +302,13 @@ pub(crate) fn an_agent() -> Definition {
     }
 }
 
+/// The same agent after its tool that changes the world was changed.
+pub(crate) fn with_another_schema(mut definition: Definition) -> Definition {
+    let shell = definition.tools.get_mut(&ToolName::new(SHELL).unwrap()).unwrap();
+    shell.schema = RawJson::parse(r#"{"type":"object","required":["n"]}"#).unwrap();
+    definition
+}
+
 /// The same verdict of one rule for every call.
 pub(crate) fn the_policy_says(effect: Effect) -> Verdicts {
     the_rule_says("r", effect, 1)
@@ -348,6 +373,12 @@ pub(crate) fn suspend(call: u32, attempt: u32, kind: SuspendFor) -> Suspend {
     Suspend { call: CallNo(call), attempt, kind, ask, timeout, secret: None, worker: Some(worker("w-1")) }
 }
 
+/// The wish to wait for a sub-run that this start of a call needs.
+pub(crate) fn suspend_for_child(call: u32, attempt: u32) -> Suspend {
+    let ask = Ask { child: Some(run_id().child(CallNo(call), attempt)), ..Ask::default() };
+    Suspend { ask, ..suspend(call, attempt, SuspendFor::External) }
+}
+
 pub(crate) fn the_worker_claims() -> Command {
     Command::Claim(ClaimRun::Worker { worker: worker("w-1"), period: Millis::seconds(60) })
 }
@@ -375,24 +406,15 @@ pub(crate) fn stored(log: &[Envelope], no: CallNo) -> Option<StoredCall> {
             && proposed.call.no == no
         {
             found = Some(as_proposed(&proposed.call));
-        } else if let (Event::HoldOpened(opened), Some(call)) = (event, &mut found)
-            && opened.hold.call == no
-        {
-            call.schema = opened.schema.unwrap_or(call.schema);
         } else if let (Some(edited), Some(call)) = (edit_of(event, no), &mut found) {
             call.arguments = edited.arguments.inline().unwrap().to_owned();
-            call.schema = edited.schema;
         }
     }
     found
 }
 
 fn as_proposed(call: &ToolCall) -> StoredCall {
-    StoredCall {
-        tool: call.tool.clone(),
-        arguments: call.arguments.inline().unwrap().to_owned(),
-        schema: call.schema.unwrap_or(Digest([0; 32])),
-    }
+    StoredCall { tool: call.tool.clone(), arguments: call.arguments.inline().unwrap().to_owned() }
 }
 
 /// The arguments that an event puts in the place of a call's earlier ones.

@@ -26,7 +26,7 @@ use crate::{
 };
 
 pub use scribe::{
-    BEGIN, LOOKUP, NODE, NewRun, OTHER_NODE, SHELL, Scribe, agent, asked, as_seen, session, stored_call, tenant, tool,
+    BEGIN, LOOKUP, NODE, NewRun, OTHER_NODE, SHELL, Scribe, agent, as_seen, asked, model_reply, session, stored_call, tenant, tool,
     user, worker,
 };
 pub use waiting::block_on;

@@ -63,13 +63,20 @@ struct NoticeEntry {
 
 impl State {
     pub(super) fn append(&mut self, batches: Vec<Batch>) -> Result<(), StoreError> {
-        for batch in &batches {
+        for (at, batch) in batches.iter().enumerate() {
             self.check_expected(batch)?;
+            // Of two batches of one run the second was decided on a state that the first one changes.
+            if batches.iter().take(at).any(|earlier| earlier.run() == batch.run()) {
+                return Err(StoreError::Conflict { run: batch.run() });
+            }
         }
+        let mut counted = HashMap::new();
         let guards = batches.iter().flat_map(|batch| batch.guards.iter().map(move |guard| (batch, guard)));
         for (which, (batch, guard)) in guards.enumerate() {
-            self.check_guard(batch.tenant(), guard).map_err(|why| StoreError::Guard { which, why })?;
+            let checked = self.check_guard(batch.tenant(), guard, &mut counted);
+            checked.map_err(|why| StoreError::Guard { which, why })?;
         }
+        self.counters.extend(counted);
         batches.into_iter().for_each(|batch| self.write(batch));
         Ok(())
     }
@@ -90,18 +97,27 @@ impl State {
         }
     }
 
-    fn check_guard(&self, tenant: &Tenant, guard: &Guard) -> Result<(), String> {
+    /// Checks a guard. What its counter comes to is remembered, so that the guards of one append add up.
+    fn check_guard(
+        &self,
+        tenant: &Tenant,
+        guard: &Guard,
+        counted: &mut HashMap<(Tenant, String), i64>,
+    ) -> Result<(), String> {
         match guard {
             Guard::KeyUnused { key } => match self.keys.get(&(tenant.clone(), key.clone())) {
                 Some(record) => Err(format!("the key was used for run {}", record.run)),
                 None => Ok(()),
             },
             Guard::CounterWithin { counter, add, max } => {
-                let now = self.counters.get(&(tenant.clone(), counter.clone())).copied().unwrap_or(0);
-                match now.saturating_add(*add) <= *max {
-                    true => Ok(()),
-                    false => Err(format!("{counter} is at {now} of {max}")),
+                let name = (tenant.clone(), counter.clone());
+                let now = counted.get(&name).or_else(|| self.counters.get(&name)).copied().unwrap_or(0);
+                let after = now.saturating_add(*add);
+                if after > *max {
+                    return Err(format!("{counter} is at {now} of {max}"));
                 }
+                counted.insert(name, after);
+                Ok(())
             }
             Guard::SessionOpen { session } => match self.sessions.get(session) {
                 Some(row) if row.closed => Err(format!("session {} is closed", session.session)),
@@ -113,11 +129,6 @@ impl State {
     fn write(&mut self, batch: Batch) {
         let run = batch.run();
         let tenant = batch.tenant().clone();
-        for guard in &batch.guards {
-            if let Guard::CounterWithin { counter, add, .. } = guard {
-                *self.counters.entry((tenant.clone(), counter.clone())).or_default() += add;
-            }
-        }
         let last_seq = batch.row.run.state.seq;
         let first_seq = batch.link.header.first;
         self.write_row(batch.row, batch.link, batch.lease);
@@ -295,6 +306,8 @@ impl State {
             SettleNotice::Delivered { .. } => {
                 self.notices.remove(&no);
             }
+            // Given up is given up: the next news made another notice.
+            SettleNotice::Retry { .. } if entry.dead => {}
             SettleNotice::Retry { at } => {
                 entry.notice.due_at = at;
                 entry.attempts += 1;
@@ -358,8 +371,11 @@ impl RunEntry {
     fn change_lease(&mut self, change: LeaseChange) {
         match change {
             LeaseChange::Take { node, until } => {
+                // Whoever takes the run looks at it; who has it already only goes on.
+                if self.lease.is_none_or(|lease| lease.node != node) {
+                    self.wake_at = None;
+                }
                 self.lease = Some(Lease { node, until });
-                self.wake_at = None;
             }
             LeaseChange::Release => self.lease = None,
             LeaseChange::Keep => {}

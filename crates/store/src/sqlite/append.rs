@@ -3,6 +3,8 @@
 //! Everything that can refuse it is read first (expected sequence, guards), then everything is written: the writer is
 //! alone, so nothing changes in between and no savepoint is needed.
 
+use std::collections::HashMap;
+
 use holdpoint_core::body::Blob;
 use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq, tenant_tag};
 use holdpoint_core::link::Contents;
@@ -41,20 +43,27 @@ pub(super) fn append(
     batches: &[Encoded],
 ) -> Result<(), Failure> {
     let mut places = Vec::with_capacity(batches.len());
-    for Encoded { batch, .. } in batches {
+    for (at, Encoded { batch, .. }) in batches.iter().enumerate() {
         if batch.row.run.state.seq.0 > SEQ_MAX {
             let why = format!("run {} has more than {SEQ_MAX} events; end it and start a new one", batch.run());
             return Err(StoreError::unavailable(why).into());
         }
         places.push(expected_place(connection, batch)?);
+        // Of two batches of one run the second was decided on a state that the first one changes.
+        if batches.iter().take(at).any(|earlier| earlier.batch.run() == batch.run()) {
+            return Err(StoreError::Conflict { run: batch.run() }.into());
+        }
     }
+    let mut counted = Counted::default();
     let guards = batches.iter().flat_map(|e| e.batch.guards.iter().map(move |guard| (&e.batch, guard)));
     for (which, (batch, guard)) in guards.enumerate() {
-        if let Some(why) = broken(connection, numbers, batch, guard)? {
+        if let Some(why) = broken(connection, numbers, batch, guard, &mut counted)? {
             return Err(StoreError::Guard { which, why }.into());
         }
     }
-    for (encoded, place) in batches.iter().zip(places) {
+    for (at, (encoded, place)) in batches.iter().zip(places).enumerate() {
+        // An earlier batch may have woken this run.
+        let place = if at == 0 { place } else { Place::find(connection, encoded.batch.run())? };
         write(connection, numbers, encoded, place)?;
     }
     Ok(())
@@ -73,12 +82,16 @@ fn expected_place(connection: &Connection, batch: &Batch) -> Result<Option<Place
     }
 }
 
+/// What the counters of an append have come to, by tenant and name: its guards add up.
+type Counted<'a> = HashMap<(i64, &'a str), i64>;
+
 /// What a guard found, if it does not hold.
-fn broken(
+fn broken<'a>(
     connection: &Connection,
     numbers: &mut Numbers,
     batch: &Batch,
-    guard: &Guard,
+    guard: &'a Guard,
+    counted: &mut Counted<'a>,
 ) -> Result<Option<String>, Failure> {
     let tenant = numbers.number(connection, batch.tenant().as_str())?;
     match guard {
@@ -88,13 +101,13 @@ fn broken(
             Ok(used.map(|run| id_of(connection, run)).transpose()?.map(|run| format!("the key was used for run {run}")))
         }
         Guard::CounterWithin { counter, add, max } => {
-            let now: i64 = connection
-                .prepare_cached(sql::COUNTER)?
-                .query_row(params![tenant, counter], |row| row.get(0))
-                .optional()?
-                .unwrap_or(0);
-            let fits = now.saturating_add(*add) <= *max;
-            Ok((!fits).then(|| format!("{counter} is at {now} of {max}")))
+            let now = match counted.get(&(tenant, counter.as_str())) {
+                Some(now) => *now,
+                None => counter_value(connection, tenant, counter)?,
+            };
+            let after = now.saturating_add(*add);
+            counted.insert((tenant, counter), after);
+            Ok((after > *max).then(|| format!("{counter} is at {now} of {max}")))
         }
         Guard::SessionOpen { session } => {
             let found = find_session(connection, numbers, session)?;
@@ -102,6 +115,11 @@ fn broken(
             Ok(is_closed.then(|| format!("session {} is closed", session.session)))
         }
     }
+}
+
+fn counter_value(connection: &Connection, tenant: i64, counter: &str) -> rusqlite::Result<i64> {
+    let mut statement = connection.prepare_cached(sql::COUNTER)?;
+    Ok(statement.query_row(params![tenant, counter], |row| row.get(0)).optional()?.unwrap_or(0))
 }
 
 fn write(
@@ -246,7 +264,11 @@ impl Lease {
     ) -> Lease {
         let (lease, wake_at) = match change {
             LeaseChange::Keep => (before, wake_at),
-            LeaseChange::Take { node, until } => (Some(crate::query::Lease { node, until }), None),
+            // Whoever takes the run looks at it; who has it already only goes on.
+            LeaseChange::Take { node, until } => {
+                let wake_at = wake_at.filter(|_| before.is_some_and(|lease| lease.node == node));
+                (Some(crate::query::Lease { node, until }), wake_at)
+            }
             LeaseChange::Release => (None, wake_at),
         };
         let due_at = match lease {

@@ -218,7 +218,8 @@ pub(super) struct Record {
     tool: Option<ToolName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     inbox: Option<InboxName>,
-    request: RequestKey,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    request: Option<RequestKey>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     message: Option<Seq>,
     at: Seq,
@@ -252,7 +253,7 @@ impl Record {
             session: row.session.clone(),
             tool: row.tool.clone(),
             inbox: row.inbox.clone(),
-            request: row.request.key,
+            request: row.request.map(|request| request.key),
             message: row.message.map(|message| message.seq),
             at: row.at,
             opened_at: row.opened_at,
@@ -278,7 +279,7 @@ impl Record {
             session: self.session,
             tool: self.tool,
             inbox: self.inbox,
-            request: RequestId { run: id.run, key: self.request },
+            request: self.request.map(|key| RequestId { run: id.run, key }),
             message: self.message.map(|seq| MessageId { run: id.run, seq }),
             at: self.at,
             opened_at: self.opened_at,

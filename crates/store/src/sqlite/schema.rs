@@ -77,12 +77,21 @@ pub(super) fn open(options: &SqliteOptions) -> Result<OpenFile, OpenError> {
     if rusqlite::version_number() < OLDEST_LIBRARY {
         return Err(OpenError::OldLibrary { found: rusqlite::version().to_owned() });
     }
+    refuse_directory(path)?;
     let lock = lock(path)?;
     let mut connection = Connection::open(path).map_err(|error| OpenError::unusable(path, error))?;
     configure(&connection, options).map_err(|error| OpenError::unusable(path, error))?;
     refuse_newer(&connection, path)?;
     migrate(&mut connection).map_err(|why| OpenError::unusable(path, why))?;
     Ok(OpenFile { connection, lock })
+}
+
+/// SQLite says "disk I/O error" of a directory.
+fn refuse_directory(path: &Path) -> Result<(), OpenError> {
+    match path.is_dir() {
+        true => Err(OpenError::unusable(path, "it is a directory; name the database file in it")),
+        false => Ok(()),
+    }
 }
 
 /// A connection that cannot write.
@@ -93,6 +102,16 @@ pub(super) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
     connection.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA query_only = 1;")?;
     connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)
+}
+
+/// Refuses a file that is not there, is no database of ours, or is newer than this program.
+pub(super) fn check_readable(path: &Path) -> Result<(), OpenError> {
+    refuse_directory(path)?;
+    let connection = open_for_reading(path).map_err(|error| OpenError::unusable(path, error))?;
+    match newest_migration(&connection, path)? {
+        Some(_) => refuse_newer(&connection, path),
+        None => Err(OpenError::unusable(path, "it is not a Holdpoint database")),
+    }
 }
 
 fn lock(path: &Path) -> Result<File, OpenError> {
@@ -120,21 +139,26 @@ fn configure(connection: &Connection, options: &SqliteOptions) -> rusqlite::Resu
 }
 
 fn refuse_newer(connection: &Connection, path: &Path) -> Result<(), OpenError> {
-    let has_history = "SELECT count(*) FROM sqlite_master WHERE name = 'refinery_schema_history'";
-    let is_there: i64 =
-        connection.query_row(has_history, [], |row| row.get(0)).map_err(|error| OpenError::unusable(path, error))?;
-    if is_there == 0 {
-        return Ok(());
-    }
-    let newest = "SELECT coalesce(max(version), 0) FROM refinery_schema_history";
-    let found: i64 =
-        connection.query_row(newest, [], |row| row.get(0)).map_err(|error| OpenError::unusable(path, error))?;
+    let Some(found) = newest_migration(connection, path)? else { return Ok(()) };
     let known = embedded::migrations::runner().get_migrations().iter().map(refinery::Migration::version).max();
     let known = known.map_or(0, i64::from);
     match found > known {
         true => Err(OpenError::NewerSchema { path: path.to_owned(), found, known }),
         false => Ok(()),
     }
+}
+
+/// The number of the newest migration in the file; none when it has no schema of ours yet.
+fn newest_migration(connection: &Connection, path: &Path) -> Result<Option<i64>, OpenError> {
+    let read = || -> rusqlite::Result<Option<i64>> {
+        let has_history = "SELECT count(*) FROM sqlite_master WHERE name = 'refinery_schema_history'";
+        let is_there: i64 = connection.query_row(has_history, [], |row| row.get(0))?;
+        match is_there {
+            0 => Ok(None),
+            _ => connection.query_row("SELECT max(version) FROM refinery_schema_history", [], |row| row.get(0)),
+        }
+    };
+    read().map_err(|error| OpenError::unusable(path, error))
 }
 
 fn migrate(connection: &mut Connection) -> Result<(), String> {

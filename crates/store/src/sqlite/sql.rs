@@ -71,10 +71,14 @@ pub(super) const RUNS_CLAIMABLE: &str = concat!(
     " FROM runs WHERE tenant = ?1 AND inbox = ?2 AND claimable_at IS NOT NULL AND claimable_at <= ?3 \
      ORDER BY priority DESC, no LIMIT ?4"
 );
+/// Runs in the order in which they began, for an audit.
+pub(super) const RUNS_AFTER: &str = "SELECT no, id FROM runs WHERE no > ?1 ORDER BY no LIMIT ?2";
 /// A run's number.
 pub(super) const RUN_NUMBER: &str = "SELECT no FROM runs WHERE id = ?1";
 /// A run's id.
 pub(super) const RUN_ID: &str = "SELECT id FROM runs WHERE no = ?1";
+/// The numbers of a run's tenant and agent.
+pub(super) const RUN_NAMES: &str = "SELECT tenant, agent FROM runs WHERE no = ?1";
 /// The name of a conversation by its number.
 pub(super) const SESSION_NAME: &str = "SELECT session FROM sessions WHERE no = ?1";
 
@@ -167,7 +171,8 @@ pub(super) const NOTICE_DONE: &str = "DELETE FROM notices WHERE no = ?1 AND late
 /// There is more to tell.
 pub(super) const NOTICE_MORE: &str = "UPDATE notices SET first_seq = ?2, attempts = 0 WHERE no = ?1";
 /// It is tried again.
-pub(super) const NOTICE_RETRY: &str = "UPDATE notices SET due_at = ?2, attempts = attempts + 1 WHERE no = ?1";
+pub(super) const NOTICE_RETRY: &str = "UPDATE notices SET due_at = ?2, attempts = attempts + 1 \
+     WHERE no = ?1 AND due_at IS NOT NULL";
 /// It is given up.
 pub(super) const NOTICE_DEAD: &str = "UPDATE notices SET due_at = NULL WHERE no = ?1";
 
@@ -195,7 +200,7 @@ pub(super) const DEFINITION: &str = "SELECT bytes FROM definitions WHERE tenant 
 pub(super) const ALL: &[&str] = &[
     NAME_NUMBER, NAME_TEXT, NAME_ADD, TENANT_ADD, SESSION_NUMBER, SESSION_ADD, SESSION_ROW, SESSION_METADATA,
     SESSION_CLOSE, RUN_PLACE, RUN_ADD, RUN_UPDATE, RUN_LEASE, RUN_BY_ID, RUN_BY_NUMBER, RUNS_ALL, RUNS_BY_AGENT,
-    RUNS_BY_SESSION, RUNS_CLAIMABLE, RUN_NUMBER, RUN_ID, SESSION_NAME, LINK_ADD, LINKS, LINK_WITH, LINK_LAST,
+    RUNS_BY_SESSION, RUNS_CLAIMABLE, RUNS_AFTER, RUN_NUMBER, RUN_ID, RUN_NAMES, SESSION_NAME, LINK_ADD, LINKS, LINK_WITH, LINK_LAST,
     LINK_ERASE, BLOB_ADD, BLOB, BLOBS_ERASE, HOLD_ADD, HOLDS_OF_CALL, HOLD_CLOSE, HOLD_AUDIENCE, HOLDS_ALL,
     HOLDS_BY_AGENT, HOLDS_BY_TOOL, HOLDS_BY_SESSION, HOLDS_BY_RUN, HOLD_BY_NUMBER, AUDIENCE_ADD, AUDIENCE_REMOVE,
     AUDIENCE_HOLDS, AUDIENCE_HAS, DUE_SET, DUE_MOVE, DUE_CLEAR, DUE_NEXT_AGENT, DUE_OF_AGENT, NOTICE_ADD,

@@ -133,16 +133,14 @@ fn lease(
 
 pub(super) fn renew(
     connection: &Connection,
-    numbers: &mut Numbers,
     runs: &[RunId],
     node: Incarnation,
     until: Timestamp,
 ) -> Result<Vec<RunId>, Failure> {
-    let _ = numbers;
     let mut still = Vec::new();
     for run in runs {
         let Some(place) = leased_by(connection, *run, node)? else { continue };
-        let after = LeaseColumns::after(LeaseChange::Take { node, until }, None, None, None);
+        let after = LeaseColumns::after(LeaseChange::Take { node, until }, place.lease(), place.wake_at, None);
         write_lease(connection, place.no, &after)?;
         connection.prepare_cached(sql::DUE_MOVE)?.execute(params![place.no, until.0])?;
         still.push(*run);
@@ -182,7 +180,7 @@ pub(super) fn wake(
     let after = LeaseColumns { node: place.node, until: place.until, wake_at, due_at };
     write_lease(connection, place.no, &after)?;
     let (tenant, agent): (i64, i64) = connection
-        .prepare_cached("SELECT tenant, agent FROM runs WHERE no = ?1")?
+        .prepare_cached(sql::RUN_NAMES)?
         .query_row(params![place.no], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let text = |number: i64| -> rusqlite::Result<String> {
         connection.prepare_cached(sql::NAME_TEXT)?.query_row(params![number], |row| row.get(0))

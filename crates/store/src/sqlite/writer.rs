@@ -141,9 +141,6 @@ struct Writing {
     _lock: std::fs::File,
 }
 
-/// An answer that is held back until the transaction is durable.
-type Acknowledge = Box<dyn FnOnce(Option<&StoreError>)>;
-
 impl Writing {
     fn new(mut file: OpenFile, stopped: Arc<OnceLock<String>>) -> Writing {
         // Checkpoints are ours: SQLite's own would hide a failed sync.
@@ -168,30 +165,23 @@ impl Writing {
 
     fn run(mut self, queue: &Receiver<Job>) {
         while let Ok(first) = queue.recv() {
-            let mut group = vec![first];
-            while group.len() < GROUP_MAX {
-                match queue.try_recv() {
-                    Ok(job) => group.push(job),
-                    Err(_) => break,
-                }
-            }
             match self.stopped.get() {
-                Some(why) => group.into_iter().for_each(|job| job.refuse(&stopped_error(why))),
-                None => self.commit(group),
+                Some(why) => first.answer(Err(stopped_error(why))),
+                None => self.commit(first, queue),
             }
         }
         // Leaves a small file behind; the next start would recover it from the WAL just as well.
         let _ = self.checkpoint("TRUNCATE");
     }
 
-    /// Everything in one transaction; if the database says no, each on its own, so that only the culprit fails.
-    fn commit(&mut self, group: Vec<Job>) {
-        if let Some(group) = self.try_commit(group) {
-            for job in group {
-                if let Some(failed) = self.try_commit(vec![job]) {
-                    failed.into_iter().for_each(|job| job.refuse(&StoreError::unavailable("not written")));
-                }
-            }
+    /// Everything that waits in one transaction; if the database says no, each on its own, so that only the culprit
+    /// fails.
+    fn commit(&mut self, first: Job, queue: &Receiver<Job>) {
+        // What arrives while the first ones are written still shares their sync.
+        let group = self.transact(vec![first], || queue.try_recv().ok());
+        for job in group {
+            let failed = self.transact(vec![job], || None);
+            failed.into_iter().for_each(|job| job.answer(Err(StoreError::unavailable("it could not be written"))));
         }
         if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES && self.stopped.get().is_none() {
             if let Err(error) = self.checkpoint("PASSIVE") {
@@ -200,40 +190,42 @@ impl Writing {
         }
     }
 
-    /// Gives the jobs back when they should be tried one by one.
-    fn try_commit(&mut self, mut group: Vec<Job>) -> Option<Vec<Job>> {
+    /// One transaction. Gives the jobs back, unanswered and undone, when they should be tried one by one.
+    fn transact(&mut self, mut group: Vec<Job>, mut next: impl FnMut() -> Option<Job>) -> Vec<Job> {
         if let Err(error) = self.connection.execute_batch("BEGIN IMMEDIATE") {
             let refusal = unavailable(&error);
-            group.into_iter().for_each(|job| job.refuse(&refusal));
-            return None;
+            group.into_iter().for_each(|job| job.answer(Err(refusal.clone())));
+            return Vec::new();
         }
-        let mut acknowledgements: Vec<Acknowledge> = Vec::with_capacity(group.len());
-        let mut failed = None;
-        for job in &mut group {
+        let mut done: Vec<Result<Done, StoreError>> = Vec::new();
+        while let Some(job) = group.get(done.len()) {
             match job.perform(&self.connection, &mut self.numbers, &self.texts) {
-                Ok(acknowledge) => acknowledgements.push(acknowledge),
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
+                Ok(result) => done.push(Ok(result)),
+                Err(Failure::Refused(error)) => done.push(Err(error)),
+                Err(Failure::Database(error)) => return self.undo(group, &error),
             }
-        }
-        if let Some(error) = failed {
-            self.roll_back();
-            self.stop_if_untrustworthy(&error);
-            return match group.len() {
-                1 => {
-                    let refusal = unavailable(&error);
-                    group.into_iter().for_each(|job| job.refuse(&refusal));
-                    None
-                }
-                _ => Some(group),
-            };
+            if done.len() == group.len() && group.len() < GROUP_MAX {
+                group.extend(next());
+            }
         }
         let result = self.connection.execute_batch("COMMIT");
         let refusal = result.err().map(|error| self.commit_failed(&error));
-        acknowledgements.into_iter().for_each(|acknowledge| acknowledge(refusal.as_ref()));
-        None
+        for (job, result) in group.into_iter().zip(done) {
+            job.answer(refusal.clone().map_or(result, Err));
+        }
+        Vec::new()
+    }
+
+    /// Rolls back. One job alone is told why; several are tried again one by one.
+    fn undo(&mut self, group: Vec<Job>, error: &rusqlite::Error) -> Vec<Job> {
+        self.roll_back();
+        self.stop_if_untrustworthy(error);
+        if group.len() > 1 {
+            return group;
+        }
+        let refusal = unavailable(error);
+        group.into_iter().for_each(|job| job.answer(Err(refusal.clone())));
+        Vec::new()
     }
 
     /// A full disk undoes the transaction for certain. After any other failure nobody knows.
@@ -295,56 +287,60 @@ fn unavailable(error: &rusqlite::Error) -> StoreError {
     StoreError::unavailable(why)
 }
 
+/// What a job came to.
+enum Done {
+    Nothing,
+    Claimed(Vec<Claimed>),
+    Runs(Vec<RunId>),
+    Changed(bool),
+}
+
 impl Job {
-    /// Does the job inside the transaction. What comes back sends the answer once it is durable, or the reason why it
-    /// is not.
-    fn perform(
-        &mut self,
-        connection: &Connection,
-        numbers: &mut Numbers,
-        texts: &Texts,
-    ) -> Result<Acknowledge, rusqlite::Error> {
+    /// Does the job inside the transaction.
+    fn perform(&self, connection: &Connection, numbers: &mut Numbers, texts: &Texts) -> Result<Done, Failure> {
         match self {
-            Job::Append(batches, reply) => settle(append::append(connection, numbers, batches), reply),
-            Job::Claim(claim, reply) => settle(work::claim_due(connection, numbers, texts, claim), reply),
-            Job::Renew(runs, node, until, reply) => {
-                settle(work::renew(connection, numbers, runs, *node, *until), reply)
+            Job::Append(batches, _) => append::append(connection, numbers, batches).map(|()| Done::Nothing),
+            Job::Claim(claim, _) => work::claim_due(connection, numbers, texts, claim).map(Done::Claimed),
+            Job::Renew(runs, node, until, _) => work::renew(connection, runs, *node, *until).map(Done::Runs),
+            Job::Release(run, node, _) => {
+                work::release(connection, numbers, texts, *run, *node).map(|()| Done::Nothing)
             }
-            Job::Release(run, node, reply) => settle(work::release(connection, numbers, texts, *run, *node), reply),
-            Job::SettleNotice(no, outcome, reply) => settle(work::settle_notice(connection, *no, *outcome), reply),
-            Job::ChangeSession(key, change, at, reply) => {
-                settle(work::change_session(connection, numbers, key, change, *at), reply)
+            Job::SettleNotice(no, outcome, _) => {
+                work::settle_notice(connection, *no, *outcome).map(|()| Done::Nothing)
             }
-            Job::Erase(run, reply) => settle(erase::erase(connection, texts, *run), reply),
+            Job::ChangeSession(key, change, at, _) => {
+                work::change_session(connection, numbers, key, change, *at).map(Done::Changed)
+            }
+            Job::Erase(run, _) => erase::erase(connection, texts, *run).map(|()| Done::Nothing),
         }
     }
 
-    fn refuse(self, error: &StoreError) {
+    /// Sends the answer: only after COMMIT, or when it is certain that nothing was written.
+    fn answer(self, result: Result<Done, StoreError>) {
         match self {
             Job::Append(_, reply)
             | Job::Release(_, _, reply)
             | Job::SettleNotice(_, _, reply)
-            | Job::Erase(_, reply) => send(reply, Err(error.clone())),
-            Job::Claim(_, reply) => send(reply, Err(error.clone())),
-            Job::Renew(_, _, _, reply) => send(reply, Err(error.clone())),
-            Job::ChangeSession(_, _, _, reply) => send(reply, Err(error.clone())),
+            | Job::Erase(_, reply) => send(reply, result.map(|_| ())),
+            Job::Claim(_, reply) => send(
+                reply,
+                result.map(|done| match done {
+                    Done::Claimed(claimed) => claimed,
+                    Done::Nothing | Done::Runs(_) | Done::Changed(_) => Vec::new(),
+                }),
+            ),
+            Job::Renew(_, _, _, reply) => send(
+                reply,
+                result.map(|done| match done {
+                    Done::Runs(runs) => runs,
+                    Done::Nothing | Done::Claimed(_) | Done::Changed(_) => Vec::new(),
+                }),
+            ),
+            Job::ChangeSession(_, _, _, reply) => {
+                send(reply, result.map(|done| matches!(done, Done::Changed(true))));
+            }
         }
     }
-}
-
-/// Takes the reply channel out of a job that is done; one that must be tried again keeps it.
-fn settle<T: Send + 'static>(
-    result: Result<T, Failure>,
-    reply: &mut Reply<T>,
-) -> Result<Acknowledge, rusqlite::Error> {
-    let result = match result {
-        Ok(value) => Ok(value),
-        Err(Failure::Refused(error)) => Err(error),
-        Err(Failure::Database(error)) => return Err(error),
-    };
-    let (unused, _) = oneshot::channel();
-    let reply = std::mem::replace(reply, unused);
-    Ok(Box::new(move |refusal| send(reply, refusal.map_or(result, |error| Err(error.clone())))))
 }
 
 fn send<T>(reply: Reply<T>, result: Result<T, StoreError>) {

@@ -146,9 +146,9 @@ fn context(given: &Given) -> holdpoint_core::command::Context<'_> {
 
 /// What a parent learns of its child's end.
 fn answer(outcome: Outcome, events: &[Envelope]) -> Wanted {
-    let said = events.iter().find_map(|envelope| match &envelope.event {
-        Event::ModelReplied(replied) => replied.reply.text.clone(),
-        _ => None,
+    let said = events.iter().find_map(|envelope| {
+        let Event::ModelReplied(replied) = &envelope.event else { return None };
+        replied.reply.text.clone()
     });
     match outcome {
         Outcome::Completed => Wanted::Answer { value: said.unwrap_or_else(|| Body::text("")) },

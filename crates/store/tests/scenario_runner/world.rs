@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use holdpoint_core::actor::Actor;
-use holdpoint_core::command::{AskedCall, Command, Entropy, Start};
+use holdpoint_core::command::{AskedCall, Command, Entropy, Start, Wanted};
 use holdpoint_core::decide::{Answer, Decided};
 use holdpoint_core::definition::Definition;
 use holdpoint_core::digest;
@@ -237,15 +237,12 @@ impl World {
         let mut given = self.given(actor, &view.row.run.state.definition)?;
         given.verdicts = self.setting.verdicts(&asked(&view, &command));
         given.recorded = held_by(&command).and_then(|hold| recorded(&view.events, hold));
-        let puts = match &command {
-            Command::Repin { .. } => vec![self.pin()],
-            _ => Vec::new(),
-        };
+        let puts = if matches!(command, Command::Repin { .. }) { vec![self.pin()] } else { Vec::new() };
         let who: Vec<Who> = self.setting.audience().iter().map(|name| Who(format!("user:{name}"))).collect();
         let beside = Arc::new(move |decided: &Decided| {
-            let opened = decided.events.iter().filter_map(|envelope| match &envelope.event {
-                Event::HoldOpened(opened) => Some(HoldId { run: id, key: opened.hold }),
-                _ => None,
+            let opened = decided.events.iter().filter_map(|envelope| {
+                let Event::HoldOpened(opened) = &envelope.event else { return None };
+                Some(HoldId { run: id, key: opened.hold })
             });
             let audience = opened.map(|hold| Put::Audience { hold, who: who.clone() });
             Beside { puts: puts.iter().cloned().chain(audience).collect(), ..Beside::default() }
@@ -296,42 +293,48 @@ fn asked(view: &View, command: &Command) -> Vec<Asked> {
         let tool = run.call(no).map(|call| call.tool.as_str().to_owned());
         tool.map(|tool| Asked { no, tool, arguments: arguments.to_owned() }).into_iter().collect()
     };
-    match command {
-        Command::RecordReply(reply) => new(&reply.calls),
-        Command::Propose(propose) => new(std::slice::from_ref(&propose.call)),
-        Command::Begin(begin) => known(begin.call, &begin.stored.arguments),
-        Command::Edit(edit) => known(edit.decide.hold.call, edit.arguments.text()),
-        Command::Resolve(resolve) => match &resolve.resolution {
-            holdpoint_core::command::Wanted::ApproveEdited { arguments } => {
-                known(resolve.decide.hold.call, arguments.text())
-            }
-            _ => Vec::new(),
-        },
-        _ => Vec::new(),
+    if let Command::RecordReply(reply) = command {
+        new(&reply.calls)
+    } else if let Command::Propose(propose) = command {
+        new(std::slice::from_ref(&propose.call))
+    } else if let Command::Begin(begin) = command {
+        known(begin.call, &begin.stored.arguments)
+    } else if let Command::Edit(edit) = command {
+        known(edit.decide.hold.call, edit.arguments.text())
+    } else if let Command::Resolve(resolve) = command
+        && let Wanted::ApproveEdited { arguments } = &resolve.resolution
+    {
+        known(resolve.decide.hold.call, arguments.text())
+    } else {
+        Vec::new()
     }
 }
 
 /// The hold that a command names.
 fn held_by(command: &Command) -> Option<HoldKey> {
-    match command {
-        Command::Resolve(resolve) => Some(resolve.decide.hold),
-        Command::Vote(decide) => Some(decide.hold),
-        Command::Edit(edit) => Some(edit.decide.hold),
-        Command::Assign { hold, .. } | Command::Reopen { hold, .. } => Some(*hold),
-        _ => None,
+    if let Command::Resolve(resolve) = command {
+        Some(resolve.decide.hold)
+    } else if let Command::Vote(decide) = command {
+        Some(decide.hold)
+    } else if let Command::Edit(edit) = command {
+        Some(edit.decide.hold)
+    } else if let Command::Assign { hold, .. } | Command::Reopen { hold, .. } = command {
+        Some(*hold)
+    } else {
+        None
     }
 }
 
 /// The decision on a hold, if it has one.
 fn recorded(events: &[Envelope], hold: HoldKey) -> Option<Recorded> {
-    events.iter().find_map(|envelope| match &envelope.event {
-        Event::HoldResolved(resolved) if resolved.hold == hold => Some(Recorded {
+    events.iter().find_map(|envelope| {
+        let Event::HoldResolved(resolved) = &envelope.event else { return None };
+        (resolved.hold == hold).then(|| Recorded {
             resolution: resolved.resolution.clone(),
             by: envelope.actor.clone(),
             at: envelope.at,
             idempotency_key: resolved.idempotency_key.clone(),
-        }),
-        _ => None,
+        })
     })
 }
 

@@ -1,4 +1,6 @@
 //! Calls that were left behind or that may have run.
+//!
+//! What nobody knows is said to be unknown, and what is known not to have run is not.
 
 use super::{lines, ok, results, started};
 use crate::actor::Actor;
@@ -47,10 +49,7 @@ fn a_start_that_nobody_can_account_for_stays_unknown() {
     story.loses(1);
     story.is_canceled();
     let unsaid = "outcome unknown: nobody said what the call did before the run ended";
-    assert_eq!(
-        results(&story),
-        [format!(r#"1: {{"status":"unknown","reason":"{unsaid}"}}"#)]
-    );
+    assert_eq!(results(&story), [format!(r#"1: {{"status":"unknown","reason":"{unsaid}"}}"#)]);
 
     let mut story = Story::new();
     story.replies("", &[("read", "{}")]);
@@ -58,10 +57,27 @@ fn a_start_that_nobody_can_account_for_stays_unknown() {
     story.loses(1);
     story.is_canceled();
     let untold = "outcome unknown: the call was started, and nobody knows what it did";
-    assert_eq!(
-        results(&story),
-        [format!(r#"1: {{"status":"unknown","reason":"{untold}"}}"#)]
-    );
+    assert_eq!(results(&story), [format!(r#"1: {{"status":"unknown","reason":"{untold}"}}"#)]);
+}
+
+/// Rule 5: a start that came to nothing leaves nothing unknown, but it does not speak for an earlier one.
+#[test]
+fn a_start_given_back_after_the_end_is_not_executed_unless_an_earlier_one_may_have_run() {
+    let mut story = started();
+    story.is_canceled();
+    story.gives_back(1);
+    let not_executed = r#"1: {"status":"canceled","reason":"not executed: the run ended first"}"#;
+    assert_eq!(results(&story), [not_executed]);
+
+    let mut story = Story::new();
+    story.replies("", &[("read", "{}")]);
+    story.begins(1);
+    story.loses(1);
+    story.begins(1);
+    story.is_canceled();
+    story.gives_back(1);
+    let untold = "outcome unknown: the call was started, and nobody knows what it did";
+    assert_eq!(results(&story), [format!(r#"1: {{"status":"unknown","reason":"{untold}"}}"#)]);
 }
 
 #[test]
@@ -83,12 +99,7 @@ fn a_recovery_answer_is_the_result() {
     let mut story = started();
     story.loses(1);
     assert_eq!(results(&story), Vec::<String>::new());
-    story.decides(
-        1,
-        Wanted::Answer {
-            value: Body::text("it is written"),
-        },
-    );
+    story.decides(1, Wanted::Answer { value: Body::text("it is written") });
     assert_eq!(results(&story), ["1: it is written"]);
 
     let mut story = started();

@@ -319,13 +319,8 @@ pub fn stored_call(events: &[Envelope], no: CallNo) -> Option<StoredCall> {
             && proposed.call.no == no
         {
             found = as_proposed(&proposed.call);
-        } else if let (Event::HoldOpened(opened), Some(call)) = (event, &mut found)
-            && opened.hold.call == no
-        {
-            call.schema = opened.schema.unwrap_or(call.schema);
         } else if let (Some(edited), Some(call)) = (edit_of(event, no), &mut found) {
             call.arguments = edited.arguments.inline()?.to_owned();
-            call.schema = edited.schema;
         }
     }
     found
@@ -333,7 +328,7 @@ pub fn stored_call(events: &[Envelope], no: CallNo) -> Option<StoredCall> {
 
 fn as_proposed(call: &ToolCall) -> Option<StoredCall> {
     let arguments = call.arguments.inline()?.to_owned();
-    Some(StoredCall { tool: call.tool.clone(), arguments, schema: call.schema.unwrap_or(Digest([0; 32])) })
+    Some(StoredCall { tool: call.tool.clone(), arguments })
 }
 
 fn edit_of(event: &Event, no: CallNo) -> Option<&Edited> {

@@ -32,6 +32,7 @@ impl State {
         let taken = take_turns(queues.into_iter().map(cut).collect(), claim.limit);
         let lease = |no: i64| {
             let entry = self.runs.get_mut(&no)?;
+            entry.lease = None;
             entry.change_lease(LeaseChange::Take { node: claim.node, until: claim.until });
             Some(Claimed::Run(Box::new(Stored { row: entry.row.clone(), lease: entry.lease })))
         };
@@ -45,6 +46,7 @@ impl State {
                 entry.row.run.facts.tenant == query.tenant
                     && place.is_some_and(|place| place.inbox == *inbox)
                     && entry.row.claimable_at.is_some_and(|at| at <= *now)
+                    && (query.phases.is_empty() || query.phases.contains(&entry.row.phase))
             };
             let mut items: Vec<RunRow> =
                 self.runs.values().filter(is_claimable).map(|entry| entry.row.clone()).collect();

@@ -1,0 +1,275 @@
+//! The one suite that every backend passes: no optional parts, nothing skipped.
+//!
+//! [`conformance!`](crate::conformance!) turns a [`Factory`] into one named test for each case. Cases are grouped by
+//! theme, one file each; `differential.rs` compares with the memory store; `faults` breaks the SQLite store's file,
+//! disk and process. Test data come from the real rules through `support.rs`.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "test support: a failed expectation is a failed test")]
+#![expect(missing_docs, reason = "the name of a case says what it shows")]
+
+pub mod appending;
+pub mod claims;
+pub mod concurrency;
+pub mod differential;
+pub mod erasing;
+pub mod faults;
+pub mod flaky;
+pub mod guards;
+pub mod hold_lists;
+pub mod leases;
+pub mod lost_answers;
+pub mod notices;
+pub mod odd_payloads;
+pub mod puts;
+pub mod random;
+pub mod run_lists;
+pub mod sessions;
+pub mod support;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::Store;
+use crate::memory::MemoryStore;
+use crate::sqlite::{SqliteOptions, SqliteStore};
+
+/// A place for one store.
+pub trait Backend {
+    /// Opens the store: the first time it is empty, later it has everything that was acknowledged. Whoever had it
+    /// open has dropped it.
+    fn open(&self) -> Arc<dyn Store>;
+}
+
+/// Makes a fresh, empty place for a store.
+pub type Factory = fn() -> Box<dyn Backend>;
+
+/// A store in memory; it is never closed, because nothing would be left of it.
+#[must_use]
+pub fn memory() -> Box<dyn Backend> {
+    Box::new(InMemory(Arc::new(MemoryStore::new())))
+}
+
+/// A SQLite file in a directory of its own, which goes with it.
+#[must_use]
+pub fn sqlite() -> Box<dyn Backend> {
+    Box::new(InFile(tempfile::tempdir().unwrap()))
+}
+
+struct InMemory(Arc<MemoryStore>);
+
+impl Backend for InMemory {
+    fn open(&self) -> Arc<dyn Store> {
+        self.0.clone()
+    }
+}
+
+struct InFile(tempfile::TempDir);
+
+impl InFile {
+    fn path(&self) -> PathBuf {
+        self.0.path().join("holdpoint.db")
+    }
+}
+
+impl Backend for InFile {
+    fn open(&self) -> Arc<dyn Store> {
+        Arc::new(SqliteStore::open(&SqliteOptions::at(self.path())).unwrap())
+    }
+}
+
+/// One named test for each case, for the backend that this [`Factory`](conformance::Factory) makes.
+#[macro_export]
+macro_rules! conformance {
+    ($factory:path) => {
+        $crate::conformance_cases! { $factory;
+            appending:
+                a_new_run_is_stored,
+                every_fact_of_a_run_is_stored,
+                a_run_is_created_once,
+                an_append_moves_the_run_on,
+                a_stale_sequence_is_a_conflict,
+                a_sequence_from_the_future_is_a_conflict,
+                another_head_at_the_same_sequence_is_a_conflict,
+                an_unknown_run_is_not_found,
+                several_runs_are_written_together,
+                a_conflict_in_the_last_run_undoes_all,
+                one_run_twice_in_an_append_is_a_conflict,
+                appends_are_written_in_the_order_of_the_calls,
+                what_was_acknowledged_survives_reopening,
+                ;
+            guards:
+                an_unused_key_passes,
+                a_used_key_is_refused,
+                a_key_of_another_tenant_does_not_count,
+                a_counter_is_exact_up_to_its_limit,
+                a_refused_append_adds_nothing_to_its_counters,
+                a_counter_gives_back,
+                a_counter_belongs_to_its_tenant,
+                counters_of_one_append_add_up,
+                an_open_or_unknown_session_takes_runs,
+                a_closed_session_takes_none,
+                the_guard_that_failed_is_named,
+                ;
+            puts:
+                a_key_remembers_what_it_was_used_for,
+                a_key_used_again_names_its_last_use,
+                a_large_value_is_kept_with_its_run,
+                the_same_large_value_twice_is_one,
+                a_definition_is_stored_once_for_its_tenant,
+                nothing_is_put_by_a_refused_append,
+                links_are_read_from_any_event,
+                links_come_back_whole,
+                ;
+            run_lists:
+                runs_are_listed_newest_first,
+                cursors_walk_all_runs_exactly_once,
+                a_cursor_survives_new_runs,
+                runs_are_listed_by_agent,
+                runs_are_listed_by_session,
+                runs_are_listed_by_phase,
+                tenants_do_not_see_each_others_runs,
+                claimable_runs_come_by_priority_then_age,
+                a_claimed_run_is_not_claimable,
+                claimable_runs_obey_phases,
+                ;
+            hold_lists:
+                holds_are_listed_oldest_first,
+                an_audience_sees_its_holds_each_once,
+                an_audience_can_grow,
+                cursors_walk_all_holds_exactly_once,
+                holds_are_listed_by_agent_tool_session_and_run,
+                holds_are_listed_by_kind,
+                tenants_do_not_see_each_others_holds,
+                a_decided_hold_leaves_the_lists_and_keeps_its_record,
+                a_hold_is_found_by_its_whole_id_only,
+                every_way_to_close_a_hold_is_recorded,
+                changes_of_an_open_hold_are_visible,
+                news_from_an_outside_job_is_visible,
+                ;
+            sessions:
+                a_session_is_made_by_its_first_run,
+                an_unknown_session_is_none,
+                metadata_change_only_as_they_were_read,
+                a_session_is_closed_for_good,
+                ;
+            notices:
+                a_notice_is_due_at_its_time,
+                a_run_has_one_notice_for_each_subscription,
+                a_delivered_notice_is_gone,
+                a_delivered_notice_with_more_to_tell_goes_on,
+                a_failed_notice_waits_and_counts,
+                a_notice_that_is_given_up_stays_out_of_the_way,
+                notices_come_longest_due_first,
+                notices_belong_to_the_shard_of_their_run,
+                an_unknown_notice_is_settled_without_effect,
+                ;
+            claims:
+                a_new_run_is_due_at_once,
+                the_longest_due_comes_first,
+                a_backlog_of_one_agent_does_not_starve_another,
+                an_agent_at_its_limit_is_skipped,
+                a_claim_takes_no_more_than_its_limit,
+                a_node_claims_from_its_shards_only,
+                a_small_limit_still_finds_the_nodes_own_shard,
+                a_held_run_without_a_deadline_is_never_due,
+                a_deadline_makes_a_held_run_due,
+                a_decision_makes_a_held_run_due,
+                a_retry_is_due_at_its_instant,
+                a_run_that_is_over_is_not_due,
+                ;
+            leases:
+                a_live_lease_keeps_others_away,
+                a_lease_that_ran_out_is_taken_over,
+                a_renewed_lease_lasts,
+                a_released_run_is_due_when_its_row_says,
+                a_released_run_with_nothing_to_do_is_not_due,
+                an_append_takes_the_lease,
+                an_append_keeps_the_lease,
+                an_append_gives_the_lease_back,
+                a_wake_makes_a_held_run_due,
+                a_wake_of_an_unknown_run_does_nothing,
+                a_wake_while_leased_is_not_forgotten,
+                a_wake_in_the_append_that_moves_the_run_is_not_forgotten,
+                ;
+            odd_payloads:
+                odd_texts_come_back_byte_for_byte,
+                json_keeps_its_bytes,
+                a_huge_text_is_stored,
+                a_large_link_is_stored,
+                the_longest_names_are_stored,
+                odd_keys_counters_and_subscriptions_are_kept_apart,
+                odd_audiences_and_metadata_are_kept,
+                sixty_four_calls_in_a_turn,
+                ;
+            erasing:
+                an_erased_run_keeps_its_chain_and_loses_its_contents,
+                a_run_that_does_not_say_so_is_not_erased,
+                erasing_twice_changes_nothing,
+                ;
+            concurrency:
+                one_of_many_appends_wins_each_sequence,
+                appends_to_different_runs_are_all_written,
+                counters_stay_exact,
+                a_key_is_used_once,
+                no_run_is_claimed_by_two_nodes,
+                readers_see_whole_appends,
+                ;
+            lost_answers:
+                a_lost_answer_is_settled_by_the_link,
+                a_lost_answer_may_hide_a_conflict,
+                a_lost_answer_of_a_new_run_is_settled_too,
+                a_run_survives_any_number_of_lost_answers,
+                ;
+            differential:
+                every_answer_is_that_of_the_memory_store,
+                ;
+        }
+    };
+}
+
+/// The tests of [`conformance!`], by theme.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_cases {
+    ($factory:path; $($theme:ident: $($case:ident),* $(,)? ;)*) => {
+        $(mod $theme {
+            $(#[test]
+            fn $case() {
+                let factory: $crate::conformance::Factory = $factory;
+                $crate::conformance::$theme::$case(&factory);
+            })*
+        })*
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    /// A case that is written but not listed would never run.
+    #[test]
+    fn every_case_is_listed() {
+        let listed = include_str!("conformance.rs");
+        let themes = [
+            include_str!("conformance/appending.rs"),
+            include_str!("conformance/guards.rs"),
+            include_str!("conformance/puts.rs"),
+            include_str!("conformance/run_lists.rs"),
+            include_str!("conformance/hold_lists.rs"),
+            include_str!("conformance/sessions.rs"),
+            include_str!("conformance/notices.rs"),
+            include_str!("conformance/claims.rs"),
+            include_str!("conformance/leases.rs"),
+            include_str!("conformance/odd_payloads.rs"),
+            include_str!("conformance/erasing.rs"),
+            include_str!("conformance/concurrency.rs"),
+            include_str!("conformance/lost_answers.rs"),
+            include_str!("conformance/differential.rs"),
+        ];
+        for case in themes.iter().flat_map(|source| source.lines()) {
+            let Some(name) = case.strip_prefix("pub fn ").and_then(|rest| rest.strip_suffix("(factory: &Factory) {"))
+            else {
+                continue;
+            };
+            assert!(listed.contains(&format!(" {name},\n")), "{name} is not in the list of the macro");
+        }
+    }
+}

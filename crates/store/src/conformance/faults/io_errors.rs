@@ -1,0 +1,90 @@
+//! F15: the k-th sync or write fails, by `strace` under the process.
+//!
+//! After a failed sync the store stops writing and says why, and the process touches the file no more. Every
+//! acknowledged append is there after a clean start.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::child::{Program, REFUSED, STOPPED, Said, UNAVAILABLE, Work, check_after};
+use super::{Report, fresh_file};
+
+/// What fails: which calls, and how.
+const FAILURES: [(&str, &str); 4] =
+    [("fdatasync,fsync", "EIO"), ("pwrite64", "EIO"), ("fdatasync,fsync", "ENOSPC"), ("pwrite64", "ENOSPC")];
+
+/// Fails so many syncs and writes, each the k-th of its process.
+#[must_use]
+pub fn io_errors(program: &Program, count: usize) -> Report {
+    let id = "F15";
+    let what = "I/O error at the k-th sync or write";
+    if Command::new("strace").arg("-V").output().is_err() {
+        let violations = vec!["strace is missing: install it (apt install strace) to inject I/O errors".into()];
+        return Report { id, what, count, violations };
+    }
+    let mut violations = Vec::new();
+    for n in 0..count {
+        let (calls, error) = FAILURES[n % FAILURES.len()];
+        // Few syncs and many writes for each append: the later ones are spread out.
+        let k = 1 + n / FAILURES.len() * if calls == "pwrite64" { 7 } else { 1 };
+        if let Err(why) = fail(program, calls, error, k) {
+            violations.push(format!("{error} at {calls} number {k}: {why}"));
+        }
+    }
+    Report { id, what, count, violations }
+}
+
+fn fail(program: &Program, calls: &str, error: &str, k: usize) -> Result<(), String> {
+    let (directory, file) = fresh_file();
+    let trace = directory.path().join("trace");
+    let under = [
+        "strace".to_owned(),
+        "-f".into(),
+        "-qq".into(),
+        "-o".into(),
+        trace.to_string_lossy().into_owned(),
+        "-e".into(),
+        "trace=fdatasync,fsync,pwrite64,ftruncate".into(),
+        "-e".into(),
+        format!("inject={calls}:error={error}:when={k}"),
+    ];
+    let work = Work { seed: 15, threads: 1, cycles: 8 };
+    let said = program.start(&under, &file, work).wait();
+    let trace = std::fs::read_to_string(&trace).map_err(|error| format!("strace wrote no trace: {error}"))?;
+    let Some((_, after)) = trace.split_once("(INJECTED)") else {
+        // So few calls: nothing failed, so everything must be well.
+        return ended_with(&said, &[0]).and_then(|()| all_there(&file, &said));
+    };
+    all_there(&file, &said)?;
+    match calls {
+        "pwrite64" => ended_with(&said, &[0, REFUSED, STOPPED, UNAVAILABLE]),
+        // At the very end, when everything is acknowledged, a sync may fail without harm.
+        _ if after.lines().skip(1).all(|line| !line.contains("pwrite64")) && said.code == Some(0) => Ok(()),
+        _ => {
+            ended_with(&said, &[REFUSED, STOPPED])?;
+            untouched(after)
+        }
+    }
+}
+
+fn all_there(file: &Path, said: &Said) -> Result<(), String> {
+    check_after(file, &said.acked).first().map_or(Ok(()), |why| Err(why.clone()))
+}
+
+fn ended_with(said: &Said, codes: &[u8]) -> Result<(), String> {
+    let is_expected = said.code.is_some_and(|code| codes.iter().any(|one| i32::from(*one) == code));
+    let has_reason = said.code == Some(0) || said.last_words.is_some();
+    match is_expected && has_reason {
+        true => Ok(()),
+        false => Err(format!("it ended with {:?} and the words {:?}", said.code, said.last_words)),
+    }
+}
+
+/// After a failed sync nobody knows what the kernel still has of the file: nothing more may be written to it.
+fn untouched(after: &str) -> Result<(), String> {
+    let touches = after.lines().skip(1).filter(|line| line.contains("pwrite64(") || line.contains("ftruncate("));
+    match touches.count() {
+        0 => Ok(()),
+        more => Err(format!("it wrote {more} times after the failed sync")),
+    }
+}

@@ -1,0 +1,147 @@
+//! Guards: facts beside the run that must hold for an append to be written.
+//!
+//! A guard that does not hold is named by its position among all guards of the append, and nothing was written, not
+//! even what the guards before it would have counted.
+
+use holdpoint_core::digest::Digest;
+use holdpoint_core::project::RunRow;
+use holdpoint_core::time::Millis;
+
+use super::Factory;
+use super::support::{NewRun, World, block_on, session_of};
+use crate::{Batch, Guard, Put, SessionChange, StoreError};
+
+pub fn an_unused_key_passes(factory: &Factory) {
+    let mut world = World::new(factory);
+    let row = world.write_guarded(vec![unused("k-1")]).unwrap();
+    world.expect_stored(&row);
+}
+
+pub fn a_used_key_is_refused(factory: &Factory) {
+    let mut world = World::new(factory);
+    let mut batch = world.scribe.start(&NewRun::of("helper"));
+    batch.puts.push(used("k-1", &world));
+    let first = world.write(batch);
+    world.reopen();
+    let refused = world.write_guarded(vec![unused("k-2"), unused("k-1")]);
+    let why = format!("the key was used for run {}", first.run.facts.id);
+    assert_eq!(refused, Err(StoreError::Guard { which: 1, why }));
+}
+
+pub fn a_key_of_another_tenant_does_not_count(factory: &Factory) {
+    let mut world = World::new(factory);
+    let mut batch = world.scribe.start(&NewRun::of("helper").of_tenant("acme"));
+    batch.puts.push(used("k-1", &world));
+    world.write(batch);
+    assert!(world.write_guarded(vec![unused("k-1")]).is_ok());
+}
+
+pub fn a_counter_is_exact_up_to_its_limit(factory: &Factory) {
+    let mut world = World::new(factory);
+    assert!(world.write_guarded(vec![within("runs", 2, 3)]).is_ok());
+    assert!(world.write_guarded(vec![within("runs", 1, 3)]).is_ok());
+    world.reopen();
+    assert_eq!(world.write_guarded(vec![within("runs", 1, 3)]), Err(over(0, "runs is at 3 of 3")));
+    assert!(world.write_guarded(vec![within("runs", 1, 4)]).is_ok());
+    assert!(world.write_guarded(vec![within("others", 3, 3)]).is_ok());
+}
+
+pub fn a_refused_append_adds_nothing_to_its_counters(factory: &Factory) {
+    let mut world = World::new(factory);
+    let refused = world.write_guarded(vec![within("a", 5, 5), within("b", 1, 0)]);
+    assert_eq!(refused, Err(over(1, "b is at 0 of 0")));
+    assert!(world.write_guarded(vec![within("a", 5, 5)]).is_ok());
+    let mut stale = world.scribe.start(&NewRun::of("helper"));
+    world.write(stale.clone());
+    stale.guards.push(within("c", 1, 1));
+    assert_eq!(world.append(vec![stale.clone()]), Err(StoreError::Conflict { run: stale.run() }));
+    assert!(world.write_guarded(vec![within("c", 1, 1)]).is_ok());
+}
+
+pub fn a_counter_gives_back(factory: &Factory) {
+    let mut world = World::new(factory);
+    assert!(world.write_guarded(vec![within("open", 3, 3)]).is_ok());
+    assert!(world.write_guarded(vec![within("open", -2, 3)]).is_ok());
+    assert_eq!(world.write_guarded(vec![within("open", 3, 3)]), Err(over(0, "open is at 1 of 3")));
+    assert!(world.write_guarded(vec![within("open", 2, 3)]).is_ok());
+}
+
+pub fn a_counter_belongs_to_its_tenant(factory: &Factory) {
+    let mut world = World::new(factory);
+    let mut batch = world.scribe.start(&NewRun::of("helper").of_tenant("acme"));
+    batch.guards.push(within("runs", 1, 1));
+    world.write(batch);
+    assert!(world.write_guarded(vec![within("runs", 1, 1)]).is_ok());
+}
+
+/// Two runs of one append that count into the same counter may not slip past its limit together.
+pub fn counters_of_one_append_add_up(factory: &Factory) {
+    let mut world = World::new(factory);
+    let both = |world: &mut World, max: i64| {
+        let mut batches: Vec<Batch> = (0..2).map(|_| world.scribe.start(&NewRun::of("helper"))).collect();
+        batches.iter_mut().for_each(|batch| batch.guards.push(within("runs", 1, max)));
+        world.append(batches)
+    };
+    assert_eq!(both(&mut world, 1), Err(over(1, "runs is at 1 of 1")));
+    assert_eq!(both(&mut world, 2), Ok(()));
+    assert_eq!(world.write_guarded(vec![within("runs", 1, 2)]), Err(over(0, "runs is at 2 of 2")));
+}
+
+pub fn an_open_or_unknown_session_takes_runs(factory: &Factory) {
+    let mut world = World::new(factory);
+    let new = world.scribe.start(&NewRun::of("helper")).row;
+    let open = Guard::SessionOpen { session: session_of(&new) };
+    assert!(world.write_guarded(vec![open.clone()]).is_ok());
+    assert!(world.write_guarded(vec![open]).is_ok());
+}
+
+pub fn a_closed_session_takes_none(factory: &Factory) {
+    let mut world = World::new(factory);
+    let row = world.queued_run("helper");
+    let key = session_of(&row);
+    let close = world.store().change_session(key.clone(), SessionChange::Close, world.now());
+    assert_eq!(block_on(close), Ok(true));
+    let refused = world.write_guarded(vec![Guard::SessionOpen { session: key }]);
+    assert_eq!(refused, Err(over(0, "session s-1 is closed")));
+}
+
+/// The position counts through the guards of all batches.
+pub fn the_guard_that_failed_is_named(factory: &Factory) {
+    let mut world = World::new(factory);
+    let mut batches: Vec<Batch> = (0..3).map(|_| world.scribe.start(&NewRun::of("helper"))).collect();
+    batches[0].guards = vec![unused("a"), within("n", 1, 9)];
+    batches[1].guards = vec![];
+    batches[2].guards = vec![unused("b"), within("m", 7, 6), within("m", 9, 6)];
+    assert_eq!(world.append(batches), Err(over(3, "m is at 0 of 6")));
+}
+
+impl World {
+    fn write_guarded(&mut self, guards: Vec<Guard>) -> Result<RunRow, StoreError> {
+        let mut batch = self.scribe.start(&NewRun::of("helper"));
+        batch.guards = guards;
+        let row = batch.row.clone();
+        let result = self.append(vec![batch]);
+        let run = row.run.facts.id;
+        if result.is_err() {
+            assert_eq!(self.load(run), Err(StoreError::NotFound { run }), "refused, and yet written");
+        }
+        result.map(|()| row)
+    }
+}
+
+fn unused(key: &str) -> Guard {
+    Guard::KeyUnused { key: key.into() }
+}
+
+fn used(key: &str, world: &World) -> Put {
+    let expires_at = world.now().plus(Millis::hours(24));
+    Put::Key { key: key.into(), request: Digest([3; 32]), expires_at }
+}
+
+fn within(counter: &str, add: i64, max: i64) -> Guard {
+    Guard::CounterWithin { counter: counter.into(), add, max }
+}
+
+fn over(which: usize, why: &str) -> StoreError {
+    StoreError::Guard { which, why: why.into() }
+}

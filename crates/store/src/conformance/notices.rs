@@ -1,0 +1,163 @@
+//! Notices: somebody outside is to be told of a run's events, once for each subscription and run at a time.
+//!
+//! A notice that was delivered while more came in goes on from there; one that failed waits; one that is given up is
+//! kept out of the way of the next.
+
+use holdpoint_core::id::{RunId, Seq};
+use holdpoint_core::project::RunRow;
+use holdpoint_core::time::{Millis, Timestamp};
+
+use super::Factory;
+use super::appending::say;
+use super::support::{NewRun, World, block_on};
+use crate::{DueNotice, Notice, Put, SettleNotice, ShardSet};
+
+pub fn a_notice_is_due_at_its_time(factory: &Factory) {
+    let mut world = World::new(factory);
+    let due_at = world.now().plus(Millis::seconds(10));
+    let row = world.telling("hook", due_at);
+    assert_eq!(world.due(), []);
+    world.later(Millis::seconds(10));
+    world.reopen();
+    let [notice] = world.due().try_into().unwrap();
+    let run = row.run.facts.id;
+    let wanted = DueNotice { no: notice.no, subscription: "hook".into(), run, from: Seq(1), attempts: 0 };
+    assert_eq!(notice, wanted);
+}
+
+pub fn a_run_has_one_notice_for_each_subscription(factory: &Factory) {
+    let mut world = World::new(factory);
+    let now = world.now();
+    let row = world.telling("hook", now);
+    let row = world.tells(&row, "hook", now.plus(Millis(-5)));
+    let row = world.tells(&row, "mail", now);
+    let due = world.told();
+    assert_eq!(due, [("hook".into(), row.run.facts.id, 1), ("mail".into(), row.run.facts.id, 4)]);
+}
+
+pub fn a_delivered_notice_is_gone(factory: &Factory) {
+    let mut world = World::new(factory);
+    let now = world.now();
+    let row = world.telling("hook", now);
+    let no = world.due()[0].no;
+    world.settle(no, SettleNotice::Delivered { upto: row.run.state.seq });
+    assert_eq!(world.due(), []);
+    world.settle(no, SettleNotice::Delivered { upto: row.run.state.seq });
+    let row = world.tells(&row, "hook", now);
+    assert_eq!(world.told(), [("hook".into(), row.run.facts.id, 3)]);
+}
+
+/// More was appended while it was delivered: it goes on after what was told, at once.
+pub fn a_delivered_notice_with_more_to_tell_goes_on(factory: &Factory) {
+    let mut world = World::new(factory);
+    let now = world.now();
+    let row = world.telling("hook", now);
+    let told = row.run.state.seq;
+    let no = world.due()[0].no;
+    world.settle(no, SettleNotice::Retry { at: now });
+    let row = world.tells(&row, "hook", now);
+    world.settle(no, SettleNotice::Delivered { upto: told });
+    world.reopen();
+    let run = row.run.facts.id;
+    let wanted = DueNotice { no, subscription: "hook".into(), run, from: told.plus(1), attempts: 0 };
+    assert_eq!(world.due(), [wanted]);
+    world.settle(no, SettleNotice::Delivered { upto: row.run.state.seq });
+    assert_eq!(world.due(), []);
+}
+
+pub fn a_failed_notice_waits_and_counts(factory: &Factory) {
+    let mut world = World::new(factory);
+    let now = world.now();
+    let row = world.telling("hook", now);
+    let no = world.due()[0].no;
+    world.settle(no, SettleNotice::Retry { at: now.plus(Millis::seconds(30)) });
+    // News while it waits neither hurries it nor makes a second one.
+    world.tells(&row, "hook", now);
+    assert_eq!(world.due(), []);
+    world.later(Millis::seconds(30));
+    assert_eq!(world.due().iter().map(|due| due.attempts).collect::<Vec<_>>(), [1]);
+}
+
+pub fn a_notice_that_is_given_up_stays_out_of_the_way(factory: &Factory) {
+    let mut world = World::new(factory);
+    let now = world.now();
+    let row = world.telling("hook", now);
+    let no = world.due()[0].no;
+    world.settle(no, SettleNotice::Dead);
+    assert_eq!(world.due(), []);
+    let row = world.tells(&row, "hook", now);
+    let due = world.due();
+    assert_eq!(world.told(), [("hook".into(), row.run.facts.id, 3)]);
+    // A late word about the old one changes nothing.
+    world.settle(no, SettleNotice::Retry { at: now });
+    world.reopen();
+    assert_eq!(world.due(), due);
+}
+
+pub fn notices_come_longest_due_first(factory: &Factory) {
+    let mut world = World::new(factory);
+    let now = world.now();
+    let late = world.telling("a", now.plus(Millis(-1)));
+    let later = world.telling("b", now);
+    let first = world.telling("c", now.plus(Millis(-9)));
+    let same = world.telling("d", now);
+    let order = [&first, &late, &later, &same].map(|row| row.run.facts.id);
+    assert_eq!(world.told().iter().map(|(_, run, _)| *run).collect::<Vec<_>>(), order);
+    let two = block_on(world.store().due_notices(ShardSet::all(), now, 2)).unwrap();
+    assert_eq!(two.iter().map(|due| due.run).collect::<Vec<_>>(), order[..2]);
+}
+
+pub fn notices_belong_to_the_shard_of_their_run(factory: &Factory) {
+    let mut world = World::new(factory);
+    let now = world.now();
+    let rows: Vec<RunRow> = (0..4).map(|_| world.telling("hook", now)).collect();
+    for row in &rows {
+        let shard = row.run.facts.id.shard(&row.run.facts.tenant);
+        let due = block_on(world.store().due_notices(ShardSet::of([shard]), now, 50)).unwrap();
+        assert!(due.iter().any(|due| due.run == row.run.facts.id));
+        assert!(due.iter().all(|due| due.run.shard(&row.run.facts.tenant) == shard));
+    }
+    assert_eq!(block_on(world.store().due_notices(ShardSet::of([]), now, 50)), Ok(vec![]));
+}
+
+pub fn an_unknown_notice_is_settled_without_effect(factory: &Factory) {
+    let mut world = World::new(factory);
+    let now = world.now();
+    world.telling("hook", now);
+    let due = world.due();
+    for settle in [SettleNotice::Delivered { upto: Seq(9) }, SettleNotice::Dead, SettleNotice::Retry { at: now }] {
+        world.settle(due[0].no + 1000, settle);
+    }
+    assert_eq!(world.due(), due);
+}
+
+impl World {
+    /// A new run whose first append somebody is told of.
+    fn telling(&mut self, subscription: &str, due_at: Timestamp) -> RunRow {
+        let mut batch = self.scribe.start(&NewRun::of("helper"));
+        let from = batch.link.header.first;
+        batch.puts.push(Put::Notice(Notice { subscription: subscription.into(), from, due_at }));
+        self.write(batch)
+    }
+
+    /// A further append that somebody is told of.
+    fn tells(&mut self, row: &RunRow, subscription: &str, due_at: Timestamp) -> RunRow {
+        let mut batch = self.scribe.batch(row, &say("news"));
+        let from = batch.link.header.first;
+        batch.puts.push(Put::Notice(Notice { subscription: subscription.into(), from, due_at }));
+        self.write(batch)
+    }
+
+    fn due(&self) -> Vec<DueNotice> {
+        block_on(self.store().due_notices(ShardSet::all(), self.now(), 50)).unwrap()
+    }
+
+    /// Who is told of which run from which event on.
+    fn told(&self) -> Vec<(String, RunId, u64)> {
+        self.due().into_iter().map(|due| (due.subscription, due.run, due.from.0)).collect()
+    }
+
+    fn settle(&self, no: i64, settle: SettleNotice) {
+        assert_eq!(block_on(self.store().settle_notice(no, settle)), Ok(()));
+    }
+}

@@ -1,0 +1,81 @@
+//! Conversations: made by their first run, changed by compare-and-set, closed for good.
+//!
+//! A conversation is named by tenant, agent and session together.
+
+use holdpoint_core::time::Millis;
+
+use super::Factory;
+use super::support::{NewRun, World, block_on, session_of, tenant};
+use crate::{SessionChange, SessionKey, SessionRow};
+
+pub fn a_session_is_made_by_its_first_run(factory: &Factory) {
+    let mut world = World::new(factory);
+    let began = world.now();
+    let row = world.queued_run("helper");
+    world.later(Millis::seconds(5));
+    world.queued_run("helper");
+    world.reopen();
+    let key = session_of(&row);
+    let fresh = SessionRow {
+        key: key.clone(),
+        metadata: "{}".into(),
+        created_at: began,
+        updated_at: began,
+        closed: false,
+    };
+    assert_eq!(world.session(&key), Some(fresh));
+}
+
+pub fn an_unknown_session_is_none(factory: &Factory) {
+    let mut world = World::new(factory);
+    let key = session_of(&world.queued_run("helper"));
+    let elsewhere = SessionKey { tenant: tenant("acme"), ..key.clone() };
+    assert_eq!(world.session(&elsewhere), None);
+    let unknown = SessionKey { session: super::support::session("s-9"), ..key };
+    assert_eq!(world.session(&unknown), None);
+    assert!(!world.change(&unknown, "{}", "{\"a\":1}"));
+    let close = world.store().change_session(unknown, SessionChange::Close, world.now());
+    assert_eq!(block_on(close), Ok(false));
+}
+
+pub fn metadata_change_only_as_they_were_read(factory: &Factory) {
+    let mut world = World::new(factory);
+    let key = session_of(&world.queued_run("helper"));
+    world.later(Millis::seconds(3));
+    assert!(world.change(&key, "{}", "{\"a\":1}"));
+    let changed_at = world.now();
+    world.later(Millis::seconds(3));
+    assert!(!world.change(&key, "{}", "{\"b\":2}"));
+    world.reopen();
+    let row = world.session(&key).unwrap();
+    assert_eq!((row.metadata.as_str(), row.updated_at), ("{\"a\":1}", changed_at));
+    assert!(world.change(&key, "{\"a\":1}", "{\"c\":\"é\\u0000\"}"));
+    assert_eq!(world.session(&key).unwrap().metadata, "{\"c\":\"é\\u0000\"}");
+}
+
+pub fn a_session_is_closed_for_good(factory: &Factory) {
+    let mut world = World::new(factory);
+    let key = session_of(&world.queued_run("helper"));
+    let other = session_of(&world.start(&NewRun::of("helper").in_session("s-2")));
+    for _ in 0..2 {
+        let close = world.store().change_session(key.clone(), SessionChange::Close, world.now());
+        assert_eq!(block_on(close), Ok(true));
+    }
+    world.reopen();
+    assert!(world.session(&key).unwrap().closed);
+    assert!(!world.session(&other).unwrap().closed);
+    // Only the guard keeps runs out; the runs that are there go on.
+    world.queued_run("helper");
+    assert!(world.session(&key).unwrap().closed);
+}
+
+impl World {
+    fn session(&self, key: &SessionKey) -> Option<SessionRow> {
+        block_on(self.store().session(key.clone())).unwrap()
+    }
+
+    fn change(&self, key: &SessionKey, before: &str, after: &str) -> bool {
+        let change = SessionChange::Metadata { before: before.into(), after: after.into() };
+        block_on(self.store().change_session(key.clone(), change, self.now())).unwrap()
+    }
+}

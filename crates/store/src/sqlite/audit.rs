@@ -1,0 +1,118 @@
+//! Proving a SQLite file right: every chain verifies, every fold reproduces its row.
+//!
+//! Reads only, run by run in short transactions, so that it can look at the file of a server that is at work.
+
+use std::path::Path;
+
+use holdpoint_core::apply;
+use holdpoint_core::event::Envelope;
+use holdpoint_core::id::{RunId, Seq};
+use holdpoint_core::link::{Contents, FIRST_PREVIOUS, Link};
+use holdpoint_core::run::Run;
+use rusqlite::params;
+
+use super::read::{Readers, Reading};
+use super::{OpenError, schema, sql};
+use crate::audit::{Finding, Report};
+use crate::error::StoreError;
+
+/// Looks at every run of a file. `progress` hears after each page how many runs were looked at.
+pub fn verify(path: &Path, mut progress: impl FnMut(u64)) -> Result<Report, OpenError> {
+    schema::check_readable(path)?;
+    let readers = Readers::new(path)?;
+    let mut report = Report::default();
+    let mut after = 0i64;
+    loop {
+        let page = readers.read(|reading| runs_after(reading, after)).map_err(|error| unusable(path, &error))?;
+        let Some((last, _)) = page.last() else { return Ok(report) };
+        after = *last;
+        for (_, run) in page {
+            report.runs += 1;
+            match readers.read(|reading| look_at(reading, run)) {
+                Ok(seen) => {
+                    report.links += seen.links;
+                    report.events += seen.events;
+                    report.erased += u64::from(seen.is_erased);
+                    report.findings.extend(seen.wrong.map(|what| Finding { run, what }));
+                }
+                Err(error) => report.findings.push(Finding { run, what: error.to_string() }),
+            }
+        }
+        progress(report.runs);
+    }
+}
+
+fn unusable(path: &Path, error: &StoreError) -> OpenError {
+    OpenError::Unusable { path: path.to_owned(), why: error.to_string() }
+}
+
+fn runs_after(reading: &Reading<'_>, after: i64) -> Result<Vec<(i64, RunId)>, StoreError> {
+    let read = || -> rusqlite::Result<Vec<(i64, RunId)>> {
+        let mut statement = reading.connection.prepare_cached(sql::RUNS_AFTER)?;
+        let rows = statement.query_map(params![after, 500], |row| Ok((row.get(0)?, RunId::from_bytes(row.get(1)?))))?;
+        rows.collect()
+    };
+    read().map_err(|error| StoreError::unavailable(format!("the runs cannot be listed: {error}")))
+}
+
+#[derive(Default)]
+struct Seen {
+    links: u64,
+    events: u64,
+    is_erased: bool,
+    wrong: Option<String>,
+}
+
+fn look_at(reading: &Reading<'_>, run: RunId) -> Result<Seen, StoreError> {
+    let links = reading.links(run, Seq(0), usize::MAX)?;
+    let mut seen = Seen { links: links.len() as u64, ..Seen::default() };
+    let (mut previous, mut next) = (FIRST_PREVIOUS, Seq(1));
+    let mut events: Vec<Envelope> = Vec::new();
+    for link in &links {
+        let checked = link.verify(previous, next).and_then(|()| link.events());
+        match checked {
+            Ok(more) => events.extend(more),
+            Err(bad) => {
+                seen.wrong = Some(bad.to_string());
+                return Ok(seen);
+            }
+        }
+        (previous, next) = (link.hash, link.next());
+    }
+    seen.events = next.0.saturating_sub(1);
+    seen.is_erased = links.iter().any(|link| matches!(link.contents, Contents::Erased { .. }));
+    let stored = reading.load(run)?.row;
+    seen.wrong = first_wrong(reading, &links, &events, &stored.run, seen.is_erased)?;
+    Ok(seen)
+}
+
+/// The first thing that the row or the large values say otherwise than the events.
+fn first_wrong(
+    reading: &Reading<'_>,
+    links: &[Link],
+    events: &[Envelope],
+    stored: &Run,
+    is_erased: bool,
+) -> Result<Option<String>, StoreError> {
+    let run = stored.facts.id;
+    if links.is_empty() {
+        return Ok(Some("it has no events".into()));
+    }
+    if is_erased {
+        // Without contents there is nothing to fold; the chain is all that is left to check.
+        return Ok(match stored.state.erased {
+            true => None,
+            false => Some("contents are missing although the run was never erased".into()),
+        });
+    }
+    if apply::fold(run, events).as_ref() != Some(stored) {
+        return Ok(Some("its row is not what its events fold into".into()));
+    }
+    for name in events.iter().flat_map(|envelope| envelope.event.blobs()) {
+        let value = reading.blob(run, name.digest)?;
+        if value.is_none_or(|value| holdpoint_core::digest::of_bytes(value.as_bytes()) != name.digest) {
+            return Ok(Some(format!("the large value {} is missing or changed", name.digest)));
+        }
+    }
+    Ok(None)
+}

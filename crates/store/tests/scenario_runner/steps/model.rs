@@ -1,0 +1,72 @@
+//! What the model does: it is asked, calls tools, says something, fails.
+//!
+//! `model is asked` marks what it has seen; without it, a reply has seen everything so far.
+
+use holdpoint_core::actor::Actor;
+use holdpoint_core::command::{AskedCall, Command, RecordFailure, RecordReply};
+use holdpoint_core::id::Seq;
+use holdpoint_core::message::Usage;
+
+use super::super::details::Details;
+use super::super::script::Tok;
+use super::super::script::Tok::{Json, Text, Word};
+use super::super::world::World;
+
+pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
+    match toks {
+        [Word("is"), Word("asked")] => {
+            let seen = world.view()?.row.run.state.seq;
+            let current = world.current;
+            world.runs[current].asked_at = Some(seen);
+            Ok(())
+        }
+        [Word("says"), Text(text), Word("and"), Word("calls"), calls @ ..] => {
+            reply(world, Some(text), asked(calls)?)
+        }
+        [Word("says"), Text(text)] => reply(world, Some(text), Vec::new()),
+        [Word("calls"), calls @ ..] => reply(world, None, asked(calls)?),
+        [Word("fails"), Word("for"), Word("good"), rest @ ..] | [Word("fails"), rest @ ..] => {
+            let details = Details::read(rest)?;
+            let retry_at = details.retry_in.map(|span| world.now.plus(span));
+            let failure = RecordFailure { error: details.value()?, retry_at };
+            let node = Actor::Node(world.node);
+            world.submit(node, Command::RecordFailure(failure)).map(drop)
+        }
+        other => Err(format!("models do not do this: {other:?}")),
+    }
+}
+
+fn reply(world: &mut World, text: Option<&str>, calls: Vec<AskedCall>) -> Result<(), String> {
+    let last: Seq = world.view()?.row.run.state.seq;
+    let current = world.current;
+    let reply = RecordReply {
+        text: text.map(str::to_owned),
+        calls,
+        opaque: None,
+        usage: Usage { input: 70, output: 30, cost_micros: 0 },
+        model: None,
+        seen: world.runs[current].asked_at.take().unwrap_or(last),
+    };
+    let node = Actor::Node(world.node);
+    world.submit(node, Command::RecordReply(reply)).map(drop)
+}
+
+/// `TOOL {arguments} and TOOL {arguments}`; a quoted text stands for arguments that are not JSON, and
+/// `wrongly "why"` for arguments that the engine finds wrong.
+fn asked(toks: &[Tok<'_>]) -> Result<Vec<AskedCall>, String> {
+    let mut calls = Vec::new();
+    for piece in toks.split(|tok| *tok == Word("and")) {
+        let (tool, arguments, problem) = match piece {
+            [Word(tool), Json(arguments) | Text(arguments)] => (tool, arguments, None),
+            [Word(tool), Json(arguments), Word("wrongly"), Text(why)] => (tool, arguments, Some((*why).to_owned())),
+            other => return Err(format!("a call is a tool and its arguments: {other:?}")),
+        };
+        calls.push(AskedCall {
+            id: format!("toolu_{}", calls.len() + 1),
+            tool: (*tool).to_owned(),
+            arguments: (*arguments).to_owned(),
+            problem,
+        });
+    }
+    Ok(calls)
+}
