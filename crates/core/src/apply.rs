@@ -63,7 +63,9 @@ fn change(run: &mut Run, envelope: &Envelope) {
         }
         Event::RunRepinned(repinned) => {
             state.definition = repinned.definition;
-            state.repinned_at = envelope.seq;
+            for shown in &repinned.shown {
+                with_call(state, shown.call, |call| call.schema = Some(shown.schema));
+            }
         }
         Event::RunErased(_) => state.erased = true,
         Event::RunEnded(ended) => {
@@ -106,12 +108,16 @@ fn change(run: &mut Run, envelope: &Envelope) {
             });
         }
         Event::CallReturned(returned) => {
-            // After the end there is no second try: it never ran.
-            let after = match state.stage {
-                Stage::Ended(_) => CallState::Done(Settled::NotExecuted),
-                Stage::Thinking { .. } | Stage::Acting => CallState::Ready,
-            };
-            with_call(state, returned.call, |call| call.state = after);
+            let is_over = matches!(state.stage, Stage::Ended(_));
+            with_call(state, returned.call, |call| {
+                call.state = match (is_over, returned.attempt) {
+                    (false, _) => CallState::Ready,
+                    // After the end there is no second try: it never ran …
+                    (true, 0 | 1) => CallState::Done(Settled::NotExecuted),
+                    // … unless an earlier start, of which nobody has told, did.
+                    (true, _) => CallState::Done(Settled::Unknown),
+                };
+            });
         }
         Event::CallProgressed(progressed) => {
             if let Some(processing) = progressed.processing {
@@ -154,7 +160,7 @@ fn change(run: &mut Run, envelope: &Envelope) {
             });
             with_call(state, edited.hold.call, |call| {
                 call.at = envelope.seq;
-                call.digest = Some(edited.edited.digest);
+                call.show(Some(edited.edited.digest));
             });
         }
         Event::HoldAssigned(assigned) => {
@@ -172,7 +178,10 @@ fn change(run: &mut Run, envelope: &Envelope) {
                 hold.expires_at = reopened.expires_at;
             });
         }
-        Event::HoldResolved(resolved) => resolve(state, envelope, resolved),
+        Event::HoldResolved(resolved) => {
+            run.state.request = run.request();
+            resolve(&mut run.state, envelope, resolved);
+        }
     }
 }
 
@@ -220,7 +229,6 @@ fn fresh(first: &Envelope, started: &RunStarted) -> State {
         claimable_at: None,
         disowned: Vec::new(),
         children: 0,
-        repinned_at: Default::default(),
         erased: false,
     }
 }
@@ -231,6 +239,7 @@ fn proposed(call: &ToolCall, envelope: &Envelope) -> Call {
         tool: call.tool.clone(),
         at: envelope.seq,
         digest: call.digest,
+        schema: None,
         replay: call.replay,
         attempt: 0,
         satisfied: Vec::new(),
@@ -242,7 +251,6 @@ fn proposed(call: &ToolCall, envelope: &Envelope) -> Call {
 }
 
 fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
-    state.request = Some(opened.request);
     state.children += u32::from(opened.ask.child.is_some());
     let rules = opened.judged.as_ref().map(|judged| judged.rules.clone()).unwrap_or_default();
     state.holds.push(Hold {
@@ -272,7 +280,7 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
     with_call(state, opened.hold.call, |call| {
         call.state = CallState::Held;
         if opened.digest.is_some() {
-            call.digest = opened.digest;
+            call.show(opened.digest);
         }
     });
 }
@@ -303,7 +311,7 @@ fn resolve(state: &mut State, envelope: &Envelope, resolved: &HoldResolved) {
         }
         if let Resolution::Approve { edited: Some(edited) } = &resolved.resolution {
             call.at = envelope.seq;
-            call.digest = Some(edited.digest);
+            call.show(Some(edited.digest));
         }
     });
 }

@@ -11,7 +11,7 @@ use crate::actor::Actor;
 use crate::body::{Blob, BlobRef, Body, WrongBlob};
 use crate::digest::Digest;
 use crate::hold::{Ask, HoldKind, HoldPolicy, Resolution};
-use crate::id::{CallNo, HoldKey, Incarnation, RequestKey, RunId, Seq};
+use crate::id::{CallNo, HoldKey, Incarnation, RunId, Seq};
 use crate::message::{Judged, Message, Part, Reply, ToolCall, ToolResult, is_default};
 use crate::name::{AgentName, InboxName, SessionId, Tenant, UserId, WorkerName};
 use crate::policy::Role;
@@ -241,6 +241,18 @@ pub enum Released {
 pub struct RunRepinned {
     /// The new definition.
     pub definition: Digest,
+    /// What the calls that are not settled were shown with: the old definition's schemas.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shown: Vec<ShownSchema>,
+}
+
+/// The schema that a call was shown with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownSchema {
+    /// Which call.
+    pub call: CallNo,
+    /// Digest of the tool's description and schema.
+    pub schema: Digest,
 }
 
 /// What `run.erased` says.
@@ -397,8 +409,6 @@ pub struct HoldOpened {
     pub hold: HoldKey,
     /// What it waits for.
     pub kind: HoldKind,
-    /// The request it belongs to: one for each turn that opens holds.
-    pub request: RequestKey,
     /// The event with the assistant's message that led to it; 0 when there is none.
     #[serde(default, skip_serializing_if = "is_default")]
     pub message: Seq,

@@ -217,6 +217,18 @@ pub struct RequestKey {
     pub secret: Secret,
 }
 
+impl RequestKey {
+    /// The request of the turn whose first hold has this secret. Derived, so that nothing needs to store it; one way,
+    /// so that whoever knows the request cannot work out the hold.
+    #[must_use]
+    pub fn of_first_hold(turn: u32, Secret(first): Secret) -> RequestKey {
+        let seed = digest::of_parts("holdpoint.request.1", &[&first]);
+        let mut secret = [0u8; 16];
+        secret.copy_from_slice(&seed.0[..16]);
+        RequestKey { turn, secret: Secret(secret) }
+    }
+}
+
 /// The holds of one turn as the world names them (Teal's `request_id`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId {

@@ -278,7 +278,7 @@ pub fn hold_row(run: &Run, hold: &Hold) -> HoldRow {
         session: run.facts.session.clone(),
         tool: call.map(|call| call.tool.clone()),
         inbox: run.facts.inbox.as_ref().map(|place| place.inbox.clone()),
-        request: run.state.request.map(|key| RequestId { run: id, key }),
+        request: run.request().map(|key| RequestId { run: id, key }),
         message: (run.state.replied_at.0 > 0).then_some(MessageId { run: id, seq: run.state.replied_at }),
         at: hold.at,
         opened_at: hold.opened_at,

@@ -246,7 +246,7 @@ fn takes(kind: HoldKind) -> &'static str {
     match kind {
         HoldKind::Approval => "an approval takes approve (also with edited arguments) or deny",
         HoldKind::Input => "a question takes an answer or deny",
-        HoldKind::External => "an outside job takes its result or fail",
+        HoldKind::External => "an outside job takes its result or fail, a sub-run only its own end",
         HoldKind::Auth => "a login takes an answer, deny or fail",
         HoldKind::Recovery => {
             "an unknown outcome takes approve (run again), an answer (it happened) or deny (it did not happen)"

@@ -98,7 +98,7 @@ pub struct State {
     /// How many calls were ever made.
     #[serde(default, skip_serializing_if = "is_default", rename = "made")]
     pub calls_made: u32,
-    /// The request of the current turn, once it opened a hold.
+    /// The request of the current turn, kept once its first hold was resolved; before, it follows from that hold.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "req")]
     pub request: Option<RequestKey>,
     /// What is waited for.
@@ -125,9 +125,6 @@ pub struct State {
     /// Sub-runs started so far.
     #[serde(default, skip_serializing_if = "is_default")]
     pub children: u32,
-    /// Event that last moved it to another definition.
-    #[serde(default, skip_serializing_if = "is_default", rename = "repinned")]
-    pub repinned_at: Seq,
     /// Its contents were deleted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub erased: bool,
@@ -165,6 +162,9 @@ pub struct Call {
     /// Digest of the call as it was last shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
+    /// Digest of the schema it was last shown with, if the run has moved to another definition since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Digest>,
     /// Whether it may be started again by itself.
     #[serde(default, skip_serializing_if = "is_default")]
     pub replay: Replay,
@@ -255,6 +255,14 @@ pub enum Status {
     Ended(Outcome),
 }
 
+impl Call {
+    /// It is shown again, with the tool as it is now.
+    pub(crate) fn show(&mut self, digest: Option<Digest>) {
+        self.digest = digest;
+        self.schema = None;
+    }
+}
+
 impl Run {
     /// The call with this number, if it belongs to the current turn.
     #[must_use]
@@ -266,6 +274,13 @@ impl Run {
     #[must_use]
     pub fn hold(&self, key: HoldKey) -> Option<&Hold> {
         self.state.holds.iter().find(|hold| hold.key == key)
+    }
+
+    /// What names the holds of the current turn: one request for each turn that opens some.
+    #[must_use]
+    pub fn request(&self) -> Option<RequestKey> {
+        let of_first = |hold: &Hold| RequestKey::of_first_hold(self.state.turn, hold.key.secret);
+        self.state.request.or_else(|| self.state.holds.first().map(of_first))
     }
 
     /// How it ended, if it did.

@@ -175,7 +175,7 @@ fn an_approval_of_a_question() -> Refused {
 }
 
 fn an_approval_of_an_outside_job() -> Refused {
-    wrong_for(SuspendFor::External, "an outside job takes its result or fail")
+    wrong_for(SuspendFor::External, "an outside job takes its result or fail, a sub-run only its own end")
 }
 
 fn a_persons_result_of_a_sub_run() -> Refused {
@@ -183,7 +183,9 @@ fn a_persons_result_of_a_sub_run() -> Refused {
     scene.the_model_asks(&[SHELL]);
     scene.begins_and_suspends(suspend_for_child(1, 1)).unwrap();
     let hold = scene.hold();
-    let text = format!("hold {hold} does not take this decision; an outside job takes its result or fail");
+    let text = format!(
+        "hold {hold} does not take this decision; an outside job takes its result or fail, a sub-run only its own end"
+    );
     (scene.resolves(hold, answer()).unwrap_err(), text)
 }
 

@@ -301,7 +301,7 @@ fn open_holds_share_a_request() {
     let mut scene = Scene::of_worker();
     scene.verdicts = the_policy_says(Effect::Hold);
     scene.send(the_worker_proposes(SHELL)).unwrap();
-    let first = scene.run.state.request.unwrap();
+    let first = scene.run.request().unwrap();
     scene.send(the_worker_proposes(SHELL)).unwrap();
     let rows = scene.run.state.holds.iter().map(|hold| project::hold_row(&scene.run, hold));
     let requests: Vec<_> = rows.map(|row| row.request).collect();
@@ -310,7 +310,7 @@ fn open_holds_share_a_request() {
         scene.resolves(scene.hold_of(call).key, deny()).unwrap();
     }
     scene.send(the_worker_proposes(SHELL)).unwrap();
-    assert_ne!(scene.run.state.request.unwrap(), first, "nothing was open any more");
+    assert_ne!(scene.run.request().unwrap(), first, "nothing was open any more");
 }
 
 /// Every held run keeps its row for as long as it waits: the usual ones are a few hundred bytes.
@@ -418,7 +418,7 @@ fn a_changed_tool_is_asked_about_again() {
     let before = scene.run.call(CallNo(1)).unwrap().digest;
     scene.moves_to(with_another_schema(an_agent()));
     assert_eq!(scene.begins(1), Ok(Answer::Held));
-    assert_eq!(scene.hold_of(1).rules, [RuleId::schema_changed(), RuleId::new("r").unwrap()]);
+    assert_eq!(scene.hold_of(1).rules, [RuleId::schema_changed()]);
     assert_ne!(scene.run.call(CallNo(1)).unwrap().digest, before);
     let hold = scene.hold();
     scene.resolves(hold, Wanted::Approve).unwrap();
@@ -488,4 +488,33 @@ fn a_login_lets_the_call_run() {
     assert_eq!(scene.hold_of(1).kind, HoldKind::Auth);
     scene.resolves(hold, answer()).unwrap();
     assert_eq!(scene.begins(1), Ok(Answer::Done));
+}
+
+/// Rule 3: an approval of a changed tool is for the definition of that moment; a second move asks once more.
+#[test]
+fn an_approval_of_a_changed_tool_holds_for_one_move_only() {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL]);
+    scene.moves_to(with_another_schema(an_agent()));
+    assert_eq!(scene.begins(1), Ok(Answer::Held));
+    scene.moves_to(an_agent());
+    let hold = scene.hold();
+    scene.resolves(hold, Wanted::Approve).unwrap();
+    assert_eq!(scene.begins(1), Ok(Answer::Held), "what was approved was shown with the other schema");
+    let hold = scene.hold();
+    scene.resolves(hold, Wanted::Approve).unwrap();
+    assert_eq!(scene.begins(1), Ok(Answer::Done));
+}
+
+/// The request of a turn follows from its first hold, stays the same while its holds come and go, and tells nothing
+/// about any hold.
+#[test]
+fn the_request_of_a_turn_outlives_its_first_hold() {
+    let mut scene = Scene::of_loop();
+    scene.verdicts = the_policy_says(Effect::Hold);
+    scene.the_model_asks(&[SHELL, SHELL]);
+    let request = scene.run.request().unwrap();
+    assert!(scene.run.state.holds.iter().all(|hold| hold.key.secret != request.secret));
+    scene.resolves(scene.hold_of(1).key, Wanted::Approve).unwrap();
+    assert_eq!(scene.run.request(), Some(request));
 }

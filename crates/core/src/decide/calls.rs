@@ -7,6 +7,7 @@ use super::judge::{self, Opening};
 use super::{Answer, Draft};
 use crate::body::Body;
 use crate::command::{Begin, FinishCall, Suspend, SuspendFor};
+use crate::definition::ToolSpec;
 use crate::digest::{self, Digest};
 use crate::event::{
     AfterOrphan, CallFinished, CallOrphaned, CallProgressed, CallReturned, CallStarted, Driver, Event,
@@ -33,30 +34,30 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
     if begin.start_by <= draft.now && !Mutant::StartByUnchecked.is_on() {
         return Err(Refusal::TooLate(begin.call));
     }
-    let Some(spec) = draft.ctx.definition.tools.get(&call.tool) else {
+    // Within a pinned definition the schema cannot change; after a move the call remembers what it was shown with.
+    let schema = draft.ctx.definition.tools.get(&call.tool).map(ToolSpec::schema_digest);
+    let shown_with = call.schema.or(schema).unwrap_or_default();
+    let stored = digest::of_call(&begin.stored.tool, &begin.stored.arguments, shown_with);
+    let is_as_shown = call.tool == begin.stored.tool && call.digest == Some(stored);
+    if !is_as_shown && !Mutant::DigestUnchecked.is_on() {
+        return Err(Refusal::Tampered { call: call.no, decided: call.digest, stored });
+    }
+    let Some(schema) = schema else {
         let judged = Judged { effect: Effect::Deny, rules: Vec::new(), policy: None, grant: None };
         let reason = format!("not executed: the agent no longer has a tool {}", call.tool);
         return Ok(refuse(draft, &call, judged, Some(reason)));
     };
-    let stored = digest::of_call(&begin.stored.tool, &begin.stored.arguments, spec.schema_digest());
-    let is_same_tool = call.tool == begin.stored.tool;
-    let is_as_shown = is_same_tool && call.digest == Some(stored);
-    // Within a pinned definition nothing that the digest covers can change; a move to another one may change the
-    // schema, and never which tool was asked for.
-    let was_moved = is_same_tool && draft.run.state.repinned_at > call.at;
-    if !is_as_shown && !was_moved && !Mutant::DigestUnchecked.is_on() {
-        return Err(Refusal::Tampered { call: call.no, decided: call.digest, stored });
-    }
     let combined = judge::verdict(draft, call.no);
     if combined.judged.effect == Effect::Deny {
         return Ok(refuse(draft, &call, combined.judged, combined.reason));
     }
     let mut unsatisfied = judge::unsatisfied(&combined.judged, &call.satisfied);
-    if !is_as_shown && was_moved {
+    if shown_with != schema {
         unsatisfied.push(RuleId::schema_changed());
     }
     if !unsatisfied.is_empty() {
-        return Ok(ask_again(draft, &call, stored, combined, unsatisfied));
+        let now = digest::of_call(&call.tool, &begin.stored.arguments, schema);
+        return Ok(ask_again(draft, &call, now, combined, unsatisfied));
     }
     draft.emit(Event::CallStarted(CallStarted {
         call: call.no,
@@ -93,7 +94,11 @@ fn ask_again(
     if draft.run.state.holds.len() >= max {
         return refuse(draft, call, combined.judged, Some(judge::too_many_holds(max)));
     }
-    let mut rules = combined.judged.rules.clone();
+    // Only what asks now can be satisfied by the answer.
+    let mut rules = match combined.judged.effect {
+        Effect::Hold => combined.judged.rules.clone(),
+        Effect::Allow | Effect::Deny => Vec::new(),
+    };
     rules.extend(unsatisfied);
     rules.sort();
     rules.dedup();
@@ -112,7 +117,6 @@ fn ask_again(
 
 /// Nothing happened. The call is ready again; after the end of the run it stays not executed (rule 5).
 pub(super) fn give_back(draft: &mut Draft<'_>, no: CallNo, attempt: u32) -> Result<Answer, Refusal> {
-    refuse_if_erased(draft)?;
     let call = call(draft, no)?;
     refuse_unless_current(&call, attempt)?;
     draft.emit(Event::CallReturned(CallReturned { call: no, attempt }));

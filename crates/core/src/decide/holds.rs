@@ -7,9 +7,11 @@ use super::judge;
 use super::{Answer, Draft};
 use crate::body::Body;
 use crate::command::{Decide, Edit, Resolve, Wanted};
+use crate::definition::ToolSpec;
 use crate::digest::{self, Digest};
 use crate::event::{
     Driver, Event, HoldAssigned, HoldEdited, HoldReopened, HoldResolved, HoldVoted, Outcome, RunRepinned,
+    ShownSchema,
 };
 use crate::hold::{Edited, Hold, HoldKind, OnDeny, Recorded, Resolution};
 use crate::id::{CallNo, HoldKey};
@@ -19,7 +21,7 @@ use crate::mutant::Mutant;
 use crate::name::UserId;
 use crate::policy::{Combined, Effect, Role};
 use crate::refusal::Refusal;
-use crate::run::CallState;
+use crate::run::{Call, CallState};
 use crate::time::Timestamp;
 
 pub(super) fn resolve(
@@ -40,8 +42,8 @@ pub(super) fn resolve(
             hold.kind.takes(&wanted.resolution.plain())
         }
     };
-    // What a sub-run came to is the sub-run's to say.
-    let is_others = hold.child.is_some() && role != Role::System;
+    // What a sub-run came to is the sub-run's to say, and the server itself says nothing else.
+    let is_others = hold.child.is_some() != (role == Role::System);
     if !is_taken || is_others {
         return Err(Refusal::WrongKind { hold: key, kind: hold.kind });
     }
@@ -144,7 +146,8 @@ pub(super) fn repin(draft: &mut Draft<'_>, definition: Digest) -> Result<Answer,
     if draft.run.state.definition == definition {
         return Ok(Answer::Repeated);
     }
-    draft.emit(Event::RunRepinned(RunRepinned { definition }));
+    let shown = shown_schemas(draft);
+    draft.emit(Event::RunRepinned(RunRepinned { definition, shown }));
     // On an outside run it would be the worker's own question.
     let is_about_the_pin =
         |hold: &Hold| hold.kind == HoldKind::Input && draft.run.facts.driver == Driver::Loop;
@@ -153,6 +156,17 @@ pub(super) fn repin(draft: &mut Draft<'_>, definition: Digest) -> Result<Answer,
         draft.emit(resolved(&hold, Resolution::Answer { value }, Some(role)));
     }
     Ok(Answer::Done)
+}
+
+/// What the unsettled calls were shown with: remembered over the move, so that a call is asked about again exactly when
+/// its tool is another one now, and altered arguments are still found out.
+fn shown_schemas(draft: &Draft<'_>) -> Vec<ShownSchema> {
+    let is_unsettled = |call: &&Call| !matches!(call.state, CallState::Done(_));
+    let shown = |call: &Call| {
+        let pinned = draft.ctx.definition.tools.get(&call.tool).map(ToolSpec::schema_digest);
+        call.schema.or(pinned).map(|schema| ShownSchema { call: call.no, schema })
+    };
+    draft.run.state.calls.iter().filter(is_unsettled).filter_map(shown).collect()
 }
 
 /// Stands for the run in a refusal that concerns no hold.

@@ -9,7 +9,7 @@ use crate::command::AskedCall;
 use crate::digest;
 use crate::event::{Event, HoldOpened};
 use crate::hold::{Ask, HoldKind, HoldPolicy, OnTimeout};
-use crate::id::{CallNo, HoldKey, RequestKey};
+use crate::id::{CallNo, HoldKey};
 use crate::json::RawJson;
 use crate::message::{Judged, ToolCall};
 use crate::mutant::Mutant;
@@ -162,12 +162,8 @@ impl Default for Opening {
     }
 }
 
-/// Opens a hold; the holds of one turn share a request.
+/// Opens a hold.
 pub(super) fn open(draft: &mut Draft<'_>, opening: Opening) -> HoldKey {
-    let request = match draft.run.state.request {
-        Some(request) => request,
-        None => RequestKey { turn: draft.run.state.turn, secret: draft.draw("request") },
-    };
     let secret = match opening.secret {
         Some(secret) => secret,
         None => draft.draw("hold"),
@@ -177,7 +173,6 @@ pub(super) fn open(draft: &mut Draft<'_>, opening: Opening) -> HoldKey {
     draft.emit(Event::HoldOpened(Box::new(HoldOpened {
         hold,
         kind: opening.kind,
-        request,
         message: draft.run.state.replied_at,
         digest: opening.digest,
         judged: opening.judged,

@@ -65,17 +65,16 @@ fn check_rules_of_one_command(scene: &Scene, command: &Command, decided: &Decide
     }
 }
 
-/// Other arguments than the log holds are refused for what they are, unless the run was moved since they were shown.
+/// Other arguments than the log holds are refused for what they are, also when the run was moved since.
 fn check_tampering(scene: &Scene, begin: &Begin, decided: &Decided) -> Result<(), String> {
     let honest = scene.begin(begin.call.0);
     let Command::Begin(Begin { stored, .. }) = &honest else { unreachable!("a begin") };
     let honest = Command::Begin(Begin { stored: stored.clone(), ..begin.clone() });
-    let was_moved = scene.run.call(begin.call).is_some_and(|call| scene.run.state.repinned_at > call.at);
     let would_be_taken = scene.decided(&honest).outcome.is_ok();
     let is_tampered = matches!(decided.outcome, Err(Refusal::Tampered { .. }));
     match begin.stored == *stored {
         true if is_tampered => Err("what the log holds is said to be tampered with".into()),
-        false if would_be_taken && !was_moved && !is_tampered => {
+        false if would_be_taken && !is_tampered => {
             Err(format!("other arguments than the log holds: {:?}", decided.outcome))
         }
         true | false => Ok(()),

@@ -11,7 +11,7 @@ use holdpoint_core::definition::Definition;
 use holdpoint_core::digest::{self, Digest};
 use holdpoint_core::event::{Driver, Envelope, Event, HoldOpened, HoldResolved};
 use holdpoint_core::hold::{AfterGrace, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
-use holdpoint_core::id::{CallNo, HoldKey, RequestKey, Seq};
+use holdpoint_core::id::{CallNo, HoldKey, Seq};
 use holdpoint_core::message::{Judged, Replay, ToolCall};
 use holdpoint_core::name::RuleId;
 use holdpoint_core::next::{self, Next};
@@ -93,7 +93,6 @@ fn the_log_is_in_order(log: &[Envelope]) -> Result<(), String> {
 /// What is remembered of a hold on the way through a log.
 struct SeenHold {
     kind: HoldKind,
-    request: RequestKey,
     is_for_a_child: bool,
     resolved: Option<HoldResolved>,
 }
@@ -139,10 +138,6 @@ impl<'a> Walk<'a> {
             self.holds.iter().filter(|(_, seen)| seen.resolved.is_none()).map(|(key, _)| *key).collect();
         let in_state: Vec<HoldKey> = run.state.holds.iter().map(|hold| hold.key).collect();
         ensure(open == in_state, || format!("open by the log: {open:?}, in the state: {in_state:?}"))?;
-        for key in open {
-            let request = Some(self.hold(key)?.request);
-            ensure(request == run.state.request, || format!("hold {key} belongs to request {request:?}"))?;
-        }
         let last = &run.state.last_decider;
         ensure(*last == self.last_decider, || format!("the last hold was not resolved by {last:?} (C26)"))
     }
@@ -278,8 +273,8 @@ impl<'a> Walk<'a> {
             HoldKind::Input | HoldKind::External | HoldKind::Auth => {}
             HoldKind::Recovery => self.must_be_started(before, no)?,
         }
-        let (kind, request, is_for_a_child) = (opened.kind, opened.request, opened.ask.child.is_some());
-        self.holds.push((opened.hold, SeenHold { kind, request, is_for_a_child, resolved: None }));
+        let (kind, is_for_a_child) = (opened.kind, opened.ask.child.is_some());
+        self.holds.push((opened.hold, SeenHold { kind, is_for_a_child, resolved: None }));
         Ok(())
     }
 
