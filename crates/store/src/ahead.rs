@@ -136,7 +136,8 @@ struct Grounded {
 }
 
 struct Lost {
-    first: Seq,
+    /// First event; none when it wrote nothing: then it counts if everything below it does.
+    first: Option<Seq>,
     row: Option<RunRow>,
     settled: Settled,
 }
@@ -269,9 +270,7 @@ impl Driver {
             grounded.push((flying, first));
         }
         self.grounded.extend(grounded.into_iter().map(|(flying, first)| Grounded {
-            lost: first
-                .filter(|_| is_lost)
-                .map(|first| Box::new(Lost { first, row: flying.row, settled: flying.settled })),
+            lost: is_lost.then(|| Box::new(Lost { first, row: flying.row, settled: flying.settled })),
             work: flying.work,
         }));
     }
@@ -280,7 +279,11 @@ impl Driver {
     async fn settle_lost(&mut self, done: &mut Vec<Settled>) -> Result<(), StoreError> {
         while let Some(lost) = self.grounded.front().and_then(|grounded| grounded.lost.as_ref()) {
             let (first, ours) = (lost.first, head(lost.row.as_ref()));
-            match self.find_out(first, ours, "the answer was lost".into()).await {
+            let written = match first {
+                Some(first) => self.find_out(first, ours, "the answer was lost".into()).await,
+                None => Ok(()),
+            };
+            match written {
                 Ok(()) => {
                     if let Some(Grounded { lost: Some(lost), .. }) = self.grounded.pop_front() {
                         self.durable = lost.row;

@@ -4,7 +4,11 @@
 //! theme, one file each; `differential.rs` compares with the memory store; `faults` breaks the SQLite store's file,
 //! disk and process. Test data come from the real rules through `support.rs`.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "test support: a failed expectation is a failed test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "test support: a failed expectation is a failed test"
+)]
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
 pub mod appending;
@@ -265,7 +269,8 @@ mod tests {
             include_str!("conformance/differential.rs"),
         ];
         for case in themes.iter().flat_map(|source| source.lines()) {
-            let Some(name) = case.strip_prefix("pub fn ").and_then(|rest| rest.strip_suffix("(factory: &Factory) {"))
+            let Some(name) =
+                case.strip_prefix("pub fn ").and_then(|rest| rest.strip_suffix("(factory: &Factory) {"))
             else {
                 continue;
             };

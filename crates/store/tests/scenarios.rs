@@ -16,7 +16,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use scenario_runner::backends::{Backend, InMemory};
 use scenario_runner::script::{self, Scenario};
-use scenario_runner::{folder, play};
+use scenario_runner::world::World;
+use scenario_runner::{folder, play, steps};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -31,7 +32,8 @@ fn main() -> ExitCode {
         let scenarios = scenarios.clone();
         move || shows_lines_name_what_exists(&scenarios)
     });
-    let trials = scenarios.into_iter().flat_map(on_both).chain([numbers]).collect();
+    let readme = Trial::test("the_readme_is_understood", the_readme_is_understood);
+    let trials = scenarios.into_iter().flat_map(on_both).chain([numbers, readme]).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -46,7 +48,9 @@ fn on_both(scenario: Scenario) -> [Trial; 2] {
             let in_memory = play(&b, Box::new(InMemory))?;
             match on_disk == in_memory {
                 true => Ok(()),
-                false => Err(format!("the chains differ: {on_disk:?} on disk, {in_memory:?} in memory").into()),
+                false => {
+                    Err(format!("the chains differ: {on_disk:?} on disk, {in_memory:?} in memory").into())
+                }
             }
         }),
     ]
@@ -84,11 +88,42 @@ fn shows_lines_name_what_exists(scenarios: &[Scenario]) -> Result<(), Failed> {
     let cell = |line: &str| line.strip_prefix("| ").and_then(|row| row.split(' ').next()).map(str::to_owned);
     let mut known: BTreeSet<String> = text.lines().filter_map(cell).collect();
     known.extend((1..=11).map(|no| format!("rule {no}")));
-    known.extend(["approval", "input", "external", "auth", "recovery"].map(|kind| format!("hold table: {kind}")));
+    known.extend(
+        ["approval", "input", "external", "auth", "recovery"].map(|kind| format!("hold table: {kind}")),
+    );
     for scenario in scenarios {
         if let Some(unknown) = scenario.shows.iter().find(|number| !known.contains(*number)) {
             return Err(format!("{}.scenario shows {unknown}, which does not exist", scenario.name).into());
         }
     }
     Ok(())
+}
+
+/// The README's example is played, and each of its sentences means something.
+fn the_readme_is_understood() -> Result<(), Failed> {
+    let text = std::fs::read_to_string(folder().join("README.md")).map_err(|error| error.to_string())?;
+    let mut blocks = text.split("```").skip(1).step_by(2);
+    let example = blocks.next().and_then(|block| block.strip_prefix("scenario\n"));
+    let example = script::read("README", example.ok_or("the README begins with an example")?)?;
+    play(&example, Box::new(InMemory))?;
+    for block in blocks {
+        let sentences =
+            block.strip_prefix("sentences\n").ok_or("a block of the README is no list of sentences")?;
+        sentences.lines().try_for_each(understands)?;
+    }
+    Ok(())
+}
+
+/// Whether a sentence of the README means something, tried on a run whose first call waits for approval.
+fn understands(sentence: &str) -> Result<(), String> {
+    let mut world = World::new(Box::new(InMemory))?;
+    let prelude =
+        ["given tool delete_file needs approval", "client says \"go\"", "model calls delete_file {}"];
+    for line in prelude {
+        steps::take(&mut world, &script::pieces(line)?)?;
+    }
+    match steps::take(&mut world, &script::pieces(sentence)?) {
+        Err(why) if why.starts_with("not understood") => Err(format!("{sentence}\n    {why}")),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }

@@ -2,6 +2,8 @@
 //!
 //! Rows are edited by SQL while no store has the file open, or while it is open where a lock is needed.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests: a failed expectation is a failed test")]
+
 use std::path::Path;
 
 use holdpoint_core::command::Command;
@@ -29,7 +31,8 @@ fn a_row_of_an_older_fold_is_rebuilt_wherever_it_is_read() {
     let scene = Scene::write(&file);
     let until = scene.victim.run.state.at.plus(Millis::seconds(9));
     let lease = "lease_node = x'07070707070707070707070707070707', lease_until = ";
-    overwrite(&file, &format!("UPDATE runs SET fold = 0, state = '{{}}', {lease} {} WHERE no = 1", until.0)).unwrap();
+    overwrite(&file, &format!("UPDATE runs SET fold = 0, state = '{{}}', {lease} {} WHERE no = 1", until.0))
+        .unwrap();
     let store = open(&file).unwrap();
     let run = scene.victim.run.facts.id;
     let stored = Stored { row: scene.victim.clone(), lease: Some(Lease { node: NODE, until }) };
@@ -107,7 +110,8 @@ fn one_append_that_does_not_fit_fails_alone() {
     let (_directory, file) = fresh_file();
     drop(open(&file).unwrap());
     let pages = u32::try_from(std::fs::metadata(&file).unwrap().len() / 4096).unwrap() + 40;
-    let store = SqliteStore::open(&SqliteOptions { max_pages: Some(pages), ..SqliteOptions::at(&file) }).unwrap();
+    let store =
+        SqliteStore::open(&SqliteOptions { max_pages: Some(pages), ..SqliteOptions::at(&file) }).unwrap();
     let mut scribe = Scribe::new(5);
     let mut small: Vec<_> = (0..4).map(|_| scribe.start(&NewRun::of("helper"))).collect();
     small[1].lease = LeaseChange::Take { node: NODE, until: scribe.now };
@@ -126,7 +130,9 @@ fn one_append_that_does_not_fit_fails_alone() {
     let answers: Vec<_> = answers.into_iter().map(block_on).collect();
     assert_eq!(answers, vec![Ok(()); 4]);
     assert_eq!(block_on(claimed).map(|claimed| claimed.len()), Ok(2));
-    assert!(matches!(block_on(refused), Err(StoreError::Unavailable { why }) if why.contains("disk is full")));
+    assert!(
+        matches!(block_on(refused), Err(StoreError::Unavailable { why }) if why.contains("disk is full"))
+    );
     for batch in small {
         assert_eq!(checked(&store, batch.run()), Ok(batch.row));
     }

@@ -10,7 +10,10 @@ use holdpoint_store::conformance::faults::{
     Report, corrupt_rows, full_disk, io_errors, kills, torn_tails, unusable_files,
 };
 
-#[expect(clippy::disallowed_methods, reason = "a report of how long each row took; nothing else depends on it")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a report of how long each row took; nothing else depends on it"
+)]
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let Some(("--child", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {

@@ -60,7 +60,8 @@ pub fn one_of_many_appends_wins_each_sequence(factory: &Factory) {
 pub fn appends_to_different_runs_are_all_written(factory: &Factory) {
     let mut world = World::new(factory);
     let rows = at_once(&world, |n, store, mut scribe| {
-        let start = scribe.start(&NewRun::of(&format!("agent-{}", n % 3)).in_session(&format!("s-{}", n % 5)));
+        let start =
+            scribe.start(&NewRun::of(&format!("agent-{}", n % 3)).in_session(&format!("s-{}", n % 5)));
         let mut row = start.row.clone();
         block_on(store.append(vec![start])).unwrap();
         for step in 0..20 {
@@ -148,7 +149,8 @@ pub fn readers_see_whole_appends(factory: &Factory) {
                 block_on(store.append(vec![batch])).unwrap();
             } else {
                 block_on(store.load(run)).unwrap();
-                let listed = block_on(store.list_holds(super::support::holds_by(crate::HoldFilter::All))).unwrap();
+                let listed =
+                    block_on(store.list_holds(super::support::holds_by(crate::HoldFilter::All))).unwrap();
                 assert_eq!(listed.items.len(), 1);
             }
         }

@@ -35,9 +35,8 @@ const KEYS: [&str; 4] = ["k-1", "k-2", "k-3", "k-4"];
 const NODES: [Incarnation; 2] = [NODE, OTHER_NODE];
 
 pub fn every_answer_is_that_of_the_memory_store(factory: &Factory) {
-    let number = |name: &str, usual: u64| {
-        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
-    };
+    let number =
+        |name: &str, usual: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let operations = number("HOLDPOINT_OPERATIONS", 300);
     for seed in 0..number("HOLDPOINT_SEEDS", 20) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| compare(factory, seed, operations))) {
@@ -125,8 +124,13 @@ impl Twins {
             let priority = u8::try_from(random.below(4)).unwrap();
             new = new.in_inbox(random.name(&INBOXES), priority);
         }
-        let on_timeout =
-            [OnTimeout::Fail, OnTimeout::Deny, OnTimeout::ResumeWithError, OnTimeout::Cancel, OnTimeout::Keep];
+        let on_timeout = [
+            OnTimeout::Fail,
+            OnTimeout::Deny,
+            OnTimeout::ResumeWithError,
+            OnTimeout::Cancel,
+            OnTimeout::Keep,
+        ];
         let policy = HoldPolicy {
             on_deny: *random.pick(&[OnDeny::Continue, OnDeny::Cancel]),
             on_timeout: *random.pick(&on_timeout),

@@ -64,6 +64,8 @@ impl World {
     }
 }
 
-fn headers(links: &[holdpoint_core::link::Link]) -> Vec<(holdpoint_core::link::Header, holdpoint_core::digest::Digest)> {
+fn headers(
+    links: &[holdpoint_core::link::Link],
+) -> Vec<(holdpoint_core::link::Header, holdpoint_core::digest::Digest)> {
     links.iter().map(|link| (link.header.clone(), link.hash)).collect()
 }

@@ -15,8 +15,8 @@ use holdpoint_core::time::Timestamp;
 
 use super::random::Random;
 use crate::{
-    Answer, Batch, Claim, Claimed, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange, SessionKey,
-    SessionRow, SettleNotice, ShardSet, Store, StoreError, Stored,
+    Answer, Batch, Claim, Claimed, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange,
+    SessionKey, SessionRow, SettleNotice, ShardSet, Store, StoreError, Stored,
 };
 
 /// What happens to one append.

@@ -12,7 +12,8 @@ use holdpoint_core::time::Millis;
 
 use super::Factory;
 use super::support::{
-    LOOKUP, NewRun, SHELL, World, agent, as_seen, hold_ids, hold_row, holds_by, session, tenant, the_hold, tool, user,
+    LOOKUP, NewRun, SHELL, World, agent, as_seen, hold_ids, hold_row, holds_by, session, tenant, the_hold,
+    tool, user,
 };
 use crate::{Audience, HoldFilter, HoldQuery, Put, Who};
 
@@ -66,14 +67,17 @@ pub fn cursors_walk_all_holds_exactly_once(factory: &Factory) {
         }
     }
     let some = |who: &[&str]| Audience::AnyOf(who.iter().map(|one| Who((*one).to_owned())).collect());
-    let audiences = [Audience::Everyone, some(&["role:ops", "user:alice"]), some(&["user:bob", "user:alice"])];
+    let audiences =
+        [Audience::Everyone, some(&["role:ops", "user:alice"]), some(&["user:bob", "user:alice"])];
     let filters = [
         HoldFilter::All,
         HoldFilter::Agent(agent("a")),
         HoldFilter::Tool(tool(SHELL)),
         HoldFilter::Session(agent("b"), session("s-1")),
     ];
-    for (audience, filter) in audiences.iter().flat_map(|a| filters.iter().map(move |f| (a.clone(), f.clone()))) {
+    for (audience, filter) in
+        audiences.iter().flat_map(|a| filters.iter().map(move |f| (a.clone(), f.clone())))
+    {
         let query = HoldQuery { audience, limit: 100, ..holds_by(filter) };
         let whole = hold_ids(&world.all_holds(&query));
         assert!(!whole.is_empty() || matches!(query.filter, HoldFilter::Session(..)), "{query:?}");

@@ -170,10 +170,7 @@ pub fn a_wake_in_the_append_that_moves_the_run_is_not_forgotten(factory: &Factor
     let moves = world.scribe.batch(&child, &Command::Assign { hold: hold.key, to });
     assert_eq!(world.append(vec![ends, moves.clone()]), Ok(()));
     world.expect_stored(&moves.row);
-    let mut batch = world.scribe.batch(
-        &moves.row,
-        &Command::Assign { hold: hold.key, to: None },
-    );
+    let mut batch = world.scribe.batch(&moves.row, &Command::Assign { hold: hold.key, to: None });
     batch.lease = LeaseChange::Release;
     world.write(batch);
     assert_eq!(world.claimed(10), [child.run.facts.id]);

@@ -125,7 +125,9 @@ pub fn an_unknown_notice_is_settled_without_effect(factory: &Factory) {
     let now = world.now();
     world.telling("hook", now);
     let due = world.due();
-    for settle in [SettleNotice::Delivered { upto: Seq(9) }, SettleNotice::Dead, SettleNotice::Retry { at: now }] {
+    for settle in
+        [SettleNotice::Delivered { upto: Seq(9) }, SettleNotice::Dead, SettleNotice::Retry { at: now }]
+    {
         world.settle(due[0].no + 1000, settle);
     }
     assert_eq!(world.due(), due);

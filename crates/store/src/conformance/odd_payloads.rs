@@ -11,7 +11,9 @@ use holdpoint_core::message::{Message, Part};
 use holdpoint_core::project::RunRow;
 
 use super::Factory;
-use super::support::{LOOKUP, NewRun, SHELL, World, agent, asked, block_on, holds_by, session, session_of, tenant};
+use super::support::{
+    LOOKUP, NewRun, SHELL, World, agent, asked, block_on, holds_by, session, session_of, tenant,
+};
 use crate::{Audience, Guard, HoldFilter, HoldQuery, Notice, Put, RunFilter, SessionChange, ShardSet, Who};
 
 pub fn odd_texts_come_back_byte_for_byte(factory: &Factory) {
@@ -46,7 +48,8 @@ pub fn json_keeps_its_bytes(factory: &Factory) {
         r#""\u00e9""#,
         "{\"\":\"\",\" \":null}",
     ];
-    let parts: Vec<Part> = texts.iter().map(|text| Part::Data(Body::Json(RawJson::parse(text).unwrap()))).collect();
+    let parts: Vec<Part> =
+        texts.iter().map(|text| Part::Data(Body::Json(RawJson::parse(text).unwrap()))).collect();
     let row = world.queued_run("helper");
     let row = world.send(&row, &said(Message { parts: parts.clone(), client_id: Some("\0".into()) }));
     world.reopen();

@@ -41,8 +41,12 @@ pub fn a_key_used_again_names_its_last_use(factory: &Factory) {
     let mut batch = world.scribe.start(&NewRun::of("helper"));
     batch.puts.push(put(2, late));
     let row = world.write(batch);
-    let record =
-        KeyRecord { request: Digest([2; 32]), run: row.run.facts.id, seq: row.run.state.seq, expires_at: late };
+    let record = KeyRecord {
+        request: Digest([2; 32]),
+        run: row.run.facts.id,
+        seq: row.run.state.seq,
+        expires_at: late,
+    };
     assert_eq!(block_on(world.store().find_key(tenant("default"), "k".into())), Ok(Some(record)));
 }
 

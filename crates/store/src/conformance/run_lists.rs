@@ -27,11 +27,8 @@ pub fn cursors_walk_all_runs_exactly_once(factory: &Factory) {
     for n in 0..23 {
         world.start(&NewRun::of(["a", "b", "c"][n % 3]).in_session(&format!("s-{}", n % 2)));
     }
-    let filters = [
-        RunFilter::All,
-        RunFilter::Agent(agent("a")),
-        RunFilter::Session(agent("b"), session("s-1")),
-    ];
+    let filters =
+        [RunFilter::All, RunFilter::Agent(agent("a")), RunFilter::Session(agent("b"), session("s-1"))];
     for filter in filters {
         let whole = world.all_runs(&RunQuery { limit: 100, ..runs_by(filter.clone()) });
         assert!(!whole.is_empty());
@@ -86,10 +83,10 @@ pub fn runs_are_listed_by_phase(factory: &Factory) {
         world.all_runs(&RunQuery { phases: phases.to_vec(), limit, ..runs_by(filter) })
     };
     for limit in [1, 2, 10] {
-        assert_eq!(in_phases(RunFilter::All, &[Phase::HeldForPerson], limit), [held.clone()]);
+        assert_eq!(in_phases(RunFilter::All, &[Phase::HeldForPerson], limit), std::slice::from_ref(&held));
         let two = [Phase::Queued, Phase::Canceled];
         assert_eq!(in_phases(RunFilter::All, &two, limit), [ended.clone(), queued.clone()]);
-        assert_eq!(in_phases(RunFilter::All, &[Phase::Working], limit), [working.clone()]);
+        assert_eq!(in_phases(RunFilter::All, &[Phase::Working], limit), std::slice::from_ref(&working));
         assert_eq!(in_phases(RunFilter::Agent(agent("a")), &[Phase::Working], limit), []);
         assert_eq!(in_phases(RunFilter::All, &[Phase::Rejected], limit), []);
     }
@@ -105,8 +102,8 @@ pub fn tenants_do_not_see_each_others_runs(factory: &Factory) {
     for filter in
         [RunFilter::All, RunFilter::Agent(agent("a")), RunFilter::Session(agent("a"), session("s-1"))]
     {
-        assert_eq!(of("default", filter.clone()), [ours.clone()]);
-        assert_eq!(of("acme", filter.clone()), [theirs.clone()]);
+        assert_eq!(of("default", filter.clone()), std::slice::from_ref(&ours));
+        assert_eq!(of("acme", filter.clone()), std::slice::from_ref(&theirs));
         assert_eq!(of("nobody", filter), []);
     }
 }

@@ -21,13 +21,13 @@ use holdpoint_core::time::{Millis, Timestamp};
 
 use super::{Backend, Factory};
 use crate::{
-    Audience, Batch, Claim, Claimed, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SessionKey, ShardSet, Store,
-    StoreError, Stored, Who,
+    Audience, Batch, Claim, Claimed, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SessionKey, ShardSet,
+    Store, StoreError, Stored, Who,
 };
 
 pub use scribe::{
-    BEGIN, LOOKUP, NODE, NewRun, OTHER_NODE, SHELL, Scribe, agent, as_seen, asked, model_reply, session, stored_call, tenant, tool,
-    user, worker,
+    BEGIN, LOOKUP, NODE, NewRun, OTHER_NODE, SHELL, Scribe, agent, as_seen, asked, model_reply, session,
+    stored_call, tenant, tool, user, worker,
 };
 pub use waiting::block_on;
 

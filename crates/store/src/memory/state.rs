@@ -281,10 +281,10 @@ impl State {
     }
 
     pub(super) fn due_notices(&self, shards: &ShardSet, now: Timestamp, limit: usize) -> Vec<DueNotice> {
-        let is_due = |entry: &NoticeEntry| {
-            !entry.dead && entry.notice.due_at <= now && shards.contains(entry.shard)
-        };
-        let mut due: Vec<(&i64, &NoticeEntry)> = self.notices.iter().filter(|(_, entry)| is_due(entry)).collect();
+        let is_due =
+            |entry: &NoticeEntry| !entry.dead && entry.notice.due_at <= now && shards.contains(entry.shard);
+        let mut due: Vec<(&i64, &NoticeEntry)> =
+            self.notices.iter().filter(|(_, entry)| is_due(entry)).collect();
         due.sort_by_key(|(no, entry)| (entry.notice.due_at, **no));
         let row = |(no, entry): (&i64, &NoticeEntry)| DueNotice {
             no: *no,
@@ -339,7 +339,9 @@ impl State {
         let no = self.run_numbers.get(&run).copied();
         let entry = no.and_then(|no| self.runs.get_mut(&no)).ok_or(StoreError::NotFound { run })?;
         if !entry.row.run.state.erased {
-            return Err(StoreError::unavailable(format!("run {run} has no run.erased event yet; append it first")));
+            return Err(StoreError::unavailable(format!(
+                "run {run} has no run.erased event yet; append it first"
+            )));
         }
         // The event that says so stays readable.
         let last = entry.links.len().saturating_sub(1);

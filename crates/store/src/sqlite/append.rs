@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 
 use holdpoint_core::body::Blob;
-use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq, tenant_tag};
+use holdpoint_core::id::{HoldId, Incarnation, RunId, Secret, Seq, tenant_tag};
 use holdpoint_core::link::Contents;
 use holdpoint_core::project::{HoldChange, HoldRow};
 use holdpoint_core::run::FOLD_VERSION;
 use holdpoint_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::names::{self, Numbers};
 use super::rows::{self, SEQ_MAX, link_key};
@@ -45,7 +45,8 @@ pub(super) fn append(
     let mut places = Vec::with_capacity(batches.len());
     for (at, Encoded { batch, .. }) in batches.iter().enumerate() {
         if batch.row.run.state.seq.0 > SEQ_MAX {
-            let why = format!("run {} has more than {SEQ_MAX} events; end it and start a new one", batch.run());
+            let why =
+                format!("run {} has more than {SEQ_MAX} events; end it and start a new one", batch.run());
             return Err(StoreError::unavailable(why).into());
         }
         places.push(expected_place(connection, batch)?);
@@ -96,9 +97,14 @@ fn broken<'a>(
     let tenant = numbers.number(connection, batch.tenant().as_str())?;
     match guard {
         Guard::KeyUnused { key } => {
-            let used: Option<i64> =
-                connection.prepare_cached(sql::KEY)?.query_row(params![tenant, key], |row| row.get(1)).optional()?;
-            Ok(used.map(|run| id_of(connection, run)).transpose()?.map(|run| format!("the key was used for run {run}")))
+            let used: Option<i64> = connection
+                .prepare_cached(sql::KEY)?
+                .query_row(params![tenant, key], |row| row.get(1))
+                .optional()?;
+            Ok(used
+                .map(|run| id_of(connection, run))
+                .transpose()?
+                .map(|run| format!("the key was used for run {run}")))
         }
         Guard::CounterWithin { counter, add, max } => {
             let now = match counted.get(&(tenant, counter.as_str())) {
@@ -293,15 +299,11 @@ fn set_due(
     Ok(())
 }
 
-fn open_session(
-    connection: &Connection,
-    encoded: &Encoded,
-    tenant: i64,
-    agent: i64,
-) -> Result<i64, Failure> {
+fn open_session(connection: &Connection, encoded: &Encoded, tenant: i64, agent: i64) -> Result<i64, Failure> {
     let facts = &encoded.batch.row.run.facts;
     let key = params![tenant, agent, facts.session.as_str()];
-    let found = connection.prepare_cached(sql::SESSION_NUMBER)?.query_row(key, |row| row.get(0)).optional()?;
+    let found =
+        connection.prepare_cached(sql::SESSION_NUMBER)?.query_row(key, |row| row.get(0)).optional()?;
     if let Some(no) = found {
         return Ok(no);
     }
@@ -404,20 +406,25 @@ pub(super) struct FoundHold {
 }
 
 impl FoundHold {
+    fn read(row: &Row<'_>) -> rusqlite::Result<FoundHold> {
+        Ok(FoundHold { no: row.get(0)?, audience: row.get(2)?, record: row.get(3)? })
+    }
+
     fn audience(&self) -> Vec<i64> {
         let list = self.audience.as_deref().unwrap_or_default();
         list.split(' ').filter_map(|who| who.parse().ok()).collect()
     }
 }
 
-pub(super) fn find_hold(connection: &Connection, run: i64, id: HoldId) -> rusqlite::Result<Option<FoundHold>> {
+pub(super) fn find_hold(connection: &Connection, run: i64, id: HoldId) -> Result<Option<FoundHold>, Failure> {
     let mut statement = connection.prepare_cached(sql::HOLDS_OF_CALL)?;
     let mut found = None;
-    let mut rows = statement.query(params![run, id.key.call.0])?;
-    while let Some(row) = rows.next()? {
-        let secret = holdpoint_core::id::Secret(row.get(1)?);
-        if secret == id.key.secret {
-            found = Some(FoundHold { no: row.get(0)?, audience: row.get(2)?, record: row.get(3)? });
+    let mut holds = statement.query(params![run, id.key.call.0])?;
+    while let Some(row) = holds.next()? {
+        let secret: Vec<u8> = row.get(1)?;
+        let is_it = <[u8; 16]>::try_from(secret).is_ok_and(|secret| Secret(secret) == id.key.secret);
+        if is_it {
+            found = Some(FoundHold::read(row).map_err(|error| rows::Corrupt::from(error).of(id.run))?);
         }
     }
     Ok(found)

@@ -11,8 +11,10 @@ use crate::error::StoreError;
 
 /// Deletes payloads, salts and large values; the event that says so stays readable.
 pub(super) fn erase(connection: &Connection, texts: &Texts, run: RunId) -> Result<(), Failure> {
-    let columns =
-        connection.prepare_cached(sql::RUN_BY_ID)?.query_row(params![run.bytes()], RunColumns::read).optional()?;
+    let columns = connection
+        .prepare_cached(sql::RUN_BY_ID)?
+        .query_row(params![run.bytes()], RunColumns::read)
+        .optional()?;
     let Some(columns) = columns else { return Err(StoreError::NotFound { run }.into()) };
     let no = columns.no;
     if !columns.stored(connection, texts)?.row.run.state.erased {
@@ -30,9 +32,12 @@ pub(super) fn erase(connection: &Connection, texts: &Texts, run: RunId) -> Resul
         }
     }
     commitments.pop();
+    // What is deleted is overwritten, not only unlinked: contents must be gone from the file too.
+    connection.pragma_update(None, "secure_delete", true)?;
     for (key, commitment) in commitments {
         connection.prepare_cached(sql::LINK_ERASE)?.execute(params![key, commitment.0])?;
     }
     connection.prepare_cached(sql::BLOBS_ERASE)?.execute(params![no])?;
+    connection.pragma_update(None, "secure_delete", false)?;
     Ok(())
 }

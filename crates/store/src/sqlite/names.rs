@@ -48,7 +48,8 @@ pub(super) fn find(connection: &Connection, text: &str) -> rusqlite::Result<Opti
     connection.prepare_cached(sql::NAME_NUMBER)?.query_row(params![text], |row| row.get(0)).optional()
 }
 
-/// Number to text, for readers. Names are never changed or removed, so what was read once stays true.
+/// Number to text. Names are never changed or removed, so what was read once stays true; only the writer reads names
+/// before they are durable, and forgets them when its transaction is rolled back.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     known: RwLock<HashMap<i64, Arc<str>>>,
@@ -70,6 +71,11 @@ impl Texts {
         }
         known.insert(number, text.clone());
         Ok(text)
+    }
+
+    /// Forgets everything.
+    pub(super) fn forget(&self) {
+        self.known.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 

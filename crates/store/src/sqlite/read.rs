@@ -4,14 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use holdpoint_core::actor::Actor;
-use holdpoint_core::apply;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{CallNo, HoldId, HoldKey, MessageId, RequestId, RequestKey, RunId, Secret, Seq};
+use holdpoint_core::id::{HoldId, MessageId, RequestId, RequestKey, RunId, Seq};
 use holdpoint_core::link::Link;
 use holdpoint_core::name::{AgentName, InboxName, SessionId, Tenant, ToolName, UserId};
 use holdpoint_core::project::{self, Closed, HoldRow, How};
-use holdpoint_core::run::FOLD_VERSION;
 use holdpoint_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
@@ -21,6 +19,7 @@ use super::names::{self, Texts};
 use super::rows::{self, Corrupt, RunColumns, SEQ_MAX, link_key};
 use super::schema::{OpenError, open_for_reading};
 use super::sql;
+use super::writer::Failure;
 use crate::error::StoreError;
 use crate::query::{DueNotice, KeyRecord, SessionKey, SessionRow, ShardSet, Stored};
 
@@ -75,26 +74,16 @@ fn unreadable(error: rusqlite::Error) -> StoreError {
     StoreError::unavailable(format!("the database cannot be read: {error}"))
 }
 
+fn failed(failure: Failure) -> StoreError {
+    match failure {
+        Failure::Refused(error) => error,
+        Failure::Database(error) => unreadable(error),
+    }
+}
+
 impl Reading<'_> {
     pub(super) fn load(&self, run: RunId) -> Result<Stored, StoreError> {
-        let columns = self.columns(run)?;
-        match columns.fold < FOLD_VERSION {
-            true => self.rebuild(run, columns.no),
-            false => columns.stored(self.connection, self.texts),
-        }
-    }
-
-    /// A row of an older fold, made again from its events.
-    fn rebuild(&self, run: RunId, _no: i64) -> Result<Stored, StoreError> {
-        let corrupt = |why: String| StoreError::Corrupt { run, why };
-        let links = self.links(run, Seq(0), usize::MAX)?;
-        let head = links.last().map(|link| link.hash).ok_or_else(|| corrupt("it has no events".into()))?;
-        let mut events = Vec::new();
-        for link in &links {
-            events.extend(link.events().map_err(|bad| corrupt(bad.to_string()))?);
-        }
-        let folded = apply::fold(run, &events).ok_or_else(|| corrupt("its events do not begin a run".into()))?;
-        Ok(Stored { row: project::run_row(&folded, head), lease: None })
+        self.columns(run)?.stored(self.connection, self.texts)
     }
 
     fn columns(&self, run: RunId) -> Result<RunColumns, StoreError> {
@@ -145,7 +134,7 @@ impl Reading<'_> {
 
     pub(super) fn find_hold(&self, hold: HoldId) -> Result<Option<HoldRow>, StoreError> {
         let Some(run) = run_number(self.connection, hold.run).map_err(unreadable)? else { return Ok(None) };
-        let Some(found) = find_hold(self.connection, run, hold).map_err(unreadable)? else { return Ok(None) };
+        let Some(found) = find_hold(self.connection, run, hold).map_err(failed)? else { return Ok(None) };
         match found.record {
             Some(record) => {
                 let record: Record = rows::parse(&record).map_err(|corrupt| corrupt.of(hold.run))?;
@@ -298,9 +287,4 @@ impl Record {
             }),
         }
     }
-}
-
-/// A hold's key from its columns.
-fn hold_key(call: u32, secret: [u8; 16]) -> HoldKey {
-    HoldKey { call: CallNo(call), secret: Secret(secret) }
 }

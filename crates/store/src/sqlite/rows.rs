@@ -4,13 +4,14 @@
 //! nothing else.
 
 use holdpoint_core::actor::Actor;
+use holdpoint_core::apply;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Driver, Parent};
 use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{Incarnation, RunId, Seq};
 use holdpoint_core::link::{Contents, Header, Link};
 use holdpoint_core::name::{AgentName, BadName, InboxName, SessionId, Tenant, UserId};
-use holdpoint_core::project;
+use holdpoint_core::project::{self, RunRow};
 use holdpoint_core::run::{FOLD_VERSION, Facts, InboxPlace, Run, State};
 use holdpoint_core::time::Timestamp;
 use rusqlite::{Connection, Row, params};
@@ -110,14 +111,22 @@ struct Rest {
 }
 
 impl RunColumns {
-    /// Reads what identifies the row; everything else may be corrupt without stopping a list.
+    /// Reads what identifies the row; everything may be corrupt without stopping a list.
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<RunColumns> {
+        let (id, fold): (Vec<u8>, i64) = (row.get(1)?, row.get(16)?);
+        let rest = match (id.len(), fold) {
+            (16, 0..) => Rest::read(row),
+            (16, _) => Err(Corrupt(format!("there is no fold {fold}"))),
+            (length, _) => Err(Corrupt(format!("its id has {length} bytes"))),
+        };
+        let mut bytes = [0; 16];
+        bytes.iter_mut().zip(id).for_each(|(to, from)| *to = from);
         Ok(RunColumns {
             no: row.get(0)?,
-            id: RunId::from_bytes(row.get(1)?),
+            id: RunId::from_bytes(bytes),
             tenant: row.get(2)?,
-            fold: row.get(16)?,
-            rest: Rest::read(row),
+            fold: u32::try_from(fold.max(0)).unwrap_or(u32::MAX),
+            rest,
         })
     }
 
@@ -127,40 +136,75 @@ impl RunColumns {
             return Err(StoreError::Newer { run: self.id, found: self.fold });
         }
         let id = self.id;
-        self.decode(connection, texts).map_err(|corrupt| corrupt.of(id))
-    }
-
-    fn decode(self, connection: &Connection, texts: &Texts) -> Result<Stored, Corrupt> {
-        let rest = self.rest?;
-        let text = |number: i64| texts.text(connection, number).map_err(Corrupt::from);
-        let session: String = connection
-            .prepare_cached(sql::SESSION_NAME)?
-            .query_row(params![rest.session], |row| row.get(0))
-            .map_err(|_| Corrupt("its session is missing".into()))?;
-        let facts = Facts {
-            id: self.id,
-            tenant: Tenant::new(text(self.tenant)?)?,
-            agent: AgentName::new(text(rest.agent)?)?,
-            session: SessionId::new(session)?,
-            owner: UserId::new(text(rest.owner)?)?,
-            driver: driver(rest.driver)?,
-            parent: rest.parent.as_deref().map(parse::<Parent>).transpose()?,
-            started_at: Timestamp(rest.started_at),
-            inbox: rest.inbox.map(|inbox| place(text(inbox)?, &rest)).transpose()?,
+        let read = || {
+            let rest = self.rest?;
+            let rebuilt = match self.fold < FOLD_VERSION {
+                true => rebuild(connection, texts, id, self.no)?,
+                false => None,
+            };
+            match rebuilt {
+                Some(row) => Ok(Stored { row, lease: rest.lease }),
+                None => decode(connection, texts, id, self.no, self.tenant, rest),
+            }
         };
-        let mut state: State = parse(&rest.state)?;
-        state.seq = Seq(rest.seq);
-        state.at = Timestamp(rest.at);
-        state.definition = text(rest.definition)?
-            .parse()
-            .map_err(|_| Corrupt("its definition is not named by a digest".into()))?;
-        let last: Option<Digest> = last_hash(connection, self.no)?;
-        if last != Some(rest.head) {
-            return Err(Corrupt("its head is not the hash of its last link".into()));
-        }
-        let run = Run { facts, state };
-        Ok(Stored { row: project::run_row(&run, rest.head), lease: rest.lease })
+        read().map_err(|corrupt: Corrupt| corrupt.of(id))
     }
+}
+
+/// A row of an older fold, made again from its events. None when they were erased: then the row is all there is.
+fn rebuild(connection: &Connection, texts: &Texts, run: RunId, no: i64) -> Result<Option<RunRow>, Corrupt> {
+    let mut statement = connection.prepare_cached(sql::LINKS)?;
+    let mut found = statement.query(params![link_key(no, Seq(0)), link_key(no, Seq(SEQ_MAX)), i64::MAX])?;
+    let (mut events, mut head) = (Vec::new(), None);
+    while let Some(row) = found.next()? {
+        let link = link(run, row, connection, texts)?;
+        if matches!(link.contents, Contents::Erased { .. }) {
+            return Ok(None);
+        }
+        events.extend(link.events().map_err(|bad| Corrupt(bad.to_string()))?);
+        head = Some(link.hash);
+    }
+    let folded = apply::fold(run, &events).zip(head);
+    let (folded, head) = folded.ok_or_else(|| Corrupt("its events do not begin a run".into()))?;
+    Ok(Some(project::run_row(&folded, head)))
+}
+
+fn decode(
+    connection: &Connection,
+    texts: &Texts,
+    id: RunId,
+    no: i64,
+    tenant: i64,
+    rest: Rest,
+) -> Result<Stored, Corrupt> {
+    let text = |number: i64| texts.text(connection, number).map_err(Corrupt::from);
+    let session: String = connection
+        .prepare_cached(sql::SESSION_NAME)?
+        .query_row(params![rest.session], |row| row.get(0))
+        .map_err(|_| Corrupt("its session is missing".into()))?;
+    let facts = Facts {
+        id,
+        tenant: Tenant::new(text(tenant)?)?,
+        agent: AgentName::new(text(rest.agent)?)?,
+        session: SessionId::new(session)?,
+        owner: UserId::new(text(rest.owner)?)?,
+        driver: driver(rest.driver)?,
+        parent: rest.parent.as_deref().map(parse::<Parent>).transpose()?,
+        started_at: Timestamp(rest.started_at),
+        inbox: rest.inbox.map(|inbox| place(text(inbox)?, &rest)).transpose()?,
+    };
+    let mut state: State = parse(&rest.state)?;
+    state.seq = Seq(rest.seq);
+    state.at = Timestamp(rest.at);
+    state.definition = text(rest.definition)?
+        .parse()
+        .map_err(|_| Corrupt("its definition is not named by a digest".into()))?;
+    let last: Option<Digest> = last_hash(connection, no)?;
+    if last != Some(rest.head) {
+        return Err(Corrupt("its head is not the hash of its last link".into()));
+    }
+    let run = Run { facts, state };
+    Ok(Stored { row: project::run_row(&run, rest.head), lease: rest.lease })
 }
 
 impl Rest {
@@ -207,7 +251,12 @@ fn last_hash(connection: &Connection, run: i64) -> Result<Option<Digest>, Corrup
 }
 
 /// A link from its row.
-pub(super) fn link(run: RunId, row: &Row<'_>, connection: &Connection, texts: &Texts) -> Result<Link, Corrupt> {
+pub(super) fn link(
+    run: RunId,
+    row: &Row<'_>,
+    connection: &Connection,
+    texts: &Texts,
+) -> Result<Link, Corrupt> {
     let key: i64 = row.get(0)?;
     let actor = texts.text(connection, row.get(3)?)?;
     let salt: Option<[u8; 16]> = row.get(5)?;

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::SqliteOptions;
@@ -81,6 +82,7 @@ pub(super) fn open(options: &SqliteOptions) -> Result<OpenFile, OpenError> {
     let lock = lock(path)?;
     let mut connection = Connection::open(path).map_err(|error| OpenError::unusable(path, error))?;
     configure(&connection, options).map_err(|error| OpenError::unusable(path, error))?;
+    write_ahead(&connection).map_err(|why| OpenError::unusable(path, why))?;
     refuse_newer(&connection, path)?;
     migrate(&mut connection).map_err(|why| OpenError::unusable(path, why))?;
     Ok(OpenFile { connection, lock })
@@ -127,15 +129,35 @@ fn lock(path: &Path) -> Result<File, OpenError> {
 }
 
 fn configure(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+    // After a failed sync nothing more may be written, not even what a close would move into the file. A clean end
+    // switches it back.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.busy_timeout(LOCK_WAIT)?;
     connection.execute_batch(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;",
+        "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;",
     )?;
     if let Some(pages) = options.max_pages {
         connection.pragma_update(None, "max_page_count", pages)?;
     }
     connection.set_prepared_statement_cache_capacity(128);
     Ok(())
+}
+
+/// Switches to the WAL. The statement says which mode it will be before it has written that, so it is run to its end.
+fn write_ahead(connection: &Connection) -> Result<(), String> {
+    let switch = || -> rusqlite::Result<String> {
+        let mut statement = connection.prepare("PRAGMA journal_mode = WAL")?;
+        let mut rows = statement.query([])?;
+        let mut mode = String::new();
+        while let Some(row) = rows.next()? {
+            mode = row.get(0)?;
+        }
+        Ok(mode)
+    };
+    match switch().map_err(|error| error.to_string())?.as_str() {
+        "wal" => Ok(()),
+        other => Err(format!("it cannot be switched to write-ahead logging and stays in mode {other}")),
+    }
 }
 
 fn refuse_newer(connection: &Connection, path: &Path) -> Result<(), OpenError> {
@@ -162,5 +184,6 @@ fn newest_migration(connection: &Connection, path: &Path) -> Result<Option<i64>,
 }
 
 fn migrate(connection: &mut Connection) -> Result<(), String> {
-    embedded::migrations::runner().run(connection).map(|_| ()).map_err(|error| error.to_string())
+    // All in one transaction: a crash between a migration and the record of it would lock everybody out.
+    embedded::migrations::runner().set_grouped(true).run(connection).map(|_| ()).map_err(|error| error.to_string())
 }

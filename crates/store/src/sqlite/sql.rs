@@ -89,9 +89,11 @@ pub(super) const LINK_ADD: &str =
 pub(super) const LINKS: &str = "SELECT key, count, at, actor, hash, salt, payload, commitment FROM links \
      WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3";
 /// The key of the link that holds an event.
-pub(super) const LINK_WITH: &str = "SELECT key FROM links WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1";
+pub(super) const LINK_WITH: &str =
+    "SELECT key FROM links WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1";
 /// The hash of a run's last link.
-pub(super) const LINK_LAST: &str = "SELECT hash FROM links WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1";
+pub(super) const LINK_LAST: &str =
+    "SELECT hash FROM links WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1";
 /// Deletes the contents of a link and keeps its commitment.
 pub(super) const LINK_ERASE: &str =
     "UPDATE links SET salt = NULL, payload = NULL, commitment = ?2 WHERE key = ?1";
@@ -105,8 +107,7 @@ pub(super) const BLOB: &str = "SELECT value FROM blobs WHERE run = ?1 AND digest
 pub(super) const BLOBS_ERASE: &str = "DELETE FROM blobs WHERE run = ?1";
 
 /// A new hold.
-pub(super) const HOLD_ADD: &str =
-    "INSERT INTO holds (run, call, secret, tenant, agent, tool, kind, audience) \
+pub(super) const HOLD_ADD: &str = "INSERT INTO holds (run, call, secret, tenant, agent, tool, kind, audience) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 /// The holds of one call: number, secret, audience, record.
 pub(super) const HOLDS_OF_CALL: &str =
@@ -155,9 +156,10 @@ pub(super) const DUE_MOVE: &str = "UPDATE due SET at = ?2 WHERE run = ?1";
 pub(super) const DUE_CLEAR: &str = "DELETE FROM due WHERE run = ?1";
 /// The next agent with due runs.
 pub(super) const DUE_NEXT_AGENT: &str = "SELECT agent FROM due WHERE agent > ?1 ORDER BY agent LIMIT 1";
-/// The due runs of an agent, the longest due first.
-pub(super) const DUE_OF_AGENT: &str =
-    "SELECT run, shard, at FROM due WHERE agent = ?1 AND at <= ?2 ORDER BY at, run LIMIT ?3";
+/// The due runs of an agent, the longest due first. Those of a newer fold are not ours, and must not stand in the way
+/// of those behind them.
+pub(super) const DUE_OF_AGENT: &str = "SELECT d.run, d.shard, d.at FROM due d LEFT JOIN runs r ON r.no = d.run \
+     WHERE d.agent = ?1 AND d.at <= ?2 AND coalesce(r.fold, 0) <= ?4 ORDER BY d.at, d.run LIMIT ?3";
 
 /// A new notice, or the news that there is more to tell.
 pub(super) const NOTICE_ADD: &str = "INSERT INTO notices (shard, due_at, subscription, run, first_seq, latest) \
@@ -198,12 +200,67 @@ pub(super) const DEFINITION: &str = "SELECT bytes FROM definitions WHERE tenant 
 /// All of them, for the test that reads their plans.
 #[cfg(test)]
 pub(super) const ALL: &[&str] = &[
-    NAME_NUMBER, NAME_TEXT, NAME_ADD, TENANT_ADD, SESSION_NUMBER, SESSION_ADD, SESSION_ROW, SESSION_METADATA,
-    SESSION_CLOSE, RUN_PLACE, RUN_ADD, RUN_UPDATE, RUN_LEASE, RUN_BY_ID, RUN_BY_NUMBER, RUNS_ALL, RUNS_BY_AGENT,
-    RUNS_BY_SESSION, RUNS_CLAIMABLE, RUNS_AFTER, RUN_NUMBER, RUN_ID, RUN_NAMES, SESSION_NAME, LINK_ADD, LINKS, LINK_WITH, LINK_LAST,
-    LINK_ERASE, BLOB_ADD, BLOB, BLOBS_ERASE, HOLD_ADD, HOLDS_OF_CALL, HOLD_CLOSE, HOLD_AUDIENCE, HOLDS_ALL,
-    HOLDS_BY_AGENT, HOLDS_BY_TOOL, HOLDS_BY_SESSION, HOLDS_BY_RUN, HOLD_BY_NUMBER, AUDIENCE_ADD, AUDIENCE_REMOVE,
-    AUDIENCE_HOLDS, AUDIENCE_HAS, DUE_SET, DUE_MOVE, DUE_CLEAR, DUE_NEXT_AGENT, DUE_OF_AGENT, NOTICE_ADD,
-    NOTICES_DUE, NOTICE_DONE, NOTICE_MORE, NOTICE_RETRY, NOTICE_DEAD, KEY_ADD, KEY, COUNTER, COUNTER_ADD,
-    DEFINITION_ADD, DEFINITION,
+    NAME_NUMBER,
+    NAME_TEXT,
+    NAME_ADD,
+    TENANT_ADD,
+    SESSION_NUMBER,
+    SESSION_ADD,
+    SESSION_ROW,
+    SESSION_METADATA,
+    SESSION_CLOSE,
+    RUN_PLACE,
+    RUN_ADD,
+    RUN_UPDATE,
+    RUN_LEASE,
+    RUN_BY_ID,
+    RUN_BY_NUMBER,
+    RUNS_ALL,
+    RUNS_BY_AGENT,
+    RUNS_BY_SESSION,
+    RUNS_CLAIMABLE,
+    RUNS_AFTER,
+    RUN_NUMBER,
+    RUN_ID,
+    RUN_NAMES,
+    SESSION_NAME,
+    LINK_ADD,
+    LINKS,
+    LINK_WITH,
+    LINK_LAST,
+    LINK_ERASE,
+    BLOB_ADD,
+    BLOB,
+    BLOBS_ERASE,
+    HOLD_ADD,
+    HOLDS_OF_CALL,
+    HOLD_CLOSE,
+    HOLD_AUDIENCE,
+    HOLDS_ALL,
+    HOLDS_BY_AGENT,
+    HOLDS_BY_TOOL,
+    HOLDS_BY_SESSION,
+    HOLDS_BY_RUN,
+    HOLD_BY_NUMBER,
+    AUDIENCE_ADD,
+    AUDIENCE_REMOVE,
+    AUDIENCE_HOLDS,
+    AUDIENCE_HAS,
+    DUE_SET,
+    DUE_MOVE,
+    DUE_CLEAR,
+    DUE_NEXT_AGENT,
+    DUE_OF_AGENT,
+    NOTICE_ADD,
+    NOTICES_DUE,
+    NOTICE_DONE,
+    NOTICE_MORE,
+    NOTICE_RETRY,
+    NOTICE_DEAD,
+    KEY_ADD,
+    KEY,
+    COUNTER,
+    COUNTER_ADD,
+    DEFINITION_ADD,
+    DEFINITION,
 ];

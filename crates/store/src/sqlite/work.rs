@@ -3,12 +3,13 @@
 use holdpoint_core::digest::Digest;
 use holdpoint_core::id::{Incarnation, RunId, Seq, Shard};
 use holdpoint_core::name::Tenant;
+use holdpoint_core::run::FOLD_VERSION;
 use holdpoint_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::append::{Lease as LeaseColumns, find_session, id_of};
 use super::names::{self, Numbers, Texts};
-use super::rows::RunColumns;
+use super::rows::{Corrupt, RunColumns};
 use super::sql;
 use super::writer::Failure;
 use crate::batch::LeaseChange;
@@ -28,20 +29,23 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn find(connection: &Connection, run: RunId) -> rusqlite::Result<Option<Place>> {
+    /// The row of a run, if there is one; a row that cannot be read is corrupt, and no failure of the database.
+    pub(super) fn find(connection: &Connection, run: RunId) -> Result<Option<Place>, Failure> {
         let mut statement = connection.prepare_cached(sql::RUN_PLACE)?;
-        let place = statement.query_row(params![run.bytes()], |row| {
-            Ok(Place {
-                no: row.get(0)?,
-                seq: Seq(row.get(1)?),
-                head: Digest(row.get(2)?),
-                node: row.get::<_, Option<[u8; 16]>>(3)?.map(Incarnation),
-                until: row.get::<_, Option<i64>>(4)?.map(Timestamp),
-                wake_at: row.get::<_, Option<i64>>(5)?.map(Timestamp),
-                due_at: row.get::<_, Option<i64>>(6)?.map(Timestamp),
-            })
-        });
-        place.optional()
+        let place = statement.query_row(params![run.bytes()], |row| Ok(Place::read(row))).optional()?;
+        place.transpose().map_err(|error| Corrupt::from(error).of(run).into())
+    }
+
+    fn read(row: &Row<'_>) -> rusqlite::Result<Place> {
+        Ok(Place {
+            no: row.get(0)?,
+            seq: Seq(row.get(1)?),
+            head: Digest(row.get(2)?),
+            node: row.get::<_, Option<[u8; 16]>>(3)?.map(Incarnation),
+            until: row.get::<_, Option<i64>>(4)?.map(Timestamp),
+            wake_at: row.get::<_, Option<i64>>(5)?.map(Timestamp),
+            due_at: row.get::<_, Option<i64>>(6)?.map(Timestamp),
+        })
     }
 
     pub(super) fn lease(&self) -> Option<Lease> {
@@ -86,7 +90,7 @@ fn due_in_lane(
     room: usize,
 ) -> rusqlite::Result<Vec<(Timestamp, i64)>> {
     let mut statement = connection.prepare_cached(sql::DUE_OF_AGENT)?;
-    let mut rows = statement.query(params![lane, claim.now.0, SCAN_MAX])?;
+    let mut rows = statement.query(params![lane, claim.now.0, SCAN_MAX, FOLD_VERSION])?;
     let mut queue = Vec::new();
     while let Some(row) = rows.next()? {
         if claim.shards.contains(Shard(row.get(1)?)) {
@@ -99,12 +103,7 @@ fn due_in_lane(
     Ok(queue)
 }
 
-fn lease(
-    connection: &Connection,
-    texts: &Texts,
-    no: i64,
-    claim: &Claim,
-) -> Result<Option<Claimed>, Failure> {
+fn lease(connection: &Connection, texts: &Texts, no: i64, claim: &Claim) -> Result<Option<Claimed>, Failure> {
     let columns =
         connection.prepare_cached(sql::RUN_BY_NUMBER)?.query_row(params![no], RunColumns::read).optional()?;
     let Some(columns) = columns else {
@@ -120,7 +119,7 @@ fn lease(
             stored.lease = Some(Lease { node, until });
             Ok(Some(Claimed::Run(Box::new(stored))))
         }
-        // A newer node will take it; this one leaves it alone.
+        // Not asked for: a newer node will take it, this one leaves it alone.
         Err(StoreError::Newer { .. }) => Ok(None),
         Err(StoreError::Corrupt { run, why }) => {
             // Its rows stay as they are; only the work list forgets it, or it would come up for ever.
@@ -139,8 +138,9 @@ pub(super) fn renew(
 ) -> Result<Vec<RunId>, Failure> {
     let mut still = Vec::new();
     for run in runs {
-        let Some(place) = leased_by(connection, *run, node)? else { continue };
-        let after = LeaseColumns::after(LeaseChange::Take { node, until }, place.lease(), place.wake_at, None);
+        let Some(place) = unless_corrupt(leased_by(connection, *run, node))? else { continue };
+        let after =
+            LeaseColumns::after(LeaseChange::Take { node, until }, place.lease(), place.wake_at, None);
         write_lease(connection, place.no, &after)?;
         connection.prepare_cached(sql::DUE_MOVE)?.execute(params![place.no, until.0])?;
         still.push(*run);
@@ -156,7 +156,8 @@ pub(super) fn release(
     node: Incarnation,
 ) -> Result<(), Failure> {
     let Some(place) = leased_by(connection, run, node)? else { return Ok(()) };
-    let columns = connection.prepare_cached(sql::RUN_BY_NUMBER)?.query_row(params![place.no], RunColumns::read)?;
+    let columns =
+        connection.prepare_cached(sql::RUN_BY_NUMBER)?.query_row(params![place.no], RunColumns::read)?;
     let stored = columns.stored(connection, texts)?;
     let after = LeaseColumns::after(LeaseChange::Release, place.lease(), place.wake_at, stored.row.due_at);
     write_lease(connection, place.no, &after)?;
@@ -171,7 +172,9 @@ pub(super) fn wake(
     run: RunId,
     at: Timestamp,
 ) -> Result<(), Failure> {
-    let Some(place) = Place::find(connection, run)? else { return Ok(()) };
+    // A run that cannot be read wakes nobody up, and is no reason to refuse whoever wakes it.
+    let Some(place) = unless_corrupt(Place::find(connection, run))? else { return Ok(()) };
+    let Some((tenant, agent)) = lane_of(connection, place.no)? else { return Ok(()) };
     let wake_at = Some(place.wake_at.map_or(at, |wake| wake.min(at)));
     let due_at = match place.lease() {
         Some(lease) => Some(lease.until),
@@ -179,14 +182,6 @@ pub(super) fn wake(
     };
     let after = LeaseColumns { node: place.node, until: place.until, wake_at, due_at };
     write_lease(connection, place.no, &after)?;
-    let (tenant, agent): (i64, i64) = connection
-        .prepare_cached(sql::RUN_NAMES)?
-        .query_row(params![place.no], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let text = |number: i64| -> rusqlite::Result<String> {
-        connection.prepare_cached(sql::NAME_TEXT)?.query_row(params![number], |row| row.get(0))
-    };
-    let (tenant, agent) = (text(tenant)?, text(agent)?);
-    let tenant = Tenant::new(tenant).map_err(|error| StoreError::Corrupt { run, why: error.to_string() })?;
     set_due(connection, numbers, &tenant, &agent, run, place.no, due_at)
 }
 
@@ -212,9 +207,29 @@ fn set_due(
     Ok(())
 }
 
-fn leased_by(connection: &Connection, run: RunId, node: Incarnation) -> rusqlite::Result<Option<Place>> {
+fn leased_by(connection: &Connection, run: RunId, node: Incarnation) -> Result<Option<Place>, Failure> {
     let place = Place::find(connection, run)?;
     Ok(place.filter(|place| place.node == Some(node)))
+}
+
+/// What cannot be read is treated as if it were not there.
+fn unless_corrupt(place: Result<Option<Place>, Failure>) -> Result<Option<Place>, Failure> {
+    match place {
+        Err(Failure::Refused(StoreError::Corrupt { .. })) => Ok(None),
+        other => other,
+    }
+}
+
+/// The tenant and the agent of a run; none when they cannot be read.
+fn lane_of(connection: &Connection, no: i64) -> rusqlite::Result<Option<(Tenant, String)>> {
+    let (tenant, agent): (i64, i64) = connection
+        .prepare_cached(sql::RUN_NAMES)?
+        .query_row(params![no], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let text = |number: i64| -> rusqlite::Result<Option<String>> {
+        connection.prepare_cached(sql::NAME_TEXT)?.query_row(params![number], |row| row.get(0)).optional()
+    };
+    let tenant = text(tenant)?.and_then(|tenant| Tenant::new(tenant).ok());
+    Ok(tenant.zip(text(agent)?))
 }
 
 fn write_lease(connection: &Connection, no: i64, lease: &LeaseColumns) -> rusqlite::Result<()> {

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use holdpoint_core::id::{Incarnation, RunId};
 use holdpoint_core::time::Timestamp;
+use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::oneshot;
@@ -170,8 +171,11 @@ impl Writing {
                 None => self.commit(first, queue),
             }
         }
-        // Leaves a small file behind; the next start would recover it from the WAL just as well.
-        let _ = self.checkpoint("TRUNCATE");
+        if self.stopped.get().is_none() {
+            // Leaves a small file behind; the next start would recover it from the WAL just as well.
+            let is_clean = self.checkpoint("TRUNCATE").is_ok();
+            let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !is_clean);
+        }
     }
 
     /// Everything that waits in one transaction; if the database says no, each on its own, so that only the culprit
@@ -180,6 +184,10 @@ impl Writing {
         // What arrives while the first ones are written still shares their sync.
         let group = self.transact(vec![first], || queue.try_recv().ok());
         for job in group {
+            if let Some(why) = self.stopped.get() {
+                job.answer(Err(stopped_error(why)));
+                continue;
+            }
             let failed = self.transact(vec![job], || None);
             failed.into_iter().for_each(|job| job.answer(Err(StoreError::unavailable("it could not be written"))));
         }
@@ -242,6 +250,7 @@ impl Writing {
 
     fn roll_back(&mut self) {
         self.numbers.forget();
+        self.texts.forget();
         // Fails when SQLite has rolled back by itself.
         let _ = self.connection.execute_batch("ROLLBACK");
     }

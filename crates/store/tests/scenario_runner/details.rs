@@ -75,7 +75,9 @@ impl Details {
             [Word("hold"), Word(no), rest @ ..] => self.aim(Target::Hold(number(no)? as usize), rest),
             [Word("the"), Word("run"), rest @ ..] => self.aim(Target::Run, rest),
             [Word("attempt"), Word(no), rest @ ..] => set(&mut self.attempt, number(no)?, rest),
-            [Word("seeing"), Word("revision"), Word(no), rest @ ..] => set(&mut self.revision, number(no)?, rest),
+            [Word("seeing"), Word("revision"), Word(no), rest @ ..] => {
+                set(&mut self.revision, number(no)?, rest)
+            }
             [Word("seeing"), Word("the"), Word("first"), Word("digest"), rest @ ..] => {
                 set(&mut self.digest, SeenDigest::First, rest)
             }
@@ -106,7 +108,9 @@ impl Details {
             [Word("for"), Word("an"), Word("outside"), Word("system"), rest @ ..] => {
                 set(&mut self.suspend_for, SuspendFor::External, rest)
             }
-            [Word("for"), Word(count), Word(unit), rest @ ..] => set(&mut self.span, span(count, unit)?, rest),
+            [Word("for"), Word(count), Word(unit), rest @ ..] => {
+                set(&mut self.span, span(count, unit)?, rest)
+            }
             [Word("asking"), Text(question), rest @ ..] => set(&mut self.question, (*question).into(), rest),
             [Word("offering"), Text(option), rest @ ..] => {
                 self.options.push((*option).to_owned());
@@ -114,7 +118,9 @@ impl Details {
             }
             [Word("expecting"), Json(schema), rest @ ..] => set(&mut self.schema, parsed(schema)?, rest),
             [Word("showing"), Text(text), rest @ ..] => set(&mut self.interim, (*text).into(), rest),
-            [Word("known"), Word("as"), Text(name), rest @ ..] => set(&mut self.external_ref, (*name).into(), rest),
+            [Word("known"), Word("as"), Text(name), rest @ ..] => {
+                set(&mut self.external_ref, (*name).into(), rest)
+            }
             [Word("too"), Word("late"), rest @ ..] => {
                 self.too_late = true;
                 rest
@@ -125,7 +131,7 @@ impl Details {
             }
             [Word("processing"), rest @ ..] => set(&mut self.processing, true, rest),
             [Word("waiting"), Word("again"), rest @ ..] => set(&mut self.processing, false, rest),
-            other => return Err(format!("not understood from here on: {other:?}")),
+            other => return Err(not_understood(other)),
         };
         Ok(rest)
     }
@@ -160,6 +166,16 @@ fn set<'t, 'a, T>(place: &mut Option<T>, value: T, rest: &'t [Tok<'a>]) -> &'t [
     rest
 }
 
+/// What is said of a sentence that means nothing.
+pub(crate) fn not_understood(toks: &[Tok<'_>]) -> String {
+    let pieces = toks.iter().map(|tok| match tok {
+        Word(word) => (*word).to_owned(),
+        Text(text) => format!("\"{text}\""),
+        Json(json) => (*json).to_owned(),
+    });
+    format!("not understood: {}", pieces.collect::<Vec<_>>().join(" "))
+}
+
 /// A number.
 pub(crate) fn number(word: &str) -> Result<u32, String> {
     word.parse().map_err(|_| format!("{word} is no number"))
@@ -172,7 +188,7 @@ pub(crate) fn span(count: &str, unit: &str) -> Result<Millis, String> {
         "minute" | "minutes" => 60,
         "hour" | "hours" => 3600,
         "day" | "days" => 24 * 3600,
-        other => return Err(format!("{other} is no unit of time")),
+        other => return Err(not_understood(&[Word(other)])),
     };
     Ok(Millis::seconds(i64::from(number(count)?) * seconds))
 }

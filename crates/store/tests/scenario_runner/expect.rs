@@ -12,7 +12,7 @@ use holdpoint_core::next::{Next, next};
 use holdpoint_core::project::RunRow;
 use holdpoint_core::run::{CallState, Settled, Status, Waiting, status};
 
-use super::details::{number, span};
+use super::details::{not_understood, number, span};
 use super::script::Tok;
 use super::script::Tok::{Json, Text, Word};
 use super::world::{View, World};
@@ -32,7 +32,9 @@ pub(crate) fn check(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
             started(world, number(no)?, number(times)?)
         }
         [Word("call"), Word(no), Word("never"), Word("started")] => started(world, number(no)?, 0),
-        [Word("call"), Word(no), Word("ran"), Word("with"), Json(arguments)] => ran_with(world, number(no)?, arguments),
+        [Word("call"), Word(no), Word("ran"), Word("with"), Json(arguments)] => {
+            ran_with(world, number(no)?, arguments)
+        }
         [Word("call"), Word(no), state @ ..] => call(world, number(no)?, state),
         [Word("no"), Word("open"), Word("hold")] => open_holds(world, 0),
         [Word(count), Word("open"), Word("hold" | "holds")] => open_holds(world, number(count)?),
@@ -45,7 +47,9 @@ pub(crate) fn check(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
             same("the last actor", last.as_str(), *actor)
         }
         [Word("the"), Word("model"), Word("is"), Word("due")] => due(world, "the model"),
-        [Word("nobody"), Word("needs"), Word("to"), Word("look"), Word("at"), Word("it")] => looks(world, None),
+        [Word("nobody"), Word("needs"), Word("to"), Word("look"), Word("at"), Word("it")] => {
+            looks(world, None)
+        }
         [Word("somebody"), Word("looks"), Word("at"), Word("it"), Word("in"), Word(count), Word(unit)] => {
             looks(world, Some(world.now.plus(span(count, unit)?)))
         }
@@ -86,7 +90,7 @@ fn answer(world: &mut World, words: &[Tok<'_>]) -> Result<(), String> {
         [Word("voted"), Word(votes), Word("of"), Word(needed)] => {
             Answer::Voted { votes: number(votes)?, needed: number(needed)? }
         }
-        other => return Err(format!("there is no such answer: {other:?}")),
+        other => return Err(not_understood(other)),
     };
     same("the answer", answer, wanted)
 }
@@ -98,7 +102,9 @@ fn stands(view: &View, toks: &[Tok<'_>]) -> Result<(), String> {
         words => (words, None),
     };
     let words: Vec<&str> = words.iter().map(|tok| word(tok)).collect::<Result<_, _>>()?;
-    same("the run", status_words(&view.row), words.join(" ").as_str())?;
+    let wanted = words.join(" ");
+    one_of(&wanted, &STATUSES)?;
+    same("the run", status_words(&view.row), wanted.as_str())?;
     let Some(reason) = reason else { return Ok(()) };
     let ended = view.events.iter().find_map(|envelope| {
         let Event::RunEnded(ended) = &envelope.event else { return None };
@@ -109,6 +115,20 @@ fn stands(view: &View, toks: &[Tok<'_>]) -> Result<(), String> {
         said => Err(format!("the run ended because {said:?}")),
     }
 }
+
+const STATUSES: [&str; 11] = [
+    "queued",
+    "claimed",
+    "working",
+    "retrying",
+    "held for a person",
+    "held for a login",
+    "held for an outside system",
+    "completed",
+    "failed",
+    "canceled",
+    "rejected",
+];
 
 fn status_words(row: &RunRow) -> &'static str {
     match status(&row.run) {
@@ -125,6 +145,20 @@ fn status_words(row: &RunRow) -> &'static str {
         Status::Ended(Outcome::Rejected) => "rejected",
     }
 }
+
+const CALL_STATES: [&str; 11] = [
+    "gone",
+    "ready",
+    "started",
+    "held",
+    "done",
+    "failed",
+    "refused",
+    "denied",
+    "expired",
+    "not executed",
+    "unknown",
+];
 
 fn call(world: &World, no: u32, state: &[Tok<'_>]) -> Result<(), String> {
     let words: Vec<&str> = state.iter().map(|tok| word(tok)).collect::<Result<_, _>>()?;
@@ -143,7 +177,9 @@ fn call(world: &World, no: u32, state: &[Tok<'_>]) -> Result<(), String> {
         Some(CallState::Done(Settled::NotExecuted)) => "not executed",
         Some(CallState::Done(Settled::Unknown)) => "unknown",
     };
-    same(&format!("call {no}"), is, words.join(" ").as_str())
+    let wanted = words.join(" ");
+    one_of(&wanted, &CALL_STATES)?;
+    same(&format!("call {no}"), is, wanted.as_str())
 }
 
 fn open_holds(world: &World, count: u32) -> Result<(), String> {
@@ -158,6 +194,7 @@ enum Reach {
 
 fn events(world: &World, kinds: &[Tok<'_>], reach: Reach) -> Result<(), String> {
     let wanted: Vec<&str> = kinds.iter().map(|tok| word(tok)).collect::<Result<_, _>>()?;
+    wanted.iter().try_for_each(|kind| one_of(kind, &Event::KINDS))?;
     let view = world.view()?;
     let all: Vec<&str> = view.events.iter().map(|envelope| envelope.event.kind()).collect();
     let from = if reach == Reach::Last { all.len().saturating_sub(wanted.len()) } else { 0 };
@@ -166,7 +203,7 @@ fn events(world: &World, kinds: &[Tok<'_>], reach: Reach) -> Result<(), String> 
 
 fn no_event(world: &World, kind: &str) -> Result<(), String> {
     if !Event::KINDS.contains(&kind) {
-        return Err(format!("there is no event {kind}"));
+        return Err(not_understood(&[Word(kind)]));
     }
     match world.view()?.events.iter().find(|envelope| envelope.event.kind() == kind) {
         Some(envelope) => Err(format!("event {} is {kind}", envelope.seq)),
@@ -218,11 +255,20 @@ fn ran_with(world: &World, no: u32, arguments: &str) -> Result<(), String> {
 fn word<'a>(tok: &Tok<'a>) -> Result<&'a str, String> {
     match tok {
         Word(word) => Ok(word),
-        Text(text) | Json(text) => Err(format!("a word is expected, not {text:?}")),
+        Text(_) | Json(_) => Err(not_understood(&[*tok])),
     }
 }
 
+/// A misspelt word is never merely a different one.
+fn one_of(word: &str, known: &[&str]) -> Result<(), String> {
+    if known.contains(&word) { Ok(()) } else { Err(not_understood(&[Word(word)])) }
+}
+
 /// Both, when they differ.
-fn same<A: PartialEq<B> + std::fmt::Debug, B: std::fmt::Debug>(what: &str, is: A, wanted: B) -> Result<(), String> {
+fn same<A: PartialEq<B> + std::fmt::Debug, B: std::fmt::Debug>(
+    what: &str,
+    is: A,
+    wanted: B,
+) -> Result<(), String> {
     if is == wanted { Ok(()) } else { Err(format!("{what}: {is:?}, expected {wanted:?}")) }
 }

@@ -44,7 +44,9 @@ fn check_run(world: &World, id: RunId) -> Result<(), String> {
         return ensure(stored.row.run.state.erased, || "contents are missing".into());
     }
     let folded = apply::fold(id, &events).ok_or("the log does not begin with run.started")?;
-    ensure(project::run_row(&folded, previous) == stored.row, || "the events do not fold into the row".into())?;
+    ensure(project::run_row(&folded, previous) == stored.row, || {
+        "the events do not fold into the row".into()
+    })?;
     let log = Log::read(&events)?;
     log.check_end(&folded, &events)?;
     hold_rows_follow(world, &events, &folded)
@@ -123,7 +125,8 @@ impl Log {
 
     /// A run that is over waits for nothing, and every call has exactly one result; before that, at most one.
     fn check_end(&self, run: &Run, events: &[Envelope]) -> Result<(), String> {
-        let open: Vec<HoldKey> = self.holds.iter().filter(|(_, _, open)| *open).map(|(key, ..)| *key).collect();
+        let open: Vec<HoldKey> =
+            self.holds.iter().filter(|(_, _, open)| *open).map(|(key, ..)| *key).collect();
         let kept: Vec<HoldKey> = run.state.holds.iter().map(|hold| hold.key).collect();
         ensure(open == kept, || format!("open by the log: {open:?}, by the row: {kept:?}"))?;
         ensure(!self.ended || open.is_empty(), || "it is over and still waits".into())?;
@@ -166,7 +169,9 @@ fn hold_rows_follow(world: &World, events: &[Envelope], run: &Run) -> Result<(),
     }
     for row in &rows {
         let found = block_on(world.store.find_hold(row.id)).map_err(|error| error.to_string())?;
-        ensure(found.as_ref() == Some(row), || format!("the row of hold {} is {found:?}, not {row:?}", row.id))?;
+        ensure(found.as_ref() == Some(row), || {
+            format!("the row of hold {} is {found:?}, not {row:?}", row.id)
+        })?;
     }
     let query = HoldQuery {
         tenant: run.facts.tenant.clone(),
@@ -187,7 +192,9 @@ fn effects_are_recorded(world: &World) -> Result<(), String> {
     for (at, effect) in world.effects.iter().enumerate() {
         let token = |e: &super::world::Effect| (e.run, e.call, e.attempt);
         let is_again = world.effects[..at].iter().any(|earlier| token(earlier) == token(effect));
-        ensure(!is_again, || format!("start {} of call {} had its effect twice", effect.attempt, effect.call))?;
+        ensure(!is_again, || {
+            format!("start {} of call {} had its effect twice", effect.attempt, effect.call)
+        })?;
     }
     Ok(())
 }

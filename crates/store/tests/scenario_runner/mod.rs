@@ -11,9 +11,9 @@ mod expect;
 mod invariants;
 pub(crate) mod script;
 mod setting;
-mod steps;
+pub(crate) mod steps;
 mod sub_runs;
-mod world;
+pub(crate) mod world;
 
 use std::path::PathBuf;
 

@@ -40,7 +40,8 @@ pub(crate) fn read_all(folder: &Path) -> Result<Vec<Scenario>, String> {
     for entry in entries {
         let path = entry.map_err(|error| error.to_string())?.path();
         if path.extension().is_some_and(|ending| ending == "scenario") {
-            let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let text =
+                std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             scenarios.push(read(&name, &text)?);
         }

@@ -16,7 +16,7 @@ use holdpoint_core::message::Replay;
 use holdpoint_core::name::{AgentName, InboxName, RuleId, ToolName};
 use holdpoint_core::policy::{Effect, Role, Verdict, Verdicts};
 
-use super::details::{number, parsed, span};
+use super::details::{not_understood, number, parsed, span};
 use super::script::Tok;
 use super::script::Tok::{Json, Text, Word};
 
@@ -90,11 +90,25 @@ impl Setting {
     pub(crate) fn given(&mut self, toks: &[Tok<'_>]) -> Result<(), String> {
         match toks {
             [Word("tool"), Word(tool), rest @ ..] => self.tool(tool, rest)?,
-            [Word("arguments"), Word("containing"), Text(text), Word("are"), Word("forbidden"), rest @ ..] => {
+            [
+                Word("arguments"),
+                Word("containing"),
+                Text(text),
+                Word("are"),
+                Word("forbidden"),
+                rest @ ..,
+            ] => {
                 let verdict = verdict(Effect::Deny, &format!("no-{text}"), rest)?;
                 self.rules.push(Rule { about: About::Containing((*text).into()), verdict });
             }
-            [Word("arguments"), Word("containing"), Text(text), Word("need"), Word("approval"), rest @ ..] => {
+            [
+                Word("arguments"),
+                Word("containing"),
+                Text(text),
+                Word("need"),
+                Word("approval"),
+                rest @ ..,
+            ] => {
                 let verdict = verdict(Effect::Hold, &format!("about-{text}"), rest)?;
                 self.rules.push(Rule { about: About::Containing((*text).into()), verdict });
             }
@@ -114,7 +128,15 @@ impl Setting {
                 Word("attempts" | "attempt"),
             ] => self.inbox = Some(place(inbox, number(priority)?, number(attempts)?)?),
             [Word("new"), Word("runs"), Word("are"), Word("queued")] => self.taken = Taken::Queued,
-            [Word("the"), Word("agent"), Word("is"), Word("over"), Word("its"), Word("soft"), Word("cap")] => {
+            [
+                Word("the"),
+                Word("agent"),
+                Word("is"),
+                Word("over"),
+                Word("its"),
+                Word("soft"),
+                Word("cap"),
+            ] => {
                 self.over_soft_cap = true;
             }
             [Word(name), Word("may"), Word("decide")] => {
@@ -185,7 +207,7 @@ impl Setting {
             [Word("tokens")] => limits.tokens = Some(u64::from(count)),
             [Word("sub-runs" | "sub-run")] => limits.children = count,
             [Word("level" | "levels"), Word("of"), Word("sub-runs")] => limits.depth = count,
-            other => return Err(format!("no such limit: {other:?}")),
+            other => return Err(not_understood(other)),
         }
         Ok(())
     }
@@ -241,7 +263,7 @@ fn verdict(effect: Effect, rule: &str, toks: &[Tok<'_>]) -> Result<Verdict, Stri
                 reason = Some((*why).to_owned());
                 after
             }
-            other => return Err(format!("not understood from here on: {other:?}")),
+            other => return Err(not_understood(other)),
         };
     }
     let rule = RuleId::new(rule).map_err(|bad| bad.to_string())?;
@@ -265,7 +287,7 @@ fn keep(policy: &mut HoldPolicy, toks: &[Tok<'_>]) -> Result<(), String> {
         [Word("reminders"), Word("every"), Word(count), Word(unit)] => {
             policy.remind_after = Some(span(count, unit)?);
         }
-        other => return Err(format!("this cannot be given: {other:?}")),
+        other => return Err(not_understood(other)),
     }
     Ok(())
 }

@@ -42,7 +42,9 @@ pub(crate) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
             world.now = world.now.plus(span(count, unit)?);
             Ok(())
         }
-        [Word("client"), Word("says" | "starts" | "cancels" | "erases"), ..] => clients::take(world, &toks[1..]),
+        [Word("client"), Word("says" | "starts" | "cancels" | "erases"), ..] => {
+            clients::take(world, &toks[1..])
+        }
         [Word("model"), rest @ ..] => model::take(world, rest),
         [Word("worker"), rest @ ..] => nodes::take(world, rest),
         [Word("outside"), Word("worker"), Word(name), rest @ ..] => outside::take(world, name, rest),

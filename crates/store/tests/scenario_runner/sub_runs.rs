@@ -127,7 +127,11 @@ pub(crate) fn decided(row: &RunRow, order: &Order) -> Decided {
 /// What is appended for it.
 pub(crate) fn sealed(before: Option<&RunRow>, decided: &Decided, given: &Given) -> Option<Batch> {
     let salt = given.entropy.draw("salt", 0).0;
-    Batch::seal(before, decided, Seal { salt, lease: LeaseChange::Keep, guards: Vec::new(), puts: Vec::new() })
+    Batch::seal(
+        before,
+        decided,
+        Seal { salt, lease: LeaseChange::Keep, guards: Vec::new(), puts: Vec::new() },
+    )
 }
 
 fn context(given: &Given) -> holdpoint_core::command::Context<'_> {

@@ -110,7 +110,9 @@ impl World {
 
     /// The run that sentences are about.
     pub(crate) fn current(&self) -> Result<&NamedRun, String> {
-        self.runs.get(self.current).ok_or_else(|| "there is no run yet; the client says something first".into())
+        self.runs
+            .get(self.current)
+            .ok_or_else(|| "there is no run yet; the client says something first".into())
     }
 
     /// Sentences are about this run from here on.
@@ -260,7 +262,8 @@ impl World {
 
     /// The context of an actor; verdicts and the recorded decision are for the caller to fill in.
     pub(crate) fn given(&mut self, actor: Actor, definition: &digest::Digest) -> Result<Given, String> {
-        let definition: &Definition = self.setting.pinned.get(definition).ok_or("the definition is not known")?;
+        let definition: &Definition =
+            self.setting.pinned.get(definition).ok_or("the definition is not known")?;
         self.drawn += 1;
         Ok(Given {
             now: self.now,

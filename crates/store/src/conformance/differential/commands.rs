@@ -4,8 +4,8 @@
 
 use holdpoint_core::body::Body;
 use holdpoint_core::command::{
-    ClaimRun, Command, Decide, Edit, FailKind, FailRun, FinishCall, OnHold, Propose, RecordFailure, Resolve, Say,
-    SuspendFor, Wanted,
+    ClaimRun, Command, Decide, Edit, FailKind, FailRun, FinishCall, OnHold, Propose, RecordFailure, Resolve,
+    Say, SuspendFor, Wanted,
 };
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Driver, Envelope};
@@ -85,9 +85,10 @@ fn about_hold(random: &mut Random, run: &Run, hold: &Hold, now: Timestamp) -> Co
         (HoldKind::External | HoldKind::Auth, 1) => fail,
         (HoldKind::External, 2) => Wanted::Withdraw,
         (HoldKind::Approval | HoldKind::Input | HoldKind::Auth | HoldKind::Recovery, 2) => deny,
-        (HoldKind::Approval | HoldKind::Input | HoldKind::External | HoldKind::Auth | HoldKind::Recovery, _) => {
-            Wanted::Answer { value }
-        }
+        (
+            HoldKind::Approval | HoldKind::Input | HoldKind::External | HoldKind::Auth | HoldKind::Recovery,
+            _,
+        ) => Wanted::Answer { value },
     };
     let call = hold.call();
     match random.below(10) {

@@ -14,8 +14,8 @@ use super::super::support::{
 };
 use super::{AGENTS, INBOXES, KEYS, NODES, PEOPLE, SESSIONS, TENANTS, Twins};
 use crate::{
-    Audience, Claim, DueNotice, HoldFilter, HoldQuery, RunFilter, RunQuery, SessionChange, SettleNotice, ShardSet,
-    Store, Who,
+    Audience, Claim, DueNotice, HoldFilter, HoldQuery, RunFilter, RunQuery, SessionChange, SettleNotice,
+    ShardSet, Store, Who,
 };
 
 impl Twins {
@@ -186,7 +186,14 @@ impl Twins {
             let (filter, phases) = (RunFilter::All, Vec::new());
             self.compare_runs(&RunQuery { tenant: of.clone(), filter, phases, cursor: None, limit: 7 });
             let (audience, filter) = (Audience::Everyone, HoldFilter::All);
-            self.compare_holds(&HoldQuery { tenant: of, audience, filter, kinds: vec![], cursor: None, limit: 7 });
+            self.compare_holds(&HoldQuery {
+                tenant: of,
+                audience,
+                filter,
+                kinds: vec![],
+                cursor: None,
+                limit: 7,
+            });
         }
         self.world.later(Millis::hours(1000));
         self.settles_notices();

@@ -163,7 +163,9 @@ impl Running {
         for line in first.into_iter().chain(self.lines.iter()) {
             let words: Vec<&str> = line.split(' ').collect();
             match words.as_slice() {
-                ["acked", run, seq] => said.acked.push((RunId::from_str(run).unwrap(), Seq(seq.parse().unwrap()))),
+                ["acked", run, seq] => {
+                    said.acked.push((RunId::from_str(run).unwrap(), Seq(seq.parse().unwrap())))
+                }
                 _ => said.last_words = Some(line),
             }
         }

@@ -18,7 +18,8 @@ use super::super::support::{
 use super::{Report, fresh_file, open};
 use crate::sqlite::SqliteStore;
 use crate::{
-    Audience, Batch, Claim, Claimed, HoldFilter, HoldQuery, Notice, Put, RunFilter, ShardSet, Store, StoreError, Who,
+    Audience, Batch, Claim, Claimed, HoldFilter, HoldQuery, Notice, Put, RunFilter, ShardSet, Store,
+    StoreError, Who,
 };
 
 /// What a column is overwritten with: each kind of damage, as SQL.
@@ -83,27 +84,38 @@ pub const COLUMNS: [(&str, &str, &str); 39] = [
 pub fn corrupt_rows(count: usize) -> Report {
     let (_directory, file) = fresh_file();
     let scene = Scene::write(&file);
+    let edits = possible_edits(&file);
     let copies = tempfile::tempdir().unwrap();
     let mut violations = Vec::new();
-    let all = COLUMNS.iter().flat_map(|column| GARBAGE.iter().map(move |garbage| (column, garbage)));
-    let all: Vec<_> = all.collect();
-    // Spread over all of them; a count above their number repeats none.
-    let step = (all.len() / count.max(1)).max(1);
-    let mut tried = 0;
-    for (n, ((table, column, rows), garbage)) in all.into_iter().enumerate().filter(|(n, _)| n % step == 0) {
+    let count = count.clamp(1, edits.len());
+    for n in 0..count {
+        // Spread over all of them.
+        let edit = &edits[n * edits.len() / count];
         let copy = copies.path().join(format!("copy-{n}.db"));
         std::fs::copy(&file, &copy).unwrap();
-        let edit = format!("UPDATE {table} SET {column} = {garbage} WHERE {rows}");
-        // What the schema itself refuses cannot be stored.
-        if overwrite(&copy, &edit).is_ok() {
-            tried += 1;
-            if let Err(why) = scene.goes_on(&copy) {
-                violations.push(format!("{edit}: {why}"));
-            }
+        overwrite(&copy, edit).unwrap();
+        if let Err(why) = scene.goes_on(&copy) {
+            violations.push(format!("{edit}: {why}"));
         }
         std::fs::remove_file(&copy).unwrap();
     }
-    Report { id: "F18", what: "corrupt rows", count: tried, violations }
+    Report { id: "F18", what: "corrupt rows", count, violations }
+}
+
+/// Every kind of garbage in every column, except what the schema itself refuses.
+fn possible_edits(file: &Path) -> Vec<String> {
+    let connection = Connection::open(file).unwrap();
+    let all = COLUMNS.iter().flat_map(|column| GARBAGE.iter().map(move |garbage| (column, garbage)));
+    let edits = all.map(|((table, column, rows), garbage)| {
+        format!("UPDATE {table} SET {column} = {garbage} WHERE {rows}")
+    });
+    let is_possible = |edit: &String| {
+        connection.execute_batch("BEGIN").unwrap();
+        let changed = connection.execute(edit, []);
+        connection.execute_batch("ROLLBACK").unwrap();
+        changed.is_ok_and(|changed| changed > 0)
+    };
+    edits.filter(is_possible).collect()
 }
 
 /// Runs SQL on a file that no store has open.
@@ -145,7 +157,9 @@ impl Scene {
             // Valid, but not what its events say: an audit finds it.
             Ok(_) if checked(&*store, run).is_err() => {}
             Ok(stored) => return Err(format!("it loads as something else: {stored:?}")),
-            Err(StoreError::Corrupt { why, .. }) if why.is_empty() => return Err("corrupt without a reason".into()),
+            Err(StoreError::Corrupt { why, .. }) if why.is_empty() => {
+                return Err("corrupt without a reason".into());
+            }
             Err(StoreError::Corrupt { .. } | StoreError::Newer { .. } | StoreError::NotFound { .. }) => {}
             Err(other) => return Err(format!("loading it says: {other}")),
         }
@@ -186,7 +200,8 @@ impl Scene {
 
     fn others_go_on(&self, store: &SqliteStore) -> Result<(), String> {
         let all: Vec<RunId> = self.bystanders.iter().map(|row| row.run.facts.id).collect();
-        let listed = block_on(store.list_runs(runs_by(RunFilter::All))).map_err(|error| format!("runs: {error}"))?;
+        let listed =
+            block_on(store.list_runs(runs_by(RunFilter::All))).map_err(|error| format!("runs: {error}"))?;
         let everyone = HoldQuery { ..holds_by(HoldFilter::All) };
         let alice = Audience::AnyOf(vec![Who("user:alice".into())]);
         let of_alice = HoldQuery { audience: alice, ..holds_by(HoldFilter::All) };
@@ -231,7 +246,9 @@ impl Scene {
         let batch = scribe.batch(&self.victim, &assign);
         match block_on(store.append(vec![batch])) {
             Ok(()) => Ok(()),
-            Err(StoreError::Corrupt { .. } | StoreError::Conflict { .. } | StoreError::NotFound { .. }) => Ok(()),
+            Err(StoreError::Corrupt { .. } | StoreError::Conflict { .. } | StoreError::NotFound { .. }) => {
+                Ok(())
+            }
             Err(other) => Err(format!("appending to it says: {other}")),
         }
     }

@@ -16,30 +16,55 @@ use crate::{Batch, Store, StoreError};
 /// Damages the tail of a WAL at so many places.
 #[must_use]
 pub fn torn_tails(count: usize) -> Report {
-    let (_directory, file) = fresh_file();
-    let history = write_history(&file);
+    let scenes = [Begins::InTheFile, Begins::InTheWal].map(|begins| {
+        let (directory, file) = fresh_file();
+        let history = write_history(&file, begins);
+        (directory, file, history)
+    });
     let copies = tempfile::tempdir().unwrap();
     let mut random = Random::new(17);
-    let mut violations = Vec::new();
+    let (mut violations, mut lengths) = (Vec::new(), Vec::new());
     for n in 0..count {
+        let (_, file, history) = &scenes[n % scenes.len()];
         let copy = copies.path().join(format!("copy-{n}.db"));
-        let wal = std::fs::read(wal_of(&file)).unwrap();
+        let wal = std::fs::read(wal_of(file)).unwrap();
         let (what, damaged) = damage(&mut random, wal);
-        std::fs::copy(&file, &copy).unwrap();
+        std::fs::copy(file, &copy).unwrap();
         std::fs::write(wal_of(&copy), damaged).unwrap();
-        if let Err(why) = is_a_prefix(&copy, &history) {
-            violations.push(format!("{what}: {why}"));
+        match prefix(&copy, history) {
+            Ok(Some(appends)) => lengths.push(appends),
+            Ok(None) => {}
+            Err(why) => violations.push(format!("{what}: {why}")),
         }
         for name in ["", "-wal", "-shm", ".lock"] {
             // Some of them are gone after a clean close.
             let _ = std::fs::remove_file(with_suffix(&copy, name));
         }
     }
+    // A test that only ever saw refusals, or whole histories, would have shown nothing.
+    lengths.sort_unstable();
+    let opened = lengths.len();
+    lengths.dedup();
+    if opened * 4 < count * 3 || lengths.len() * 8 < count.min(100) {
+        violations.push(format!(
+            "of {count} damaged files {opened} opened, with {} different prefixes",
+            lengths.len()
+        ));
+    }
     Report { id: "F17", what: "torn or damaged tail of the WAL", count, violations }
 }
 
-/// Writes a history, half of it moved into the file, half of it in the WAL; leaves both as a crash would.
-fn write_history(file: &Path) -> Vec<Batch> {
+/// Where the first half of a history stands when the tail is damaged; the second half stands in the WAL.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begins {
+    /// It was moved into the file.
+    InTheFile,
+    /// It stands in the WAL too, and the schema with it.
+    InTheWal,
+}
+
+/// Writes a history and leaves it as a crash would.
+fn write_history(file: &Path, begins: Begins) -> Vec<Batch> {
     let mut scribe = Scribe::new(17);
     let mut cycles = |runs: usize| -> Vec<Batch> {
         let runs: Vec<Vec<Batch>> = (0..runs).map(|_| cycle(&mut scribe, &NewRun::of("helper"))).collect();
@@ -47,18 +72,20 @@ fn write_history(file: &Path) -> Vec<Batch> {
         // Runs take turns, as they do in a server.
         (0..longest).flat_map(|n| runs.iter().filter_map(move |run| run.get(n).cloned())).collect()
     };
-    let (moved, fresh) = (cycles(3), cycles(4));
-    let store = open(file).unwrap();
-    write(&*store, &moved);
-    drop(store);
-    let store = open(file).unwrap();
-    write(&*store, &fresh);
+    let (first, second) = (cycles(3), cycles(4));
+    let mut store = open(file).unwrap();
+    write(&*store, &first);
+    if begins == Begins::InTheFile {
+        drop(store);
+        store = open(file).unwrap();
+    }
+    write(&*store, &second);
     // As if the process had been killed: copied while it is open, put back after it has closed.
     let (database, wal) = (std::fs::read(file).unwrap(), std::fs::read(wal_of(file)).unwrap());
     drop(store);
     std::fs::write(file, database).unwrap();
     std::fs::write(wal_of(file), wal).unwrap();
-    moved.into_iter().chain(fresh).collect()
+    first.into_iter().chain(second).collect()
 }
 
 fn write(store: &dyn Store, batches: &[Batch]) {
@@ -95,12 +122,12 @@ fn damage(random: &mut Random, mut wal: Vec<u8>) -> (String, Vec<u8>) {
     }
 }
 
-/// The file opens with the state after some number of appends, or is refused with a message.
-fn is_a_prefix(file: &Path, history: &[Batch]) -> Result<(), String> {
+/// The file opens with the state after this many appends; none when it is refused with a message.
+fn prefix(file: &Path, history: &[Batch]) -> Result<Option<usize>, String> {
     let store = match open(file) {
         Ok(store) => store,
         Err(error) if error.to_string().is_empty() => return Err("refused without a word".into()),
-        Err(_) => return Ok(()),
+        Err(_) => return Ok(None),
     };
     let mut after: HashMap<RunId, (Seq, Digest)> = HashMap::new();
     let mut found: HashMap<RunId, (Seq, Digest)> = HashMap::new();
@@ -115,12 +142,12 @@ fn is_a_prefix(file: &Path, history: &[Batch]) -> Result<(), String> {
         }
     }
     if found == after {
-        return Ok(());
+        return Ok(Some(0));
     }
-    for batch in history {
+    for (batch, appends) in history.iter().zip(1..) {
         after.insert(batch.run(), (batch.row.run.state.seq, batch.row.head));
         if found == after {
-            return Ok(());
+            return Ok(Some(appends));
         }
     }
     Err(format!("no prefix of history: {found:?}"))

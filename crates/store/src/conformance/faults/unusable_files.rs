@@ -65,7 +65,7 @@ fn missing_directory() -> Result<(), String> {
 fn directory_as_file() -> Result<(), String> {
     let (_directory, file) = fresh_file();
     std::fs::create_dir(&file).unwrap();
-    refused(&file, "unable to open database file")?;
+    refused(&file, "it is a directory")?;
     std::fs::remove_dir(&file).unwrap();
     works(&file)
 }
@@ -93,8 +93,11 @@ fn in_use() -> Result<(), String> {
 fn newer_schema() -> Result<(), String> {
     let (_directory, file) = fresh_file();
     drop(open(&file).map_err(|error| error.to_string())?);
-    let sql = |sql: &str| Connection::open(&file).and_then(|connection| connection.execute_batch(sql)).unwrap();
-    sql("INSERT INTO refinery_schema_history (version, name, applied_on, checksum) VALUES (99, 'later', '', '1')");
+    let sql =
+        |sql: &str| Connection::open(&file).and_then(|connection| connection.execute_batch(sql)).unwrap();
+    sql(
+        "INSERT INTO refinery_schema_history (version, name, applied_on, checksum) VALUES (99, 'later', '', '1')",
+    );
     refused(&file, "has schema 99, but this version of Holdpoint knows only")?;
     sql("DELETE FROM refinery_schema_history WHERE version = 99");
     works(&file)

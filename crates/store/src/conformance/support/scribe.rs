@@ -170,7 +170,8 @@ impl Scribe {
     /// What follows from a command.
     pub fn decided(&mut self, row: &RunRow, command: &Command) -> Decided {
         let definition = self.definitions.get(&row.run.state.definition).cloned();
-        let definition = definition.unwrap_or_else(|| definition_of(&row.run.facts.agent, &HoldPolicy::default()));
+        let definition =
+            definition.unwrap_or_else(|| definition_of(&row.run.facts.agent, &HoldPolicy::default()));
         let (limits, verdicts) = (Limits::default(), verdicts(&row.run, command));
         let ctx = self.context(actor(command), &definition, &verdicts, &limits);
         decide::decide(&row.run, command, &ctx)
@@ -199,7 +200,11 @@ impl Scribe {
     fn seal(&mut self, before: Option<&RunRow>, decided: &Decided) -> Option<Batch> {
         let mut salt = [0; 16];
         salt.copy_from_slice(&self.draw("salt")[..16]);
-        Batch::seal(before, decided, Seal { salt, lease: LeaseChange::Keep, guards: Vec::new(), puts: Vec::new() })
+        Batch::seal(
+            before,
+            decided,
+            Seal { salt, lease: LeaseChange::Keep, guards: Vec::new(), puts: Vec::new() },
+        )
     }
 
     fn context<'a>(

@@ -9,7 +9,9 @@ use holdpoint_core::time::Timestamp;
 
 use super::{HoldEntry, RunEntry, State};
 use crate::batch::LeaseChange;
-use crate::query::{Audience, Claim, Claimed, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, Stored};
+use crate::query::{
+    Audience, Claim, Claimed, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, Stored,
+};
 use crate::turns::take_turns;
 
 impl State {

@@ -1,6 +1,6 @@
 //! Pages of runs and holds. A page is an index range, or a bounded scan whose cursor says where it stopped.
 
-use holdpoint_core::id::{RunId, Seq, Shard};
+use holdpoint_core::id::{CallNo, HoldKey, Secret, Seq, Shard};
 use holdpoint_core::project::{self, HoldRow, RunRow};
 use holdpoint_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Params, params};
@@ -8,9 +8,11 @@ use rusqlite::{OptionalExtension, Params, params};
 use super::super::append::run_number;
 use super::super::rows::{RunColumns, kind_number};
 use super::super::{names, sql};
-use super::{Reading, hold_key, unreadable};
+use super::{Reading, unreadable};
 use crate::error::StoreError;
-use crate::query::{Audience, DueNotice, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, ShardSet};
+use crate::query::{
+    Audience, DueNotice, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, ShardSet,
+};
 
 impl Reading<'_> {
     pub(in crate::sqlite) fn list_runs(&self, query: &RunQuery) -> Result<Page<RunRow>, StoreError> {
@@ -57,7 +59,9 @@ impl Reading<'_> {
             if columns.tenant == tenant {
                 // A run that cannot be read is left out here and reported where it is asked for by id.
                 let wanted = columns.stored(self.connection, self.texts).ok().map(|stored| stored.row);
-                items.extend(wanted.filter(|row| query.phases.is_empty() || query.phases.contains(&row.phase)));
+                items.extend(
+                    wanted.filter(|row| query.phases.is_empty() || query.phases.contains(&row.phase)),
+                );
             }
             if items.len() >= query.limit || looked_at >= SCAN_MAX {
                 return Ok(Page { items, next: u64::try_from(no).ok() });
@@ -98,10 +102,17 @@ impl Reading<'_> {
                 let Some(session) = self.session_number(tenant, agent.as_str(), session.as_str())? else {
                     return Ok(empty);
                 };
-                self.page_of_holds(query, who, sql::HOLDS_BY_SESSION, params![tenant, after, SCAN_MAX, session])
+                self.page_of_holds(
+                    query,
+                    who,
+                    sql::HOLDS_BY_SESSION,
+                    params![tenant, after, SCAN_MAX, session],
+                )
             }
             (HoldFilter::Run(run), _) => {
-                let Some(run) = run_number(self.connection, *run).map_err(unreadable)? else { return Ok(empty) };
+                let Some(run) = run_number(self.connection, *run).map_err(unreadable)? else {
+                    return Ok(empty);
+                };
                 self.page_of_holds(query, who, sql::HOLDS_BY_RUN, params![tenant, after, SCAN_MAX, run])
             }
         }
@@ -129,16 +140,23 @@ impl Reading<'_> {
     }
 
     /// What one or more of these may see, each hold once, oldest first: their lists are merged chunk by chunk.
-    fn page_seen_by(&self, query: &HoldQuery, who: &[i64], mut after: i64) -> Result<Page<HoldRow>, StoreError> {
+    fn page_seen_by(
+        &self,
+        query: &HoldQuery,
+        who: &[i64],
+        mut after: i64,
+    ) -> Result<Page<HoldRow>, StoreError> {
         let chunk = query.limit.clamp(1, SCAN_MAX);
         let mut page = HoldPage::new(query);
         loop {
             // Beyond the end of the shortest full chunk a list may have more that is not here yet.
             let (mut numbers, mut cutoff) = (Vec::new(), i64::MAX);
             for one in who {
-                let mut statement = self.connection.prepare_cached(sql::AUDIENCE_HOLDS).map_err(unreadable)?;
+                let mut statement =
+                    self.connection.prepare_cached(sql::AUDIENCE_HOLDS).map_err(unreadable)?;
                 let rows = statement.query_map(params![one, after, chunk], |row| row.get::<_, i64>(0));
-                let list = rows.map_err(unreadable)?.collect::<rusqlite::Result<Vec<_>>>().map_err(unreadable)?;
+                let list =
+                    rows.map_err(unreadable)?.collect::<rusqlite::Result<Vec<_>>>().map_err(unreadable)?;
                 if let (Some(last), true) = (list.last(), list.len() == chunk) {
                     cutoff = cutoff.min(*last);
                 }
@@ -148,7 +166,8 @@ impl Reading<'_> {
             numbers.sort_unstable();
             numbers.dedup();
             for no in numbers {
-                let mut statement = self.connection.prepare_cached(sql::HOLD_BY_NUMBER).map_err(unreadable)?;
+                let mut statement =
+                    self.connection.prepare_cached(sql::HOLD_BY_NUMBER).map_err(unreadable)?;
                 let hold = statement.query_row(params![no], OpenHold::read).optional().map_err(unreadable)?;
                 if let Some(hold) = hold {
                     page.look_at(self, &hold, true)?;
@@ -178,10 +197,12 @@ impl Reading<'_> {
     /// The row of an open hold, from the fold of its run; none when that run cannot be read.
     fn hold_row(&self, hold: &OpenHold) -> Result<Option<HoldRow>, StoreError> {
         let mut statement = self.connection.prepare_cached(sql::RUN_BY_NUMBER).map_err(unreadable)?;
-        let columns = statement.query_row(params![hold.run], RunColumns::read).map_err(unreadable)?;
-        let Ok(stored) = columns.stored(self.connection, self.texts) else { return Ok(None) };
+        let columns =
+            statement.query_row(params![hold.run], RunColumns::read).optional().map_err(unreadable)?;
+        let stored = columns.and_then(|columns| columns.stored(self.connection, self.texts).ok());
+        let (Some(stored), Some(key)) = (stored, hold.key) else { return Ok(None) };
         let run = stored.row.run;
-        Ok(run.hold(hold_key(hold.call, hold.secret)).map(|open| project::hold_row(&run, open)))
+        Ok(run.hold(key).map(|open| project::hold_row(&run, open)))
     }
 
     fn session_number(&self, tenant: i64, agent: &str, session: &str) -> Result<Option<i64>, StoreError> {
@@ -229,20 +250,17 @@ impl HoldPage<'_> {
 struct OpenHold {
     no: i64,
     run: i64,
-    call: u32,
-    secret: [u8; 16],
+    /// None when its columns make no key: a broken row must not stop a list.
+    key: Option<HoldKey>,
     kind: i64,
 }
 
 impl OpenHold {
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<OpenHold> {
-        Ok(OpenHold {
-            no: row.get(0)?,
-            run: row.get(1)?,
-            call: row.get(2)?,
-            secret: row.get(3)?,
-            kind: row.get(4)?,
-        })
+        let (call, secret): (i64, Vec<u8>) = (row.get(2)?, row.get(3)?);
+        let key = u32::try_from(call).ok().zip(<[u8; 16]>::try_from(secret).ok());
+        let key = key.map(|(call, secret)| HoldKey { call: CallNo(call), secret: Secret(secret) });
+        Ok(OpenHold { no: row.get(0)?, run: row.get(1)?, key, kind: row.get(4)? })
     }
 }
 
@@ -259,18 +277,26 @@ pub(super) fn due_notices(
         if due.len() >= limit {
             break;
         }
-        if shards.contains(Shard(row.get(1)?)) {
-            let run: RunId = super::super::work::run_id(reading.connection, row.get(3)?)?;
-            due.push(DueNotice {
-                no: row.get(0)?,
-                subscription: reading.texts.text(reading.connection, row.get(2)?)?.to_string(),
-                run,
-                from: Seq(row.get(4)?),
-                attempts: row.get(5)?,
-            });
+        match due_notice(reading, row) {
+            Ok((shard, notice)) if shards.contains(shard) => due.push(notice),
+            Ok(_) => {}
+            Err(error @ rusqlite::Error::SqliteFailure(..)) => return Err(error),
+            // A row that cannot be read must not keep the others from being told.
+            Err(_) => {}
         }
     }
     Ok(due)
+}
+
+fn due_notice(reading: &Reading<'_>, row: &rusqlite::Row<'_>) -> rusqlite::Result<(Shard, DueNotice)> {
+    let notice = DueNotice {
+        no: row.get(0)?,
+        subscription: reading.texts.text(reading.connection, row.get(2)?)?.to_string(),
+        run: super::super::work::run_id(reading.connection, row.get(3)?)?,
+        from: Seq(row.get(4)?),
+        attempts: row.get(5)?,
+    };
+    Ok((Shard(row.get(1)?), notice))
 }
 
 /// Kinds are stored as numbers; every kind has one.

@@ -14,11 +14,11 @@ use holdpoint_core::transcript::{CallResult, Entry, transcript};
 use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, Who};
 
 use super::super::block_on::block_on;
-use super::super::details::number;
+use super::super::details::{not_understood, number};
 use super::super::script::Tok;
 use super::super::script::Tok::{Json, Text, Word};
 use super::super::world::{View, World};
-use super::{same, word};
+use super::{one_of, same, word};
 
 /// Checks a sentence about records; false when it is not about one.
 pub(super) fn check(world: &World, toks: &[Tok<'_>]) -> Result<bool, String> {
@@ -73,7 +73,9 @@ pub(super) fn check(world: &World, toks: &[Tok<'_>]) -> Result<bool, String> {
             }
         }
         [Word(name), Word("sees"), rest @ ..] => sees(world, name, rest)?,
-        [Word("stored"), Word("state"), Word("waits"), Word("for"), tools @ ..] => stored_state(world, tools)?,
+        [Word("stored"), Word("state"), Word("waits"), Word("for"), tools @ ..] => {
+            stored_state(world, tools)?
+        }
         [Word("contents"), Word("erased")] => erased(world)?,
         _ => return Ok(false),
     }
@@ -145,6 +147,10 @@ fn hold_row(world: &World, key: HoldKey) -> Result<HoldRow, String> {
     row.ok_or_else(|| "the hold has no row".into())
 }
 
+/// How a hold stands, in one word.
+const HOWS: [&str; 9] =
+    ["open", "approved", "edited", "denied", "answered", "failed", "expired", "withdrawn", "superseded"];
+
 fn row_says(world: &World, key: HoldKey, toks: &[Tok<'_>]) -> Result<(), String> {
     let row = hold_row(world, key)?;
     let how = match &row.closed {
@@ -186,10 +192,16 @@ fn row_says(world: &World, key: HoldKey, toks: &[Tok<'_>]) -> Result<(), String>
             same("the hold", how, *wanted)?;
             same("decided by", by.as_deref(), Some(*actor))
         }
-        [Word(wanted)] => same("the hold", how, *wanted),
-        other => Err(format!("hold rows do not say this: {other:?}")),
+        [Word(wanted)] => {
+            one_of(wanted, &HOWS)?;
+            same("the hold", how, *wanted)
+        }
+        other => Err(not_understood(other)),
     }
 }
+
+/// What ran, in the words of the receipt.
+const EFFECTS: [&str; 6] = ["executed", "failed", "not executed", "outcome unknown", "running", "waiting"];
 
 fn receipt_says(receipt: &Receipt, toks: &[Tok<'_>]) -> Result<(), String> {
     let call = receipt.call.as_ref();
@@ -234,7 +246,9 @@ fn receipt_says(receipt: &Receipt, toks: &[Tok<'_>]) -> Result<(), String> {
         }
         words => {
             let words: Vec<&str> = words.iter().map(|tok| word(tok)).collect::<Result<_, _>>()?;
-            let effect = serde_json::to_string(&call.map(|call| call.effect)).map_err(|error| error.to_string())?;
+            one_of(&words.join(" "), &EFFECTS)?;
+            let effect =
+                serde_json::to_string(&call.map(|call| call.effect)).map_err(|error| error.to_string())?;
             same("the effect", effect.trim_matches('"'), words.join("_").as_str())
         }
     }
@@ -255,8 +269,10 @@ fn sees(world: &World, name: &str, toks: &[Tok<'_>]) -> Result<(), String> {
     let listed: Vec<String> = page.items.iter().map(tool).collect();
     let wanted: Vec<&str> = match toks {
         [Word("no"), Word("open"), Word("hold")] => Vec::new(),
-        [Word("holds"), Word("of"), tools @ ..] => tools.iter().map(|tok| word(tok)).collect::<Result<_, _>>()?,
-        other => return Err(format!("say `no open hold` or `holds of TOOL …`: {other:?}")),
+        [Word("holds"), Word("of"), tools @ ..] => {
+            tools.iter().map(|tok| word(tok)).collect::<Result<_, _>>()?
+        }
+        other => return Err(not_understood(other)),
     };
     same(&format!("{name} sees"), listed, wanted)
 }

@@ -10,7 +10,7 @@ use holdpoint_core::name::{SessionId, Tenant};
 use holdpoint_core::time::Millis;
 
 use super::super::block_on::block_on;
-use super::super::details::Details;
+use super::super::details::{Details, not_understood};
 use super::super::script::Tok;
 use super::super::script::Tok::{Text, Word};
 use super::super::setting::OWNER;
@@ -41,7 +41,7 @@ pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
             }
             Ok(())
         }
-        other => Err(format!("clients do not do this: {other:?}")),
+        other => Err(not_understood(other)),
     }
 }
 

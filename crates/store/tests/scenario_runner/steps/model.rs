@@ -7,7 +7,7 @@ use holdpoint_core::command::{AskedCall, Command, RecordFailure, RecordReply};
 use holdpoint_core::id::Seq;
 use holdpoint_core::message::Usage;
 
-use super::super::details::Details;
+use super::super::details::{Details, not_understood};
 use super::super::script::Tok;
 use super::super::script::Tok::{Json, Text, Word};
 use super::super::world::World;
@@ -32,7 +32,7 @@ pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
             let node = Actor::Node(world.node);
             world.submit(node, Command::RecordFailure(failure)).map(drop)
         }
-        other => Err(format!("models do not do this: {other:?}")),
+        other => Err(not_understood(other)),
     }
 }
 
@@ -58,8 +58,10 @@ fn asked(toks: &[Tok<'_>]) -> Result<Vec<AskedCall>, String> {
     for piece in toks.split(|tok| *tok == Word("and")) {
         let (tool, arguments, problem) = match piece {
             [Word(tool), Json(arguments) | Text(arguments)] => (tool, arguments, None),
-            [Word(tool), Json(arguments), Word("wrongly"), Text(why)] => (tool, arguments, Some((*why).to_owned())),
-            other => return Err(format!("a call is a tool and its arguments: {other:?}")),
+            [Word(tool), Json(arguments), Word("wrongly"), Text(why)] => {
+                (tool, arguments, Some((*why).to_owned()))
+            }
+            other => return Err(not_understood(other)),
         };
         calls.push(AskedCall {
             id: format!("toolu_{}", calls.len() + 1),

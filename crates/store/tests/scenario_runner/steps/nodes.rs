@@ -15,7 +15,7 @@ use holdpoint_core::name::WorkerName;
 use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::stored_call;
 
-use super::super::details::Details;
+use super::super::details::{Details, Target, not_understood, number};
 use super::super::script::Tok;
 use super::super::script::Tok::{Text, Word};
 use super::super::world::{Effect, World};
@@ -27,10 +27,16 @@ pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
             let claim = holdpoint_core::command::ClaimRun::Node;
             world.submit(node, Command::Claim(claim)).map(drop)
         }
-        [Word("hands"), Word("call"), Word(no), Word("to"), Word("sub-run"), Word(name), Word("with"), Text(text)] => {
-            let no = super::super::details::number(no)?;
-            world.hand_to_sub_run(CallNo(no), name, text)
-        }
+        [
+            Word("hands"),
+            Word("call"),
+            Word(no),
+            Word("to"),
+            Word("sub-run"),
+            Word(name),
+            Word("with"),
+            Text(text),
+        ] => world.hand_to_sub_run(CallNo(number(no)?), name, text),
         [Word("gives"), Word("the"), Word("run"), Word("up"), rest @ ..] => {
             let error = Details::read(rest)?.reason.ok_or("say why: `because \"text\"`")?;
             let fail = FailRun { worker: None, error, kind: FailKind::Final };
@@ -55,7 +61,7 @@ pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
             Ok(())
         }
         [Word("finds"), Word("call"), Word(no), Word("orphaned"), rest @ ..] => {
-            let details = Details { target: Some(target(no)?), ..Details::read(rest)? };
+            let details = Details { target: Some(Target::Call(number(no)?)), ..Details::read(rest)? };
             let (call, attempt) = which(world, &details)?;
             world.submit(node, Command::Orphan { call, attempt, node: world.node }).map(drop)
         }
@@ -69,12 +75,8 @@ pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
             let suspend = suspension(world, &details, None)?;
             world.submit(node, Command::Suspend(suspend)).map(drop)
         }
-        other => Err(format!("workers do not do this: {other:?}")),
+        other => Err(not_understood(other)),
     }
-}
-
-fn target(no: &str) -> Result<super::super::details::Target, String> {
-    super::super::details::number(no).map(super::super::details::Target::Call)
 }
 
 /// The call and the start of it that a sentence means; the last one unless it says otherwise.
@@ -86,8 +88,8 @@ fn which(world: &World, details: &Details) -> Result<(CallNo, u32), String> {
 
 fn starts(world: &mut World, details: &Details) -> Result<(), String> {
     let call = CallNo(details.call()?);
-    let mut stored =
-        stored_call(&world.view()?.events, call).ok_or_else(|| format!("nothing is stored for call {call}"))?;
+    let mut stored = stored_call(&world.view()?.events, call)
+        .ok_or_else(|| format!("nothing is stored for call {call}"))?;
     if let Some(read) = &details.arguments {
         stored.arguments.clone_from(read);
     }

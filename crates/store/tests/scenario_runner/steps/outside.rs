@@ -10,7 +10,7 @@ use holdpoint_core::message::ToolResult;
 use holdpoint_core::name::WorkerName;
 use holdpoint_core::time::Millis;
 
-use super::super::details::{Details, Target};
+use super::super::details::{Details, Target, not_understood};
 use super::super::script::Tok;
 use super::super::script::Tok::{Json, Word};
 use super::super::world::{World, worker};
@@ -40,7 +40,9 @@ pub(super) fn take(world: &mut World, name: &str, toks: &[Tok<'_>]) -> Result<()
         [Word("finishes"), rest @ ..] => {
             let details = Details::read(rest)?;
             match details.target {
-                None | Some(Target::Run) => Command::Finish { worker: worker.clone(), result: details.value()? },
+                None | Some(Target::Run) => {
+                    Command::Finish { worker: worker.clone(), result: details.value()? }
+                }
                 Some(Target::Call(_) | Target::Hold(_)) => {
                     let (call, result) = (CallNo(details.call()?), ToolResult::Ok(details.value()?));
                     Command::FinishCall(FinishCall { call, attempt: 0, result, worker: Some(worker.clone()) })
@@ -63,7 +65,7 @@ pub(super) fn take(world: &mut World, name: &str, toks: &[Tok<'_>]) -> Result<()
             let details = Details { target: details.target.or(Some(Target::Run)), ..details };
             Command::Suspend(suspension(world, &details, Some(worker.clone()))?)
         }
-        other => return Err(format!("outside workers do not do this: {other:?}")),
+        other => return Err(not_understood(other)),
     };
     world.submit(Actor::Outside(worker), command).map(drop)
 }

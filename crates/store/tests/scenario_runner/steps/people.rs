@@ -16,7 +16,7 @@ use holdpoint_core::words::{Reading, implied_hold, read_text};
 use holdpoint_store::StoreError;
 
 use super::super::block_on::block_on;
-use super::super::details::{Details, SeenDigest, Target};
+use super::super::details::{Details, SeenDigest, Target, not_understood};
 use super::super::script::Tok;
 use super::super::script::Tok::{Text, Word};
 use super::super::sub_runs::{decided, sealed};
@@ -72,13 +72,15 @@ fn command(world: &World, toks: &[Tok<'_>]) -> Result<Command, String> {
             let expires_at = details.span.map(|span| world.now.plus(span));
             return Ok(Command::Reopen { hold, expires_at });
         }
-        "approves" if details.arguments.is_some() => Wanted::ApproveEdited { arguments: details.arguments()? },
+        "approves" if details.arguments.is_some() => {
+            Wanted::ApproveEdited { arguments: details.arguments()? }
+        }
         "approves" => Wanted::Approve,
         "denies" => Wanted::Deny { reason: details.reason.clone() },
         "answers" => Wanted::Answer { value: details.value()? },
         "fails" => Wanted::Fail { error: details.value()? },
         "withdraws" => Wanted::Withdraw,
-        other => return Err(format!("nobody does this: {other}")),
+        other => return Err(not_understood(&[Word(other)])),
     };
     Ok(Command::Resolve(Resolve { decide, resolution, idempotency_key: details.key }))
 }
@@ -133,7 +135,8 @@ fn writes(world: &mut World, name: &str, text: &str) -> Result<(), String> {
             return Ok(());
         }
     };
-    let ask = opened(&view).into_iter().find(|opened| opened.hold == hold).ok_or("the hold was never opened")?;
+    let ask =
+        opened(&view).into_iter().find(|opened| opened.hold == hold).ok_or("the hold was never opened")?;
     let kind: HoldKind = ask.kind;
     let resolution = match read_text(kind, &ask.ask, text) {
         Reading::Decide(wanted) => wanted,
@@ -156,7 +159,8 @@ fn race(world: &mut World, first: (&str, &[Tok<'_>]), second: &[Tok<'_>]) -> Res
     let row = world.view()?.row;
     let command = command(world, rest)?;
     let order = world.order(world.current, actor.clone(), command.clone())?;
-    let late = sealed(Some(&row), &decided(&row, &order), &order.given).ok_or("the second decides nothing")?;
+    let late =
+        sealed(Some(&row), &decided(&row, &order), &order.given).ok_or("the second decides nothing")?;
     take(world, first.0, first.1)?;
     if let Some(Err(refusal)) = world.outcome.take() {
         return Err(format!("the first was refused: {refusal}"));

@@ -1,0 +1,109 @@
+//! `holdpoint audit verify`, asked as its users ask it: the real binary on a real file.
+//!
+//! T32: whatever was changed in a stored log, the verifier says so and names the run.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use holdpoint_core::id::RunId;
+use holdpoint_store::Store;
+use holdpoint_store::conformance::support::{NewRun, Scribe, block_on};
+use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use tempfile::TempDir;
+
+/// A file with two runs, of which the second has three links.
+fn stored() -> (TempDir, PathBuf, RunId) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("holdpoint.db");
+    let store = SqliteStore::open(&SqliteOptions::at(&path)).unwrap();
+    let mut scribe = Scribe::new(7);
+    block_on(store.append(vec![scribe.start(&NewRun::of("other"))])).unwrap();
+    let mut batch = scribe.start(&NewRun::of("ops"));
+    for text in ["first", "second"] {
+        let row = batch.row.clone();
+        block_on(store.append(vec![batch])).unwrap();
+        batch = scribe.batch(&row, &scribe_says(text));
+    }
+    let run = batch.run();
+    block_on(store.append(vec![batch])).unwrap();
+    (directory, path, run)
+}
+
+fn scribe_says(text: &str) -> holdpoint_core::command::Command {
+    holdpoint_core::command::Command::Say(holdpoint_core::command::Say {
+        message: holdpoint_core::message::Message::text(text),
+        on_hold: holdpoint_core::command::OnHold::Refuse,
+    })
+}
+
+fn verify(path: &Path, flags: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_holdpoint")).args(["audit", "verify"]).arg(path).args(flags).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn after_change(sql: &str) -> (Output, RunId) {
+    let (_directory, path, run) = stored();
+    rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+    (verify(&path, &[]), run)
+}
+
+#[test]
+fn an_untouched_file_verifies() {
+    let (_directory, path, _) = stored();
+    let answer = verify(&path, &[]);
+    let said = text(&answer.stdout);
+    assert!(said.contains("2 runs, 4 links, 6 events, 0 erased"), "{said}");
+    assert!(said.contains("every chain verifies"), "{said}");
+    assert_eq!(answer.status.code(), Some(0));
+    let json = text(&verify(&path, &["--json"]).stdout);
+    assert!(json.contains(r#""ok":true"#) && json.contains(r#""links":4"#), "{json}");
+}
+
+#[test]
+fn it_can_be_asked_while_a_server_writes() {
+    let (_directory, path, _) = stored();
+    let _server = SqliteStore::open(&SqliteOptions::at(&path)).unwrap();
+    assert_eq!(verify(&path, &[]).status.code(), Some(0));
+}
+
+#[test]
+fn an_edited_a_moved_a_cut_and_a_missing_link_are_each_found() {
+    let last = "(SELECT max(key) FROM links)";
+    for change in [
+        "UPDATE links SET payload = replace(payload, 'second', 'sixth!')".to_owned(),
+        format!("UPDATE links SET at = at + 1 WHERE key = {last}"),
+        format!("UPDATE links SET actor = actor + 1 WHERE key = {last}"),
+        format!("DELETE FROM links WHERE key = {last}"),
+        format!("DELETE FROM links WHERE key = (SELECT max(key) FROM links WHERE key < {last})"),
+        "UPDATE runs SET head = zeroblob(32) WHERE no = 2".to_owned(),
+        "UPDATE runs SET state = replace(state, '\"heard\":4', '\"heard\":3') WHERE no = 2".to_owned(),
+    ] {
+        let (answer, run) = after_change(&change);
+        let said = text(&answer.stdout);
+        assert!(said.starts_with(&run.to_string()), "after {change}: {said}");
+        assert!(said.contains("1 runs are quarantined"), "after {change}: {said}");
+        assert_eq!(answer.status.code(), Some(1), "after {change}");
+    }
+}
+
+#[test]
+fn what_is_no_database_is_said_plainly() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("no.db");
+    let said = |path: &Path| {
+        let answer = verify(path, &[]);
+        assert_eq!(answer.status.code(), Some(2));
+        text(&answer.stderr)
+    };
+    assert!(said(&path).contains("cannot open"), "{}", said(&path));
+    assert!(!path.exists(), "asking must not create the file");
+    assert!(said(directory.path()).contains("it is a directory"), "{}", said(directory.path()));
+    std::fs::write(&path, "not a database, only a text that is long enough to look like a file").unwrap();
+    assert!(said(&path).contains("file is not a database"), "{}", said(&path));
+    let other = directory.path().join("other.db");
+    rusqlite::Connection::open(&other).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
+    assert!(said(&other).contains("it is not a Holdpoint database"), "{}", said(&other));
+}

@@ -1,0 +1,179 @@
+//! A store that misbehaves by plan: appends that fail before or after writing, reads that are lost, writers that
+//! sneak in.
+//!
+//! Every fault is one that the contract of `Store` allows. When the plan is used up everything works.
+
+use std::collections::VecDeque;
+use std::future::ready;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+
+use holdpoint_core::digest::Digest;
+use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
+use holdpoint_core::link::Link;
+use holdpoint_core::name::Tenant;
+use holdpoint_core::project::{HoldRow, RunRow};
+use holdpoint_core::time::Timestamp;
+use holdpoint_store::memory::MemoryStore;
+use holdpoint_store::{
+    Answer, Batch, Claim, Claimed, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange,
+    SessionKey, SessionRow, SettleNotice, ShardSet, Store, StoreError, Stored,
+};
+
+use crate::block_on::block_on;
+
+/// What happens to one append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing.
+    None,
+    /// It fails before anything is written.
+    Unavailable,
+    /// It is written, and the answer is lost.
+    AnswerLost,
+    /// It is not written, and nobody says so.
+    NeverArrived,
+}
+
+/// A writer that is quicker than the append that called it.
+pub(crate) type Sneak = Box<dyn FnOnce(Arc<MemoryStore>) + Send>;
+
+/// A store that misbehaves by plan.
+pub(crate) struct Faulty {
+    pub(crate) inner: Arc<MemoryStore>,
+    plan: Mutex<Plan>,
+}
+
+#[derive(Default)]
+pub(crate) struct Plan {
+    /// One for each append, in order.
+    pub(crate) appends: VecDeque<Fault>,
+    /// One for each read of the driver, in order: whether it is lost.
+    pub(crate) reads_lost: VecDeque<bool>,
+    /// One for each append, in order: who comes first.
+    pub(crate) sneaks: VecDeque<Option<Sneak>>,
+    /// While it is closed, no append is acknowledged.
+    pub(crate) gate: Option<Arc<AtomicBool>>,
+}
+
+impl Faulty {
+    pub(crate) fn new(plan: Plan) -> Faulty {
+        Faulty { inner: Arc::new(MemoryStore::new()), plan: Mutex::new(plan) }
+    }
+
+    fn next_append(&self) -> (Fault, Option<Sneak>, Option<Arc<AtomicBool>>) {
+        let mut plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        let fault = plan.appends.pop_front().unwrap_or(Fault::None);
+        (fault, plan.sneaks.pop_front().flatten(), plan.gate.clone())
+    }
+
+    fn read<T: Send + 'static>(&self, read: impl FnOnce(&MemoryStore) -> Answer<T>) -> Answer<T> {
+        let mut plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        match plan.reads_lost.pop_front().unwrap_or(false) {
+            true => answer(Err(unavailable("the read was lost"))),
+            false => read(&self.inner),
+        }
+    }
+}
+
+/// The answer, once the gate is open.
+fn behind(gate: Option<Arc<AtomicBool>>, mut answer: Answer<()>) -> Answer<()> {
+    let Some(gate) = gate else { return answer };
+    Box::pin(std::future::poll_fn(move |context| match gate.load(Ordering::Acquire) {
+        true => answer.as_mut().poll(context),
+        false => Poll::Pending,
+    }))
+}
+
+fn answer<T: Send + 'static>(result: Result<T, StoreError>) -> Answer<T> {
+    Box::pin(ready(result))
+}
+
+fn unavailable(why: &str) -> StoreError {
+    StoreError::Unavailable { why: why.into() }
+}
+
+fn unknown() -> StoreError {
+    StoreError::Unknown { why: "the connection broke".into() }
+}
+
+impl Store for Faulty {
+    fn append(&self, batches: Vec<Batch>) -> Answer<()> {
+        let (fault, sneak, gate) = self.next_append();
+        if let Some(sneak) = sneak {
+            sneak(self.inner.clone());
+        }
+        match fault {
+            Fault::None => behind(gate, self.inner.append(batches)),
+            Fault::Unavailable => answer(Err(unavailable("the disk is full"))),
+            // Refused is refused: only the answer to something that was written can say nothing.
+            Fault::AnswerLost => answer(block_on(self.inner.append(batches)).and(Err(unknown()))),
+            Fault::NeverArrived => answer(Err(unknown())),
+        }
+    }
+
+    fn load(&self, run: RunId) -> Answer<Stored> {
+        self.read(|inner| inner.load(run))
+    }
+
+    fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
+        self.read(|inner| inner.links(run, after, limit))
+    }
+
+    fn blob(&self, run: RunId, digest: Digest) -> Answer<Option<String>> {
+        self.inner.blob(run, digest)
+    }
+
+    fn definition(&self, tenant: Tenant, digest: Digest) -> Answer<Option<Vec<u8>>> {
+        self.inner.definition(tenant, digest)
+    }
+
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+        self.inner.claim_due(claim)
+    }
+
+    fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
+        self.inner.renew(runs, node, until)
+    }
+
+    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
+        self.inner.release(run, node)
+    }
+
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
+        self.inner.list_runs(query)
+    }
+
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
+        self.inner.list_holds(query)
+    }
+
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        self.inner.find_hold(hold)
+    }
+
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
+        self.inner.find_key(tenant, key)
+    }
+
+    fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {
+        self.inner.due_notices(shards, now, limit)
+    }
+
+    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
+        self.inner.settle_notice(no, settle)
+    }
+
+    fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
+        self.inner.session(key)
+    }
+
+    fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
+        self.inner.change_session(key, change, at)
+    }
+
+    fn erase(&self, run: RunId) -> Answer<()> {
+        self.inner.erase(run)
+    }
+}
