@@ -2,8 +2,6 @@
 //!
 //! The proof itself is the backend's ([`crate::sqlite::verify`]); this is the shape of its answer.
 
-use holdpoint_core::id::RunId;
-
 /// What was looked at and what was wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
@@ -22,8 +20,8 @@ pub struct Report {
 /// Something that is wrong with a run. It is quarantined; others are not affected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Which run.
-    pub run: RunId,
+    /// The run's id, or the number of its row when it has no readable id.
+    pub run: String,
     /// What is wrong with it.
     pub what: String,
 }

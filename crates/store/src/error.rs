@@ -1,4 +1,6 @@
 //! What can go wrong between the engine and a store.
+//!
+//! Each says whether something was written: surfaces turn them into "try again", "decide again" or "it is broken".
 
 use holdpoint_core::id::RunId;
 

@@ -1,4 +1,6 @@
 //! What is asked of a store, and what comes back.
+//!
+//! Plain values without behaviour. Filters are an index or a bounded scan, and a cursor says where a page stopped.
 
 use holdpoint_core::digest::Digest;
 use holdpoint_core::hold::HoldKind;

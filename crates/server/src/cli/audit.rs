@@ -55,7 +55,7 @@ fn print_json(report: &Report) -> ExitCode {
     let findings: Vec<_> = report
         .findings
         .iter()
-        .map(|finding| json!({ "run": finding.run.to_string(), "what": finding.what }))
+        .map(|finding| json!({ "run": finding.run, "what": finding.what }))
         .collect();
     let is_good = findings.is_empty();
     let body = json!({

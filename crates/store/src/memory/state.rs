@@ -1,4 +1,6 @@
 //! The collections behind the memory store: what an append does to them, and point reads. Lists are in `lists.rs`.
+//!
+//! Nothing here is clever: every other backend is compared with it, so it must be easy to believe.
 
 mod lists;
 

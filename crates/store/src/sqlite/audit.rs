@@ -26,16 +26,20 @@ pub fn verify(path: &Path, mut progress: impl FnMut(u64)) -> Result<Report, Open
         let page = readers.read(|reading| runs_after(reading, after)).map_err(|error| unusable(path, &error))?;
         let Some((last, _)) = page.last() else { return Ok(report) };
         after = *last;
-        for (_, run) in page {
+        for (no, run) in page {
             report.runs += 1;
+            let Some(run) = run else {
+                report.findings.push(Finding { run: format!("row {no}"), what: "it has no readable id".into() });
+                continue;
+            };
             match readers.read(|reading| look_at(reading, run)) {
                 Ok(seen) => {
                     report.links += seen.links;
                     report.events += seen.events;
                     report.erased += u64::from(seen.is_erased);
-                    report.findings.extend(seen.wrong.map(|what| Finding { run, what }));
+                    report.findings.extend(seen.wrong.map(|what| Finding { run: run.to_string(), what }));
                 }
-                Err(error) => report.findings.push(Finding { run, what: error.to_string() }),
+                Err(error) => report.findings.push(Finding { run: run.to_string(), what: error.to_string() }),
             }
         }
         progress(report.runs);
@@ -46,11 +50,11 @@ fn unusable(path: &Path, error: &StoreError) -> OpenError {
     OpenError::Unusable { path: path.to_owned(), why: error.to_string() }
 }
 
-fn runs_after(reading: &Reading<'_>, after: i64) -> Result<Vec<(i64, RunId)>, StoreError> {
-    let read = || -> rusqlite::Result<Vec<(i64, RunId)>> {
+fn runs_after(reading: &Reading<'_>, after: i64) -> Result<Vec<(i64, Option<RunId>)>, StoreError> {
+    let read = || -> rusqlite::Result<Vec<(i64, Option<RunId>)>> {
         let mut statement = reading.connection.prepare_cached(sql::RUNS_AFTER)?;
-        let rows = statement.query_map(params![after, 500], |row| Ok((row.get(0)?, RunId::from_bytes(row.get(1)?))))?;
-        rows.collect()
+        let place = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1).ok().map(RunId::from_bytes)));
+        statement.query_map(params![after, 500], place)?.collect()
     };
     read().map_err(|error| StoreError::unavailable(format!("the runs cannot be listed: {error}")))
 }

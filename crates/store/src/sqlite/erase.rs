@@ -1,4 +1,6 @@
 //! Deleting the contents of a run while its chain stays.
+//!
+//! What may be erased was decided before, by the run's own `run.erased`; this only carries it out.
 
 use holdpoint_core::id::{RunId, Seq};
 use rusqlite::{Connection, OptionalExtension, params};

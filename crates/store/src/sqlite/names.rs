@@ -1,4 +1,7 @@
 //! Short texts that repeat (tenants, agents, users, actors, digests of definitions) as numbers.
+//!
+//! A name is never changed or removed, so both directions can be remembered; only a transaction that is rolled back
+//! takes its new names with it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,4 +1,7 @@
 //! Reads: connections of their own, which never wait for the writer.
+//!
+//! Point reads are here, pages in `lists.rs`. A read sees one snapshot, and a row that cannot be read concerns its own
+//! run only.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};

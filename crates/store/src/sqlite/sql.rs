@@ -1,4 +1,6 @@
 //! Every statement of the SQLite store, in one place, so that a test can read the plan of each.
+//!
+//! No other file of this store contains SQL that a request can run. The columns are explained in `migrations/`.
 
 /// Number of an interned text.
 pub(super) const NAME_NUMBER: &str = "SELECT no FROM names WHERE text = ?1";

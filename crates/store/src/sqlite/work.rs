@@ -1,4 +1,6 @@
 //! Leases and due work, notices and conversations: the writer's smaller jobs.
+//!
+//! They share the writer's transaction with appends, so a lease and an append never see half of each other.
 
 use holdpoint_core::digest::Digest;
 use holdpoint_core::id::{Incarnation, RunId, Seq, Shard};

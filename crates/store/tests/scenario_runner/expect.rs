@@ -214,7 +214,9 @@ fn no_event(world: &World, kind: &str) -> Result<(), String> {
 fn due(world: &World, what: &str) -> Result<(), String> {
     match next(&world.view()?.row.run, world.now) {
         Next::Think => Ok(()),
-        other => Err(format!("{what} is not due: {other:?}")),
+        other @ (Next::Tick | Next::Act { .. } | Next::Wait(_) | Next::Nothing) => {
+            Err(format!("{what} is not due: {other:?}"))
+        }
     }
 }
 
@@ -225,7 +227,9 @@ fn looks(world: &World, at: Option<holdpoint_core::time::Timestamp>) -> Result<(
     match next(&view.row.run, world.now) {
         Next::Wait(until) => same("next", until, at),
         Next::Nothing => same("next", None, at),
-        other => Err(format!("there is something to do: {other:?}")),
+        other @ (Next::Think | Next::Tick | Next::Act { .. }) => {
+            Err(format!("there is something to do: {other:?}"))
+        }
     }
 }
 

@@ -1,4 +1,6 @@
 //! Lists of the memory store: due work, runs, holds.
+//!
+//! Each list looks at everything in order and stops where a backend with indexes would.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! Pages of runs and holds. A page is an index range, or a bounded scan whose cursor says where it stopped.
+//!
+//! An open hold's row is made from the fold of its run; what cannot be read is left out and reported by id.
 
 use holdpoint_core::id::{CallNo, HoldKey, Secret, Seq, Shard};
 use holdpoint_core::project::{self, HoldRow, RunRow};
