@@ -73,7 +73,7 @@ fn change(run: &mut Run, envelope: &Envelope) {
             state.claim = None;
             state.claimable_at = None;
         }
-        Event::MessageReceived(_) | Event::MessageQueued(_) => state.heard_at = envelope.seq,
+        Event::MessageReceived(_) | Event::MessageQueued(_) => state.messages += 1,
         Event::ModelReplied(replied) => {
             state.turn += 1;
             state.claimed = false;
@@ -98,7 +98,8 @@ fn change(run: &mut Run, envelope: &Envelope) {
             if state.holds.is_empty() {
                 state.request = None;
             }
-            state.calls.push(proposed(&asked.call, envelope));
+            let worker = Some(asked.worker.clone());
+            state.calls.push(Call { worker, ..proposed(&asked.call, envelope) });
         }
         Event::CallStarted(started) => {
             let (node, start_by) = (started.node, started.start_by);
@@ -217,7 +218,7 @@ fn fresh(first: &Envelope, started: &RunStarted) -> State {
         turn: 0,
         usage: Default::default(),
         replied_at: Default::default(),
-        heard_at: Default::default(),
+        messages: 0,
         calls: Vec::new(),
         calls_made: 0,
         request: None,
@@ -243,6 +244,7 @@ fn proposed(call: &ToolCall, envelope: &Envelope) -> Call {
         replay: call.replay,
         attempt: 0,
         satisfied: Vec::new(),
+        worker: None,
         state: match call.refused {
             Some(_) => CallState::Done(Settled::Refused),
             None => CallState::Ready,

@@ -9,11 +9,12 @@ use crate::definition::Definition;
 use crate::digest::{self, Digest};
 use crate::event::{Driver, Inbox, Parent};
 use crate::hold::{Ask, HoldKind, Recorded, Resolution};
-use crate::id::{CallNo, HoldKey, Incarnation, RunId, Secret, Seq};
+use crate::id::{CallNo, HoldKey, Incarnation, RunId, Secret};
 use crate::json::RawJson;
 use crate::message::{Message, ToolResult, Usage};
 use crate::name::{AgentName, SessionId, Tenant, ToolName, UserId, WorkerName};
 use crate::policy::{Role, Verdicts};
+use crate::run::Heard;
 use crate::time::{Millis, Timestamp};
 
 /// What the rules need beside run and command. Worked out by the engine before the core is asked.
@@ -381,8 +382,8 @@ pub struct RecordReply {
     pub usage: Usage,
     /// The model that answered, when it is not the pinned one.
     pub model: Option<String>,
-    /// The last event that the model had seen.
-    pub seen: Seq,
+    /// What the model had before it: [`Run::heard`](crate::run::Run::heard) when it was asked.
+    pub heard: Heard,
 }
 
 /// A call as the model wrote it.

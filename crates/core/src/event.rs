@@ -302,8 +302,8 @@ pub struct MessageReceived {
 pub struct ModelReplied {
     /// The reply.
     pub reply: Reply,
-    /// The last event that the model had seen; messages after it are still to be heard.
-    pub seen: Seq,
+    /// How many of the run's messages the model had heard; later ones are still to be heard.
+    pub heard: u32,
 }
 
 /// What `model.failed` says.
@@ -323,6 +323,8 @@ pub struct ModelFailed {
 pub struct CallProposed {
     /// The call.
     pub call: ToolCall,
+    /// Who asks.
+    pub worker: WorkerName,
     /// Why the worker wants it, for the approver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Body>,

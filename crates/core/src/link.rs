@@ -158,6 +158,13 @@ impl Link {
         Ok(events.into_iter().enumerate().map(envelope).collect())
     }
 
+    /// Whether it says that what came before it was erased.
+    #[must_use]
+    pub fn says_erased(&self) -> bool {
+        let is_said = |envelope: &Envelope| matches!(envelope.event, Event::RunErased(_));
+        self.events().is_ok_and(|events| events.iter().any(is_said))
+    }
+
     /// Deletes the contents and keeps what the chain needs.
     pub fn erase(&mut self) {
         self.contents = Contents::Erased { commitment: self.contents.commitment() };

@@ -11,7 +11,7 @@ use crate::event::{Claim, Driver, Outcome, Parent};
 use crate::hold::{Hold, HoldKind};
 use crate::id::{CallNo, HoldKey, Incarnation, RequestKey, RunId, Seq};
 use crate::message::{Replay, Usage, is_default};
-use crate::name::{AgentName, InboxName, RuleId, SessionId, Tenant, ToolName, UserId};
+use crate::name::{AgentName, InboxName, RuleId, SessionId, Tenant, ToolName, UserId, WorkerName};
 use crate::time::Timestamp;
 
 /// Version of the fold. A row with an older one is rebuilt from its events; a newer one is left alone.
@@ -89,9 +89,9 @@ pub struct State {
     /// Event of the last reply.
     #[serde(default, skip_serializing_if = "is_default", rename = "reply")]
     pub replied_at: Seq,
-    /// Event of the last message.
-    #[serde(default, skip_serializing_if = "is_default", rename = "heard")]
-    pub heard_at: Seq,
+    /// Messages so far.
+    #[serde(default, skip_serializing_if = "is_default", rename = "said")]
+    pub messages: u32,
     /// The calls of the current turn; of an outside run, those not yet settled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
@@ -174,6 +174,9 @@ pub struct Call {
     /// Rules that people have satisfied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub satisfied: Vec<RuleId>,
+    /// The outside worker that asked for it, and that alone may report on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerName>,
     /// Where it stands.
     #[serde(rename = "s")]
     pub state: CallState,
@@ -225,6 +228,16 @@ pub struct CallAttempt {
     pub call: CallNo,
     /// Which start of it.
     pub attempt: u32,
+}
+
+/// What a model has before it when it is asked: counted, not by position, because positions move when somebody else's
+/// append comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Heard {
+    /// Replies so far.
+    pub turn: u32,
+    /// Messages so far.
+    pub messages: u32,
 }
 
 /// What a held run waits for, when there are several holds: what a person can do first.
@@ -290,6 +303,12 @@ impl Run {
             Stage::Ended(outcome) => Some(outcome),
             Stage::Thinking { .. } | Stage::Acting => None,
         }
+    }
+
+    /// What a model that is asked now has before it.
+    #[must_use]
+    pub fn heard(&self) -> Heard {
+        Heard { turn: self.state.turn, messages: self.state.messages }
     }
 
     /// Whether anybody has worked on it.

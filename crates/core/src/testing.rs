@@ -15,12 +15,12 @@ use crate::command::{
 use crate::decide::{self, Answer, Decided};
 use crate::definition::Definition;
 use crate::event::{Driver, Envelope};
-use crate::id::{CallNo, HoldKey, Incarnation, Place, RunId, Seq};
+use crate::id::{CallNo, HoldKey, Incarnation, Place, RunId};
 use crate::message::{Message, ToolResult};
 use crate::name::{RuleId, SessionId, Tenant};
 use crate::policy::{Effect, Role, Verdict, Verdicts};
 use crate::refusal::Refusal;
-use crate::run::Run;
+use crate::run::{Heard, Run};
 use crate::time::{Millis, Timestamp};
 use crate::transcript::stored_call;
 
@@ -106,12 +106,12 @@ impl Story {
 
     /// The model says `text` and asks for calls `(tool, arguments)`, having seen everything so far.
     pub(crate) fn replies(&mut self, text: &str, calls: &[(&str, &str)]) {
-        let seen = self.run.state.seq;
-        self.replies_having_seen(seen, text, calls);
+        let heard = self.run.heard();
+        self.replies_having_heard(heard, text, calls);
     }
 
-    pub(crate) fn replies_having_seen(&mut self, seen: Seq, text: &str, calls: &[(&str, &str)]) {
-        let reply = reply(seen, text, calls);
+    pub(crate) fn replies_having_heard(&mut self, heard: Heard, text: &str, calls: &[(&str, &str)]) {
+        let reply = reply(heard, text, calls);
         self.by(Actor::Node(NODE), Command::RecordReply(reply));
     }
 

@@ -11,8 +11,6 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-use std::iter::Peekable;
-
 use serde::{Deserialize, Serialize};
 
 pub use self::prompt::approval_text;
@@ -125,9 +123,13 @@ pub fn transcript(events: &[Envelope]) -> Vec<Entry> {
     let followed = results::follow(events);
     let mut heard = events.iter().filter_map(|envelope| heard(&followed, envelope)).peekable();
     let mut entries = Vec::new();
-    for (seen, reply) in events.iter().filter_map(replied) {
+    let mut told = 0;
+    for (known, reply) in events.iter().filter_map(replied) {
         // What came while the model was thinking it has not heard: that follows its turn.
-        entries.extend(up_to(&mut heard, seen).map(Entry::User));
+        while let Some(message) = heard.next_if(|message| known.covers(message, told)) {
+            entries.push(Entry::User(message));
+            told += 1;
+        }
         let results: Vec<_> = reply.calls.iter().filter_map(|call| result(&followed, call)).collect();
         entries.push(Entry::Assistant(reply));
         entries.extend(results.into_iter().map(Entry::Tool));
@@ -236,20 +238,37 @@ fn answer(value: &Body) -> Message {
     Message { parts: vec![part], client_id: None }
 }
 
-/// A reply, and the last event that was known when it was made.
-fn replied(envelope: &Envelope) -> Option<(Seq, AssistantReply)> {
+/// What was known when a reply was made.
+enum Known {
+    /// This many messages.
+    Messages(u32),
+    /// Everything before this event.
+    Before(Seq),
+}
+
+impl Known {
+    fn covers(&self, message: &UserMessage, told: u32) -> bool {
+        match self {
+            Known::Messages(heard) => told < *heard,
+            Known::Before(seq) => message.seq < *seq,
+        }
+    }
+}
+
+/// A reply, and what was known when it was made.
+fn replied(envelope: &Envelope) -> Option<(Known, AssistantReply)> {
     let seq = envelope.seq;
     if let Event::ModelReplied(replied) = &envelope.event {
         let reply = &replied.reply;
         let (text, opaque, model) = (reply.text.clone(), reply.opaque.clone(), reply.model.clone());
         let calls = reply.calls.iter().map(asked).collect();
-        return Some((replied.seen, AssistantReply { seq, text, calls, opaque, model }));
+        return Some((Known::Messages(replied.heard), AssistantReply { seq, text, calls, opaque, model }));
     }
     let Event::CallProposed(proposed) = &envelope.event else {
         return None;
     };
     let calls = vec![asked(&proposed.call)];
-    Some((seq, AssistantReply { seq, text: None, calls, opaque: None, model: None }))
+    Some((Known::Before(seq), AssistantReply { seq, text: None, calls, opaque: None, model: None }))
 }
 
 fn asked(call: &ToolCall) -> ReplyCall {
@@ -268,12 +287,4 @@ fn result(followed: &Followed<'_>, asked: &ReplyCall) -> Option<CallResult> {
         content: came_to.content,
         ran_with: edited.map(|edited| edited.arguments.clone()),
     })
-}
-
-/// The messages up to an event.
-fn up_to(
-    heard: &mut Peekable<impl Iterator<Item = UserMessage>>,
-    last: Seq,
-) -> impl Iterator<Item = UserMessage> {
-    std::iter::from_fn(move || heard.next_if(|message| message.seq <= last))
 }

@@ -544,7 +544,7 @@ impl OnlyIf for Command {
 
 fn stale_reply(scene: &Scene) -> Command {
     let Command::RecordReply(mut reply) = scene.reply(vec![]) else { unreachable!("a reply") };
-    reply.seen = Seq(1);
+    reply.heard.turn += 1;
     Command::RecordReply(reply)
 }
 

@@ -123,10 +123,11 @@ pub struct Driver {
     grounded: VecDeque<Grounded>,
 }
 
+/// An order, behind the start of the run if it is the first one.
 #[derive(Clone)]
-enum Work {
-    Start(Box<(Start, Order)>),
-    Commands(Order),
+struct Work {
+    start: Option<Box<Start>>,
+    order: Order,
 }
 
 /// An order on the ground: if its append may have been written, what that would have made of it.
@@ -162,8 +163,9 @@ impl Driver {
     /// Begins a run. Its first append is handed over at once; `commands` of the order follow it in the same link.
     pub fn start(store: Arc<dyn Store>, start: Start, order: Order) -> Result<Driver, Refusal> {
         let run = start.id;
-        let mut driver = Driver { store, run, durable: None, flight: VecDeque::new(), grounded: VecDeque::new() };
-        driver.take_off(Work::Start(Box::new((start, order))))?;
+        let mut driver =
+            Driver { store, run, durable: None, flight: VecDeque::new(), grounded: VecDeque::new() };
+        driver.take_off(Work { start: Some(Box::new(start)), order })?;
         Ok(driver)
     }
 
@@ -183,10 +185,10 @@ impl Driver {
     pub fn push(&mut self, order: Order) {
         if !self.grounded.is_empty() {
             // Something below it has failed: it waits its turn.
-            self.grounded.push_back(Grounded { work: Work::Commands(order), lost: None });
+            self.grounded.push_back(Grounded { work: Work { start: None, order }, lost: None });
             return;
         }
-        if let Err(refusal) = self.take_off(Work::Commands(order)) {
+        if let Err(refusal) = self.take_off(Work { start: None, order }) {
             unreachable!("only a start is refused here: {refusal}");
         }
     }
@@ -204,17 +206,13 @@ impl Driver {
         Settlement { done, failed: Some(StoreError::Conflict { run: self.run }) }
     }
 
-    /// Gives back the orders that are not settled, for a caller that must decide otherwise (a guard did not hold).
+    /// Gives back the orders that are not settled, for a caller that must decide otherwise (a guard did not hold). After
+    /// an unknown answer settle first: what comes back may have been written.
     pub fn take_back(&mut self) -> Vec<Order> {
         let flying = self.flight.drain(..).map(|flying| flying.work);
-        let unsettled: Vec<Work> = flying.chain(self.grounded.drain(..).map(|grounded| grounded.work)).collect();
-        unsettled
-            .into_iter()
-            .map(|work| match work {
-                Work::Start(start) => start.1,
-                Work::Commands(order) => order,
-            })
-            .collect()
+        let unsettled: Vec<Work> =
+            flying.chain(self.grounded.drain(..).map(|grounded| grounded.work)).collect();
+        unsettled.into_iter().map(|work| work.order).collect()
     }
 
     /// One pass: take off what waits, then wait for everything in the air.
@@ -229,6 +227,13 @@ impl Driver {
             }
         }
         while let Some(mut flying) = self.flight.pop_front() {
+            if self.flight.is_empty() && flying.append.is_none() && flying.settled.outcome.is_err() {
+                // Nothing of ours came after it to prove that it was refused on what is still true.
+                if let Err(error) = self.is_current().await {
+                    self.ground(flying, None, &error).await;
+                    return Err(error);
+                }
+            }
             let (first, result) = match flying.append.take() {
                 None => (None, Ok(())),
                 Some((first, answer)) => (Some(first), answer.await),
@@ -324,6 +329,18 @@ impl Driver {
         }
     }
 
+    /// A conflict when somebody else has appended since the run was last loaded.
+    fn is_current(&self) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
+        let (run, ours) = (self.run, head(self.durable.as_ref()));
+        let load = self.store.load(run);
+        async move {
+            match Some(load.await?.row.head) == ours {
+                true => Ok(()),
+                false => Err(StoreError::Conflict { run }),
+            }
+        }
+    }
+
     async fn reload(&mut self) -> Result<(), StoreError> {
         match self.store.load(self.run).await {
             Ok(stored) => {
@@ -341,18 +358,12 @@ impl Driver {
 
     /// Decides on the tip and hands the append over.
     fn take_off(&mut self, work: Work) -> Result<(), Refusal> {
-        let (before, decided, order) = match &work {
-            Work::Start(start) => {
-                let first = decide::start(&start.0, &start.1.given.context())?;
-                (None, all(first, &start.1), &start.1)
-            }
-            Work::Commands(order) => {
-                let Some(row) = self.tip_row().cloned() else {
-                    unreachable!("a driver begins with a run or with a start");
-                };
-                let decided = all(unchanged(&row.run), order);
-                (Some(row), decided, order)
-            }
+        let order = &work.order;
+        let before = self.tip_row().filter(|_| work.start.is_none()).cloned();
+        let decided = match (&work.start, &before) {
+            (Some(start), _) => all(decide::start(start, &order.given.context())?, order),
+            (None, Some(row)) => all(unchanged(&row.run), order),
+            (None, None) => unreachable!("a driver begins with a run or with a start"),
         };
         let beside = (order.beside)(&decided);
         let seal = Seal {
@@ -379,7 +390,12 @@ fn head(row: Option<&RunRow>) -> Option<Digest> {
 }
 
 fn unchanged(run: &Run) -> Decided {
-    Decided { events: Vec::new(), run: run.clone(), outcome: Ok(Outcome::Repeated), cancel_children: Vec::new() }
+    Decided {
+        events: Vec::new(),
+        run: run.clone(),
+        outcome: Ok(Outcome::Repeated),
+        cancel_children: Vec::new(),
+    }
 }
 
 /// Decides the commands one on top of the other; the first refusal ends the order, what came before it counts.

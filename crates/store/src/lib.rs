@@ -22,5 +22,5 @@ pub use contract::{Answer, Store};
 pub use error::StoreError;
 pub use query::{
     Audience, Claim, Claimed, DueNotice, HoldFilter, HoldQuery, KeyRecord, Lease, Page, RunFilter, RunQuery,
-    SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored, SCAN_MAX,
+    SCAN_MAX, SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored,
 };

@@ -10,7 +10,8 @@ pub(crate) fn take_turns(queues: Vec<Vec<(Timestamp, i64)>>, limit: usize) -> Ve
     let rounds = queues.iter().map(Vec::len).max().unwrap_or(0);
     let mut taken = Vec::new();
     for round in 0..rounds {
-        let mut heads: Vec<(Timestamp, i64)> = queues.iter().filter_map(|queue| queue.get(round).copied()).collect();
+        let mut heads: Vec<(Timestamp, i64)> =
+            queues.iter().filter_map(|queue| queue.get(round).copied()).collect();
         heads.sort_unstable();
         taken.extend(heads.into_iter().map(|(_, no)| no));
         if taken.len() >= limit {

@@ -47,11 +47,7 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
         arguments: "[--missing]",
         summary: "the repository's rules; --missing lists the requirements that no test names",
     },
-    Subcommand {
-        name: "help",
-        arguments: "",
-        summary: "this list",
-    },
+    Subcommand { name: "help", arguments: "", summary: "this list" },
 ];
 
 /// What the program `holdpoint` knows; the documentation may name no other subcommand. Add the name in the
@@ -73,18 +69,11 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         Some("faults") => Ok(Command::Faults(rest)),
         Some("tidy") if rest.is_empty() => Ok(Command::Tidy),
         Some("tidy") if rest == ["--missing"] => Ok(Command::TidyMissing),
-        Some("tidy") => bail!(
-            "`cargo xtask tidy` takes --missing or nothing, it got {}",
-            joined(&rest)
-        ),
+        Some("tidy") => bail!("`cargo xtask tidy` takes --missing or nothing, it got {}", joined(&rest)),
         Some(_) | None => bail!(
             "there is no subcommand `{}`; known: {}. `cargo xtask help` says what each does",
             name.to_string_lossy(),
-            SUBCOMMANDS
-                .iter()
-                .map(|known| known.name)
-                .collect::<Vec<_>>()
-                .join(", ")
+            SUBCOMMANDS.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
         ),
     }
 }
@@ -92,12 +81,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
 /// The text of `cargo xtask help`.
 pub(crate) fn help() -> String {
     let mut text = String::from("usage: cargo xtask SUBCOMMAND\n\n");
-    for Subcommand {
-        name,
-        arguments,
-        summary,
-    } in SUBCOMMANDS
-    {
+    for Subcommand { name, arguments, summary } in SUBCOMMANDS {
         let call = format!("{name} {arguments}");
         text.push_str(&format!("  {call:18} {summary}\n"));
     }
@@ -105,10 +89,7 @@ pub(crate) fn help() -> String {
 }
 
 fn joined(arguments: &[OsString]) -> String {
-    let shown: Vec<String> = arguments
-        .iter()
-        .map(|one| format!("`{}`", one.to_string_lossy()))
-        .collect();
+    let shown: Vec<String> = arguments.iter().map(|one| format!("`{}`", one.to_string_lossy())).collect();
     shown.join(" ")
 }
 
@@ -125,11 +106,7 @@ mod tests {
         assert_eq!(parsed("").unwrap(), Command::Help);
         assert_eq!(parsed("help").unwrap(), Command::Help);
         for subcommand in SUBCOMMANDS {
-            assert!(
-                help().contains(&format!("  {}", subcommand.name)),
-                "{}",
-                subcommand.name
-            );
+            assert!(help().contains(&format!("  {}", subcommand.name)), "{}", subcommand.name);
         }
     }
 
@@ -157,9 +134,6 @@ mod tests {
     #[test]
     fn an_unknown_subcommand_names_the_known_ones() {
         let message = parsed("tset").unwrap_err().to_string();
-        assert!(
-            message.contains("`tset`; known: test, bench, faults, tidy, help"),
-            "{message}"
-        );
+        assert!(message.contains("`tset`; known: test, bench, faults, tidy, help"), "{message}");
     }
 }

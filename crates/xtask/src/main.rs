@@ -40,14 +40,7 @@ fn run() -> Result<()> {
             process::cargo_with(&root, &bench, &arguments)
         }
         Command::Faults(arguments) => {
-            let faults = [
-                "run",
-                "--release",
-                "-p",
-                "holdpoint-store",
-                "--features",
-                "faults",
-            ];
+            let faults = ["run", "--release", "-p", "holdpoint-store", "--features", "faults"];
             let program = ["--bin", "store-faults", "--"];
             process::cargo_with(&root, &[&faults[..], &program[..]].concat(), &arguments)
         }

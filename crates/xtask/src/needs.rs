@@ -23,23 +23,14 @@ struct SystemPackage {
 }
 
 const CARGO_TOOLS: &[CargoTool] = &[
-    CargoTool {
-        subcommand: "nextest",
-        install: &["install", "cargo-nextest", "--locked"],
-    },
+    CargoTool { subcommand: "nextest", install: &["install", "cargo-nextest", "--locked"] },
     // Pinned: deny.toml is written for this version's schema. About two minutes on two cores, once.
-    CargoTool {
-        subcommand: "deny",
-        install: &["install", "cargo-deny", "--locked", "--version", "0.20.2"],
-    },
+    CargoTool { subcommand: "deny", install: &["install", "cargo-deny", "--locked", "--version", "0.20.2"] },
 ];
 
 const SYSTEM_PACKAGES: &[SystemPackage] = &[
     // Fault tests make system calls fail with it.
-    SystemPackage {
-        debian_name: "strace",
-        program: "strace",
-    },
+    SystemPackage { debian_name: "strace", program: "strace" },
 ];
 
 /// Installs what is missing, or says what to install.
@@ -61,10 +52,7 @@ pub(crate) fn install_missing(root: &Path) -> Result<()> {
         bail!("{}", please_install(&missing));
     }
     process::run(root, apt_get(&["update"]))?;
-    process::run(
-        root,
-        apt_get(&[&["install", "--yes", "--no-install-recommends"], &missing[..]].concat()),
-    )
+    process::run(root, apt_get(&[&["install", "--yes", "--no-install-recommends"], &missing[..]].concat()))
 }
 
 fn is_root(root: &Path) -> bool {
@@ -92,9 +80,6 @@ mod tests {
     #[test]
     fn the_message_names_the_packages_and_the_command() {
         let message = please_install(&["strace", "redis-server"]);
-        assert!(
-            message.contains("sudo apt-get install strace redis-server"),
-            "{message}"
-        );
+        assert!(message.contains("sudo apt-get install strace redis-server"), "{message}");
     }
 }

@@ -15,10 +15,7 @@ pub(crate) fn repository_root() -> Result<PathBuf> {
         Some(folder) => PathBuf::from(folder),
         None => std::env::current_dir().context("the current folder cannot be read")?,
     };
-    match start
-        .ancestors()
-        .find(|folder| folder.join("crates/xtask/Cargo.toml").is_file())
-    {
+    match start.ancestors().find(|folder| folder.join("crates/xtask/Cargo.toml").is_file()) {
         Some(root) => Ok(root.to_path_buf()),
         None => bail!(
             "no folder above {} has crates/xtask/Cargo.toml; run `cargo xtask` inside the repository",
@@ -93,12 +90,8 @@ fn cargo_program() -> OsString {
 
 /// The command as a person would type it: `cargo`, not the path of the toolchain's cargo.
 fn shown(command: &Command) -> String {
-    let program = Path::new(command.get_program())
-        .file_name()
-        .unwrap_or(command.get_program());
-    let words = std::iter::once(program)
-        .chain(command.get_args())
-        .map(OsStr::to_string_lossy);
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let words = std::iter::once(program).chain(command.get_args()).map(OsStr::to_string_lossy);
     words.collect::<Vec<_>>().join(" ")
 }
 
@@ -112,20 +105,14 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "exit 3"]);
         let message = run(&root, command).unwrap_err().to_string();
-        assert!(
-            message.contains("`sh -c exit 3` failed (exit status: 3)"),
-            "{message}"
-        );
+        assert!(message.contains("`sh -c exit 3` failed (exit status: 3)"), "{message}");
     }
 
     #[test]
     fn a_program_that_is_not_there_is_named() {
         let root = repository_root().unwrap();
         let message = output(&root, "no-such-program", &["x"]).unwrap_err().to_string();
-        assert!(
-            message.contains("`no-such-program x` could not be started"),
-            "{message}"
-        );
+        assert!(message.contains("`no-such-program x` could not be started"), "{message}");
         assert!(!is_on_path("no-such-program"));
     }
 }

@@ -17,30 +17,15 @@ struct Step {
 
 /// Cheap checks come first, so that a slip in formatting is not found after ten minutes of tests.
 const STEPS: &[Step] = &[
-    Step {
-        name: "needs",
-        run: needs::install_missing,
-    },
-    Step {
-        name: "format",
-        run: |root| process::cargo(root, &["fmt", "--all", "--", "--check"]),
-    },
-    Step {
-        name: "clippy",
-        run: clippy,
-    },
+    Step { name: "needs", run: needs::install_missing },
+    Step { name: "format", run: |root| process::cargo(root, &["fmt", "--all", "--", "--check"]) },
+    Step { name: "clippy", run: clippy },
     Step {
         name: "tests",
         run: |root| process::cargo(root, &["nextest", "run", "--workspace", "--no-fail-fast"]),
     },
-    Step {
-        name: "doc tests",
-        run: |root| process::cargo(root, &["test", "--doc", "--workspace"]),
-    },
-    Step {
-        name: "tidy",
-        run: tidy::check,
-    },
+    Step { name: "doc tests", run: |root| process::cargo(root, &["test", "--doc", "--workspace"]) },
+    Step { name: "tidy", run: tidy::check },
     Step {
         name: "deny",
         run: |root| process::cargo(root, &["deny", "check", "bans", "licenses", "sources"]),
@@ -66,11 +51,7 @@ fn run_steps(root: &Path, steps: &[Step]) -> Result<()> {
         eprintln!("\n== {} ({} of {})", step.name, index + 1, steps.len());
         let started = now();
         outcome = (step.run)(root).with_context(|| format!("step `{}` failed", step.name));
-        timings.push(Timing {
-            name: step.name,
-            took: started.elapsed(),
-            passed: outcome.is_ok(),
-        });
+        timings.push(Timing { name: step.name, took: started.elapsed(), passed: outcome.is_ok() });
         if outcome.is_err() {
             break;
         }
@@ -97,10 +78,7 @@ fn table(timings: &[Timing], not_run: &[Step]) -> String {
     let total: Duration = timings.iter().map(|timing| timing.took).sum();
     let passed = timings.iter().filter(|timing| timing.passed).count();
     text.push_str(&format!("{:12}{:9.1}\n\n", "all", total.as_secs_f64()));
-    text.push_str(&format!(
-        "steps: {passed} passed, {} failed",
-        timings.len() - passed
-    ));
+    text.push_str(&format!("steps: {passed} passed, {} failed", timings.len() - passed));
     if !not_run.is_empty() {
         text.push_str(&format!(", {} skipped", not_run.len()));
     }
@@ -108,10 +86,7 @@ fn table(timings: &[Timing], not_run: &[Step]) -> String {
     text
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the fence is for the product; this only times the steps"
-)]
+#[expect(clippy::disallowed_methods, reason = "the fence is for the product; this only times the steps")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -123,18 +98,9 @@ mod tests {
     #[test]
     fn a_failing_step_stops_the_rest_and_is_named() {
         let steps = [
-            Step {
-                name: "first",
-                run: |_| Ok(()),
-            },
-            Step {
-                name: "second",
-                run: |_| anyhow::bail!("a reason"),
-            },
-            Step {
-                name: "third",
-                run: |_| panic!("must not be reached"),
-            },
+            Step { name: "first", run: |_| Ok(()) },
+            Step { name: "second", run: |_| anyhow::bail!("a reason") },
+            Step { name: "third", run: |_| panic!("must not be reached") },
         ];
         let error = run_steps(Path::new("."), &steps).unwrap_err();
         assert_eq!(format!("{error:#}"), "step `second` failed: a reason");
@@ -143,21 +109,10 @@ mod tests {
     #[test]
     fn the_table_has_every_step_and_the_sums() {
         let timings = [
-            Timing {
-                name: "needs",
-                took: Duration::from_millis(100),
-                passed: true,
-            },
-            Timing {
-                name: "clippy",
-                took: Duration::from_millis(2300),
-                passed: false,
-            },
+            Timing { name: "needs", took: Duration::from_millis(100), passed: true },
+            Timing { name: "clippy", took: Duration::from_millis(2300), passed: false },
         ];
-        let not_run = [Step {
-            name: "tests",
-            run: |_| Ok(()),
-        }];
+        let not_run = [Step { name: "tests", run: |_| Ok(()) }];
         let expected = "\
 step          seconds
 needs             0.1

@@ -170,8 +170,11 @@ pub(super) fn finish(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<Answe
             draft.emit(Event::CallFinished(finished));
         }
         CallState::Held => answer_recovery(draft, finish)?,
-        // The truth about an unknown outcome is welcome however late.
-        CallState::Done(Settled::Unknown) => draft.emit(Event::CallFinished(finished)),
+        // The truth about an unknown outcome is welcome however late, from whoever was allowed to run the call.
+        CallState::Done(Settled::Unknown) if call.worker == finish.worker => {
+            draft.emit(Event::CallFinished(finished));
+        }
+        CallState::Done(Settled::Unknown) => return Err(Refusal::ClaimedByOther { holder: call.worker }),
         CallState::Ready | CallState::Done(_) => return Err(stale),
     }
     Ok(Answer::Done)

@@ -16,7 +16,7 @@ use crate::run::Stage;
 pub(super) fn reply(draft: &mut Draft<'_>, reply: &RecordReply) -> Result<Answer, Refusal> {
     refuse_unless_thinking(draft)?;
     // A stored reply is never replaced: this one was thought of before it (rule 1).
-    if reply.seen < draft.run.state.replied_at {
+    if reply.heard.turn != draft.run.state.turn {
         return Err(Refusal::NotThinking);
     }
     let mut judgements: Vec<Judgement> = Vec::with_capacity(reply.calls.len());
@@ -35,13 +35,13 @@ pub(super) fn reply(draft: &mut Draft<'_>, reply: &RecordReply) -> Result<Answer
             usage: reply.usage,
             model: reply.model.clone(),
         },
-        seen: reply.seen,
+        heard: reply.heard.messages,
     }));
     if let Some(reason) = over_budget(draft, reply) {
         draft.end(Outcome::Failed, Some(reason), None);
         return Ok(Answer::Done);
     }
-    if reply.calls.is_empty() && draft.run.state.heard_at <= reply.seen {
+    if reply.calls.is_empty() && draft.run.state.messages <= reply.heard.messages {
         draft.end(Outcome::Completed, None, None);
         return Ok(Answer::Done);
     }

@@ -49,6 +49,7 @@ pub(super) fn propose(draft: &mut Draft<'_>, propose: &Propose) -> Result<Answer
     let [judgement] = judged;
     draft.emit(Event::CallProposed(CallProposed {
         call: judgement.call.clone(),
+        worker: propose.worker.clone(),
         context: propose.context.clone(),
     }));
     match judgement.hold {
@@ -101,6 +102,8 @@ pub(super) fn heartbeat(draft: &mut Draft<'_>, worker: &WorkerName) -> Result<An
 pub(super) fn release(draft: &mut Draft<'_>, worker: &WorkerName) -> Result<Answer, Refusal> {
     refuse_unless_claimed_by(draft, Some(worker))?;
     unreported_calls_are_unknown(draft);
+    // What it asked for was for itself; the next worker asks for its own.
+    draft.withdraw_holds();
     draft.emit(Event::RunReleased(RunReleased { why: Released::Returned, retry_at: None }));
     Ok(Answer::Done)
 }

@@ -9,11 +9,12 @@ use crate::body::Body;
 use crate::command::{AskedCall, Context, Entropy, Limits, RecordReply, Suspend, SuspendFor};
 use crate::definition::{Definition, ToolSpec};
 use crate::hold::{Ask, HoldPolicy, OnTimeout};
-use crate::id::{CallNo, Seq};
+use crate::id::CallNo;
 use crate::json::RawJson;
 use crate::message::{Replay, Usage};
 use crate::name::{AgentName, ToolName, UserId, WorkerName};
 use crate::policy::Verdicts;
+use crate::run::Heard;
 use crate::time::{Millis, Timestamp};
 
 pub(crate) fn user(name: &str) -> UserId {
@@ -37,14 +38,14 @@ pub(crate) fn body(text: &str) -> Body {
 }
 
 /// A reply of the model, for tests that need more of it than words and calls.
-pub(crate) fn reply(seen: Seq, text: &str, calls: &[(&str, &str)]) -> RecordReply {
+pub(crate) fn reply(heard: Heard, text: &str, calls: &[(&str, &str)]) -> RecordReply {
     RecordReply {
         text: (!text.is_empty()).then(|| text.to_owned()),
         calls: calls.iter().enumerate().map(|(at, call)| asked(at, call)).collect(),
         opaque: None,
         usage: Usage { input: 10, output: 5, cost_micros: 0 },
         model: None,
-        seen,
+        heard,
     }
 }
 

@@ -9,6 +9,7 @@ use crate::actor::Actor;
 use crate::command::{Command, Decide, Edit, OnHold, RecordReply, Suspend, SuspendFor, Wanted};
 use crate::decide::Answer;
 use crate::message::ToolResult;
+use crate::run::Heard;
 use crate::testing::{NODE, Story, body, json, reply, suspension, tool, user};
 use crate::time::Millis;
 
@@ -58,7 +59,7 @@ fn a_conversation_is_what_was_said_asked_and_done() {
     let opaque = json(r#"[{"signature" : "x="}]"#);
     let reply = RecordReply {
         opaque: Some(opaque.clone()),
-        ..reply(Seq(2), "I look", &[("read", r#"{ "path":"a" }"#)])
+        ..reply(Heard { turn: 0, messages: 1 }, "I look", &[("read", r#"{ "path":"a" }"#)])
     };
     story.by(Actor::Node(NODE), Command::RecordReply(reply));
     story.begins(1);
@@ -121,9 +122,9 @@ fn a_message_during_a_turn_follows_its_results() {
 #[test]
 fn a_message_that_the_model_had_not_seen_follows_its_reply() {
     let mut story = Story::new();
-    let seen = story.run.state.seq;
+    let heard = story.run.heard();
     story.says("wait", OnHold::Refuse);
-    story.replies_having_seen(seen, "done", &[]);
+    story.replies_having_heard(heard, "done", &[]);
     assert_eq!(lines(&story), ["user: tidy up", "model: done []", "user: wait"]);
 }
 
@@ -139,7 +140,7 @@ fn a_denial_is_a_structured_result() {
 #[test]
 fn a_call_refused_at_the_door_says_why() {
     let mut story = Story::new();
-    let mut reply = reply(Seq(2), "", &[("write", "{}")]);
+    let mut reply = reply(Heard { turn: 0, messages: 1 }, "", &[("write", "{}")]);
     reply.calls[0].problem = Some("Tool requires approval but task tracking not enabled".into());
     story.by(Actor::Node(NODE), Command::RecordReply(reply));
     story.replies("", &[("banned", "{}"), ("read", "{")]);

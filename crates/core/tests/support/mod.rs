@@ -202,7 +202,7 @@ impl Scene {
             opaque: None,
             usage,
             model: None,
-            seen: self.run.state.seq,
+            heard: self.run.heard(),
         })
     }
 

@@ -46,17 +46,17 @@ fn print_text(file: &Path, report: &Report) -> ExitCode {
         println!("every chain verifies and every row follows from its events");
         ExitCode::SUCCESS
     } else {
-        println!("{} runs are quarantined: restore them from a backup, or leave them; others are not affected", findings.len());
+        println!(
+            "{} runs are quarantined: restore them from a backup, or leave them; others are not affected",
+            findings.len()
+        );
         ExitCode::FAILURE
     }
 }
 
 fn print_json(report: &Report) -> ExitCode {
-    let findings: Vec<_> = report
-        .findings
-        .iter()
-        .map(|finding| json!({ "run": finding.run, "what": finding.what }))
-        .collect();
+    let findings: Vec<_> =
+        report.findings.iter().map(|finding| json!({ "run": finding.run, "what": finding.what })).collect();
     let is_good = findings.is_empty();
     let body = json!({
         "ok": is_good,

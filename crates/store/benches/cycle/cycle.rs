@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use holdpoint_core::actor::Actor;
 use holdpoint_core::body::Body;
 use holdpoint_core::command::{
-    AskedCall, Begin, Command, Decide, Entropy, FinishCall, Limits, RecordReply, Resolve, Start, Taken, Wanted,
+    AskedCall, Begin, Command, Decide, Entropy, FinishCall, Limits, RecordReply, Resolve, Start, Taken,
+    Wanted,
 };
 use holdpoint_core::decide::Decided;
 use holdpoint_core::definition::{Definition, ToolSpec};
@@ -19,6 +20,7 @@ use holdpoint_core::json::RawJson;
 use holdpoint_core::message::{Message, Replay, ToolResult, Usage};
 use holdpoint_core::name::{AgentName, RuleId, SessionId, Tenant, ToolName, UserId};
 use holdpoint_core::policy::{Effect, Role, Verdict, Verdicts};
+use holdpoint_core::run::Heard;
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_core::transcript::stored_call;
 use holdpoint_store::ahead::{Beside, Driver, Given, Order};
@@ -27,8 +29,7 @@ use holdpoint_store::{LeaseChange, Put, Store, Who};
 
 use crate::measure::{Lap, Measured, load, now};
 
-const ARGUMENTS: &str =
-    r#"{"path": "/var/lib/app/cache/2026-11-15/segment-000017", "recursive": true, "reason": "disk nearly full"}"#;
+const ARGUMENTS: &str = r#"{"path": "/var/lib/app/cache/2026-11-15/segment-000017", "recursive": true, "reason": "disk nearly full"}"#;
 
 /// What all cycles share.
 pub(crate) struct Bench {
@@ -112,8 +113,8 @@ impl Bench {
         let settlement = driver.settle().await;
         assert!(settlement.failed.is_none(), "{:?}", settlement.failed);
         driver.push(self.tool_reports());
-        let seen = driver.tip().unwrap().state.seq;
-        driver.push(self.model_finishes(seen));
+        let heard = driver.tip().unwrap().heard();
+        driver.push(self.model_finishes(heard));
         let settlement = driver.settle().await;
         assert!(settlement.failed.is_none(), "{:?}", settlement.failed);
         assert!(driver.durable().unwrap().run.outcome().is_some());
@@ -159,7 +160,7 @@ impl Bench {
             opaque: None,
             usage: Usage { input: 120, output: 40, cost_micros: 0 },
             model: None,
-            seen: holdpoint_core::id::Seq(2),
+            heard: Heard { turn: 0, messages: 1 },
         };
         let mut order = self.order(
             vec![Command::RecordReply(reply)],
@@ -205,14 +206,14 @@ impl Bench {
         self.order(vec![Command::FinishCall(finish)], Actor::Node(self.node), Arc::new(|_| Beside::default()))
     }
 
-    pub(crate) fn model_finishes(&self, seen: holdpoint_core::id::Seq) -> Order {
+    pub(crate) fn model_finishes(&self, heard: Heard) -> Order {
         let reply = RecordReply {
             text: Some("Done: 4.2 GB are free now.".into()),
             calls: Vec::new(),
             opaque: None,
             usage: Usage { input: 180, output: 12, cost_micros: 0 },
             model: None,
-            seen,
+            heard,
         };
         let release = |_: &Decided| Beside { lease: Some(LeaseChange::Release), ..Beside::default() };
         self.order(vec![Command::RecordReply(reply)], Actor::Node(self.node), Arc::new(release))
@@ -251,7 +252,9 @@ fn audience(decided: &Decided) -> Vec<Put> {
         Event::HoldOpened(opened) => Some(HoldId { run: decided.run.facts.id, key: opened.hold }),
         _ => None,
     });
-    opened.map(|hold| Put::Audience { hold, who: vec![Who("user:alice".into()), Who("role:approver".into())] }).collect()
+    opened
+        .map(|hold| Put::Audience { hold, who: vec![Who("user:alice".into()), Who("role:approver".into())] })
+        .collect()
 }
 
 fn tool() -> ToolName {

@@ -30,7 +30,11 @@ pub(crate) async fn run(concurrency: usize, seconds: f64) -> Measured {
             group.extend(jobs.try_iter().take(511));
             connection.execute_batch("BEGIN IMMEDIATE").unwrap();
             for _ in &group {
-                connection.prepare_cached("INSERT INTO rows (value) VALUES (?1)").unwrap().execute(params![row]).unwrap();
+                connection
+                    .prepare_cached("INSERT INTO rows (value) VALUES (?1)")
+                    .unwrap()
+                    .execute(params![row])
+                    .unwrap();
             }
             connection.execute_batch("COMMIT").unwrap();
             for reply in group {

@@ -151,7 +151,8 @@ fn sizes(path: &Path, held: &mut Held) {
     held.bytes_per_run = pages("") / held.count as f64;
     held.bytes_outside_events = pages("WHERE name <> 'links'") / held.count as f64;
     if std::env::var_os("BENCH_TABLES").is_some() {
-        let sql = "SELECT name, sum(pgsize) FROM dbstat GROUP BY name HAVING sum(pgsize) > 100000 ORDER BY 2 DESC";
+        let sql =
+            "SELECT name, sum(pgsize) FROM dbstat GROUP BY name HAVING sum(pgsize) > 100000 ORDER BY 2 DESC";
         let mut statement = connection.prepare(sql).unwrap();
         let mut rows = statement.query([]).unwrap();
         while let Some(row) = rows.next().unwrap() {

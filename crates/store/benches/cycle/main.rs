@@ -4,6 +4,12 @@
 //! without logic (the appends were sealed before). What counts is the ratio: machines are noisy.
 //! `cargo xtask bench [--quick] [--json FILE] [--held N,N] [--seconds N]`.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a bench stops where something is missing"
+)]
+
 mod cycle;
 mod floor;
 mod held;
@@ -37,14 +43,17 @@ fn main() {
 }
 
 fn plan(arguments: &[String]) -> Result<Plan, String> {
-    let mut plan = Plan { seconds: 5.0, concurrency: vec![1, 16, 64], held: vec![100_000, 1_000_000], json: None };
+    let mut plan =
+        Plan { seconds: 5.0, concurrency: vec![1, 16, 64], held: vec![100_000, 1_000_000], json: None };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut value = |what: &str| rest.next().ok_or(format!("{what} needs a value")).cloned();
         match argument.as_str() {
             "--bench" => {}
             "--quick" => (plan.seconds, plan.held) = (1.0, vec![10_000]),
-            "--seconds" => plan.seconds = value("--seconds")?.parse().map_err(|e| format!("--seconds: {e}"))?,
+            "--seconds" => {
+                plan.seconds = value("--seconds")?.parse().map_err(|e| format!("--seconds: {e}"))?
+            }
             "--json" => plan.json = Some(value("--json")?.into()),
             "--held" => {
                 let list = value("--held")?;

@@ -155,7 +155,7 @@ pub fn sixty_four_calls_in_a_turn(factory: &Factory) {
         opaque: Some(RawJson::parse(r#"{"thinking": "…", "signature":"\/"}"#).unwrap()),
         usage: holdpoint_core::message::Usage { input: u64::MAX, output: 1, cost_micros: 0 },
         model: Some(String::new()),
-        seen: row.run.state.seq,
+        heard: row.run.heard(),
     };
     let row = world.send(&row, &Command::RecordReply(reply));
     assert_eq!((row.run.state.calls.len(), row.run.state.holds.len()), (64, 32));

@@ -345,9 +345,9 @@ impl State {
                 "run {run} has no run.erased event yet; append it first"
             )));
         }
-        // The event that says so stays readable.
-        let last = entry.links.len().saturating_sub(1);
-        entry.links.iter_mut().take(last).for_each(Link::erase);
+        // The event that says so stays readable, and so does what followed it.
+        let said_at = entry.links.iter().position(Link::says_erased).unwrap_or(0);
+        entry.links.iter_mut().take(said_at).for_each(Link::erase);
         self.blobs.retain(|(owner, _), _| *owner != run);
         Ok(())
     }

@@ -23,13 +23,16 @@ pub fn verify(path: &Path, mut progress: impl FnMut(u64)) -> Result<Report, Open
     let mut report = Report::default();
     let mut after = 0i64;
     loop {
-        let page = readers.read(|reading| runs_after(reading, after)).map_err(|error| unusable(path, &error))?;
+        let page =
+            readers.read(|reading| runs_after(reading, after)).map_err(|error| unusable(path, &error))?;
         let Some((last, _)) = page.last() else { return Ok(report) };
         after = *last;
         for (no, run) in page {
             report.runs += 1;
             let Some(run) = run else {
-                report.findings.push(Finding { run: format!("row {no}"), what: "it has no readable id".into() });
+                report
+                    .findings
+                    .push(Finding { run: format!("row {no}"), what: "it has no readable id".into() });
                 continue;
             };
             match readers.read(|reading| look_at(reading, run)) {

@@ -30,10 +30,13 @@ pub(super) fn erase(connection: &Connection, texts: &Texts, run: RunId) -> Resul
         let mut found = statement.query(bounds)?;
         while let Some(row) = found.next()? {
             let link = rows::link(run, row, connection, texts).map_err(|corrupt| corrupt.of(run))?;
+            // The event that says so stays readable, and so does what followed it.
+            if link.says_erased() {
+                break;
+            }
             commitments.push((row.get::<_, i64>(0)?, link.contents.commitment()));
         }
     }
-    commitments.pop();
     // What is deleted is overwritten, not only unlinked: contents must be gone from the file too.
     connection.pragma_update(None, "secure_delete", true)?;
     for (key, commitment) in commitments {

@@ -33,7 +33,9 @@ pub(super) struct OpenFile {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another store has it.
-    #[error("{path} is in use by another Holdpoint server; stop that one, or give this one a data directory of its own")]
+    #[error(
+        "{path} is in use by another Holdpoint server; stop that one, or give this one a data directory of its own"
+    )]
     InUse {
         /// The file.
         path: PathBuf,
@@ -133,9 +135,8 @@ fn configure(connection: &Connection, options: &SqliteOptions) -> rusqlite::Resu
     // switches it back.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.busy_timeout(LOCK_WAIT)?;
-    connection.execute_batch(
-        "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;",
-    )?;
+    connection
+        .execute_batch("PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;")?;
     if let Some(pages) = options.max_pages {
         connection.pragma_update(None, "max_page_count", pages)?;
     }
@@ -162,7 +163,8 @@ fn write_ahead(connection: &Connection) -> Result<(), String> {
 
 fn refuse_newer(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let Some(found) = newest_migration(connection, path)? else { return Ok(()) };
-    let known = embedded::migrations::runner().get_migrations().iter().map(refinery::Migration::version).max();
+    let known =
+        embedded::migrations::runner().get_migrations().iter().map(refinery::Migration::version).max();
     let known = known.map_or(0, i64::from);
     match found > known {
         true => Err(OpenError::NewerSchema { path: path.to_owned(), found, known }),
@@ -177,7 +179,9 @@ fn newest_migration(connection: &Connection, path: &Path) -> Result<Option<i64>,
         let is_there: i64 = connection.query_row(has_history, [], |row| row.get(0))?;
         match is_there {
             0 => Ok(None),
-            _ => connection.query_row("SELECT max(version) FROM refinery_schema_history", [], |row| row.get(0)),
+            _ => {
+                connection.query_row("SELECT max(version) FROM refinery_schema_history", [], |row| row.get(0))
+            }
         }
     };
     read().map_err(|error| OpenError::unusable(path, error))
@@ -185,5 +189,9 @@ fn newest_migration(connection: &Connection, path: &Path) -> Result<Option<i64>,
 
 fn migrate(connection: &mut Connection) -> Result<(), String> {
     // All in one transaction: a crash between a migration and the record of it would lock everybody out.
-    embedded::migrations::runner().set_grouped(true).run(connection).map(|_| ()).map_err(|error| error.to_string())
+    embedded::migrations::runner()
+        .set_grouped(true)
+        .run(connection)
+        .map(|_| ())
+        .map_err(|error| error.to_string())
 }

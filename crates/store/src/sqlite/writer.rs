@@ -85,7 +85,8 @@ impl Writer {
             let stopped = stopped.clone();
             move || Writing::new(file, stopped).run(&receiver)
         });
-        let thread = thread.map_err(|error| OpenError::Unusable { path: path.into(), why: error.to_string() })?;
+        let thread =
+            thread.map_err(|error| OpenError::Unusable { path: path.into(), why: error.to_string() })?;
         Ok(Writer { queue: Some(sender), stopped, thread: Some(thread) })
     }
 
@@ -136,6 +137,8 @@ struct Writing {
     connection: Connection,
     numbers: Numbers,
     texts: Texts,
+    /// The transaction under way erased something.
+    has_erased: bool,
     /// Pages in the WAL after the last commit.
     wal_pages: Arc<AtomicI32>,
     stopped: Arc<OnceLock<String>>,
@@ -156,6 +159,7 @@ impl Writing {
         }
         Writing {
             wal_pages,
+            has_erased: false,
             connection: file.connection,
             numbers: Numbers::default(),
             texts: Texts::default(),
@@ -181,6 +185,7 @@ impl Writing {
     /// Everything that waits in one transaction; if the database says no, each on its own, so that only the culprit
     /// fails.
     fn commit(&mut self, first: Job, queue: &Receiver<Job>) {
+        self.has_erased = false;
         // What arrives while the first ones are written still shares their sync.
         let group = self.transact(vec![first], || queue.try_recv().ok());
         for job in group {
@@ -189,12 +194,21 @@ impl Writing {
                 continue;
             }
             let failed = self.transact(vec![job], || None);
-            failed.into_iter().for_each(|job| job.answer(Err(StoreError::unavailable("it could not be written"))));
+            failed
+                .into_iter()
+                .for_each(|job| job.answer(Err(StoreError::unavailable("it could not be written"))));
         }
-        if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES && self.stopped.get().is_none() {
-            if let Err(error) = self.checkpoint("PASSIVE") {
-                self.stop_if_untrustworthy(&error);
-            }
+        if self.stopped.get().is_some() {
+            return;
+        }
+        let checkpoint = match self.has_erased {
+            // What was erased must not live on in the WAL.
+            true => self.checkpoint("TRUNCATE"),
+            false if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES => self.checkpoint("PASSIVE"),
+            false => Ok(()),
+        };
+        if let Err(error) = checkpoint {
+            self.stop_if_untrustworthy(&error);
         }
     }
 
@@ -207,6 +221,7 @@ impl Writing {
         }
         let mut done: Vec<Result<Done, StoreError>> = Vec::new();
         while let Some(job) = group.get(done.len()) {
+            self.has_erased |= matches!(job, Job::Erase(..));
             match job.perform(&self.connection, &mut self.numbers, &self.texts) {
                 Ok(result) => done.push(Ok(result)),
                 Err(Failure::Refused(error)) => done.push(Err(error)),
@@ -266,12 +281,8 @@ impl Writing {
     }
 
     fn stop_if_untrustworthy(&self, error: &rusqlite::Error) {
-        let is_sync = match error {
-            rusqlite::Error::SqliteFailure(failure, _) => {
-                matches!(failure.extended_code, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC)
-            }
-            _ => false,
-        };
+        let syncs = [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_DIR_FSYNC];
+        let is_sync = error.sqlite_error().is_some_and(|failure| syncs.contains(&failure.extended_code));
         if is_sync {
             self.stop(format!("a sync failed ({error}), so the disk can no longer be trusted"));
         }
@@ -286,11 +297,15 @@ impl Writing {
 
 fn unavailable(error: &rusqlite::Error) -> StoreError {
     let why = match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => format!("the disk is full ({error}); free some space, nothing else is needed"),
+        Some(ErrorCode::DiskFull) => {
+            format!("the disk is full ({error}); free some space, nothing else is needed")
+        }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             format!("another process has the database locked ({error}); end it")
         }
-        Some(ErrorCode::ReadOnly) => format!("the database cannot be written ({error}); check its permissions"),
+        Some(ErrorCode::ReadOnly) => {
+            format!("the database cannot be written ({error}); check its permissions")
+        }
         _ => error.to_string(),
     };
     StoreError::unavailable(why)
@@ -306,7 +321,12 @@ enum Done {
 
 impl Job {
     /// Does the job inside the transaction.
-    fn perform(&self, connection: &Connection, numbers: &mut Numbers, texts: &Texts) -> Result<Done, Failure> {
+    fn perform(
+        &self,
+        connection: &Connection,
+        numbers: &mut Numbers,
+        texts: &Texts,
+    ) -> Result<Done, Failure> {
         match self {
             Job::Append(batches, _) => append::append(connection, numbers, batches).map(|()| Done::Nothing),
             Job::Claim(claim, _) => work::claim_due(connection, numbers, texts, claim).map(Done::Claimed),

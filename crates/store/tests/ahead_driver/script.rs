@@ -224,7 +224,7 @@ fn reply(run: &Run, at: usize, choice: u8) -> Command {
         opaque: None,
         usage: Usage::default(),
         model: None,
-        seen: run.state.seq,
+        heard: run.heard(),
     })
 }
 

@@ -16,6 +16,7 @@ use holdpoint_core::id::{CallNo, HoldId, HoldKey, Incarnation, RunId, Seq};
 use holdpoint_core::name::{UserId, WorkerName};
 use holdpoint_core::project::RunRow;
 use holdpoint_core::refusal::Refusal;
+use holdpoint_core::run::Heard;
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::ahead::{Beside, Driver, Given, Order, Settled};
 use holdpoint_store::memory::MemoryStore;
@@ -48,7 +49,7 @@ pub(crate) struct NamedRun {
     pub(crate) name: String,
     pub(crate) id: RunId,
     /// What the model had seen when it was asked, while it thinks.
-    pub(crate) asked_at: Option<Seq>,
+    pub(crate) asked_with: Option<Heard>,
     driver: Option<Driver>,
 }
 
@@ -174,7 +175,7 @@ impl World {
 
     /// Remembers a run by its name and makes it the current one.
     pub(crate) fn add(&mut self, name: &str, id: RunId, driver: Option<Driver>) {
-        self.runs.push(NamedRun { name: name.to_owned(), id, asked_at: None, driver });
+        self.runs.push(NamedRun { name: name.to_owned(), id, asked_with: None, driver });
         self.current = self.runs.len() - 1;
     }
 

@@ -29,11 +29,7 @@ pub(crate) fn dependencies(manifest: &str) -> Vec<Dependency> {
         if !inside_value && line.starts_with('[') {
             place = place_of(line);
             if let Place::OneDependency(section, package) = &place {
-                found.push(Dependency {
-                    package: package.clone(),
-                    section: *section,
-                    line: line_number,
-                });
+                found.push(Dependency { package: package.clone(), section: *section, line: line_number });
             }
             continue;
         }
@@ -46,11 +42,7 @@ pub(crate) fn dependencies(manifest: &str) -> Vec<Dependency> {
             Place::Table(section) => {
                 let name = unquoted(key.trim().split('.').next().unwrap_or_default());
                 let package = renamed(value).unwrap_or(name);
-                found.push(Dependency {
-                    package: package.to_owned(),
-                    section: *section,
-                    line: line_number,
-                });
+                found.push(Dependency { package: package.to_owned(), section: *section, line: line_number });
             }
             Place::OneDependency(..) => {
                 if let ("package", Some(last)) = (key.trim(), found.last_mut()) {
@@ -109,11 +101,7 @@ fn dotted(key: &str) -> Vec<String> {
 fn renamed(value: &str) -> Option<&str> {
     let (before, after) = value.split_once("package")?;
     let is_key = before.trim_end().ends_with(['{', ',']);
-    let text = after
-        .trim_start()
-        .strip_prefix('=')?
-        .trim_start()
-        .strip_prefix('"')?;
+    let text = after.trim_start().strip_prefix('=')?.trim_start().strip_prefix('"')?;
     if is_key { text.split('"').next() } else { None }
 }
 

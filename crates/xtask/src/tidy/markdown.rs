@@ -28,16 +28,8 @@ pub(crate) fn page_lines(page: &str) -> Vec<PageLine<'_>> {
                 fences += 1;
             }
             (Some(opening), Some(ticks)) if ticks.starts_with(opening) && text.trim() == ticks => open = None,
-            (Some(_), _) => lines.push(PageLine {
-                number: index + 1,
-                text,
-                place: Place::Fence(fences),
-            }),
-            (None, None) => lines.push(PageLine {
-                number: index + 1,
-                text,
-                place: Place::Prose,
-            }),
+            (Some(_), _) => lines.push(PageLine { number: index + 1, text, place: Place::Fence(fences) }),
+            (None, None) => lines.push(PageLine { number: index + 1, text, place: Place::Prose }),
         }
     }
     lines
@@ -46,21 +38,14 @@ pub(crate) fn page_lines(page: &str) -> Vec<PageLine<'_>> {
 /// The line with everything between backticks blanked out.
 pub(crate) fn without_code_spans(line: &str) -> String {
     let parts = line.split('`').enumerate();
-    parts
-        .map(|(index, part)| if index % 2 == 0 { part } else { " " })
-        .collect()
+    parts.map(|(index, part)| if index % 2 == 0 { part } else { " " }).collect()
 }
 
 /// The cells of a row of a table; `\|` does not part cells.
 pub(crate) fn table_cells(line: &str) -> Option<Vec<String>> {
     let inner = line.trim().strip_prefix('|')?;
     let inner = inner.strip_suffix('|').unwrap_or(inner).replace("\\|", "\u{0}");
-    Some(
-        inner
-            .split('|')
-            .map(|cell| cell.trim().replace('\u{0}', "|"))
-            .collect(),
-    )
+    Some(inner.split('|').map(|cell| cell.trim().replace('\u{0}', "|")).collect())
 }
 
 /// The backticks or tildes that open or close a block, if the line starts with three or more.
@@ -78,10 +63,8 @@ mod tests {
     #[test]
     fn fences_part_code_from_prose() {
         let page = "a\n```sh\nb\n```\nc\n````\n```\nd\n````\ne";
-        let shown: Vec<(usize, &str, Place)> = page_lines(page)
-            .iter()
-            .map(|line| (line.number, line.text, line.place))
-            .collect();
+        let shown: Vec<(usize, &str, Place)> =
+            page_lines(page).iter().map(|line| (line.number, line.text, line.place)).collect();
         let expected = [
             (1, "a", Place::Prose),
             (3, "b", Place::Fence(1)),
@@ -100,10 +83,7 @@ mod tests {
 
     #[test]
     fn cells_keep_escaped_bars() {
-        assert_eq!(
-            table_cells("| C1 | a \\| b | |"),
-            Some(vec!["C1".into(), "a | b".into(), String::new()])
-        );
+        assert_eq!(table_cells("| C1 | a \\| b | |"), Some(vec!["C1".into(), "a | b".into(), String::new()]));
         assert_eq!(table_cells("no row"), None);
     }
 }

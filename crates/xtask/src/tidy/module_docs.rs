@@ -6,20 +6,11 @@ use super::repository::{Repository, SourceFile};
 use super::violation::Violation;
 
 pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
-    repository
-        .files()
-        .iter()
-        .filter(|file| file.is_crate_source())
-        .filter_map(lacks_docs)
-        .collect()
+    repository.files().iter().filter(|file| file.is_crate_source()).filter_map(lacks_docs).collect()
 }
 
 fn lacks_docs(file: &SourceFile) -> Option<Violation> {
-    let needed = if file.path_in_crate()?.starts_with("src/bin/") {
-        1
-    } else {
-        2
-    };
+    let needed = if file.path_in_crate()?.starts_with("src/bin/") { 1 } else { 2 };
     let docs = file.text.lines().map_while(|line| line.strip_prefix("//!"));
     let written = docs.filter(|line| !line.trim().is_empty()).count();
     if written >= needed {
@@ -41,20 +32,14 @@ mod tests {
     #[test]
     fn two_lines_of_text_from_line_one() {
         let repository = Repository::of(&[
-            (
-                "crates/core/src/good.rs",
-                "//! Owns a.\n//!\n//! Not b.\n\nuse x;",
-            ),
+            ("crates/core/src/good.rs", "//! Owns a.\n//!\n//! Not b.\n\nuse x;"),
             ("crates/core/src/late.rs", "\n//! Owns a.\n//! Not b.\n"),
             ("crates/core/src/none.rs", "use x;"),
             ("crates/core/src/short.rs", "//! Owns a.\n//!\n"),
             ("crates/core/tests/any.rs", "use x;"),
         ]);
-        let expected = [
-            "crates/core/src/late.rs:1",
-            "crates/core/src/none.rs:1",
-            "crates/core/src/short.rs:1",
-        ];
+        let expected =
+            ["crates/core/src/late.rs:1", "crates/core/src/none.rs:1", "crates/core/src/short.rs:1"];
         assert_eq!(places(&check(&repository)), expected);
     }
 

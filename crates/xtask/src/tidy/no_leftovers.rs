@@ -10,12 +10,7 @@ use super::violation::Violation;
 const LEFTOVER_MACROS: &[&str] = &["todo", "unimplemented", "dbg"];
 
 pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
-    repository
-        .files()
-        .iter()
-        .filter(|file| file.is_rust())
-        .flat_map(leftovers)
-        .collect()
+    repository.files().iter().filter(|file| file.is_rust()).flat_map(leftovers).collect()
 }
 
 fn leftovers(file: &SourceFile) -> Vec<Violation> {
@@ -47,8 +42,7 @@ fn leftover_macro(tokens: &[Token]) -> Option<&str> {
         return None;
     };
     let is_call = bang.is_sign('!') && ['(', '[', '{'].iter().any(|sign| bracket.is_sign(*sign));
-    name.word()
-        .filter(|name| is_call && LEFTOVER_MACROS.contains(name))
+    name.word().filter(|name| is_call && LEFTOVER_MACROS.contains(name))
 }
 
 fn is_ignored_without_reason(tokens: &[Token]) -> bool {
@@ -74,11 +68,7 @@ mod tests {
         let found = check(&Repository::of(&[("crates/core/src/a.rs", source)]));
         assert_eq!(
             places(&found),
-            [
-                "crates/core/src/a.rs:1",
-                "crates/core/src/a.rs:2",
-                "crates/core/src/a.rs:3"
-            ]
+            ["crates/core/src/a.rs:1", "crates/core/src/a.rs:2", "crates/core/src/a.rs:3"]
         );
     }
 
@@ -94,9 +84,6 @@ mod tests {
         let source = "#[ignore = \"needs an hour; run with --ignored\"]\nfn a() {}\n#[ignore]\nfn b() {}\n\
             #[ignore = \"\"]\nfn c() {}\n";
         let found = check(&Repository::of(&[("crates/core/tests/a.rs", source)]));
-        assert_eq!(
-            places(&found),
-            ["crates/core/tests/a.rs:3", "crates/core/tests/a.rs:5"]
-        );
+        assert_eq!(places(&found), ["crates/core/tests/a.rs:3", "crates/core/tests/a.rs:5"]);
     }
 }

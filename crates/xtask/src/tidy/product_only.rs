@@ -16,9 +16,7 @@ const OWN_SOURCE: &str = "crates/xtask/src/tidy/product_only.rs";
 
 pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
     let others = repository.files().iter().filter(|file| file.path != OWN_SOURCE);
-    others
-        .flat_map(|file| machine_paths(file).chain(download_addresses(file)))
-        .collect()
+    others.flat_map(|file| machine_paths(file).chain(download_addresses(file))).collect()
 }
 
 fn machine_paths(file: &SourceFile) -> impl Iterator<Item = Violation> {
@@ -35,9 +33,7 @@ fn machine_paths(file: &SourceFile) -> impl Iterator<Item = Violation> {
 
 fn download_addresses(file: &SourceFile) -> impl Iterator<Item = Violation> {
     let is_lock = file.path.rsplit('/').next() == Some("package-lock.json");
-    let lines = file
-        .numbered_lines()
-        .filter(move |(_, line)| is_lock && line.contains(DOWNLOAD_ADDRESS));
+    let lines = file.numbered_lines().filter(move |(_, line)| is_lock && line.contains(DOWNLOAD_ADDRESS));
     lines.map(|(number, _)| {
         Violation::new(
             &file.path,
@@ -70,10 +66,7 @@ mod tests {
             ("crates/a/src/a.rs", "const A: &str = \"/root/.cargo\";"),
             (OWN_SOURCE, "/work/"),
         ]);
-        assert_eq!(
-            places(&check(&repository)),
-            ["README.md:2", "ui/app.js:1", "crates/a/src/a.rs:1"]
-        );
+        assert_eq!(places(&check(&repository)), ["README.md:2", "ui/app.js:1", "crates/a/src/a.rs:1"]);
     }
 
     #[test]

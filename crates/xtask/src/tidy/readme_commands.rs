@@ -10,11 +10,7 @@ use crate::commands::{HOLDPOINT_SUBCOMMANDS, SUBCOMMANDS};
 
 pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for file in repository
-        .files()
-        .iter()
-        .filter(|file| is_documentation(&file.path))
-    {
+    for file in repository.files().iter().filter(|file| is_documentation(&file.path)) {
         let lines = page_lines(&file.text);
         for line in &lines {
             violations.extend(unknown_xtask(file, line));
@@ -30,10 +26,7 @@ fn is_documentation(path: &str) -> bool {
 }
 
 fn unknown_xtask(file: &SourceFile, line: &PageLine<'_>) -> Vec<Violation> {
-    let named = line
-        .text
-        .match_indices("cargo xtask ")
-        .map(|(at, found)| &line.text[at + found.len()..]);
+    let named = line.text.match_indices("cargo xtask ").map(|(at, found)| &line.text[at + found.len()..]);
     let unknown = named
         .map(leading_name)
         .filter(|name| !name.is_empty() && !SUBCOMMANDS.iter().any(|subcommand| subcommand.name == *name));
@@ -52,9 +45,7 @@ fn unknown_xtask(file: &SourceFile, line: &PageLine<'_>) -> Vec<Violation> {
 
 /// The lower-case name at the start of a text; placeholders such as NAME or `<name>` give nothing.
 fn leading_name(text: &str) -> &str {
-    let end = text
-        .find(|c: char| !c.is_ascii_lowercase() && c != '-')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(text.len());
     text[..end].trim_end_matches('-')
 }
 
@@ -64,16 +55,13 @@ fn unknown_holdpoint(file: &SourceFile, line: &PageLine<'_>, page: &[PageLine<'_
     }
     // In a block with prompts, lines without one are output.
     let prompted = |one: &PageLine<'_>| one.text.trim_start().starts_with("$ ");
-    let has_prompts = page
-        .iter()
-        .any(|other| other.place == line.place && prompted(other));
+    let has_prompts = page.iter().any(|other| other.place == line.place && prompted(other));
     if has_prompts && !prompted(line) {
         return Vec::new();
     }
     let commands = line.text.split(['|', ';', '&', '(']);
-    let unknown = commands
-        .filter_map(holdpoint_subcommand)
-        .filter(|name| !HOLDPOINT_SUBCOMMANDS.contains(name));
+    let unknown =
+        commands.filter_map(holdpoint_subcommand).filter(|name| !HOLDPOINT_SUBCOMMANDS.contains(name));
     unknown
         .map(|name| {
             Violation::new(
@@ -107,10 +95,7 @@ fn dead_links(repository: &Repository, file: &SourceFile, line: &PageLine<'_>) -
         return Vec::new();
     }
     let prose = without_code_spans(line.text);
-    let targets = prose
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split([')', ' ']).next());
+    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
     let dead = targets.filter(|target| {
         linked_path(&file.path, target).is_some_and(|path| !repository.has_file_or_folder(&path))
     });
@@ -128,21 +113,14 @@ fn dead_links(repository: &Repository, file: &SourceFile, line: &PageLine<'_>) -
 /// The path in the repository that a link on `page` leads to; nothing for addresses and for places on the
 /// same page.
 fn linked_path(page: &str, target: &str) -> Option<String> {
-    let path = target
-        .trim_matches(['<', '>'])
-        .split('#')
-        .next()
-        .unwrap_or_default();
+    let path = target.trim_matches(['<', '>']).split('#').next().unwrap_or_default();
     let is_address = path.split('/').next().is_some_and(|first| first.contains(':'));
     if path.is_empty() || is_address {
         return None;
     }
     let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let mut segments: Vec<&str> = if path.starts_with('/') {
-        Vec::new()
-    } else {
-        folder.split('/').collect()
-    };
+    let mut segments: Vec<&str> =
+        if path.starts_with('/') { Vec::new() } else { folder.split('/').collect() };
     for segment in path.split('/') {
         match segment {
             "" | "." => {}
@@ -171,10 +149,7 @@ mod tests {
     fn xtask_commands_exist() {
         let page =
             "Run `cargo xtask test`, `cargo xtask` or `cargo xtask NAME`.\n```\ncargo xtask paint --red\n```";
-        assert_eq!(
-            found("CONTRIBUTING.md", page),
-            ["3: `cargo xtask paint` does not exist"]
-        );
+        assert_eq!(found("CONTRIBUTING.md", page), ["3: `cargo xtask paint` does not exist"]);
         assert!(found("CHANGELOG.md", page).is_empty());
     }
 
@@ -182,10 +157,7 @@ mod tests {
     fn holdpoint_commands_in_code_exist() {
         let page = "holdpoint juggle\n```sh\nholdpoint audit verify\nA=b ./target/debug/holdpoint juggle\n\
             holdpoint --help\necho x | holdpoint paint --fast\ncd holdpoint\n```";
-        let expected = [
-            "4: `holdpoint juggle` does not exist",
-            "6: `holdpoint paint` does not exist",
-        ];
+        let expected = ["4: `holdpoint juggle` does not exist", "6: `holdpoint paint` does not exist"];
         assert_eq!(found("README.md", page), expected);
     }
 
@@ -199,10 +171,7 @@ mod tests {
     fn relative_links_lead_somewhere() {
         let page = "[a](guide/start.md#) [b](../CHANGELOG.md \"t\") [c](guide) [d](#e) [f](https://a.b)\n\
             ![h](no.png) `[i](nothing.md)` [j](../../k)\n```\n[l](m)\n```";
-        let expected = [
-            "2: the link to `no.png` leads nowhere",
-            "2: the link to `../../k` leads nowhere",
-        ];
+        let expected = ["2: the link to `no.png` leads nowhere", "2: the link to `../../k` leads nowhere"];
         assert_eq!(found("docs/a.md", page), expected);
         assert!(found("README.md", "[a](CHANGELOG.md) [b](/docs/guide) [c](.)").is_empty());
     }

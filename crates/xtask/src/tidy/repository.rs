@@ -40,10 +40,7 @@ impl SourceFile {
 
     /// The lines with their numbers, from 1.
     pub(crate) fn numbered_lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text
-            .lines()
-            .enumerate()
-            .map(|(index, line)| (index + 1, line))
+        self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 }
 
@@ -55,11 +52,8 @@ pub(crate) struct Repository {
 impl Repository {
     /// Reads every file that git tracks or would track.
     pub(crate) fn read(root: &Path) -> Result<Repository> {
-        let listed = process::output(
-            root,
-            "git",
-            &["ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        )?;
+        let listed =
+            process::output(root, "git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
         let paths: BTreeSet<&str> = listed
             .split(|byte| *byte == 0)
             .filter(|path| !path.is_empty())
@@ -70,10 +64,7 @@ impl Repository {
         let mut files = Vec::new();
         for path in paths {
             if let Some(text) = text_of(&root.join(path)).with_context(|| format!("{path} cannot be read"))? {
-                files.push(SourceFile {
-                    path: path.to_owned(),
-                    text,
-                });
+                files.push(SourceFile { path: path.to_owned(), text });
             }
         }
         Ok(Repository::from_files(files))
@@ -82,10 +73,7 @@ impl Repository {
     /// A repository of these files, for the tests of rules.
     #[cfg(test)]
     pub(crate) fn of(files: &[(&str, &str)]) -> Repository {
-        let owned = |(path, text): &(&str, &str)| SourceFile {
-            path: (*path).into(),
-            text: (*text).into(),
-        };
+        let owned = |(path, text): &(&str, &str)| SourceFile { path: (*path).into(), text: (*text).into() };
         Repository::from_files(files.iter().map(owned).collect())
     }
 
@@ -136,23 +124,15 @@ mod tests {
     fn folders_are_known_from_their_files() {
         let repository = Repository::of(&[("docs/adr/0001-x.md", "")]);
         let known = ["", "docs", "docs/adr", "docs/adr/0001-x.md", "doc"];
-        let found: Vec<bool> = known
-            .iter()
-            .map(|path| repository.has_file_or_folder(path))
-            .collect();
+        let found: Vec<bool> = known.iter().map(|path| repository.has_file_or_folder(path)).collect();
         assert_eq!(found, [true, true, true, true, false]);
     }
 
     #[test]
     fn a_file_knows_its_crate() {
         let repository = Repository::of(&[("crates/core/src/a/b.rs", ""), ("README.md", "")]);
-        let [source, readme] = repository.files() else {
-            panic!("two files")
-        };
-        assert_eq!(
-            (source.crate_folder(), source.path_in_crate()),
-            (Some("core"), Some("src/a/b.rs"))
-        );
+        let [source, readme] = repository.files() else { panic!("two files") };
+        assert_eq!((source.crate_folder(), source.path_in_crate()), (Some("core"), Some("src/a/b.rs")));
         assert!(source.is_crate_source());
         assert_eq!(readme.crate_folder(), None);
     }
@@ -162,24 +142,15 @@ mod tests {
         let root = std::env::temp_dir().join(format!("holdpoint-tidy-{}", std::process::id()));
         fs::create_dir_all(root.join("target")).unwrap();
         process::output(&root, "git", &["init", "--quiet"]).unwrap();
-        for (path, text) in [
-            (".gitignore", "/target"),
-            ("target/x", "x"),
-            ("new.md", "new"),
-            ("gone.md", ""),
-        ] {
+        for (path, text) in [(".gitignore", "/target"), ("target/x", "x"), ("new.md", "new"), ("gone.md", "")]
+        {
             fs::write(root.join(path), text).unwrap();
         }
         process::output(&root, "git", &["add", "gone.md"]).unwrap();
         fs::remove_file(root.join("gone.md")).unwrap();
         let read = Repository::read(&root);
         fs::remove_dir_all(&root).unwrap();
-        let paths: Vec<String> = read
-            .unwrap()
-            .files()
-            .iter()
-            .map(|file| file.path.clone())
-            .collect();
+        let paths: Vec<String> = read.unwrap().files().iter().map(|file| file.path.clone()).collect();
         assert_eq!(paths, [".gitignore", "new.md"]);
     }
 }

@@ -83,10 +83,7 @@ pub(crate) fn mentions(line: &str, looking: Looking) -> Vec<Mention> {
             Some(previous) if previous.last.group == number.group && joins(&line[end_of_last..at]) => {
                 previous.last = number;
             }
-            Some(_) | None => found.push(Mention {
-                first: number.clone(),
-                last: number,
-            }),
+            Some(_) | None => found.push(Mention { first: number.clone(), last: number }),
         }
         end_of_last = line.len() - rest.len();
     }
@@ -154,26 +151,15 @@ mod tests {
     #[test]
     fn ranges_in_every_spelling() {
         let line = "S0-15 … S0-22, S1-1..S1-3, `S2-24` to `S2-26`, S3-1–S3-4, S0-1, S0-2, S1-9 … S2-1";
-        let expected = [
-            "S0-15>S0-22",
-            "S1-1>S1-3",
-            "S2-24>S2-26",
-            "S3-1>S3-4",
-            "S0-1",
-            "S0-2",
-            "S1-9",
-            "S2-1",
-        ];
+        let expected =
+            ["S0-15>S0-22", "S1-1>S1-3", "S2-24>S2-26", "S3-1>S3-4", "S0-1", "S0-2", "S1-9", "S2-1"];
         assert_eq!(shown(line, Looking::ForSources), expected);
     }
 
     #[test]
     fn conflicts_only_when_looked_for() {
         let line = "shows: C7, C23 … C25, C100, C1x, S0-1";
-        assert_eq!(
-            shown(line, Looking::ForSourcesAndConflicts),
-            ["C7", "C23>C25", "S0-1"]
-        );
+        assert_eq!(shown(line, Looking::ForSourcesAndConflicts), ["C7", "C23>C25", "S0-1"]);
         assert_eq!(shown(line, Looking::ForSources), ["S0-1"]);
     }
 

@@ -22,32 +22,20 @@ pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
         return vec![Violation::new(REQUIREMENTS, 1, "the file does not exist", remedy)];
     };
     let known = requirements(page);
-    named_by_tests(repository)
-        .iter()
-        .filter_map(|named| wrong_number(named, &known))
-        .collect()
+    named_by_tests(repository).iter().filter_map(|named| wrong_number(named, &known)).collect()
 }
 
 /// The requirements that no test names, by source, and how many there are.
 pub(crate) fn missing(repository: &Repository) -> String {
-    let known = repository
-        .file(REQUIREMENTS)
-        .map(requirements)
-        .unwrap_or_default();
-    let named: BTreeSet<&Number> = named_by_tests(repository)
-        .iter()
-        .flat_map(|named| covered(&named.mention, &known))
-        .collect();
+    let known = repository.file(REQUIREMENTS).map(requirements).unwrap_or_default();
+    let named: BTreeSet<&Number> =
+        named_by_tests(repository).iter().flat_map(|named| covered(&named.mention, &known)).collect();
     let groups: BTreeSet<Group> = known.keys().map(|number| number.group).collect();
     let mut text = String::new();
     for group in groups {
         let of_group = || known.iter().filter(|(number, _)| number.group == group);
         let unnamed: Vec<_> = of_group().filter(|(number, _)| !named.contains(number)).collect();
-        text.push_str(&format!(
-            "{group}: {} of {} named by no test\n",
-            unnamed.len(),
-            of_group().count()
-        ));
+        text.push_str(&format!("{group}: {} of {} named by no test\n", unnamed.len(), of_group().count()));
         for (number, what) in unnamed {
             text.push_str(&format!("  {:7} {}\n", number.to_string(), shortened(what)));
         }
@@ -75,24 +63,12 @@ struct NamedByTest {
 
 fn named_by_tests(repository: &Repository) -> Vec<NamedByTest> {
     let mut found = Vec::new();
-    for file in repository
-        .files()
-        .iter()
-        .filter(|file| may_name_requirements(file))
-    {
+    for file in repository.files().iter().filter(|file| may_name_requirements(file)) {
         for (line, text) in file.numbered_lines() {
             let shows = file.path.ends_with(".scenario") && text.trim_start().starts_with("shows:");
-            let looking = if shows {
-                Looking::ForSourcesAndConflicts
-            } else {
-                Looking::ForSources
-            };
+            let looking = if shows { Looking::ForSourcesAndConflicts } else { Looking::ForSources };
             let named = mentions(text, looking).into_iter();
-            found.extend(named.map(|mention| NamedByTest {
-                path: file.path.clone(),
-                line,
-                mention,
-            }));
+            found.extend(named.map(|mention| NamedByTest { path: file.path.clone(), line, mention }));
         }
     }
     found
@@ -101,17 +77,13 @@ fn named_by_tests(repository: &Repository) -> Vec<NamedByTest> {
 /// Files of tests, and all Rust source: unit tests and the store's conformance suite live in it. The tests of
 /// this crate only make numbers up.
 fn may_name_requirements(file: &SourceFile) -> bool {
-    let in_tests = file
-        .path_in_crate()
-        .is_some_and(|path| path.starts_with("tests/"));
+    let in_tests = file.path_in_crate().is_some_and(|path| path.starts_with("tests/"));
     file.crate_folder().is_some_and(|folder| folder != "xtask") && (in_tests || file.is_rust())
 }
 
 fn wrong_number(named: &NamedByTest, known: &BTreeMap<Number, String>) -> Option<Violation> {
     let Mention { first, last } = &named.mention;
-    let problem = if let Some(unknown) = [first, last]
-        .into_iter()
-        .find(|number| !known.contains_key(*number))
+    let problem = if let Some(unknown) = [first, last].into_iter().find(|number| !known.contains_key(*number))
     {
         format!("{unknown} is not in {REQUIREMENTS}")
     } else if first > last {
@@ -119,12 +91,7 @@ fn wrong_number(named: &NamedByTest, known: &BTreeMap<Number, String>) -> Option
     } else {
         return None;
     };
-    Some(Violation::new(
-        &named.path,
-        named.line,
-        problem,
-        "name the requirement that the test shows",
-    ))
+    Some(Violation::new(&named.path, named.line, problem, "name the requirement that the test shows"))
 }
 
 fn covered<'a>(mention: &Mention, known: &'a BTreeMap<Number, String>) -> Vec<&'a Number> {
@@ -167,19 +134,14 @@ mod tests {
     fn a_number_that_does_not_exist_is_found_wherever_tests_are() {
         let found = check(&repository(&[
             ("crates/core/src/run.rs", "/// S0-1\n/// S0-9\nfn c7() {} // C9"),
-            (
-                "crates/core/tests/scenarios/a.scenario",
-                "shows: S0-2, C9\ngiven C10",
-            ),
+            ("crates/core/tests/scenarios/a.scenario", "shows: S0-2, C9\ngiven C10"),
             ("crates/server/tests/b.json", "{\"why\": \"S4-1\"}"),
             ("crates/server/benches/notes.txt", "S0-9"),
             ("crates/xtask/src/main.rs", "// S0-9"),
             ("README.md", "S0-9"),
         ]));
-        let shown: Vec<String> = found
-            .iter()
-            .map(|one| format!("{}:{} {}", one.path, one.line, one.problem))
-            .collect();
+        let shown: Vec<String> =
+            found.iter().map(|one| format!("{}:{} {}", one.path, one.line, one.problem)).collect();
         let expected = [
             "crates/core/src/run.rs:2 S0-9 is not in docs/requirements.md",
             "crates/core/tests/scenarios/a.scenario:1 C9 is not in docs/requirements.md",
@@ -191,17 +153,11 @@ mod tests {
     #[test]
     fn a_range_has_known_ends_in_order() {
         assert!(check(&repository(&[("crates/core/tests/a.rs", "// S0-1 … S0-3")])).is_empty());
-        let found = check(&repository(&[(
-            "crates/core/tests/a.rs",
-            "// S0-3..S0-1\n// S0-1..S0-4",
-        )]));
+        let found = check(&repository(&[("crates/core/tests/a.rs", "// S0-3..S0-1\n// S0-1..S0-4")]));
         let problems: Vec<&str> = found.iter().map(|one| one.problem.as_str()).collect();
         assert_eq!(
             problems,
-            [
-                "the range S0-3 to S0-1 goes backwards",
-                "S0-4 is not in docs/requirements.md"
-            ]
+            ["the range S0-3 to S0-1 goes backwards", "S0-4 is not in docs/requirements.md"]
         );
     }
 

@@ -34,12 +34,7 @@ impl NamedPath {
 /// The paths named in `source`, which is the file `path_in_src` (such as `surface/a2a/map.rs`) of its crate.
 pub(crate) fn named_paths(source: &str, path_in_src: &str) -> Vec<NamedPath> {
     let tokens = tokens(source);
-    let mut walk = Walk {
-        tokens: &tokens,
-        at: 0,
-        file_module: module_of(path_in_src),
-        blocks: Vec::new(),
-    };
+    let mut walk = Walk { tokens: &tokens, at: 0, file_module: module_of(path_in_src), blocks: Vec::new() };
     let mut found = Vec::new();
     while walk.at < tokens.len() {
         walk.step(&mut found);
@@ -48,11 +43,8 @@ pub(crate) fn named_paths(source: &str, path_in_src: &str) -> Vec<NamedPath> {
 }
 
 fn module_of(path_in_src: &str) -> Vec<String> {
-    let mut segments: Vec<String> = path_in_src
-        .trim_end_matches(".rs")
-        .split('/')
-        .map(str::to_owned)
-        .collect();
+    let mut segments: Vec<String> =
+        path_in_src.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
     if segments.last().is_some_and(|last| last == "mod")
         || (segments.len() == 1 && ["lib", "main"].contains(&segments[0].as_str()))
     {
@@ -110,8 +102,7 @@ impl Walk<'_> {
     }
 
     fn separator_follows(&self) -> bool {
-        self.peek(1)
-            .is_some_and(|next| next.kind == TokenKind::PathSeparator)
+        self.peek(1).is_some_and(|next| next.kind == TokenKind::PathSeparator)
     }
 
     /// A word with `::` behind it and no path before it.
@@ -128,9 +119,7 @@ impl Walk<'_> {
         while let Some(word) = self.peek(0).and_then(Token::word) {
             segments.push(word.to_owned());
             self.at += 1;
-            let another = self
-                .peek(0)
-                .is_some_and(|next| next.kind == TokenKind::PathSeparator)
+            let another = self.peek(0).is_some_and(|next| next.kind == TokenKind::PathSeparator)
                 && self.peek(1).is_some_and(|next| next.word().is_some());
             if !another {
                 break;
@@ -142,10 +131,7 @@ impl Walk<'_> {
 
     /// One tree of a `use`: a path, perhaps with `{…}` or `*` at its end, perhaps with `as name`.
     fn use_tree(&mut self, prefix: &[String], found: &mut Vec<NamedPath>) {
-        if self
-            .peek(0)
-            .is_some_and(|next| next.kind == TokenKind::PathSeparator)
-        {
+        if self.peek(0).is_some_and(|next| next.kind == TokenKind::PathSeparator) {
             self.at += 1;
         }
         let Some(line) = self.peek(0).map(|token| token.line) else {
@@ -153,10 +139,7 @@ impl Walk<'_> {
         };
         let mut segments = prefix.to_vec();
         segments.extend(self.take_segments());
-        if self
-            .peek(0)
-            .is_some_and(|next| next.kind == TokenKind::PathSeparator)
-        {
+        if self.peek(0).is_some_and(|next| next.kind == TokenKind::PathSeparator) {
             self.at += 1;
         }
         if self.peek(0).is_some_and(|next| next.is_sign('{')) {
@@ -199,11 +182,7 @@ impl Walk<'_> {
     fn resolved(&self, segments: Vec<String>, line: usize, origin: Origin) -> NamedPath {
         let relative = matches!(segments.first().map(String::as_str), Some("self" | "super"));
         if !relative {
-            return NamedPath {
-                segments,
-                line,
-                origin,
-            };
+            return NamedPath { segments, line, origin };
         }
         let mut full = vec!["crate".to_owned()];
         full.extend(self.file_module.iter().cloned());
@@ -220,11 +199,7 @@ impl Walk<'_> {
                 _ => full.push(segment),
             }
         }
-        NamedPath {
-            segments: full,
-            line,
-            origin,
-        }
+        NamedPath { segments: full, line, origin }
     }
 }
 
@@ -233,10 +208,7 @@ mod tests {
     use super::*;
 
     fn shown(source: &str, path_in_src: &str) -> Vec<String> {
-        named_paths(source, path_in_src)
-            .iter()
-            .map(NamedPath::shown)
-            .collect()
+        named_paths(source, path_in_src).iter().map(NamedPath::shown).collect()
     }
 
     #[test]
@@ -257,10 +229,7 @@ mod tests {
     #[test]
     fn paths_in_code_count_too() {
         let source = "fn f() -> crate::model::Reply { tokio::spawn(Vec::<std::fs::File>::new()) }";
-        assert_eq!(
-            shown(source, "lib.rs"),
-            ["crate::model::Reply", "tokio::spawn", "Vec", "std::fs::File"]
-        );
+        assert_eq!(shown(source, "lib.rs"), ["crate::model::Reply", "tokio::spawn", "Vec", "std::fs::File"]);
     }
 
     #[test]
@@ -274,10 +243,7 @@ mod tests {
             "crate::surface::a2a::map::f",
         ];
         assert_eq!(shown(source, "surface/a2a/map.rs"), expected);
-        assert_eq!(
-            shown("use super::teal;", "surface/a2a/mod.rs"),
-            ["crate::surface::teal"]
-        );
+        assert_eq!(shown("use super::teal;", "surface/a2a/mod.rs"), ["crate::surface::teal"]);
     }
 
     #[test]

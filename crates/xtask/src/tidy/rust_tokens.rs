@@ -41,10 +41,7 @@ impl Token {
 }
 
 pub(crate) fn tokens(source: &str) -> Vec<Token> {
-    let mut reader = Reader {
-        rest: source,
-        line: 1,
-    };
+    let mut reader = Reader { rest: source, line: 1 };
     let mut tokens = Vec::new();
     loop {
         reader.skip_blanks_and_comments();
@@ -223,19 +220,13 @@ mod tests {
 
     #[test]
     fn characters_and_lifetimes_are_left_out() {
-        assert_eq!(
-            shown(r"x: &'a str = '\'' + 'b' + '\u{1F}' + '\\' + '{';"),
-            "x : & str = + + + + ;"
-        );
+        assert_eq!(shown(r"x: &'a str = '\'' + 'b' + '\u{1F}' + '\\' + '{';"), "x : & str = + + + + ;");
         assert_eq!(shown(r#"b'"' y"#), "b y");
     }
 
     #[test]
     fn lines_count_through_comments_and_strings() {
-        let lines: Vec<usize> = tokens("a\n/*\n*/ b \"\n\"\nc")
-            .iter()
-            .map(|token| token.line)
-            .collect();
+        let lines: Vec<usize> = tokens("a\n/*\n*/ b \"\n\"\nc").iter().map(|token| token.line).collect();
         assert_eq!(lines, [1, 3, 3, 5]);
     }
 }

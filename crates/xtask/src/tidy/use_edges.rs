@@ -20,13 +20,8 @@ const NOT_UPWARDS: &[(&str, &[&str])] = &[
 ];
 
 /// What core must not name: clocks, files, network, threads, randomness.
-const CORE_MUST_NOT_NAME: &[&[&str]] = &[
-    &["std", "fs"],
-    &["std", "net"],
-    &["std", "thread"],
-    &["tokio"],
-    &["rand"],
-];
+const CORE_MUST_NOT_NAME: &[&[&str]] =
+    &[&["std", "fs"], &["std", "net"], &["std", "thread"], &["tokio"], &["rand"]];
 
 /// Types that core must not name, however they were imported.
 const CORE_MUST_NOT_USE: &[&str] = &["SystemTime", "Instant"];
@@ -65,10 +60,7 @@ fn source_path<'a>(file: &'a SourceFile, path_in_crate: &'a str) -> Option<Sourc
 }
 
 fn manifest(file: &SourceFile, folder: &str) -> Vec<Violation> {
-    let upwards = NOT_UPWARDS
-        .iter()
-        .find(|(name, _)| *name == folder)
-        .map_or(&[][..], |(_, above)| above);
+    let upwards = NOT_UPWARDS.iter().find(|(name, _)| *name == folder).map_or(&[][..], |(_, above)| above);
     let mut violations = Vec::new();
     for dependency in dependencies(&file.text) {
         let package = dependency.package.as_str();
@@ -101,10 +93,7 @@ fn core(source: Source<'_>) -> Vec<Violation> {
     let Source { file, path_in_src } = source;
     let forbidden = |path: &NamedPath| {
         CORE_MUST_NOT_NAME.iter().any(|start| path.starts_with(start))
-            || path
-                .segments
-                .iter()
-                .any(|segment| CORE_MUST_NOT_USE.contains(&segment.as_str()))
+            || path.segments.iter().any(|segment| CORE_MUST_NOT_USE.contains(&segment.as_str()))
     };
     let paths = named_paths(&file.text, path_in_src);
     let named = paths.iter().filter(|path| forbidden(path));
@@ -122,11 +111,7 @@ fn core(source: Source<'_>) -> Vec<Violation> {
 
 fn server(repository: &Repository, source: Source<'_>) -> Vec<Violation> {
     let Source { file, path_in_src } = source;
-    let top = path_in_src
-        .split('/')
-        .next()
-        .unwrap_or_default()
-        .trim_end_matches(".rs");
+    let top = path_in_src.split('/').next().unwrap_or_default().trim_end_matches(".rs");
     let paths = named_paths(&file.text, path_in_src);
     let found = paths.iter().filter_map(|path| {
         let (problem, remedy) = match top {
@@ -155,10 +140,7 @@ fn surface_edge(
 ) -> Option<(String, &'static str)> {
     if path.starts_with(&["crate", "model"]) || path.starts_with(&["holdpoint_store"]) {
         let problem = format!("a surface uses {}", path.shown());
-        return Some((
-            problem,
-            "a surface maps its protocol to one engine call; let the engine do this",
-        ));
+        return Some((problem, "a surface maps its protocol to one engine call; let the engine do this"));
     }
     let here = surface_of(path_in_src)?;
     if !path.starts_with(&["crate", "surface"]) {
@@ -167,10 +149,7 @@ fn surface_edge(
     let opens_all_surfaces =
         path.origin == Origin::Use && path.segments.get(2).is_none_or(|third| third == "*");
     if opens_all_surfaces {
-        let problem = format!(
-            "surface `{here}` imports {}, and with it every other surface",
-            path.shown()
-        );
+        let problem = format!("surface `{here}` imports {}, and with it every other surface", path.shown());
         return Some((problem, "import the item that is needed, by its full path"));
     }
     let there = path.segments.get(2)?;
@@ -187,11 +166,7 @@ fn surface_edge(
 /// `a2a` for `surface/a2a/map.rs` and for `surface/a2a.rs`; nothing for `surface/mod.rs`, which lists them
 /// all.
 fn surface_of(path_in_src: &str) -> Option<&str> {
-    let name = path_in_src
-        .strip_prefix("surface/")?
-        .split('/')
-        .next()?
-        .trim_end_matches(".rs");
+    let name = path_in_src.strip_prefix("surface/")?.split('/').next()?.trim_end_matches(".rs");
     (name != "mod").then_some(name)
 }
 
@@ -211,19 +186,13 @@ mod tests {
             ["a2a", "a2a_v03", "teal"].map(|name| format!("crates/server/src/surface/{name}/wire.rs"));
         let mut files: Vec<(&str, &str)> = others.iter().map(|other| (other.as_str(), "")).collect();
         files.push((path, text));
-        check(&Repository::of(&files))
-            .iter()
-            .map(|violation| violation.problem.clone())
-            .collect()
+        check(&Repository::of(&files)).iter().map(|violation| violation.problem.clone()).collect()
     }
 
     #[test]
     fn core_has_three_dependencies() {
         let manifest = "[dependencies]\nserde = \"1\"\ntokio = \"1\"\n[dev-dependencies]\nproptest = \"1\"";
-        assert_eq!(
-            found("crates/core/Cargo.toml", manifest),
-            ["core depends on tokio"]
-        );
+        assert_eq!(found("crates/core/Cargo.toml", manifest), ["core depends on tokio"]);
     }
 
     #[test]
@@ -254,19 +223,10 @@ mod tests {
     fn surfaces_do_not_use_each_other() {
         let path = "crates/server/src/surface/teal/map.rs";
         assert_eq!(found(path, "use crate::surface::a2a::wire::Task;").len(), 1);
-        assert_eq!(
-            found(path, "fn f(task: super::super::a2a::wire::Task) {}").len(),
-            1
-        );
+        assert_eq!(found(path, "fn f(task: super::super::a2a::wire::Task) {}").len(), 1);
         assert_eq!(found(path, "use crate::surface;").len(), 1);
         assert!(found(path, "use super::wire::Task; use crate::surface::teal::wire;").is_empty());
-        assert!(
-            found(
-                path,
-                "use crate::surface::Problem; pub(in crate::surface) fn f() {}"
-            )
-            .is_empty()
-        );
+        assert!(found(path, "use crate::surface::Problem; pub(in crate::surface) fn f() {}").is_empty());
     }
 
     #[test]
@@ -281,10 +241,7 @@ mod tests {
     fn surfaces_know_neither_models_nor_the_store() {
         let path = "crates/server/src/surface/api/routes.rs";
         let source = "use crate::engine::Engine;\nuse crate::model::Model;\nuse holdpoint_store::Store;";
-        let expected = [
-            "a surface uses crate::model::Model",
-            "a surface uses holdpoint_store::Store",
-        ];
+        let expected = ["a surface uses crate::model::Model", "a surface uses holdpoint_store::Store"];
         assert_eq!(found(path, source), expected);
         assert!(found("crates/server/src/engine/worker.rs", source).is_empty());
     }

@@ -19,23 +19,13 @@ impl Violation {
         problem: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Violation {
-        Violation {
-            path: path.to_owned(),
-            line,
-            problem: problem.into(),
-            remedy: remedy.into(),
-        }
+        Violation { path: path.to_owned(), line, problem: problem.into(), remedy: remedy.into() }
     }
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Violation {
-            path,
-            line,
-            problem,
-            remedy,
-        } = self;
+        let Violation { path, line, problem, remedy } = self;
         write!(f, "{path}:{line}: {problem}; {remedy}")
     }
 }
@@ -43,8 +33,5 @@ impl fmt::Display for Violation {
 /// The violations as `path:line`, which is what most tests of rules compare.
 #[cfg(test)]
 pub(crate) fn places(violations: &[Violation]) -> Vec<String> {
-    violations
-        .iter()
-        .map(|violation| format!("{}:{}", violation.path, violation.line))
-        .collect()
+    violations.iter().map(|violation| format!("{}:{}", violation.path, violation.line)).collect()
 }

@@ -10,8 +10,8 @@ use holdpoint_core::project::{HoldRow, RunRow};
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::memory::MemoryStore;
 use holdpoint_store::{
-    Answer, Batch, Claim, Claimed, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange, SessionKey,
-    SessionRow, SettleNotice, ShardSet, Store, Stored,
+    Answer, Batch, Claim, Claimed, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange,
+    SessionKey, SessionRow, SettleNotice, ShardSet, Store, Stored,
 };
 
 pub(crate) struct Recorder {

@@ -239,7 +239,7 @@ impl Scribe {
 pub fn model_reply(run: &Run, calls: Vec<AskedCall>) -> Command {
     let usage = Usage { input: 10, output: 1, cost_micros: 3 };
     let text = Some("I am on it.".into());
-    Command::RecordReply(RecordReply { text, calls, opaque: None, usage, model: None, seen: run.state.seq })
+    Command::RecordReply(RecordReply { text, calls, opaque: None, usage, model: None, heard: run.heard() })
 }
 
 fn definition(new: &NewRun) -> Definition {

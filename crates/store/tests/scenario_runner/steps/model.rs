@@ -4,7 +4,6 @@
 
 use holdpoint_core::actor::Actor;
 use holdpoint_core::command::{AskedCall, Command, RecordFailure, RecordReply};
-use holdpoint_core::id::Seq;
 use holdpoint_core::message::Usage;
 
 use super::super::details::{Details, not_understood};
@@ -15,9 +14,9 @@ use super::super::world::World;
 pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
     match toks {
         [Word("is"), Word("asked")] => {
-            let seen = world.view()?.row.run.state.seq;
+            let heard = world.view()?.row.run.heard();
             let current = world.current;
-            world.runs[current].asked_at = Some(seen);
+            world.runs[current].asked_with = Some(heard);
             Ok(())
         }
         [Word("says"), Text(text), Word("and"), Word("calls"), calls @ ..] => {
@@ -37,7 +36,7 @@ pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
 }
 
 fn reply(world: &mut World, text: Option<&str>, calls: Vec<AskedCall>) -> Result<(), String> {
-    let last: Seq = world.view()?.row.run.state.seq;
+    let now = world.view()?.row.run.heard();
     let current = world.current;
     let reply = RecordReply {
         text: text.map(str::to_owned),
@@ -45,7 +44,7 @@ fn reply(world: &mut World, text: Option<&str>, calls: Vec<AskedCall>) -> Result
         opaque: None,
         usage: Usage { input: 70, output: 30, cost_micros: 0 },
         model: None,
-        seen: world.runs[current].asked_at.take().unwrap_or(last),
+        heard: world.runs[current].asked_with.take().unwrap_or(now),
     };
     let node = Actor::Node(world.node);
     world.submit(node, Command::RecordReply(reply)).map(drop)
