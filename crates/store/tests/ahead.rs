@@ -325,6 +325,21 @@ fn a_reply_on_top_of_a_reply_survives_a_foreign_message() {
     assert_eq!(driver.tip().unwrap().outcome(), None, "the message is still to be heard");
 }
 
+/// A refusal is told only of what is still true: what somebody else appended since is looked at first.
+#[test]
+fn a_refusal_on_stale_state_is_decided_again() {
+    let script = Script::new(&[], People::Approve);
+    let store = Arc::new(Faulty::new(Plan::default()));
+    let mut driver = begin(&script, &store);
+    assert_eq!(block_on(driver.settle()).failed, None);
+    let mut other = Driver::of(store.clone(), driver.durable().unwrap().clone());
+    other.push(order(1, Actor::Client(user("client")), Command::Cancel { reason: None }));
+    assert_eq!(block_on(other.settle()).failed, None);
+    driver.push(order(2, Actor::Client(user("client")), Command::Erase { reason: None }));
+    let settlement = block_on(driver.settle());
+    assert!(settlement.done[0].outcome.is_ok(), "the run had ended meanwhile: {:?}", settlement.done);
+}
+
 /// (d) When a guard does not hold, the orders from there on come back, and what was below them counts.
 #[test]
 fn orders_behind_a_guard_that_does_not_hold_come_back() {
