@@ -18,6 +18,7 @@ pub mod differential;
 pub mod erasing;
 pub mod faults;
 pub mod flaky;
+pub mod forward;
 pub mod guards;
 pub mod hold_lists;
 pub mod leases;

@@ -118,9 +118,12 @@ pub(super) const HOLDS_OF_CALL: &str =
 pub(super) const HOLD_CLOSE: &str = "UPDATE holds SET closed = 1, audience = NULL, record = ?2 WHERE no = ?1";
 /// Who sees a hold, so that the rows can be deleted with it.
 pub(super) const HOLD_AUDIENCE: &str = "UPDATE holds SET audience = ?2 WHERE no = ?1";
-/// Open holds, oldest first.
-pub(super) const HOLDS_ALL: &str = "SELECT no, run, call, secret, kind FROM holds \
-     WHERE tenant = ?1 AND closed = 0 AND no > ?2 ORDER BY no LIMIT ?3";
+/// The next agent of a tenant with open holds.
+pub(super) const HOLDS_NEXT_AGENT: &str = "SELECT agent FROM holds \
+     WHERE tenant = ?1 AND closed = 0 AND agent > ?2 ORDER BY agent LIMIT 1";
+/// The numbers of an agent's open holds, oldest first.
+pub(super) const HOLD_NUMBERS_BY_AGENT: &str = "SELECT no FROM holds \
+     WHERE tenant = ?1 AND agent = ?4 AND closed = 0 AND no > ?2 ORDER BY no LIMIT ?3";
 /// Open holds of an agent.
 pub(super) const HOLDS_BY_AGENT: &str = "SELECT no, run, call, secret, kind FROM holds \
      WHERE tenant = ?1 AND agent = ?4 AND closed = 0 AND no > ?2 ORDER BY no LIMIT ?3";
@@ -238,7 +241,8 @@ pub(super) const ALL: &[&str] = &[
     HOLDS_OF_CALL,
     HOLD_CLOSE,
     HOLD_AUDIENCE,
-    HOLDS_ALL,
+    HOLDS_NEXT_AGENT,
+    HOLD_NUMBERS_BY_AGENT,
     HOLDS_BY_AGENT,
     HOLDS_BY_TOOL,
     HOLDS_BY_SESSION,

@@ -92,7 +92,6 @@ CREATE TABLE holds (
     record   TEXT
 ) STRICT;
 CREATE INDEX holds_by_run ON holds (run, call);
-CREATE INDEX holds_open ON holds (tenant) WHERE closed = 0;
 CREATE INDEX holds_by_agent ON holds (tenant, agent) WHERE closed = 0;
 CREATE INDEX holds_by_tool ON holds (tenant, tool) WHERE closed = 0;
 

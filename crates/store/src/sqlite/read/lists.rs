@@ -88,9 +88,13 @@ impl Reading<'_> {
         };
         let who = who.as_deref();
         match (&query.filter, who) {
-            (HoldFilter::All, Some(who)) => self.page_seen_by(query, who, after),
+            (HoldFilter::All, Some(who)) => {
+                let lists: Vec<Numbers> = who.iter().map(|who| Numbers::SeenBy(*who)).collect();
+                self.page_merged(query, &lists, after)
+            }
             (HoldFilter::All, None) => {
-                self.page_of_holds(query, who, sql::HOLDS_ALL, params![tenant, after, SCAN_MAX])
+                let lists = self.agents_with_holds(tenant)?;
+                self.page_merged(query, &lists, after)
             }
             (HoldFilter::Agent(agent), _) => {
                 let Some(agent) = self.name(agent.as_str())? else { return Ok(empty) };
@@ -141,11 +145,11 @@ impl Reading<'_> {
         Ok(page.done())
     }
 
-    /// What one or more of these may see, each hold once, oldest first: their lists are merged chunk by chunk.
-    fn page_seen_by(
+    /// Several lists as one, each hold once, oldest first: they are merged chunk by chunk.
+    fn page_merged(
         &self,
         query: &HoldQuery,
-        who: &[i64],
+        lists: &[Numbers],
         mut after: i64,
     ) -> Result<Page<HoldRow>, StoreError> {
         let chunk = query.limit.clamp(1, SCAN_MAX);
@@ -153,12 +157,8 @@ impl Reading<'_> {
         loop {
             // Beyond the end of the shortest full chunk a list may have more that is not here yet.
             let (mut numbers, mut cutoff) = (Vec::new(), i64::MAX);
-            for one in who {
-                let mut statement =
-                    self.connection.prepare_cached(sql::AUDIENCE_HOLDS).map_err(unreadable)?;
-                let rows = statement.query_map(params![one, after, chunk], |row| row.get::<_, i64>(0));
-                let list =
-                    rows.map_err(unreadable)?.collect::<rusqlite::Result<Vec<_>>>().map_err(unreadable)?;
+            for list in lists {
+                let list = list.after(self, after, chunk).map_err(unreadable)?;
                 if let (Some(last), true) = (list.last(), list.len() == chunk) {
                     cutoff = cutoff.min(*last);
                 }
@@ -182,6 +182,19 @@ impl Reading<'_> {
                 return Ok(page.done());
             }
             after = cutoff;
+        }
+    }
+
+    /// A list for each agent of the tenant that has open holds.
+    fn agents_with_holds(&self, tenant: i64) -> Result<Vec<Numbers>, StoreError> {
+        let mut lists = Vec::new();
+        let mut last = 0i64;
+        loop {
+            let mut statement = self.connection.prepare_cached(sql::HOLDS_NEXT_AGENT).map_err(unreadable)?;
+            let next = statement.query_row(params![tenant, last], |row| row.get(0)).optional();
+            let Some(agent) = next.map_err(unreadable)? else { return Ok(lists) };
+            lists.push(Numbers::OfAgent { tenant, agent });
+            last = agent;
         }
     }
 
@@ -211,6 +224,30 @@ impl Reading<'_> {
         let Some(agent) = self.name(agent)? else { return Ok(None) };
         let mut statement = self.connection.prepare_cached(sql::SESSION_NUMBER).map_err(unreadable)?;
         statement.query_row(params![tenant, agent, session], |row| row.get(0)).optional().map_err(unreadable)
+    }
+}
+
+/// A list of open holds by their numbers, oldest first.
+enum Numbers {
+    /// Those that somebody may see.
+    SeenBy(i64),
+    /// Those of one agent of a tenant. All agents together are all open holds: one index less to keep.
+    OfAgent { tenant: i64, agent: i64 },
+}
+
+impl Numbers {
+    fn after(&self, reading: &Reading<'_>, after: i64, chunk: usize) -> rusqlite::Result<Vec<i64>> {
+        let number = |row: &rusqlite::Row<'_>| row.get(0);
+        match self {
+            Numbers::SeenBy(who) => {
+                let mut statement = reading.connection.prepare_cached(sql::AUDIENCE_HOLDS)?;
+                statement.query_map(params![who, after, chunk], number)?.collect()
+            }
+            Numbers::OfAgent { tenant, agent } => {
+                let mut statement = reading.connection.prepare_cached(sql::HOLD_NUMBERS_BY_AGENT)?;
+                statement.query_map(params![tenant, after, chunk, agent], number)?.collect()
+            }
+        }
     }
 }
 

@@ -1,0 +1,132 @@
+//! Stores that wrap another one: what they do not change themselves, they pass on.
+//!
+//! `forward_store!(inner: load, links, …)` inside an `impl Store` writes the methods that only pass on to `self.inner`,
+//! so that a wrapper shows nothing but its difference.
+
+/// Writes the named methods of `Store` as calls of the same method of a field.
+#[macro_export]
+macro_rules! forward_store {
+    ($field:ident: $($method:ident),+ $(,)?) => { $($crate::forward_store!(@ $method $field);)+ };
+    (@ append $f:ident) => {
+        fn append(&self, batches: Vec<$crate::Batch>) -> $crate::Answer<()> { self.$f.append(batches) }
+    };
+    (@ load $f:ident) => {
+        fn load(&self, run: ::holdpoint_core::id::RunId) -> $crate::Answer<$crate::Stored> { self.$f.load(run) }
+    };
+    (@ links $f:ident) => {
+        fn links(
+            &self,
+            run: ::holdpoint_core::id::RunId,
+            after: ::holdpoint_core::id::Seq,
+            limit: usize,
+        ) -> $crate::Answer<Vec<::holdpoint_core::link::Link>> {
+            self.$f.links(run, after, limit)
+        }
+    };
+    (@ blob $f:ident) => {
+        fn blob(
+            &self,
+            run: ::holdpoint_core::id::RunId,
+            digest: ::holdpoint_core::digest::Digest,
+        ) -> $crate::Answer<Option<String>> {
+            self.$f.blob(run, digest)
+        }
+    };
+    (@ definition $f:ident) => {
+        fn definition(
+            &self,
+            tenant: ::holdpoint_core::name::Tenant,
+            digest: ::holdpoint_core::digest::Digest,
+        ) -> $crate::Answer<Option<Vec<u8>>> {
+            self.$f.definition(tenant, digest)
+        }
+    };
+    (@ claim_due $f:ident) => {
+        fn claim_due(&self, claim: $crate::Claim) -> $crate::Answer<Vec<$crate::Claimed>> { self.$f.claim_due(claim) }
+    };
+    (@ renew $f:ident) => {
+        fn renew(
+            &self,
+            runs: Vec<::holdpoint_core::id::RunId>,
+            node: ::holdpoint_core::id::Incarnation,
+            until: ::holdpoint_core::time::Timestamp,
+        ) -> $crate::Answer<Vec<::holdpoint_core::id::RunId>> {
+            self.$f.renew(runs, node, until)
+        }
+    };
+    (@ release $f:ident) => {
+        fn release(
+            &self,
+            run: ::holdpoint_core::id::RunId,
+            node: ::holdpoint_core::id::Incarnation,
+        ) -> $crate::Answer<()> {
+            self.$f.release(run, node)
+        }
+    };
+    (@ list_runs $f:ident) => {
+        fn list_runs(
+            &self,
+            query: $crate::RunQuery,
+        ) -> $crate::Answer<$crate::Page<::holdpoint_core::project::RunRow>> {
+            self.$f.list_runs(query)
+        }
+    };
+    (@ list_holds $f:ident) => {
+        fn list_holds(
+            &self,
+            query: $crate::HoldQuery,
+        ) -> $crate::Answer<$crate::Page<::holdpoint_core::project::HoldRow>> {
+            self.$f.list_holds(query)
+        }
+    };
+    (@ find_hold $f:ident) => {
+        fn find_hold(
+            &self,
+            hold: ::holdpoint_core::id::HoldId,
+        ) -> $crate::Answer<Option<::holdpoint_core::project::HoldRow>> {
+            self.$f.find_hold(hold)
+        }
+    };
+    (@ find_key $f:ident) => {
+        fn find_key(
+            &self,
+            tenant: ::holdpoint_core::name::Tenant,
+            key: String,
+        ) -> $crate::Answer<Option<$crate::KeyRecord>> {
+            self.$f.find_key(tenant, key)
+        }
+    };
+    (@ due_notices $f:ident) => {
+        fn due_notices(
+            &self,
+            shards: $crate::ShardSet,
+            now: ::holdpoint_core::time::Timestamp,
+            limit: usize,
+        ) -> $crate::Answer<Vec<$crate::DueNotice>> {
+            self.$f.due_notices(shards, now, limit)
+        }
+    };
+    (@ settle_notice $f:ident) => {
+        fn settle_notice(&self, no: i64, settle: $crate::SettleNotice) -> $crate::Answer<()> {
+            self.$f.settle_notice(no, settle)
+        }
+    };
+    (@ session $f:ident) => {
+        fn session(&self, key: $crate::SessionKey) -> $crate::Answer<Option<$crate::SessionRow>> {
+            self.$f.session(key)
+        }
+    };
+    (@ change_session $f:ident) => {
+        fn change_session(
+            &self,
+            key: $crate::SessionKey,
+            change: $crate::SessionChange,
+            at: ::holdpoint_core::time::Timestamp,
+        ) -> $crate::Answer<bool> {
+            self.$f.change_session(key, change, at)
+        }
+    };
+    (@ erase $f:ident) => {
+        fn erase(&self, run: ::holdpoint_core::id::RunId) -> $crate::Answer<()> { self.$f.erase(run) }
+    };
+}
