@@ -181,6 +181,19 @@ impl Driver {
         self.durable.as_ref()
     }
 
+    /// Events that were decided and are not settled yet. To plan by, never to show.
+    pub fn unsettled(&self) -> impl Iterator<Item = &Envelope> {
+        self.flight.iter().flat_map(|flying| &flying.settled.events)
+    }
+
+    /// Loads what others have appended. Does nothing while something of ours is on its way: settling finds it out.
+    pub async fn refresh(&mut self) -> Result<(), StoreError> {
+        match self.flight.is_empty() && self.grounded.is_empty() {
+            true => self.reload().await,
+            false => Ok(()),
+        }
+    }
+
     /// Decides an order on the tip and hands its append over.
     pub fn push(&mut self, order: Order) {
         if !self.grounded.is_empty() {

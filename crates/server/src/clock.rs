@@ -1,0 +1,92 @@
+//! Time, randomness and ids: the one file that takes them from the system.
+//!
+//! Everything else gets them as arguments. A virtual clock stands still until it is told to go on, for scenarios that
+//! wait for weeks.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use holdpoint_core::command::Entropy;
+use holdpoint_core::id::{Incarnation, Place, RunId};
+use holdpoint_core::name::Tenant;
+use holdpoint_core::time::{Millis, Timestamp};
+
+/// Says what time it is.
+#[derive(Debug)]
+pub enum Clock {
+    /// The wall clock at the start plus monotonic time: it never goes back while the server runs.
+    System {
+        /// Milliseconds since 1970 at the start.
+        began_at: i64,
+        /// The same moment on the monotonic clock.
+        began: Instant,
+    },
+    /// Stands still until it is moved.
+    Virtual(AtomicI64),
+}
+
+impl Clock {
+    /// The real one.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "the one place where time is read")]
+    pub fn system() -> Clock {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Clock::System {
+            began_at: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+            began: Instant::now(),
+        }
+    }
+
+    /// One that stands at this instant.
+    #[must_use]
+    pub fn standing_at(at: Timestamp) -> Clock {
+        Clock::Virtual(AtomicI64::new(at.0))
+    }
+
+    /// The instant now.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        match self {
+            Clock::System { began_at, began } => Timestamp(
+                began_at.saturating_add(i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX)),
+            ),
+            Clock::Virtual(at) => Timestamp(at.load(Ordering::SeqCst)),
+        }
+    }
+
+    /// Moves a virtual clock; the real one goes by itself.
+    pub fn advance(&self, span: Millis) {
+        match self {
+            Clock::System { .. } => {}
+            Clock::Virtual(at) => {
+                at.fetch_add(span.0, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+/// How long to sleep for a span; never negative.
+#[must_use]
+pub fn duration(span: Millis) -> Duration {
+    Duration::from_millis(u64::try_from(span.0).unwrap_or(0))
+}
+
+/// Fresh random bytes for a decision.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the one place where randomness is drawn")]
+pub fn entropy() -> Entropy {
+    Entropy(rand::random())
+}
+
+/// The name of this process among all nodes, for as long as it lives.
+#[must_use]
+pub fn incarnation() -> Incarnation {
+    Incarnation(entropy().draw("node", 0).0)
+}
+
+/// The id of a new run.
+#[must_use]
+pub fn run_id(tenant: &Tenant, place: Place, at: Timestamp) -> RunId {
+    let random = entropy().draw("run", 0).0;
+    RunId::new(tenant, place, at, [random[0], random[1], random[2], random[3], random[4]])
+}

@@ -1,0 +1,195 @@
+//! The engine: the only write path, and whatever drives runs.
+//!
+//! `submit.rs` turns what clients and people want into commands, `drive.rs` follows one run until it waits or ends,
+//! `worker.rs` finds due runs, `follow.rs` lets readers follow the log. A held run is known to none of them: it is rows.
+
+mod drive;
+mod follow;
+mod orders;
+mod submit;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use holdpoint_core::definition::Definition;
+use holdpoint_core::digest::Digest;
+use holdpoint_core::event::Envelope;
+use holdpoint_core::id::{Incarnation, RunId, Seq};
+use holdpoint_core::name::AgentName;
+use holdpoint_core::refusal::Refusal;
+use holdpoint_store::{Store, StoreError, Stored};
+use tokio::task::JoinSet;
+
+use crate::clock::{self, Clock};
+use crate::settings::{Agent, Settings};
+
+pub use follow::Follower;
+pub use submit::{Decision, NewRun};
+
+/// Why the engine did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// A rule says no.
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    /// The store says no, or not now.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// There is no such agent.
+    #[error("there is no agent {agent}; the agents are: {known}")]
+    NoSuchAgent {
+        /// The name that was asked for.
+        agent: AgentName,
+        /// The names there are.
+        known: String,
+    },
+    /// There is nothing with this id that the caller may see.
+    #[error("not found")]
+    NotFound,
+}
+
+/// Drives runs. A handle: clones share everything.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    node: Incarnation,
+    settings: Settings,
+    wakes: follow::Wakes,
+    /// How many runs of each agent are worked on here.
+    busy: BTreeMap<AgentName, AtomicUsize>,
+    /// What is at work here.
+    tasks: std::sync::Mutex<JoinSet<()>>,
+}
+
+impl Engine {
+    /// An engine on a store. Nothing runs before [`Engine::work`] or a message.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, clock: Clock, settings: Settings) -> Engine {
+        let busy = settings.agents.keys().map(|agent| (agent.clone(), AtomicUsize::new(0))).collect();
+        let shared = Shared {
+            store,
+            clock,
+            node: clock::incarnation(),
+            settings,
+            wakes: follow::Wakes::default(),
+            busy,
+            tasks: std::sync::Mutex::default(),
+        };
+        Engine { shared: Arc::new(shared) }
+    }
+
+    /// The clock it goes by.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    /// A run as it is stored.
+    pub async fn load(&self, run: RunId) -> Result<Stored, EngineError> {
+        match self.shared.store.load(run).await {
+            Err(StoreError::NotFound { .. }) => Err(EngineError::NotFound),
+            other => Ok(other?),
+        }
+    }
+
+    /// The events of a run after a position, with large values in their places.
+    pub async fn events(&self, run: RunId, after: Seq) -> Result<Vec<Envelope>, EngineError> {
+        Ok(self.shared.events(run, after).await?)
+    }
+
+    /// Stops everything at once, as a crash would: what is stored is all that is left. Until then the tasks keep the
+    /// engine alive, whoever drops it.
+    pub async fn die(&self) {
+        let mut tasks = std::mem::take(&mut *self.shared.tasks());
+        tasks.shutdown().await;
+    }
+}
+
+impl Shared {
+    fn tasks(&self) -> std::sync::MutexGuard<'_, JoinSet<()>> {
+        self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Keeps a task for as long as the engine lives.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+
+    fn agent(&self, name: &AgentName) -> Result<&Agent, EngineError> {
+        self.settings.agents.get(name).ok_or_else(|| {
+            let known: Vec<&str> = self.settings.agents.keys().map(AgentName::as_str).collect();
+            EngineError::NoSuchAgent { agent: name.clone(), known: known.join(", ") }
+        })
+    }
+
+    /// Takes a place of an agent's pool; none when it is full.
+    fn place(self: &Arc<Shared>, name: &AgentName) -> Option<Place> {
+        let pool = self.settings.agents.get(name)?.worker_pool;
+        let busy = self.busy.get(name)?;
+        let took = busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n < pool).then_some(n + 1));
+        took.ok().map(|_| Place { shared: self.clone(), agent: name.clone() })
+    }
+
+    /// How many more runs of an agent may be worked on here.
+    fn room(&self, name: &AgentName) -> usize {
+        let pool = self.settings.agents.get(name).map_or(0, |agent| agent.worker_pool);
+        pool.saturating_sub(self.busy.get(name).map_or(0, |busy| busy.load(Ordering::SeqCst)))
+    }
+
+    /// The definition that a run is pinned to.
+    async fn definition(&self, agent: &Agent, digest: Digest) -> Result<Arc<Definition>, EngineError> {
+        if agent.digest == digest {
+            return Ok(agent.definition.clone());
+        }
+        let tenant = self.settings.tenant.clone();
+        let bytes = self.store.definition(tenant, digest).await?;
+        let parsed = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        parsed.map(Arc::new).ok_or(EngineError::NotFound)
+    }
+
+    async fn events(&self, run: RunId, after: Seq) -> Result<Vec<Envelope>, StoreError> {
+        let mut events = Vec::new();
+        for link in self.store.links(run, after, usize::MAX).await? {
+            let corrupt =
+                |bad: holdpoint_core::link::BadLink| StoreError::Corrupt { run, why: bad.to_string() };
+            events
+                .extend(link.events().map_err(corrupt)?.into_iter().filter(|envelope| envelope.seq > after));
+        }
+        for envelope in &mut events {
+            for name in envelope.event.blobs() {
+                let value = self.store.blob(run, name.digest).await?;
+                let missing = || StoreError::Corrupt {
+                    run,
+                    why: format!("the large value {} is missing", name.digest),
+                };
+                let wrong =
+                    |bad: holdpoint_core::body::WrongBlob| StoreError::Corrupt { run, why: bad.to_string() };
+                envelope.event.fill(&name, &value.ok_or_else(missing)?).map_err(wrong)?;
+            }
+        }
+        Ok(events)
+    }
+}
+
+/// A place in an agent's pool, given back when it is dropped.
+struct Place {
+    shared: Arc<Shared>,
+    agent: AgentName,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(busy) = self.shared.busy.get(&self.agent) {
+            busy.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}

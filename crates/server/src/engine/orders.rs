@@ -1,0 +1,101 @@
+//! Commands with everything that deciding them needs: time, verdicts, lease, audience.
+//!
+//! The one place that says what is written beside events: who may see new holds, and what happens to the lease.
+
+use std::sync::Arc;
+
+use holdpoint_core::actor::Actor;
+use holdpoint_core::command::Command;
+use holdpoint_core::decide::Decided;
+use holdpoint_core::definition::Definition;
+use holdpoint_core::event::Event;
+use holdpoint_core::id::{HoldId, Incarnation};
+use holdpoint_core::name::UserId;
+use holdpoint_core::next::{Next, next};
+use holdpoint_core::policy::Verdicts;
+use holdpoint_core::time::Timestamp;
+use holdpoint_store::ahead::{Beside, Given, Order};
+use holdpoint_store::{LeaseChange, Put, Who};
+
+use super::Shared;
+use crate::clock;
+use crate::settings::Approvers;
+
+/// What happens to the lease with an append.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Lease {
+    /// Nothing.
+    Untouched,
+    /// This node works on the run for as long as there is something to do.
+    WhileBusy { node: Incarnation, until: Timestamp },
+}
+
+impl Shared {
+    pub(super) fn order(
+        &self,
+        commands: Vec<Command>,
+        actor: Actor,
+        definition: Arc<Definition>,
+        verdicts: Verdicts,
+        beside: Arc<dyn Fn(&Decided) -> Beside + Send + Sync>,
+    ) -> Order {
+        let given = Given {
+            now: self.clock.now(),
+            entropy: clock::entropy(),
+            actor,
+            definition,
+            verdicts,
+            authority: None,
+            recorded: None,
+            limits: self.settings.limits.clone(),
+            over_soft_cap: false,
+        };
+        Order { commands, given, beside }
+    }
+
+    /// A lease that lasts as long as there is something to do.
+    pub(super) fn while_busy(&self) -> Lease {
+        Lease::WhileBusy { node: self.node, until: self.clock.now().plus(self.settings.lease) }
+    }
+}
+
+/// What is written beside the events of an append.
+pub(super) fn beside(
+    lease: Lease,
+    approvers: &Approvers,
+    definition: Option<Put>,
+) -> Arc<dyn Fn(&Decided) -> Beside + Send + Sync> {
+    let approvers = approvers.clone();
+    Arc::new(move |decided| {
+        let lease = match lease {
+            Lease::Untouched => None,
+            Lease::WhileBusy { node, until } => Some(match next(&decided.run, decided.run.state.at) {
+                Next::Think | Next::Tick | Next::Act { .. } => LeaseChange::Take { node, until },
+                Next::Wait(_) | Next::Nothing => LeaseChange::Release,
+            }),
+        };
+        let mut puts: Vec<Put> = definition.iter().cloned().collect();
+        puts.extend(audiences(decided, &approvers));
+        Beside { lease, guards: Vec::new(), puts }
+    })
+}
+
+/// Who may see and decide the holds that were opened: the owner and those named.
+fn audiences(decided: &Decided, approvers: &Approvers) -> Vec<Put> {
+    let facts = &decided.run.facts;
+    let mut who = vec![user(&facts.owner)];
+    who.extend(approvers.named.iter().flatten().map(user));
+    who.sort();
+    who.dedup();
+    let mut puts = Vec::new();
+    for envelope in &decided.events {
+        if let Event::HoldOpened(opened) = &envelope.event {
+            puts.push(Put::Audience { hold: HoldId { run: facts.id, key: opened.hold }, who: who.clone() });
+        }
+    }
+    puts
+}
+
+fn user(user: &UserId) -> Who {
+    Who(format!("user:{user}"))
+}

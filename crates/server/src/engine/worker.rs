@@ -1,0 +1,77 @@
+//! Finding due runs: claim, drive, look again.
+//!
+//! Whatever is due is claimed through one list: runs whose node died, deadlines that passed, retries, runs that waited
+//! for room. Claims skip agents at their limit, so one backlog does not starve others.
+
+use std::sync::Arc;
+
+use holdpoint_core::id::Seq;
+use holdpoint_store::ahead::Driver;
+use holdpoint_store::{Claim, Claimed, ShardSet, Stored};
+use tokio::time::timeout;
+
+use super::{Engine, Shared};
+use crate::clock::duration;
+
+/// Runs claimed at once at most.
+const CLAIM_MAX: usize = 64;
+
+impl Engine {
+    /// Looks for due runs from now on, until the engine is dropped or dies.
+    pub fn work(&self) {
+        let shared = Arc::downgrade(&self.shared);
+        self.shared.spawn(async move {
+            while let Some(shared) = shared.upgrade() {
+                let found = shared.claim_and_drive().await;
+                if found == 0 {
+                    let _ = timeout(duration(shared.settings.poll), shared.wakes.worker_woken()).await;
+                }
+            }
+        });
+    }
+}
+
+impl Shared {
+    /// Claims what is due and there is room for; says how many runs that was.
+    async fn claim_and_drive(self: &Arc<Shared>) -> usize {
+        let now = self.clock.now();
+        let rooms = self.settings.agents.keys().map(|agent| (agent, self.room(agent)));
+        let claim = Claim {
+            node: self.node,
+            now,
+            until: now.plus(self.settings.lease),
+            shards: ShardSet::all(),
+            limit: CLAIM_MAX,
+            room: rooms.map(|(agent, room)| (self.settings.tenant.clone(), agent.clone(), room)).collect(),
+        };
+        let claimed = match self.store.claim_due(claim).await {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                tracing::warn!(%error, "due runs could not be claimed; trying again");
+                return 0;
+            }
+        };
+        let found = claimed.len();
+        for claimed in claimed {
+            match claimed {
+                Claimed::Run(stored) => self.take_over(*stored).await,
+                Claimed::Corrupt { run, why } => {
+                    tracing::error!(%run, why, "quarantined: its rows cannot be read")
+                }
+            }
+        }
+        found
+    }
+
+    async fn take_over(self: &Arc<Shared>, stored: Stored) {
+        let run = stored.row.run.facts.id;
+        let place = self.place(&stored.row.run.facts.agent);
+        match (place, self.events(run, Seq(0)).await) {
+            (Some(place), Ok(log)) => self.drive(Driver::of(self.store.clone(), stored.row), log, place),
+            (None, Ok(_)) => {
+                let _ = self.store.release(run, self.node).await;
+            }
+            (_, Err(error)) => tracing::error!(%run, %error, "its log cannot be read; it is left alone"),
+        }
+    }
+}

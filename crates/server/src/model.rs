@@ -1,0 +1,61 @@
+//! Models: what the loop asks, and what comes back.
+//!
+//! One trait; one file for each provider. What a model says is a value that the rules decide on; a model never
+//! touches a run.
+
+pub mod scripted;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use holdpoint_core::command::AskedCall;
+use holdpoint_core::definition::Definition;
+use holdpoint_core::json::RawJson;
+use holdpoint_core::message::Usage;
+use holdpoint_core::time::Millis;
+use holdpoint_core::transcript::Entry;
+
+/// What a model is asked with.
+#[derive(Debug, Clone)]
+pub struct Prompt {
+    /// Instructions, tools, parameters: as the run is pinned.
+    pub definition: Arc<Definition>,
+    /// The conversation so far.
+    pub transcript: Vec<Entry>,
+    /// Replies so far.
+    pub turn: u32,
+}
+
+/// What a model says.
+#[derive(Debug, Clone, Default)]
+pub struct ModelReply {
+    /// Its words.
+    pub text: Option<String>,
+    /// The calls it asks for.
+    pub calls: Vec<AskedCall>,
+    /// Blocks to send back as they came.
+    pub opaque: Option<RawJson>,
+    /// What it cost.
+    pub usage: Usage,
+    /// The model that answered, when it is not the pinned one.
+    pub model: Option<String>,
+}
+
+/// Why there is no reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelFailure {
+    /// What the provider said.
+    pub error: String,
+    /// How long to wait before asking again; none when asking again cannot help.
+    pub retry_after: Option<Millis>,
+}
+
+/// What asking comes to.
+pub type Asked<'a> = Pin<Box<dyn Future<Output = Result<ModelReply, ModelFailure>> + Send + 'a>>;
+
+/// Something that replies.
+pub trait Model: Send + Sync {
+    /// Asks for the next reply.
+    fn ask(&self, prompt: Prompt) -> Asked<'_>;
+}

@@ -1,0 +1,271 @@
+//! The engine on a real SQLite file: a run that stops, dies and goes on.
+//!
+//! A node dies by having all its tasks dropped in the middle; what is stored is all that is left. The oracle of what
+//! ran is outside the store: each start of the tool is a synced line in a file.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdpoint::auth::Principal;
+use holdpoint::clock::Clock;
+use holdpoint::engine::{Decision, Engine, NewRun};
+use holdpoint::model::scripted::{Line, Script};
+use holdpoint::settings::{Agent, Approvers, Settings};
+use holdpoint::tool::{Invocation, Outcome, Running, Tool};
+use holdpoint_core::body::Body;
+use holdpoint_core::command::Wanted;
+use holdpoint_core::decide::Answer;
+use holdpoint_core::definition::{Definition, ToolSpec};
+use holdpoint_core::event::{Event, Outcome as Ended};
+use holdpoint_core::hold::{HoldKind, HoldPolicy};
+use holdpoint_core::id::{HoldId, RunId, Seq};
+use holdpoint_core::json::RawJson;
+use holdpoint_core::message::{Message, Replay, ToolResult};
+use holdpoint_core::name::{AgentName, Tenant, ToolName, UserId};
+use holdpoint_core::receipt::{CallEffect, receipt};
+use holdpoint_core::refusal::Refusal;
+use holdpoint_core::run::{Status, Waiting, status};
+use holdpoint_core::time::Millis;
+use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use tempfile::TempDir;
+
+const ARGUMENTS: &str = r#"{"path": "/var/cache/old", "size": 9007199254740993}"#;
+
+/// A tool with a visible effect: a synced line for each start. May then hang for ever.
+struct Deletes {
+    effects: PathBuf,
+    hangs: bool,
+}
+
+impl Tool for Deletes {
+    fn run(&self, invocation: Invocation) -> Running {
+        let (effects, hangs) = (self.effects.clone(), self.hangs);
+        Box::pin(async move {
+            let mut file = std::fs::OpenOptions::new().create(true).append(true).open(effects).unwrap();
+            writeln!(file, "{} {}", invocation.token(), invocation.arguments).unwrap();
+            file.sync_all().unwrap();
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            Outcome::Done(ToolResult::Ok(Body::text("deleted")))
+        })
+    }
+}
+
+/// A place where servers live, one after the other.
+struct Site {
+    directory: TempDir,
+    hangs: bool,
+}
+
+impl Site {
+    fn new() -> Site {
+        Site { directory: tempfile::tempdir().unwrap(), hangs: false }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Starts a server on what is stored.
+    fn server(&self) -> Engine {
+        let store = SqliteStore::open(&SqliteOptions::at(self.path("holdpoint.db"))).unwrap();
+        let engine = Engine::new(Arc::new(store), Clock::system(), self.settings());
+        engine.work();
+        engine
+    }
+
+    fn settings(&self) -> Settings {
+        let tool = ToolName::new("delete_file").unwrap();
+        let spec = ToolSpec {
+            description: "Deletes a file".into(),
+            schema: RawJson::parse(r#"{"type":"object"}"#).unwrap(),
+            replay: Replay::Never,
+            reversible: false,
+            approval_prompt: None,
+            holds: None,
+        };
+        let definition = Definition {
+            agent: agent(),
+            prompt: "You look after a server.".into(),
+            model: "scripted".into(),
+            model_parameters: None,
+            tools: BTreeMap::from([(tool.clone(), spec)]),
+            policy: None,
+            sub_agents: Vec::new(),
+            show_thinking: false,
+            hold_batch: false,
+            holds: HoldPolicy::default(),
+        };
+        let deletes = Deletes { effects: self.path("effects"), hangs: self.hangs };
+        let script = Script { lines: vec![Line::calls(&[("delete_file", ARGUMENTS)]), Line::says("Done.")] };
+        let agent_settings = Agent {
+            digest: definition.digest(),
+            definition: Arc::new(definition),
+            model: Arc::new(script),
+            tools: BTreeMap::from([(tool.clone(), Arc::new(deletes) as Arc<dyn Tool>)]),
+            needs_approval: BTreeSet::from([tool]),
+            approvers: Approvers::default(),
+            worker_pool: 5,
+        };
+        // Short times, so that a take-over does not make the test wait.
+        let lease = Millis(2_600);
+        Settings {
+            agents: BTreeMap::from([(agent(), agent_settings)]),
+            lease,
+            poll: Millis(50),
+            ..Settings::usual()
+        }
+    }
+
+    /// What the tool did, by its own account.
+    fn effects(&self) -> Vec<String> {
+        read(&self.path("effects"))
+    }
+}
+
+fn read(path: &Path) -> Vec<String> {
+    std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn agent() -> AgentName {
+    AgentName::new("ops").unwrap()
+}
+
+fn who(user: &str) -> Principal {
+    Principal { tenant: Tenant::default_tenant(), user: UserId::new(user).unwrap(), is_admin: false }
+}
+
+async fn start(engine: &Engine) -> RunId {
+    let new = NewRun { agent: agent(), session: None, message: Message::text("Free some space") };
+    engine.start(&who("alice"), new).await.unwrap()
+}
+
+/// Follows the run until it is as wanted.
+async fn until(engine: &Engine, run: RunId, wanted: Status) {
+    let mut follower = engine.follow(run, Seq(0));
+    let reached = async {
+        loop {
+            follower.next().await.unwrap();
+            if status(&engine.load(run).await.unwrap().row.run) == wanted {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), reached).await.unwrap();
+}
+
+async fn hold_of(engine: &Engine, run: RunId, kind: HoldKind) -> HoldId {
+    let stored = engine.load(run).await.unwrap();
+    let hold = stored.row.run.state.holds.iter().find(|hold| hold.kind == kind).unwrap();
+    HoldId { run, key: hold.key }
+}
+
+fn decision(hold: HoldId, wanted: Wanted) -> Decision {
+    Decision { hold, wanted, digest: None, revision: None, idempotency_key: None }
+}
+
+const HELD: Status = Status::Held(Waiting::Person);
+const COMPLETED: Status = Status::Ended(Ended::Completed);
+
+/// S0-1 … S0-5, S0-33, S0-34, S0-79: the run is rows while it waits, and goes on in another process with the stored
+/// call and its stored arguments.
+#[tokio::test]
+async fn an_approved_call_runs_once_after_a_restart() {
+    let site = Site::new();
+    let first = site.server();
+    let run = start(&first).await;
+    until(&first, run, HELD).await;
+    first.die().await;
+    drop(first);
+    assert_eq!(site.effects(), Vec::<String>::new());
+
+    let second = site.server();
+    let hold = hold_of(&second, run, HoldKind::Approval).await;
+    assert_eq!(second.decide(&who("alice"), decision(hold, Wanted::Approve)).await, Ok(Answer::Done));
+    until(&second, run, COMPLETED).await;
+    assert_eq!(site.effects(), [format!("{run}/1/1 {ARGUMENTS}")]);
+}
+
+/// The promise: if the server dies while the tool runs, the user gets *outcome unknown* and a choice.
+#[tokio::test]
+async fn a_death_inside_the_tool_is_asked_about_and_nothing_runs_twice() {
+    let mut site = Site::new();
+    site.hangs = true;
+    let first = site.server();
+    let run = start(&first).await;
+    until(&first, run, HELD).await;
+    let hold = hold_of(&first, run, HoldKind::Approval).await;
+    first.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    while site.effects().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    first.die().await;
+    drop(first);
+
+    site.hangs = false;
+    let second = site.server();
+    until(&second, run, HELD).await;
+    let recovery = hold_of(&second, run, HoldKind::Recovery).await;
+    assert_eq!(site.effects().len(), 1);
+    let happened = Wanted::Answer { value: Body::text("it was deleted") };
+    assert_eq!(second.decide(&who("alice"), decision(recovery, happened)).await, Ok(Answer::Done));
+    until(&second, run, COMPLETED).await;
+    assert_eq!(site.effects().len(), 1, "nothing ran twice");
+    let events = second.events(run, Seq(0)).await.unwrap();
+    let effect = receipt(hold.key, &events).unwrap().call.unwrap().effect;
+    assert_eq!(effect, CallEffect::Executed);
+}
+
+/// S1-32, C12, C24: nobody but the owner decides, and nobody else learns that there is something to decide.
+#[tokio::test]
+async fn only_the_owner_decides_and_only_once() {
+    let site = Site::new();
+    let engine = site.server();
+    let run = start(&engine).await;
+    until(&engine, run, HELD).await;
+    let hold = hold_of(&engine, run, HoldKind::Approval).await;
+    let by_mallory = engine.decide(&who("mallory"), decision(hold, Wanted::Approve)).await.unwrap_err();
+    assert_eq!(by_mallory.refusal(), Some(&Refusal::NotAllowed(hold.key)));
+
+    let deny = || decision(hold, Wanted::Deny { reason: Some("not today".into()) });
+    assert_eq!(engine.decide(&who("alice"), deny()).await, Ok(Answer::Done));
+    let again = engine.decide(&who("alice"), deny()).await.unwrap_err();
+    assert!(matches!(again.refusal(), Some(Refusal::AlreadyDecided(_))), "{again}");
+    until(&engine, run, COMPLETED).await;
+    assert_eq!(site.effects(), Vec::<String>::new());
+}
+
+/// Rule 5: cancel is immediate, also while the tool runs, and the receipt does not claim to know what it did.
+#[tokio::test]
+async fn cancel_stops_a_running_tool() {
+    let mut site = Site::new();
+    site.hangs = true;
+    let engine = site.server();
+    let run = start(&engine).await;
+    until(&engine, run, HELD).await;
+    let hold = hold_of(&engine, run, HoldKind::Approval).await;
+    engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    while site.effects().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(engine.cancel(&who("alice"), run, None).await, Ok(Answer::Done));
+    let mut follower = engine.follow(run, Seq(0));
+    let told = async {
+        loop {
+            let events = follower.next().await.unwrap();
+            if events.iter().any(|envelope| matches!(envelope.event, Event::CallOrphaned(_))) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), told).await.unwrap();
+    let events = engine.events(run, Seq(0)).await.unwrap();
+    assert_eq!(receipt(hold.key, &events).unwrap().call.unwrap().effect, CallEffect::OutcomeUnknown);
+    assert_eq!(status(&engine.load(run).await.unwrap().row.run), Status::Ended(Ended::Canceled));
+}
