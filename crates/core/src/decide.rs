@@ -80,8 +80,8 @@ pub fn decide(run: &Run, command: &Command, ctx: &Context<'_>) -> Decided {
 /// What follows from a further command on the run as the earlier ones leave it, for one append.
 #[must_use]
 pub fn decide_more(before: Decided, command: &Command, ctx: &Context<'_>) -> Decided {
-    // An event draws at most twice (a request and a hold), so nothing is drawn again for a further command.
-    let drawn = u32::try_from(2 * before.events.len()).unwrap_or(u32::MAX);
+    // An event draws at most once, so nothing is drawn again for a further command.
+    let drawn = u32::try_from(before.events.len()).unwrap_or(u32::MAX);
     // The events of one append share instant and actor: those of its first command.
     let (now, actor) = match before.events.first() {
         Some(first) => (first.at, first.actor.clone()),

@@ -75,12 +75,6 @@ impl RawJson {
         // Stored text was checked when it came in; should a stored row be damaged, it is only like itself.
         loose(self.text(), MAX_DEPTH).unwrap_or_else(|_| self.text().to_owned())
     }
-
-    /// The string inside, when the value is one.
-    #[must_use]
-    pub fn as_string(&self) -> Option<String> {
-        serde_json::from_str(self.text()).ok()
-    }
 }
 
 impl PartialEq for RawJson {

@@ -3,7 +3,11 @@
 //! A node dies by having all its tasks dropped in the middle; what is stored is all that is left. The oracle of what
 //! ran is outside the store: each start of the tool is a synced line in a file.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test stops where something is missing, and looks for one kind of event"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -30,7 +34,7 @@ use holdpoint_core::name::{AgentName, Tenant, ToolName, UserId};
 use holdpoint_core::receipt::{CallEffect, receipt};
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::{Status, Waiting, status};
-use holdpoint_core::time::Millis;
+use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
@@ -61,11 +65,12 @@ impl Tool for Deletes {
 struct Site {
     directory: TempDir,
     hangs: bool,
+    holds: HoldPolicy,
 }
 
 impl Site {
     fn new() -> Site {
-        Site { directory: tempfile::tempdir().unwrap(), hangs: false }
+        Site { directory: tempfile::tempdir().unwrap(), hangs: false, holds: HoldPolicy::default() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -74,8 +79,12 @@ impl Site {
 
     /// Starts a server on what is stored.
     fn server(&self) -> Engine {
+        self.server_with(Clock::system())
+    }
+
+    fn server_with(&self, clock: Clock) -> Engine {
         let store = SqliteStore::open(&SqliteOptions::at(self.path("holdpoint.db"))).unwrap();
-        let engine = Engine::new(Arc::new(store), Clock::system(), self.settings());
+        let engine = Engine::new(Arc::new(store), clock, self.settings());
         engine.work();
         engine
     }
@@ -100,7 +109,7 @@ impl Site {
             sub_agents: Vec::new(),
             show_thinking: false,
             hold_batch: false,
-            holds: HoldPolicy::default(),
+            holds: self.holds.clone(),
         };
         let deletes = Deletes { effects: self.path("effects"), hangs: self.hangs };
         let script = Script { lines: vec![Line::calls(&[("delete_file", ARGUMENTS)]), Line::says("Done.")] };
@@ -268,4 +277,31 @@ async fn cancel_stops_a_running_tool() {
     let events = engine.events(run, Seq(0)).await.unwrap();
     assert_eq!(receipt(hold.key, &events).unwrap().call.unwrap().effect, CallEffect::OutcomeUnknown);
     assert_eq!(status(&engine.load(run).await.unwrap().row.run), Status::Ended(Ended::Canceled));
+}
+
+/// S3-26, S3-28, S0-81, C7: nobody answers in time, so the run fails; the deadline is a row and outlives the server.
+#[tokio::test]
+async fn a_deadline_passes_while_nobody_watches() {
+    let mut site = Site::new();
+    site.holds = HoldPolicy { timeout: Some(Millis::seconds(600)), ..HoldPolicy::default() };
+    let noon = Timestamp(1_762_000_000_000);
+    let first = site.server_with(Clock::standing_at(noon));
+    let run = start(&first).await;
+    until(&first, run, HELD).await;
+    first.die().await;
+    drop(first);
+
+    let second = site.server_with(Clock::standing_at(noon));
+    second.clock().advance(Millis::seconds(599));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(status(&second.load(run).await.unwrap().row.run), HELD);
+    second.clock().advance(Millis::seconds(1));
+    until(&second, run, Status::Ended(Ended::Failed)).await;
+    let events = second.events(run, Seq(0)).await.unwrap();
+    let reason = events.iter().find_map(|envelope| match &envelope.event {
+        Event::RunEnded(ended) => ended.reason.clone(),
+        _ => None,
+    });
+    assert_eq!(reason.as_deref(), Some("timeout waiting for user input"));
+    assert_eq!(site.effects(), Vec::<String>::new());
 }

@@ -3,7 +3,6 @@
 //! A batch is everything that one run's change writes: the link, the new row, changed hold rows, the lease, and two
 //! generic lists, guards and puts. A backend knows these by shape, not by meaning.
 
-use holdpoint_core::actor::Actor;
 use holdpoint_core::body::Blob;
 use holdpoint_core::decide::Decided;
 use holdpoint_core::digest::Digest;
@@ -12,7 +11,6 @@ use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
 use holdpoint_core::link::{Chain, FIRST_PREVIOUS, Link};
 use holdpoint_core::name::Tenant;
 use holdpoint_core::project::{self, HoldChange, RunRow};
-use holdpoint_core::run::Run;
 use holdpoint_core::time::Timestamp;
 
 use crate::query::SessionKey;
@@ -202,18 +200,6 @@ impl Batch {
     #[must_use]
     pub fn tenant(&self) -> &Tenant {
         &self.row.run.facts.tenant
-    }
-
-    /// Who caused it.
-    #[must_use]
-    pub fn actor(&self) -> &Actor {
-        &self.link.header.actor
-    }
-
-    /// The run after it.
-    #[must_use]
-    pub fn run_after(&self) -> &Run {
-        &self.row.run
     }
 }
 
