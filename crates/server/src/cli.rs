@@ -4,6 +4,8 @@
 //! answered.
 
 mod audit;
+mod exec_child;
+mod serve;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,18 +13,28 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 /// A server for AI agents that must stop and wait: for a person's approval, an answer, a long job, a login.
+///
+/// Without a command it serves.
 #[derive(Debug, Parser)]
-#[command(name = "holdpoint", version, arg_required_else_help = true)]
+#[command(name = "holdpoint", version, args_conflicts_with_subcommands = true)]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: serve::Serve,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve the embedded demo: a scripted agent that asks before it deletes something. Needs no key, no network, no
+    /// configuration.
+    Serve(serve::Serve),
     /// Prove what is stored.
     #[command(subcommand)]
     Audit(Audit),
+    /// Run one command for the server and end it with the server.
+    #[command(hide = true)]
+    ExecChild(exec_child::ExecChild),
 }
 
 #[derive(Debug, Subcommand)]
@@ -40,7 +52,10 @@ enum Audit {
 
 /// Does what the arguments say.
 pub(crate) fn run() -> ExitCode {
-    match Arguments::parse().command {
+    let arguments = Arguments::parse();
+    match arguments.command.unwrap_or(Command::Serve(arguments.serve)) {
+        Command::Serve(serve) => serve::run(&serve),
         Command::Audit(Audit::Verify { file, json }) => audit::verify(&file, json),
+        Command::ExecChild(order) => exec_child::run(&order),
     }
 }

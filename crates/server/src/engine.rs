@@ -4,9 +4,11 @@
 //! `worker.rs` finds due runs, `follow.rs` lets readers follow the log. A held run is known to none of them: it is rows.
 
 mod drive;
+mod fits;
 mod follow;
 mod orders;
 mod submit;
+mod views;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -19,14 +21,17 @@ use holdpoint_core::event::Envelope;
 use holdpoint_core::id::{Incarnation, RunId, Seq};
 use holdpoint_core::name::AgentName;
 use holdpoint_core::refusal::Refusal;
-use holdpoint_store::{Store, StoreError, Stored};
+use holdpoint_store::{Store, Stored};
 use tokio::task::JoinSet;
 
 use crate::clock::{self, Clock};
+use crate::schema::Broken;
 use crate::settings::{Agent, Settings};
 
 pub use follow::Follower;
+pub use holdpoint_store::{Page, StoreError};
 pub use submit::{Decision, NewRun};
+pub use views::{HoldList, HoldView, RunList, RunView};
 
 /// Why the engine did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +50,9 @@ pub enum EngineError {
         /// The names there are.
         known: String,
     },
+    /// Edited arguments or an answer do not keep to their schema.
+    #[error("{}", .0.why)]
+    BreaksSchema(Broken),
     /// There is nothing with this id that the caller may see.
     #[error("not found")]
     NotFound,

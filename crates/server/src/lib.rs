@@ -2,11 +2,16 @@
 //!
 //! Direction inside: surfaces → engine → (store, model, tool). `engine` is the only write path; `policy` and `auth` work
 //! out verdicts and authority before the core is asked; `clock` is the one file that reads time and draws randomness.
+//! `surface` has one folder for each protocol, `http` what they share.
 
 pub mod auth;
 pub mod clock;
+pub mod demo;
 pub mod engine;
+pub mod http;
 pub mod model;
 pub mod policy;
+pub mod schema;
 pub mod settings;
+pub mod surface;
 pub mod tool;

@@ -3,6 +3,7 @@
 //! One trait; one file for each provider. What a model says is a value that the rules decide on; a model never
 //! touches a run.
 
+pub mod script_file;
 pub mod scripted;
 
 use std::future::Future;
@@ -25,6 +26,8 @@ pub struct Prompt {
     pub transcript: Vec<Entry>,
     /// Replies so far.
     pub turn: u32,
+    /// Failures since the last reply.
+    pub failures: u32,
 }
 
 /// What a model says.

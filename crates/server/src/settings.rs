@@ -26,6 +26,10 @@ pub struct Settings {
     pub lease: Millis,
     /// How often a node looks for due runs when nobody tells it.
     pub poll: Millis,
+    /// How long a caller who waits for a run is kept at most.
+    pub max_wait: Millis,
+    /// How many bytes the body of a request may have.
+    pub max_body: usize,
 }
 
 /// An agent.
@@ -75,6 +79,8 @@ impl Settings {
             limits: Arc::new(Limits::default()),
             lease: Millis::seconds(10),
             poll: Millis(500),
+            max_wait: Millis::seconds(300),
+            max_body: 1024 * 1024,
         }
     }
 }

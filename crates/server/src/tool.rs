@@ -3,6 +3,10 @@
 //! A tool gets the argument text that was decided on, byte for byte, and a fencing token that names this one start. It
 //! says what came of it, or that something outside must happen first.
 
+pub mod child;
+pub mod command;
+pub mod suspend;
+
 use std::future::Future;
 use std::pin::Pin;
 
@@ -36,6 +40,8 @@ impl Invocation {
 pub enum Outcome {
     /// It is over.
     Done(ToolResult),
+    /// It was started and nobody knows what it did: a person is asked, unless it may simply be started again.
+    Unknown(String),
     /// Something outside must happen first; nothing has been done yet that would need to be repeated.
     Pending(Box<Pending>),
 }

@@ -20,6 +20,7 @@ use holdpoint::clock::Clock;
 use holdpoint::engine::{Decision, Engine, NewRun};
 use holdpoint::model::scripted::{Line, Script};
 use holdpoint::settings::{Agent, Approvers, Settings};
+use holdpoint::tool::suspend::{self, SuspendForInput};
 use holdpoint::tool::{Invocation, Outcome, Running, Tool};
 use holdpoint_core::body::Body;
 use holdpoint_core::command::Wanted;
@@ -35,6 +36,7 @@ use holdpoint_core::receipt::{CallEffect, receipt};
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::{Status, Waiting, status};
 use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_core::transcript::{Entry, transcript};
 use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
@@ -66,11 +68,13 @@ struct Site {
     directory: TempDir,
     hangs: bool,
     holds: HoldPolicy,
+    asks: Line,
 }
 
 impl Site {
     fn new() -> Site {
-        Site { directory: tempfile::tempdir().unwrap(), hangs: false, holds: HoldPolicy::default() }
+        let asks = Line::calls(&[("delete_file", ARGUMENTS)]);
+        Site { directory: tempfile::tempdir().unwrap(), hangs: false, holds: HoldPolicy::default(), asks }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -91,6 +95,7 @@ impl Site {
 
     fn settings(&self) -> Settings {
         let tool = ToolName::new("delete_file").unwrap();
+        let suspend = ToolName::new(suspend::NAME).unwrap();
         let spec = ToolSpec {
             description: "Deletes a file".into(),
             schema: RawJson::parse(r#"{"type":"object"}"#).unwrap(),
@@ -104,7 +109,7 @@ impl Site {
             prompt: "You look after a server.".into(),
             model: "scripted".into(),
             model_parameters: None,
-            tools: BTreeMap::from([(tool.clone(), spec)]),
+            tools: BTreeMap::from([(tool.clone(), spec), (suspend.clone(), SuspendForInput::spec())]),
             policy: None,
             sub_agents: Vec::new(),
             show_thinking: false,
@@ -112,12 +117,15 @@ impl Site {
             holds: self.holds.clone(),
         };
         let deletes = Deletes { effects: self.path("effects"), hangs: self.hangs };
-        let script = Script { lines: vec![Line::calls(&[("delete_file", ARGUMENTS)]), Line::says("Done.")] };
+        let script = Script { lines: vec![self.asks.clone(), Line::says("Done.")] };
         let agent_settings = Agent {
             digest: definition.digest(),
             definition: Arc::new(definition),
             model: Arc::new(script),
-            tools: BTreeMap::from([(tool.clone(), Arc::new(deletes) as Arc<dyn Tool>)]),
+            tools: BTreeMap::from([
+                (tool.clone(), Arc::new(deletes) as Arc<dyn Tool>),
+                (suspend, Arc::new(SuspendForInput)),
+            ]),
             needs_approval: BTreeSet::from([tool]),
             approvers: Approvers::default(),
             worker_pool: 5,
@@ -304,4 +312,32 @@ async fn a_deadline_passes_while_nobody_watches() {
     });
     assert_eq!(reason.as_deref(), Some("timeout waiting for user input"));
     assert_eq!(site.effects(), Vec::<String>::new());
+}
+
+/// S4-11, S4-15, S4-25, C15, C18: the model asks a question by itself, nobody approves that, and after a restart the
+/// answer is the result of its call.
+#[tokio::test]
+async fn a_question_is_answered_after_a_restart() {
+    let mut site = Site::new();
+    let question = r#"{"reason": "two disks are full", "question": "Which first?", "options": ["a", "b"]}"#;
+    site.asks = Line::calls(&[(suspend::NAME, question)]);
+    let first = site.server();
+    let run = start(&first).await;
+    until(&first, run, HELD).await;
+    first.die().await;
+    drop(first);
+
+    let second = site.server();
+    let hold = hold_of(&second, run, HoldKind::Input).await;
+    let approve = second.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap_err();
+    assert!(matches!(approve.refusal(), Some(Refusal::WrongKind { .. })), "C25: {approve}");
+    let answer = Wanted::Answer { value: Body::text("b") };
+    assert_eq!(second.decide(&who("alice"), decision(hold, answer)).await, Ok(Answer::Done));
+    until(&second, run, COMPLETED).await;
+    let events = second.events(run, Seq(0)).await.unwrap();
+    let told = transcript(&events).into_iter().find_map(|entry| match entry {
+        Entry::Tool(result) => result.told(),
+        Entry::User(_) | Entry::Assistant(_) => None,
+    });
+    assert_eq!(told.as_deref(), Some("b"));
 }

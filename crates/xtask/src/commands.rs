@@ -52,7 +52,7 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
 
 /// What the program `holdpoint` knows; the documentation may name no other subcommand. Add the name in the
 /// change that adds the subcommand.
-pub(crate) const HOLDPOINT_SUBCOMMANDS: &[&str] = &["audit", "help"];
+pub(crate) const HOLDPOINT_SUBCOMMANDS: &[&str] = &["audit", "help", "serve"];
 
 /// Turns the arguments into a command once, so that nothing after it looks at text.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {

@@ -14,7 +14,7 @@ use holdpoint_core::id::{CallId, CallNo, RunId, Seq};
 use holdpoint_core::message::ToolResult;
 use holdpoint_core::next::{Next, Running, next};
 use holdpoint_core::policy::Verdicts;
-use holdpoint_core::run::{CallAttempt, Run};
+use holdpoint_core::run::{CallAttempt, Run, Stage};
 use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::{stored_call, transcript};
 use holdpoint_store::ahead::Driver;
@@ -123,7 +123,12 @@ impl Drive {
         let shared = self.shared.clone();
         let agent = shared.agent(&run.facts.agent)?;
         let definition = shared.definition(agent, run.state.definition).await?;
-        let prompt = Prompt { definition, transcript: transcript(&self.events()), turn: run.state.turn };
+        let failures = match run.state.stage {
+            Stage::Thinking { failures, .. } => failures,
+            Stage::Acting | Stage::Ended(_) => 0,
+        };
+        let transcript = transcript(&self.events());
+        let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
         let heard = run.heard();
         let asked = agent.model.ask(prompt);
         let command = match shared.keeping_the_lease(self.run, asked).await {
@@ -279,8 +284,15 @@ impl Drive {
                 secret: None,
                 worker: None,
             }),
-            // A panic: what the tool did until then nobody knows (C35).
-            Err(_) => Command::Orphan { call, attempt, node: self.shared.node },
+            // What the tool did until then nobody knows (C35).
+            Ok((_, Outcome::Unknown(why))) => {
+                tracing::warn!(run = %self.run, %call, why, "outcome unknown");
+                Command::Orphan { call, attempt, node: self.shared.node }
+            }
+            Err(panic) => {
+                tracing::error!(run = %self.run, %call, %panic, "the tool panicked; outcome unknown");
+                Command::Orphan { call, attempt, node: self.shared.node }
+            }
         };
         self.push(command, Verdicts::default()).await
     }

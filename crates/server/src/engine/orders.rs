@@ -96,6 +96,7 @@ fn audiences(decided: &Decided, approvers: &Approvers) -> Vec<Put> {
     puts
 }
 
-fn user(user: &UserId) -> Who {
+/// How audiences name a user.
+pub(super) fn user(user: &UserId) -> Who {
     Who(format!("user:{user}"))
 }

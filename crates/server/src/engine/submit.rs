@@ -117,6 +117,14 @@ impl Engine {
 
     /// Decides a hold. Every decision, on every surface, comes through here.
     pub async fn decide(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
+        match self.decide_on_what_is(who, decision.clone()).await {
+            // It was there: somebody was faster. Once more, with their decision in hand.
+            Err(EngineError::Refused(Refusal::NoSuchHold(_))) => self.decide_on_what_is(who, decision).await,
+            first => first,
+        }
+    }
+
+    async fn decide_on_what_is(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
         let (shared, run) = (&self.shared, decision.hold.run);
         let stored = self.load(run).await?;
         let facts = &stored.row.run.facts;
@@ -127,12 +135,15 @@ impl Engine {
             Some(closed) => self.recorded(decision.hold, closed.seq).await?,
             None => None,
         };
+        let definition = shared.definition(agent, stored.row.run.state.definition).await?;
+        if authority.is_some() && hold.closed.is_none() {
+            shared.refuse_misfit(&hold, &decision.wanted, &definition).await?;
+        }
         let resolve = Resolve {
             decide: Decide { hold: decision.hold.key, digest: decision.digest, revision: decision.revision },
             resolution: decision.wanted,
             idempotency_key: decision.idempotency_key,
         };
-        let definition = shared.definition(agent, stored.row.run.state.definition).await?;
         let mut order = shared.order(
             vec![Command::Resolve(resolve)],
             Actor::Person(who.user.clone()),
@@ -199,7 +210,10 @@ impl EngineError {
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             EngineError::Refused(refusal) => Some(refusal),
-            EngineError::Store(_) | EngineError::NoSuchAgent { .. } | EngineError::NotFound => None,
+            EngineError::Store(_)
+            | EngineError::NoSuchAgent { .. }
+            | EngineError::BreaksSchema(_)
+            | EngineError::NotFound => None,
         }
     }
 }

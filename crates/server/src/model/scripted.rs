@@ -1,7 +1,7 @@
 //! A model that says what its script says: for demos without a key, and for tests of one's own agents.
 //!
-//! Replies are chosen by the number of the turn, so that a restart continues in the same place. After the last one the
-//! script starts over, which lets one demo serve many runs in a session.
+//! Replies are chosen by the number of the turn, so that a restart continues in the same place; errors before a reply
+//! are said first, one for each try. After the last reply the script starts over.
 
 use holdpoint_core::command::AskedCall;
 use holdpoint_core::message::Usage;
@@ -62,11 +62,21 @@ impl Line {
     }
 }
 
+impl Script {
+    /// What is said at this try of this turn. A turn is a reply and the errors in front of it.
+    fn line(&self, turn: u32, failures: u32) -> Option<&Line> {
+        let is_reply = |line: &Line| matches!(line.says, Says::Reply { .. });
+        let turns: Vec<&[Line]> = self.lines.split_inclusive(is_reply).collect();
+        let lines = turns.get(usize::try_from(turn).ok()?.checked_rem(turns.len())?)?;
+        // Errors that no reply follows are said again and again.
+        lines.get(usize::try_from(failures).ok()?).or(lines.last())
+    }
+}
+
 impl Model for Script {
     fn ask(&self, prompt: Prompt) -> Asked<'_> {
         Box::pin(async move {
-            let at = usize::try_from(prompt.turn).unwrap_or(0) % self.lines.len().max(1);
-            let Some(line) = self.lines.get(at) else {
+            let Some(line) = self.line(prompt.turn, prompt.failures) else {
                 return Err(ModelFailure { error: "the script is empty".into(), retry_after: None });
             };
             if let Some(delay) = line.delay {
@@ -93,5 +103,33 @@ fn asked((at, (tool, arguments)): (usize, &(String, String))) -> AskedCall {
         tool: tool.clone(),
         arguments: arguments.clone(),
         problem: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> Line {
+        Line { delay: None, says: Says::Error { error: text.into(), retry_after: Some(Millis(1)) } }
+    }
+
+    fn said(script: &Script, turn: u32, failures: u32) -> String {
+        match &script.line(turn, failures).unwrap().says {
+            Says::Reply { text, .. } => text.clone().unwrap(),
+            Says::Error { error, .. } => error.clone(),
+        }
+    }
+
+    #[test]
+    fn errors_delay_the_reply_they_stand_before() {
+        let lines =
+            vec![Line::says("one"), error("busy"), error("down"), Line::says("two"), error("for good")];
+        let script = Script { lines };
+        assert_eq!(said(&script, 0, 0), "one");
+        assert_eq!([said(&script, 1, 0), said(&script, 1, 1), said(&script, 1, 2)], ["busy", "down", "two"]);
+        assert_eq!([said(&script, 2, 0), said(&script, 2, 7)], ["for good", "for good"]);
+        assert_eq!(said(&script, 3, 0), "one", "it starts over");
+        assert!(Script::default().line(0, 0).is_none());
     }
 }

@@ -1,0 +1,304 @@
+//! What can be looked at: runs, holds, lists of them, receipts; and waiting until a run settles.
+//!
+//! Reads only. Whatever the caller may not see is answered like something that does not exist.
+
+use holdpoint_core::body::Body;
+use holdpoint_core::event::{Envelope, Event};
+use holdpoint_core::hold::{Ask, HoldKind, Recorded};
+use holdpoint_core::id::{HoldId, RunId, Seq};
+use holdpoint_core::json::RawJson;
+use holdpoint_core::name::{AgentName, SessionId, ToolName};
+use holdpoint_core::project::{HoldRow, RunRow};
+use holdpoint_core::receipt::{Receipt, receipt};
+use holdpoint_core::run::{Run, Status, status};
+use holdpoint_core::time::Millis;
+use holdpoint_core::transcript::{approval_text, stored_call};
+use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery};
+use tokio::time::timeout;
+
+use super::orders::user;
+use super::{Engine, EngineError, Page};
+use crate::auth::Principal;
+use crate::clock::duration;
+use crate::settings::Settings;
+
+/// A list reads this many pages at most before it answers with what it has.
+const PAGES_MAX: usize = 16;
+
+/// A run with what it came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunView {
+    /// The fold of its events.
+    pub run: Run,
+    /// What came out, once it is over.
+    pub result: Option<Body>,
+    /// Why it did not complete.
+    pub reason: Option<String>,
+}
+
+/// A hold with everything that people need to decide it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldView {
+    /// The hold.
+    pub row: HoldRow,
+    /// The argument text of its call: what will run when it is approved now, or what was last shown.
+    pub arguments: Option<RawJson>,
+    /// What is asked.
+    pub ask: Ask,
+    /// The text that people are asked with before a call runs.
+    pub prompt: Option<String>,
+    /// Its decision.
+    pub recorded: Option<Recorded>,
+}
+
+/// Which runs are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunList {
+    /// Of one agent.
+    pub agent: Option<AgentName>,
+    /// Of one conversation.
+    pub session: Option<SessionId>,
+    /// Where to go on.
+    pub cursor: Option<u64>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// Which open holds are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldList {
+    /// Of one kind.
+    pub kind: Option<HoldKind>,
+    /// Of one agent.
+    pub agent: Option<AgentName>,
+    /// Of one tool.
+    pub tool: Option<ToolName>,
+    /// Of one conversation.
+    pub session: Option<SessionId>,
+    /// Where to go on.
+    pub cursor: Option<u64>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+impl Engine {
+    /// What this server is made of.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    /// A run, if the caller may see it.
+    pub async fn run(&self, who: &Principal, run: RunId) -> Result<RunView, EngineError> {
+        let run = self.see(who, run).await?;
+        let (mut result, mut reason) = (None, None);
+        if run.outcome().is_some() {
+            for envelope in self.shared.events(run.facts.id, Seq(0)).await? {
+                if let Event::ModelReplied(replied) = envelope.event {
+                    result = replied.reply.text.or(result);
+                } else if let Event::RunEnded(ended) = envelope.event {
+                    (result, reason) = (ended.result.or(result), ended.reason);
+                }
+            }
+        }
+        Ok(RunView { run, result, reason })
+    }
+
+    /// A run as soon as it waits or is over; as it is when that takes longer than `at_most`.
+    pub async fn settled_run(
+        &self,
+        who: &Principal,
+        run: RunId,
+        at_most: Millis,
+    ) -> Result<RunView, EngineError> {
+        let mut follower = self.follow(run, Seq(0));
+        let settles = async {
+            loop {
+                // The events come first, so that what the row says is never older than what woke us.
+                follower.next().await?;
+                match status(&self.load(run).await?.row.run) {
+                    Status::Held(_) | Status::Ended(_) => return Ok::<(), EngineError>(()),
+                    Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => {}
+                }
+            }
+        };
+        match timeout(duration(at_most), settles).await {
+            Ok(settled) => settled?,
+            Err(_) => tracing::debug!(%run, "still at work after the longest wait"),
+        }
+        self.run(who, run).await
+    }
+
+    /// The events of a run after a position, if the caller may see it.
+    pub async fn log(&self, who: &Principal, run: RunId, after: Seq) -> Result<Vec<Envelope>, EngineError> {
+        self.see(who, run).await?;
+        Ok(self.shared.events(run, after).await?)
+    }
+
+    /// Runs, newest first.
+    pub async fn runs(&self, who: &Principal, list: RunList) -> Result<Page<RunRow>, EngineError> {
+        let filter = match (&list.agent, &list.session) {
+            (Some(agent), Some(session)) => RunFilter::Session(agent.clone(), session.clone()),
+            (Some(agent), None) => RunFilter::Agent(agent.clone()),
+            (None, _) => RunFilter::All,
+        };
+        let is_wanted = |row: &RunRow| {
+            let facts = &row.run.facts;
+            self.may_see(who, &row.run)
+                && list.agent.as_ref().is_none_or(|agent| *agent == facts.agent)
+                && list.session.as_ref().is_none_or(|session| *session == facts.session)
+        };
+        let mut page = Page { items: Vec::new(), next: list.cursor };
+        for _ in 0..PAGES_MAX {
+            let query = RunQuery {
+                tenant: who.tenant.clone(),
+                filter: filter.clone(),
+                phases: Vec::new(),
+                cursor: page.next,
+                limit: list.limit - page.items.len(),
+            };
+            let found = self.shared.store.list_runs(query).await?;
+            page.items.extend(found.items.into_iter().filter(is_wanted));
+            page.next = found.next;
+            if page.next.is_none() || page.items.len() >= list.limit {
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    /// Open holds, oldest first.
+    pub async fn holds(&self, who: &Principal, list: HoldList) -> Result<Page<HoldRow>, EngineError> {
+        let filter = match (&list.agent, &list.session, &list.tool) {
+            (Some(agent), Some(session), _) => HoldFilter::Session(agent.clone(), session.clone()),
+            (_, _, Some(tool)) => HoldFilter::Tool(tool.clone()),
+            (Some(agent), None, None) => HoldFilter::Agent(agent.clone()),
+            (None, _, None) => HoldFilter::All,
+        };
+        let audience = match who.is_admin {
+            true => Audience::Everyone,
+            false => Audience::AnyOf(vec![user(&who.user)]),
+        };
+        let is_wanted = |row: &HoldRow| {
+            list.agent.as_ref().is_none_or(|agent| *agent == row.agent)
+                && list.session.as_ref().is_none_or(|session| *session == row.session)
+                && list.tool.as_ref().is_none_or(|tool| Some(tool) == row.tool.as_ref())
+        };
+        let mut page = Page { items: Vec::new(), next: list.cursor };
+        for _ in 0..PAGES_MAX {
+            let query = HoldQuery {
+                tenant: who.tenant.clone(),
+                audience: audience.clone(),
+                filter: filter.clone(),
+                kinds: list.kind.into_iter().collect(),
+                cursor: page.next,
+                limit: list.limit - page.items.len(),
+            };
+            let found = self.shared.store.list_holds(query).await?;
+            page.items.extend(found.items.into_iter().filter(is_wanted));
+            page.next = found.next;
+            if page.next.is_none() || page.items.len() >= list.limit {
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    /// A hold, open or decided, if the caller may see it.
+    pub async fn hold(&self, who: &Principal, hold: HoldId) -> Result<HoldView, EngineError> {
+        let run = self.see(who, hold.run).await?;
+        let row = self.shared.store.find_hold(hold).await?.ok_or(EngineError::NotFound)?;
+        let events = self.shared.events(hold.run, Seq(0)).await?;
+        let arguments = arguments(&row, &events);
+        let prompt = match (row.kind, &row.tool, &arguments) {
+            (HoldKind::Approval, Some(tool), Some(arguments)) => {
+                let agent = self.shared.agent(&run.facts.agent)?;
+                let definition = self.shared.definition(agent, run.state.definition).await?;
+                let own = definition.tools.get(tool).and_then(|spec| spec.approval_prompt.as_deref());
+                Some(approval_text(own, tool, arguments))
+            }
+            (
+                HoldKind::Approval
+                | HoldKind::Input
+                | HoldKind::External
+                | HoldKind::Auth
+                | HoldKind::Recovery,
+                _,
+                _,
+            ) => None,
+        };
+        let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, &events));
+        Ok(HoldView { ask: asked(&row, &events), row, arguments, prompt, recorded })
+    }
+
+    /// The receipt of a hold, if the caller may see it.
+    pub async fn receipt(&self, who: &Principal, hold: HoldId) -> Result<Receipt, EngineError> {
+        self.see(who, hold.run).await?;
+        let events = self.shared.events(hold.run, Seq(0)).await?;
+        receipt(hold.key, &events).ok_or(EngineError::NotFound)
+    }
+
+    /// Whether the store answers.
+    pub async fn is_ready(&self) -> Result<(), EngineError> {
+        let query = RunQuery {
+            tenant: self.shared.settings.tenant.clone(),
+            filter: RunFilter::All,
+            phases: Vec::new(),
+            cursor: None,
+            limit: 1,
+        };
+        self.shared.store.list_runs(query).await?;
+        Ok(())
+    }
+
+    /// The fold of a run, if the caller may see it.
+    pub async fn see(&self, who: &Principal, run: RunId) -> Result<Run, EngineError> {
+        let run = self.load(run).await?.row.run;
+        match self.may_see(who, &run) {
+            true => Ok(run),
+            false => Err(EngineError::NotFound),
+        }
+    }
+
+    /// Owners, approvers and administrators of the run's tenant.
+    fn may_see(&self, who: &Principal, run: &Run) -> bool {
+        let is_approver = || {
+            let named =
+                self.shared.agent(&run.facts.agent).ok().and_then(|agent| agent.approvers.named.as_ref());
+            named.is_some_and(|named| named.contains(&who.user))
+        };
+        who.tenant == run.facts.tenant && (who.is_admin || who.user == run.facts.owner || is_approver())
+    }
+}
+
+/// Of an open hold what will run when it is approved now; of a decided one what was last shown.
+fn arguments(row: &HoldRow, events: &[Envelope]) -> Option<RawJson> {
+    let text = match &row.closed {
+        None => stored_call(events, row.id.key.call)?.arguments,
+        Some(_) => {
+            let shown = receipt(row.id.key, events)?.shown.pop()?.arguments?;
+            shown.inline()?.to_owned()
+        }
+    };
+    RawJson::parse(&text).ok()
+}
+
+/// What people were asked when it opened.
+pub(super) fn asked(row: &HoldRow, events: &[Envelope]) -> Ask {
+    let opened = events.iter().find(|envelope| envelope.seq == row.at);
+    match opened.map(|envelope| &envelope.event) {
+        Some(Event::HoldOpened(opened)) => opened.ask.clone(),
+        Some(_) | None => Ask::default(),
+    }
+}
+
+fn recorded(at: Seq, events: &[Envelope]) -> Option<Recorded> {
+    let envelope = events.iter().find(|envelope| envelope.seq == at)?;
+    let Event::HoldResolved(resolved) = &envelope.event else { return None };
+    Some(Recorded {
+        resolution: resolved.resolution.clone(),
+        by: envelope.actor.clone(),
+        at: envelope.at,
+        idempotency_key: resolved.idempotency_key.clone(),
+    })
+}

@@ -1,0 +1,16 @@
+//! What every HTTP surface shares: the door, problem details, bodies, times, stopping.
+//!
+//! Knows no protocol; the folders in `surface/` do. `listen.rs` puts them together.
+
+mod app;
+mod extract;
+mod guard;
+mod listen;
+mod problem;
+mod time;
+
+pub use app::App;
+pub use extract::{Args, JsonBody, Segment};
+pub use listen::{router, serve};
+pub use problem::{More, Problem, RecordedDecision};
+pub use time::rfc3339;

@@ -1,0 +1,111 @@
+//! Errors as RFC 9457 problem details: `application/problem+json`.
+//!
+//! One type for every surface that speaks it. What an engine's no becomes is each surface's own `error.rs`.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+/// An error as a client reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Names the kind of problem; programs go by it.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The kind in words, the same every time.
+    pub title: &'static str,
+    /// The HTTP status.
+    pub status: u16,
+    /// What happened here, and what can be done.
+    pub detail: String,
+    /// What else there is to say.
+    #[serde(flatten)]
+    pub more: Box<More>,
+}
+
+/// What some problems say beside the usual.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct More {
+    /// The decision that a hold already has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<RecordedDecision>,
+    /// Digest of the call as it is now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// How often its arguments were edited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u32>,
+    /// JSON pointer to what is wrong in the value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pointer: Option<String>,
+    /// Holds that wait for a decision.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<String>,
+    /// Seconds after which to try again; sent as a header.
+    #[serde(skip)]
+    pub retry_after: Option<u32>,
+}
+
+/// The decision that a hold already has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RecordedDecision {
+    /// Who decided.
+    pub by: String,
+    /// When.
+    pub at: String,
+    /// What.
+    pub how: String,
+}
+
+impl Problem {
+    /// A problem of a kind: a short name with hyphens.
+    #[must_use]
+    pub fn new(status: StatusCode, kind: &str, title: &'static str, detail: impl Into<String>) -> Problem {
+        Problem {
+            kind: format!("urn:holdpoint:problem:{kind}"),
+            title,
+            status: status.as_u16(),
+            detail: detail.into(),
+            more: Box::default(),
+        }
+    }
+
+    /// The same with more to say.
+    #[must_use]
+    pub fn with(self, more: More) -> Problem {
+        Problem { more: Box::new(more), ..self }
+    }
+
+    /// Nothing is there, or nothing that the caller may see: both look the same.
+    #[must_use]
+    pub fn not_found() -> Problem {
+        let detail = "there is nothing here with this id that you may see";
+        Problem::new(StatusCode::NOT_FOUND, "not-found", "Not found", detail)
+    }
+
+    /// The request itself cannot be understood.
+    #[must_use]
+    pub fn bad_request(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "bad-request", "Bad request", detail)
+    }
+
+    /// The request is well formed and still makes no sense.
+    #[must_use]
+    pub fn invalid(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", "Invalid request", detail)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let media_type = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+        if let Some(seconds) = self.more.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

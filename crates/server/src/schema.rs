@@ -1,0 +1,62 @@
+//! Whether a JSON value keeps to a JSON Schema, and where it does not.
+//!
+//! The value is parsed for the check alone: what is stored and run stays the text that came in.
+
+use holdpoint_core::json::RawJson;
+
+/// Where and how a value breaks its schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// JSON pointer to the place; empty for the value itself.
+    pub pointer: String,
+    /// What is wrong there.
+    pub why: String,
+}
+
+/// Checks a value. A schema that cannot be used refuses everything: what nobody can check nobody may change.
+pub fn check(schema: &RawJson, value: &RawJson) -> Result<(), Broken> {
+    let unusable = |why: String| Broken { pointer: String::new(), why };
+    let parsed = |json: &RawJson| {
+        serde_json::from_str::<serde_json::Value>(json.text()).map_err(|error| unusable(error.to_string()))
+    };
+    let (schema, value) = (parsed(schema)?, parsed(value)?);
+    let validator = jsonschema::validator_for(&schema)
+        .map_err(|error| unusable(format!("the schema itself cannot be used: {error}")))?;
+    let broken = |error: jsonschema::ValidationError<'_>| Broken {
+        pointer: error.instance_path().to_string(),
+        why: error.to_string(),
+    };
+    validator.validate(&value).map_err(broken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(schema: &str, value: &str) -> Result<(), String> {
+        let json = |text: &str| RawJson::parse(text).unwrap();
+        check(&json(schema), &json(value)).map_err(|broken| broken.pointer)
+    }
+
+    #[test]
+    fn a_broken_value_is_named_by_its_place() {
+        let schema = r#"{"type":"object","properties":{"a":{"type":"array","items":{"type":"string"}}},
+                         "required":["a"],"additionalProperties":false}"#;
+        for (value, expected) in [
+            (r#"{"a":["x"]}"#, Ok(())),
+            (r#"{"a":["x",1]}"#, Err("/a/1".to_owned())),
+            (r#"{"a":1}"#, Err("/a".to_owned())),
+            (r#"{}"#, Err(String::new())),
+            (r#"{"a":[],"b":1}"#, Err(String::new())),
+            (r#"[]"#, Err(String::new())),
+        ] {
+            assert_eq!(found(schema, value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_cannot_be_used_refuses() {
+        assert_eq!(found(r#"{"type":"no such type"}"#, "{}"), Err(String::new()));
+        assert_eq!(found(r#"{"$ref":"http://example.com/schema"}"#, "{}"), Err(String::new()));
+    }
+}

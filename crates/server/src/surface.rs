@@ -1,0 +1,6 @@
+//! Surfaces: one folder for each protocol. Each maps its wire types to core types and calls the engine.
+//!
+//! A surface knows no other surface and no store; dropping a protocol means deleting its folder.
+
+pub mod api;
+pub mod operations;

@@ -1,0 +1,12 @@
+//! The native API under `/api/v1`: agents, runs, holds, events.
+//!
+//! `wire.rs` has the bodies, `map.rs` what core values become, `routes.rs` the handlers, `events.rs` the stream,
+//! `error.rs` what a no becomes.
+
+mod error;
+mod events;
+mod map;
+mod routes;
+mod wire;
+
+pub use routes::routes;

@@ -1,0 +1,71 @@
+//! The events of a run as a stream: server-sent events whose id is the sequence.
+//!
+//! `Last-Event-ID` is the cursor, so a client that comes back, on any server, misses and repeats nothing. The stream
+//! stays open, also after the run's end, until the reader goes or the server stops; comments keep it alive.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use holdpoint_core::event::Envelope;
+use holdpoint_core::id::{RunId, Seq};
+use tokio::sync::watch;
+
+use super::{error, map};
+use crate::engine::{EngineError, Follower};
+use crate::http::App;
+
+/// How often a comment shows that the stream is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The events after a position, and those to come.
+pub(super) fn stream(app: &App, run: RunId, after: Seq) -> Response {
+    let reading = Reading {
+        run,
+        follower: app.engine.follow(run, after),
+        stopping: app.stopping.clone(),
+        ready: VecDeque::new(),
+        is_over: false,
+    };
+    let events = futures_util::stream::unfold(reading, |mut reading| async move {
+        let event = reading.next().await?;
+        Some((Ok::<Event, Infallible>(event), reading))
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+struct Reading {
+    run: RunId,
+    follower: Follower,
+    stopping: watch::Receiver<bool>,
+    ready: VecDeque<Envelope>,
+    is_over: bool,
+}
+
+impl Reading {
+    async fn next(&mut self) -> Option<Event> {
+        while self.ready.is_empty() && !self.is_over {
+            let read = tokio::select! {
+                read = self.follower.next() => read,
+                _ = self.stopping.wait_for(|stopping| *stopping) => return None,
+            };
+            match read {
+                Ok(events) => self.ready.extend(events),
+                Err(error) => return Some(self.fail(&error)),
+            }
+        }
+        let envelope = self.ready.pop_front()?;
+        let event = map::event(self.run, &envelope);
+        let sse = Event::default().id(envelope.seq.to_string()).event(event.kind);
+        Some(sse.json_data(&event).unwrap_or_default())
+    }
+
+    /// The last thing a reader hears: without an id, so that coming back goes on in the same place.
+    fn fail(&mut self, failure: &EngineError) -> Event {
+        self.is_over = true;
+        let problem = error::problem(Some(self.run), failure);
+        Event::default().event("problem").json_data(&problem).unwrap_or_default()
+    }
+}
