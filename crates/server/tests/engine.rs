@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use holdpoint::auth::Principal;
 use holdpoint::clock::Clock;
-use holdpoint::engine::{Decision, Engine, NewRun};
+use holdpoint::engine::{Decision, Engine, EngineError, NewRun};
 use holdpoint::model::scripted::{Line, Script};
 use holdpoint::settings::{Agent, Approvers, Settings};
 use holdpoint::tool::suspend::{self, SuspendForInput};
@@ -247,8 +247,10 @@ async fn only_the_owner_decides_and_only_once() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    let by_mallory = engine.decide(&who("mallory"), decision(hold, Wanted::Approve)).await.unwrap_err();
-    assert_eq!(by_mallory.refusal(), Some(&Refusal::NotAllowed(hold.key)));
+    let mallory = who("mallory");
+    let by_mallory = engine.decide(&mallory, decision(hold, Wanted::Approve)).await;
+    assert_eq!(by_mallory, Err(EngineError::NotFound));
+    assert_eq!(engine.cancel(&mallory, run, None).await, Err(EngineError::NotFound));
 
     let deny = || decision(hold, Wanted::Deny { reason: Some("not today".into()) });
     assert_eq!(engine.decide(&who("alice"), deny()).await, Ok(Answer::Done));

@@ -102,7 +102,7 @@ impl Engine {
 
     /// Says something more to a run.
     pub async fn say(&self, who: &Principal, run: RunId, say: Say) -> Result<Answer, EngineError> {
-        self.submit(run, Actor::Client(who.user.clone()), Command::Say(say)).await
+        self.submit(who, run, Command::Say(say)).await
     }
 
     /// Stops a run.
@@ -112,7 +112,7 @@ impl Engine {
         run: RunId,
         reason: Option<String>,
     ) -> Result<Answer, EngineError> {
-        self.submit(run, Actor::Client(who.user.clone()), Command::Cancel { reason }).await
+        self.submit(who, run, Command::Cancel { reason }).await
     }
 
     /// Decides a hold. Every decision, on every surface, comes through here.
@@ -126,7 +126,7 @@ impl Engine {
 
     async fn decide_on_what_is(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
         let (shared, run) = (&self.shared, decision.hold.run);
-        let stored = self.load(run).await?;
+        let stored = self.visible(who, run).await?;
         let facts = &stored.row.run.facts;
         let agent = shared.agent(&facts.agent)?;
         let hold = shared.store.find_hold(decision.hold).await?.ok_or(EngineError::NotFound)?;
@@ -158,9 +158,10 @@ impl Engine {
         self.settled(run, driver).await
     }
 
-    async fn submit(&self, run: RunId, actor: Actor, command: Command) -> Result<Answer, EngineError> {
+    async fn submit(&self, who: &Principal, run: RunId, command: Command) -> Result<Answer, EngineError> {
         let shared = &self.shared;
-        let stored = self.load(run).await?;
+        let actor = Actor::Client(who.user.clone());
+        let stored = self.visible(who, run).await?;
         let agent = shared.agent(&stored.row.run.facts.agent)?;
         let definition = shared.definition(agent, stored.row.run.state.definition).await?;
         let order = shared.order(

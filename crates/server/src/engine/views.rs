@@ -13,7 +13,7 @@ use holdpoint_core::receipt::{Receipt, receipt};
 use holdpoint_core::run::{Run, Status, status};
 use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::{approval_text, stored_call};
-use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery};
+use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, Stored};
 use tokio::time::timeout;
 
 use super::orders::user;
@@ -253,9 +253,14 @@ impl Engine {
 
     /// The fold of a run, if the caller may see it.
     pub async fn see(&self, who: &Principal, run: RunId) -> Result<Run, EngineError> {
-        let run = self.load(run).await?.row.run;
-        match self.may_see(who, &run) {
-            true => Ok(run),
+        Ok(self.visible(who, run).await?.row.run)
+    }
+
+    /// A run as it is stored, if the caller may see it. A foreign run and one that does not exist look alike (T15).
+    pub(super) async fn visible(&self, who: &Principal, run: RunId) -> Result<Stored, EngineError> {
+        let stored = self.load(run).await?;
+        match self.may_see(who, &stored.row.run) {
+            true => Ok(stored),
             false => Err(EngineError::NotFound),
         }
     }

@@ -123,7 +123,6 @@ async fn say(
 ) -> Answered<Json<wire::RunBody>> {
     let run = run_id(&run)?;
     let say = Say { message: map::message(body.input)?, on_hold: map::on_hold(body.on_hold) };
-    app.engine.see(&who, run).await.map_err(about(run))?;
     app.engine.say(&who, run, say).await.map_err(about(run))?;
     let view = app.engine.run(&who, run).await.map_err(about(run))?;
     Ok(Json(map::run_view(&view)))
@@ -136,7 +135,6 @@ async fn cancel(
     JsonBody(body): JsonBody<wire::CancelRun>,
 ) -> Answered<Json<wire::RunBody>> {
     let run = run_id(&run)?;
-    app.engine.see(&who, run).await.map_err(about(run))?;
     app.engine.cancel(&who, run, body.reason).await.map_err(about(run))?;
     let view = app.engine.run(&who, run).await.map_err(about(run))?;
     Ok(Json(map::run_view(&view)))
