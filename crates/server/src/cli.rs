@@ -1,11 +1,17 @@
 //! The command line: what can be asked of the program, and who answers.
 //!
-//! Every command has `--json` for machines. Exit codes: 0 all is well, 1 the answer is no, 2 the question could not be
-//! answered.
+//! Every command that answers has `--json` for machines. Exit codes: 0 all is well, 1 the answer is no, 2 the question
+//! could not be answered.
 
 mod audit;
+mod client;
 mod exec_child;
+mod holds;
+mod plain;
+mod runs;
+mod send;
 mod serve;
+mod timeline;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,6 +35,16 @@ enum Command {
     /// Serve the embedded demo: a scripted agent that asks before it deletes something. Needs no key, no network, no
     /// configuration.
     Serve(serve::Serve),
+    /// Send a message to an agent; it begins a run.
+    Send(send::Send),
+    /// List runs, newest first.
+    Runs(runs::Runs),
+    /// Show a run: how it stands, and everything that happened.
+    Show(runs::Show),
+    /// List what waits, look at it, decide it.
+    Holds(holds::Holds),
+    /// Stop a run.
+    Cancel(runs::Cancel),
     /// Prove what is stored.
     #[command(subcommand)]
     Audit(Audit),
@@ -55,6 +71,11 @@ pub(crate) fn run() -> ExitCode {
     let arguments = Arguments::parse();
     match arguments.command.unwrap_or(Command::Serve(arguments.serve)) {
         Command::Serve(serve) => serve::run(&serve),
+        Command::Send(send) => send::run(&send),
+        Command::Runs(runs) => runs::list(&runs),
+        Command::Show(show) => runs::show(&show),
+        Command::Holds(holds) => holds::run(&holds),
+        Command::Cancel(cancel) => runs::cancel(&cancel),
         Command::Audit(Audit::Verify { file, json }) => audit::verify(&file, json),
         Command::ExecChild(order) => exec_child::run(&order),
     }

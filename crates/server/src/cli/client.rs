@@ -1,0 +1,271 @@
+//! Asking a server over its native API: one request, one answer, one exit code.
+//!
+//! Knows addresses, statuses and pages, not what is asked. Plain HTTP only: the server listens on this machine. A
+//! command makes the text that is printed; printing and exit codes are here.
+
+use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::plain::{Text, plain};
+
+/// How long to try to reach a server.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long an answer may take that need not wait for anybody.
+const SOON: Duration = Duration::from_secs(60);
+/// Items asked for at once; the server's largest page.
+const PAGE: &str = "200";
+
+/// What every command that asks a server takes.
+#[derive(Debug, Args)]
+pub(super) struct Asking {
+    /// Print the server's JSON as it came instead of text.
+    #[arg(long)]
+    json: bool,
+    /// The server to ask.
+    #[arg(long, value_name = "URL", env = "HOLDPOINT_SERVER", default_value = "http://127.0.0.1:8080")]
+    server: String,
+}
+
+/// Why there is nothing to print.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The answer is no.
+    Refused { said: String, body: String },
+    /// The question could not be asked, or the answer not be read.
+    CouldNotAsk(String),
+}
+
+/// How long an answer is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Patience {
+    /// As long as a busy server may need.
+    Usual,
+    /// As long as the server wants.
+    Any,
+}
+
+/// How an answer is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Text,
+    Json,
+}
+
+/// A server that can be asked.
+#[derive(Debug)]
+pub(super) struct Server {
+    base: String,
+    pub(super) form: Form,
+}
+
+/// Asks, prints what came, and says how it went.
+pub(super) fn ask(asking: &Asking, command: impl FnOnce(&Server) -> Result<String, Failure>) -> ExitCode {
+    let form = if asking.json { Form::Json } else { Form::Text };
+    match Server::at(&asking.server, form).and_then(|server| command(&server)) {
+        Ok(text) => print(&text, ExitCode::SUCCESS),
+        Err(Failure::Refused { said, body }) => {
+            eprintln!("holdpoint: {said}");
+            match form {
+                Form::Json => print(&body, ExitCode::FAILURE),
+                Form::Text => ExitCode::FAILURE,
+            }
+        }
+        Err(Failure::CouldNotAsk(why)) => {
+            eprintln!("holdpoint: {why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Reads what a server said.
+pub(super) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Failure> {
+    serde_json::from_str(text).map_err(|error| {
+        let why = plain(&error.to_string());
+        Failure::CouldNotAsk(format!("the answer is not one of a Holdpoint server of this version: {why}"))
+    })
+}
+
+/// The items of a list as one page, each as it came.
+pub(super) fn joined(name: &str, items: &[Box<RawValue>]) -> String {
+    let items: Vec<&str> = items.iter().map(|item| item.get()).collect();
+    format!(r#"{{"{name}":[{}],"next_cursor":null}}"#, items.join(","))
+}
+
+/// A part of a path or a query, as URLs write it.
+pub(super) fn segment(text: &str) -> String {
+    let mut written = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => written.push(byte.into()),
+            other => written.push_str(&format!("%{other:02X}")),
+        }
+    }
+    written
+}
+
+impl Server {
+    fn at(url: &str, form: Form) -> Result<Server, Failure> {
+        let no = |why: &str| Failure::CouldNotAsk(format!("{}: {why}", plain(url)));
+        match url.split_once("://") {
+            Some(("http", rest)) if !rest.is_empty() => {
+                Ok(Server { base: url.trim_end_matches('/').to_owned(), form })
+            }
+            Some(("https", _)) => Err(no("https is not supported; ask on the server's machine, over http")),
+            Some(_) | None => Err(no("not the address of a server; one looks like http://127.0.0.1:8080")),
+        }
+    }
+
+    pub(super) fn get(&self, path: &str) -> Result<String, Failure> {
+        let asked = agent(Patience::Usual).get(self.url(path)).call();
+        self.answer(asked, "")
+    }
+
+    pub(super) fn post(&self, path: &str, body: &str, patience: Patience) -> Result<String, Failure> {
+        let request = agent(patience).post(self.url(path)).header("content-type", "application/json");
+        self.answer(request.send(body), "; it may have been done all the same, look before you try again")
+    }
+
+    /// Every item of a list, from all its pages, as they came.
+    pub(super) fn list(
+        &self,
+        path: &str,
+        only: &[(&str, &Option<String>)],
+    ) -> Result<Vec<Box<RawValue>>, Failure> {
+        let mut query = format!("limit={PAGE}");
+        for (name, value) in only {
+            if let Some(value) = value {
+                query.push_str(&format!("&{name}={}", segment(value)));
+            }
+        }
+        let (mut items, mut next) = (Vec::new(), String::new());
+        loop {
+            let text = self.get(&format!("{path}?{query}{next}"))?;
+            let page: Page = read(&text)?;
+            items.extend(page.items);
+            match page.next_cursor {
+                Some(cursor) => next = format!("&cursor={}", segment(&cursor)),
+                None => return Ok(items),
+            }
+        }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}/api/v1{path}", self.base)
+    }
+
+    fn answer(
+        &self,
+        asked: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+        unsure: &str,
+    ) -> Result<String, Failure> {
+        let lost = |error: ureq::Error| {
+            let why = plain(&error.to_string());
+            Failure::CouldNotAsk(format!("no answer from {}: {why}{unsure}", plain(&self.base)))
+        };
+        let mut response =
+            asked.map_err(|error| if is_absent(&error) { self.absent(&error) } else { lost(error) })?;
+        let status = response.status();
+        let text = response.body_mut().with_config().read_to_string().map_err(lost)?;
+        if status.is_success() {
+            return Ok(text);
+        }
+        let Ok(problem) = serde_json::from_str::<Problem>(&text) else {
+            let base = plain(&self.base);
+            return Err(Failure::CouldNotAsk(format!(
+                "{base} answers {status}, and not as a Holdpoint server"
+            )));
+        };
+        let said = problem.to_string();
+        match status.is_client_error() {
+            true => Err(Failure::Refused { said, body: text }),
+            false => Err(Failure::CouldNotAsk(said)),
+        }
+    }
+
+    fn absent(&self, error: &ureq::Error) -> Failure {
+        let address = self.base.strip_prefix("http://").unwrap_or_default();
+        let start = match address.parse::<SocketAddr>() {
+            Ok(address) => format!("holdpoint serve --listen {address}"),
+            Err(_) => "holdpoint serve".to_owned(),
+        };
+        Failure::CouldNotAsk(format!(
+            "no server answers at {}: {}\nstart one with `{start}`, or name another with --server URL or \
+             HOLDPOINT_SERVER",
+            plain(&self.base),
+            plain(&error.to_string())
+        ))
+    }
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+struct Page {
+    #[serde(alias = "runs", alias = "holds")]
+    items: Vec<Box<RawValue>>,
+    next_cursor: Option<String>,
+}
+
+/// What a server says with a no (RFC 9457).
+#[derive(Deserialize)]
+struct Problem {
+    detail: Text,
+    digest: Option<Text>,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.detail)?;
+        match &self.digest {
+            Some(digest) => write!(f, "\nthe digest is now {digest}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn agent(patience: Patience) -> ureq::Agent {
+    let limit = match patience {
+        Patience::Usual => Some(SOON),
+        Patience::Any => None,
+    };
+    let config = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        // What waits here is nobody else's business, and a proxy could not reach this machine anyway.
+        .proxy(None)
+        .timeout_connect(Some(CONNECT))
+        .timeout_global(limit);
+    config.build().into()
+}
+
+/// Nothing was asked, because nobody is there.
+fn is_absent(error: &ureq::Error) -> bool {
+    if let ureq::Error::Io(error) = error {
+        return error.kind() == ErrorKind::ConnectionRefused;
+    }
+    matches!(
+        error,
+        ureq::Error::HostNotFound
+            | ureq::Error::ConnectionFailed
+            | ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve)
+    )
+}
+
+fn print(text: &str, done: ExitCode) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    match write!(out, "{text}{end}").and_then(|()| out.flush()) {
+        Ok(()) => done,
+        // Whoever read it has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => done,
+        Err(error) => {
+            eprintln!("holdpoint: the answer could not be printed: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

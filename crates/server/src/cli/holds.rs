@@ -1,0 +1,293 @@
+//! `holdpoint holds`: what waits, and deciding it.
+//!
+//! Arguments are shown and sent as they are written, byte for byte: what is approved is what runs.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::client::{Asking, Failure, Form, Patience, Server, ask, joined, read, segment};
+use super::plain::{Text, block, table};
+
+/// What is wanted of holds; without a command they are listed.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Holds {
+    #[command(subcommand)]
+    command: Option<HoldsCommand>,
+    #[command(flatten)]
+    list: List,
+}
+
+#[derive(Debug, Subcommand)]
+enum HoldsCommand {
+    /// List what waits.
+    List(List),
+    /// Show a hold with everything that is needed to decide it.
+    Show(Show),
+    /// Approve a call; it runs with the arguments that are shown, or with others.
+    Approve(Approve),
+    /// Deny a call.
+    Deny(Deny),
+    /// Answer a question.
+    Answer(Answer),
+}
+
+#[derive(Debug, Args)]
+struct List {
+    /// Only this kind: approval, input, external, auth or recovery.
+    #[arg(long)]
+    kind: Option<String>,
+    /// Only those of this agent.
+    #[arg(long)]
+    agent: Option<String>,
+    /// Only calls of this tool.
+    #[arg(long)]
+    tool: Option<String>,
+    /// Only those of this conversation.
+    #[arg(long)]
+    session: Option<String>,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+#[derive(Debug, Args)]
+struct Show {
+    /// The id of the hold.
+    id: String,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+#[derive(Debug, Args)]
+struct Approve {
+    /// The id of the hold.
+    id: String,
+    /// Run it with these arguments instead.
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    arguments: Option<Box<RawValue>>,
+    /// The digest that the hold was shown with: refused if the call has changed since.
+    #[arg(long)]
+    digest: Option<String>,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+#[derive(Debug, Args)]
+struct Deny {
+    /// The id of the hold.
+    id: String,
+    /// Why; the agent is told.
+    #[arg(long)]
+    reason: Option<String>,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+#[derive(Debug, Args)]
+struct Answer {
+    /// The id of the hold.
+    id: String,
+    /// The answer: as JSON if it is JSON, else as text.
+    #[arg(allow_negative_numbers = true, value_parser = json_or_text)]
+    value: Box<RawValue>,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+pub(super) fn run(holds: &Holds) -> ExitCode {
+    match holds.command.as_ref() {
+        None => list(&holds.list),
+        Some(HoldsCommand::List(wanted)) => list(wanted),
+        Some(HoldsCommand::Show(Show { id, asking })) => ask(asking, |server| show(server, id)),
+        Some(HoldsCommand::Approve(Approve { id, arguments, digest, asking })) => {
+            let (arguments, digest) = (arguments.as_deref(), digest.as_deref());
+            let decision = Decision { arguments, digest, ..Decision::of("approve") };
+            ask(asking, |server| decide(server, id, &decision))
+        }
+        Some(HoldsCommand::Deny(Deny { id, reason, asking })) => {
+            let decision = Decision { reason: reason.as_deref(), ..Decision::of("deny") };
+            ask(asking, |server| decide(server, id, &decision))
+        }
+        Some(HoldsCommand::Answer(Answer { id, value, asking })) => {
+            let decision = Decision { value: Some(value), ..Decision::of("answer") };
+            ask(asking, |server| decide(server, id, &decision))
+        }
+    }
+}
+
+/// A decision as it is sent.
+#[derive(Debug, Serialize)]
+struct Decision<'a> {
+    resolution: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<&'a str>,
+}
+
+impl Decision<'_> {
+    fn of(resolution: &'static str) -> Self {
+        Decision { resolution, arguments: None, value: None, reason: None, digest: None }
+    }
+}
+
+fn json(text: &str) -> serde_json::Result<Box<RawValue>> {
+    serde_json::from_str(text)
+}
+
+fn json_or_text(text: &str) -> serde_json::Result<Box<RawValue>> {
+    json(text).or_else(|_| serde_json::value::to_raw_value(text))
+}
+
+fn list(list: &List) -> ExitCode {
+    let List { kind, agent, tool, session, asking } = list;
+    let only = [("kind", kind), ("agent", agent), ("tool", tool), ("session", session)];
+    ask(asking, |server| {
+        let items = server.list("/holds", &only)?;
+        match server.form {
+            Form::Json => Ok(joined("holds", &items)),
+            Form::Text => rows(&items),
+        }
+    })
+}
+
+fn rows(items: &[Box<RawValue>]) -> Result<String, Failure> {
+    if items.is_empty() {
+        return Ok("nothing waits".into());
+    }
+    let row = |item: &RawValue| {
+        let hold: HoldBody = read(item.get())?;
+        let tool = hold.tool.as_ref().map_or("-".into(), Text::to_string);
+        let HoldBody { id, kind, agent, session, opened_at, .. } = &hold;
+        let [id, kind, agent, session, opened_at] =
+            [id, kind, agent, session, opened_at].map(Text::to_string);
+        Ok(vec![id, kind, tool, agent, session, opened_at])
+    };
+    let rows: Vec<Vec<String>> = items.iter().map(|item| row(item)).collect::<Result<_, Failure>>()?;
+    Ok(table(&["HOLD", "KIND", "TOOL", "AGENT", "SESSION", "OPENED"], &rows))
+}
+
+fn show(server: &Server, id: &str) -> Result<String, Failure> {
+    let text = server.get(&format!("/holds/{}", segment(id)))?;
+    match server.form {
+        Form::Json => Ok(text),
+        Form::Text => Ok(read::<HoldBody>(&text)?.page()),
+    }
+}
+
+fn decide(server: &Server, id: &str, decision: &Decision<'_>) -> Result<String, Failure> {
+    let path = format!("/holds/{}/resolve", segment(id));
+    let body = serde_json::to_string(decision).map_err(|error| Failure::CouldNotAsk(error.to_string()))?;
+    let text = server.post(&path, &body, Patience::Usual)?;
+    match server.form {
+        Form::Json => Ok(text),
+        Form::Text => Ok(read::<Resolved>(&text)?.line()),
+    }
+}
+
+/// What a decision came to.
+#[derive(Deserialize)]
+struct Resolved {
+    outcome: Text,
+    votes: Option<u32>,
+    votes_needed: Option<u32>,
+    hold: HoldBody,
+}
+
+impl Resolved {
+    fn line(&self) -> String {
+        let HoldBody { id, run, digest, decided, .. } = &self.hold;
+        match (decided, self.votes, self.votes_needed, digest) {
+            (Some(decided), ..) => format!("{id}  {decided}\nrun: {run}\n"),
+            (None, Some(votes), Some(needed), _) => {
+                format!("{id}  {} ({votes} of {needed} votes)\n", self.outcome)
+            }
+            (None, _, _, Some(digest)) => format!("{id}  {}, still open; digest: {digest}\n", self.outcome),
+            (None, ..) => format!("{id}  {}, still open\n", self.outcome),
+        }
+    }
+}
+
+/// A hold, as far as it is shown.
+#[derive(Deserialize)]
+struct HoldBody {
+    id: Text,
+    run: Text,
+    agent: Text,
+    session: Text,
+    kind: Text,
+    state: Text,
+    tool: Option<Text>,
+    digest: Option<Text>,
+    revision: u32,
+    opened_at: Text,
+    expires_at: Option<Text>,
+    expired_at: Option<Text>,
+    assignee: Option<Text>,
+    decided: Option<Decided>,
+    arguments_text: Option<Text>,
+    reason: Option<Text>,
+    question: Option<Text>,
+    #[serde(default)]
+    options: Vec<Text>,
+    answer_schema: Option<Box<RawValue>>,
+}
+
+impl HoldBody {
+    fn page(&self) -> String {
+        let HoldBody { id, run, agent, session, kind, opened_at, .. } = self;
+        let state = self.decided.as_ref().map_or(self.state.to_string(), Decided::to_string);
+        let mut text = format!("{id}  {kind}, {state}\n");
+        text.push_str(&format!(
+            "run:      {run}\nagent:    {agent}\nsession:  {session}\nopened:   {opened_at}\n"
+        ));
+        let more = [
+            ("expires:  ", &self.expires_at),
+            ("expired:  ", &self.expired_at),
+            ("assignee: ", &self.assignee),
+            ("tool:     ", &self.tool),
+            ("digest:   ", &self.digest),
+        ];
+        for (name, value) in more {
+            text.extend(value.iter().map(|value| format!("{name}{value}\n")));
+        }
+        if self.revision > 0 {
+            text.push_str(&format!("revision: {}\n", self.revision));
+        }
+        let blocks =
+            [("reason", &self.reason), ("question", &self.question), ("arguments", &self.arguments_text)];
+        for (name, value) in blocks {
+            text.extend(value.iter().map(|value| format!("{name}:\n{}", block(value.raw()))));
+        }
+        if !self.options.is_empty() {
+            text.push_str("options:\n");
+            text.extend(self.options.iter().map(|option| format!("    | {option}\n")));
+        }
+        text.extend(
+            self.answer_schema.iter().map(|schema| format!("answer schema:\n{}", block(schema.get()))),
+        );
+        text
+    }
+}
+
+/// A decision on record.
+#[derive(Deserialize)]
+struct Decided {
+    by: Text,
+    at: Text,
+    how: Text,
+}
+
+impl std::fmt::Display for Decided {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Decided { by, at, how } = self;
+        write!(f, "{how} by {by} at {at}")
+    }
+}

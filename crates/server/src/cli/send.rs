@@ -1,0 +1,49 @@
+//! `holdpoint send AGENT TEXT`: a message to an agent begins a run.
+//!
+//! With `--wait` the answer comes when the run waits for somebody or is over; the run is durable in either case.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use super::client::{Asking, Failure, Form, Patience, Server, ask, read, segment};
+use super::runs::RunBody;
+
+/// What is sent to whom.
+#[derive(Debug, Args)]
+pub(super) struct Send {
+    /// The agent.
+    agent: String,
+    /// What to say to it.
+    text: String,
+    /// The conversation that it belongs to.
+    #[arg(long)]
+    session: Option<String>,
+    /// Answer when the run waits for somebody or is over.
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+pub(super) fn run(send: &Send) -> ExitCode {
+    ask(&send.asking, |server| start(server, send))
+}
+
+fn start(server: &Server, send: &Send) -> Result<String, Failure> {
+    let (wait, patience) = match send.wait {
+        true => ("settled", Patience::Any),
+        false => ("accepted", Patience::Usual),
+    };
+    let body = match &send.session {
+        Some(session) => json!({ "input": send.text, "session": session, "wait": wait }),
+        None => json!({ "input": send.text, "wait": wait }),
+    };
+    let path = format!("/agents/{}/runs", segment(&send.agent));
+    let text = server.post(&path, &body.to_string(), patience)?;
+    match server.form {
+        Form::Json => Ok(text),
+        Form::Text => Ok(read::<RunBody>(&text)?.summary()),
+    }
+}
