@@ -295,19 +295,24 @@ pub fn hold_row(run: &Run, hold: &Hold) -> HoldRow {
 
 /// The hold whose row an event changes.
 fn touched(run: &Run, event: &Event) -> Option<HoldKey> {
+    if let Event::CallProgressed(progressed) = event {
+        let of_call = |hold: &&Hold| hold.call() == progressed.call && progressed.processing.is_some();
+        return run.state.holds.iter().find(of_call).map(|hold| hold.key);
+    }
+    // Votes and reminders stand in the fold alone.
+    let changes_its_row = !matches!(event, Event::HoldVoted(_) | Event::HoldReminded(_));
+    hold_of(event).filter(|_| changes_its_row)
+}
+
+/// The hold that an event is about.
+#[must_use]
+pub fn hold_of(event: &Event) -> Option<HoldKey> {
     match event {
-        Event::CallProgressed(progressed) => {
-            let of_call = |hold: &&Hold| hold.call() == progressed.call;
-            run.state
-                .holds
-                .iter()
-                .find(of_call)
-                .filter(|_| progressed.processing.is_some())
-                .map(|hold| hold.key)
-        }
         Event::HoldOpened(opened) => Some(opened.hold),
+        Event::HoldVoted(voted) => Some(voted.hold),
         Event::HoldEdited(edited) => Some(edited.hold),
         Event::HoldAssigned(assigned) => Some(assigned.hold),
+        Event::HoldReminded(reminded) => Some(reminded.hold),
         Event::HoldExpired(expired) => Some(expired.hold),
         Event::HoldReopened(reopened) => Some(reopened.hold),
         Event::HoldResolved(resolved) => Some(resolved.hold),
@@ -324,10 +329,9 @@ fn touched(run: &Run, event: &Event) -> Option<HoldKey> {
         | Event::CallProposed(_)
         | Event::CallStarted(_)
         | Event::CallReturned(_)
+        | Event::CallProgressed(_)
         | Event::CallFinished(_)
         | Event::CallOrphaned(_)
-        | Event::CallContradicted(_)
-        | Event::HoldVoted(_)
-        | Event::HoldReminded(_) => None,
+        | Event::CallContradicted(_) => None,
     }
 }

@@ -37,6 +37,8 @@ use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::{Status, Waiting, status};
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_core::transcript::{Entry, transcript};
+use holdpoint_store::Store;
+use holdpoint_store::conformance::flaky::{Flaky, Mishap};
 use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
@@ -46,15 +48,17 @@ const ARGUMENTS: &str = r#"{"path": "/var/cache/old", "size": 9007199254740993}"
 struct Deletes {
     effects: PathBuf,
     hangs: bool,
+    panics: bool,
 }
 
 impl Tool for Deletes {
     fn run(&self, invocation: Invocation) -> Running {
-        let (effects, hangs) = (self.effects.clone(), self.hangs);
+        let (effects, hangs, panics) = (self.effects.clone(), self.hangs, self.panics);
         Box::pin(async move {
             let mut file = std::fs::OpenOptions::new().create(true).append(true).open(effects).unwrap();
             writeln!(file, "{} {}", invocation.token(), invocation.arguments).unwrap();
             file.sync_all().unwrap();
+            assert!(!panics, "a tool with a bug");
             if hangs {
                 std::future::pending::<()>().await;
             }
@@ -67,6 +71,7 @@ impl Tool for Deletes {
 struct Site {
     directory: TempDir,
     hangs: bool,
+    panics: bool,
     holds: HoldPolicy,
     asks: Line,
 }
@@ -74,7 +79,13 @@ struct Site {
 impl Site {
     fn new() -> Site {
         let asks = Line::calls(&[("delete_file", ARGUMENTS)]);
-        Site { directory: tempfile::tempdir().unwrap(), hangs: false, holds: HoldPolicy::default(), asks }
+        Site {
+            directory: tempfile::tempdir().unwrap(),
+            hangs: false,
+            panics: false,
+            holds: HoldPolicy::default(),
+            asks,
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -88,7 +99,11 @@ impl Site {
 
     fn server_with(&self, clock: Clock) -> Engine {
         let store = SqliteStore::open(&SqliteOptions::at(self.path("holdpoint.db"))).unwrap();
-        let engine = Engine::new(Arc::new(store), clock, self.settings());
+        self.server_on(Arc::new(store), clock)
+    }
+
+    fn server_on(&self, store: Arc<dyn Store>, clock: Clock) -> Engine {
+        let engine = Engine::new(store, clock, self.settings());
         engine.work();
         engine
     }
@@ -116,7 +131,7 @@ impl Site {
             hold_batch: false,
             holds: self.holds.clone(),
         };
-        let deletes = Deletes { effects: self.path("effects"), hangs: self.hangs };
+        let deletes = Deletes { effects: self.path("effects"), hangs: self.hangs, panics: self.panics };
         let script = Script { lines: vec![self.asks.clone(), Line::says("Done.")] };
         let agent_settings = Agent {
             digest: definition.digest(),
@@ -342,4 +357,50 @@ async fn a_question_is_answered_after_a_restart() {
         Entry::User(_) | Entry::Assistant(_) => None,
     });
     assert_eq!(told.as_deref(), Some("b"));
+}
+
+/// The promise: whichever append of a cycle fails, or is written and its answer lost, the call starts once, and what it
+/// reported is kept until the store is back.
+#[tokio::test]
+async fn a_store_that_fails_for_a_moment_costs_no_second_start() {
+    for failing in 1..=6 {
+        for mishap in [Mishap::Before, Mishap::After] {
+            let site = Site::new();
+            let store = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap());
+            let script = (0..failing).map(|_| Mishap::None).chain([mishap]);
+            let engine = site.server_on(Arc::new(Flaky::scripted(store, script)), Clock::system());
+            let run = start(&engine).await;
+            until(&engine, run, HELD).await;
+            let hold = hold_of(&engine, run, HoldKind::Approval).await;
+            // Whoever is told "not now" asks again; the second time it may have been done already.
+            if engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.is_err() {
+                let _ = engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await;
+            }
+            until(&engine, run, COMPLETED).await;
+            assert_eq!(site.effects().len(), 1, "append {failing} fails: {mishap:?}");
+            engine.die().await;
+        }
+    }
+}
+
+/// C35: a panic after the effect is an unknown outcome, also on the node that is still there; nothing runs again by
+/// itself.
+#[tokio::test]
+async fn a_tool_that_panics_is_asked_about() {
+    let mut site = Site::new();
+    site.panics = true;
+    let engine = site.server();
+    let run = start(&engine).await;
+    until(&engine, run, HELD).await;
+    let hold = hold_of(&engine, run, HoldKind::Approval).await;
+    engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    let asked = async {
+        while engine.load(run).await.unwrap().row.run.state.holds.is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), asked).await.unwrap();
+    hold_of(&engine, run, HoldKind::Recovery).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(site.effects().len(), 1);
 }

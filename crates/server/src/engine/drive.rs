@@ -3,7 +3,7 @@
 //! A call's effect begins only after its `call.started` is durable, and not after `start_by`. What a tool reported is
 //! handed to the store at once. Whatever a node that died had started is found by its incarnation and never guessed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use holdpoint_core::actor::Actor;
@@ -17,6 +17,7 @@ use holdpoint_core::policy::Verdicts;
 use holdpoint_core::run::{CallAttempt, Run, Stage};
 use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::{stored_call, transcript};
+use holdpoint_store::StoreError;
 use holdpoint_store::ahead::Driver;
 use tokio::sync::Notify;
 use tokio::task::{Id, JoinSet};
@@ -32,6 +33,9 @@ use crate::tool::{Invocation, Outcome};
 /// An instant this long before the lease ends is the last at which an effect may begin.
 const START_MARGIN: Millis = Millis::seconds(2);
 
+/// How often a run waits for a store that is away before it is left to whoever finds it later.
+const STORE_TRIES: u32 = 120;
+
 impl Shared {
     /// Drives a run in the background.
     pub(super) fn drive(self: &Arc<Shared>, driver: Driver, log: Vec<Envelope>, place: Place) {
@@ -42,6 +46,7 @@ impl Shared {
             driver,
             log,
             tools: JoinSet::new(),
+            begun: HashSet::new(),
             at_work: HashMap::new(),
             woken: self.wakes.listen(run),
             _place: place,
@@ -75,6 +80,9 @@ struct Drive {
     /// The run's events, as far as they are durable.
     log: Vec<Envelope>,
     tools: JoinSet<Outcome>,
+    /// Starts that this drive itself has made and not run yet. Only these are run: any other start, also one of this
+    /// very node, may have had its effect already.
+    begun: HashSet<CallAttempt>,
     at_work: HashMap<Id, CallAttempt>,
     woken: Arc<Notify>,
     _place: Place,
@@ -92,6 +100,7 @@ impl Drive {
             match self.step().await {
                 Ok(Step::GoOn) => {}
                 Ok(Step::Stop) => break,
+                Err(error) if self.recovers_from(&error).await => {}
                 Err(error) => {
                     tracing::warn!(run = %self.run, %error, "left for another try");
                     break;
@@ -101,6 +110,25 @@ impl Drive {
         // Mostly the last append has done so already.
         let _ = self.shared.store.release(self.run, self.shared.node).await;
         self.shared.wakes.wake_worker();
+    }
+
+    /// A store that is away for a while: what the model said and what tools reported is kept and written when it is
+    /// back, never asked for or run again.
+    async fn recovers_from(&mut self, error: &EngineError) -> bool {
+        let mut error = error.clone();
+        for _ in 0..STORE_TRIES {
+            let EngineError::Store(StoreError::Unavailable { .. } | StoreError::Unknown { .. }) = &error
+            else {
+                return false;
+            };
+            tracing::warn!(run = %self.run, %error, "waiting for the store");
+            sleep(duration(self.shared.settings.poll)).await;
+            match self.settle().await {
+                Ok(()) => return true,
+                Err(again) => error = again,
+            }
+        }
+        false
     }
 
     async fn step(&mut self) -> Result<Step, EngineError> {
@@ -159,22 +187,21 @@ impl Drive {
             // Before anything starts, everything below it is durable.
             self.settle().await?;
             for call in ready {
+                let attempt = run.call(call).map_or(0, |call| call.attempt) + 1;
+                self.begun.insert(CallAttempt { call, attempt });
                 self.begin(call, agent_verdicts.clone()).await?;
             }
             return self.settle().await;
         }
-        let (mine, others): (Vec<Running>, Vec<Running>) =
-            started.into_iter().partition(|running| running.node == self.shared.node);
-        for lost in others {
-            self.orphan(lost).await?;
-        }
-        let is_at_work = |running: &Running| {
+        for running in started {
             let attempt = CallAttempt { call: running.call, attempt: running.attempt };
-            self.at_work.values().any(|at_work| *at_work == attempt)
-        };
-        let fresh: Vec<Running> = mine.into_iter().filter(|running| !is_at_work(running)).collect();
-        for running in fresh {
-            self.run_tool(run, running).await?;
+            if self.at_work.values().any(|at_work| *at_work == attempt) {
+                continue;
+            }
+            match self.begun.remove(&attempt) {
+                true => self.run_tool(run, running).await?,
+                false => self.orphan(running).await?,
+            }
         }
         self.wait_for_news().await
     }
@@ -182,7 +209,7 @@ impl Drive {
     async fn begin(&mut self, call: CallNo, verdicts: Verdicts) -> Result<(), EngineError> {
         let Some(stored) = stored_call(&self.log, call) else {
             let why = format!("the arguments of call {call} cannot be found in the log");
-            return Err(holdpoint_store::StoreError::Corrupt { run: self.run, why }.into());
+            return Err(StoreError::Corrupt { run: self.run, why }.into());
         };
         let lease = Millis(self.shared.settings.lease.0 - START_MARGIN.0);
         let start_by = self.shared.clock.now().plus(lease);
@@ -212,10 +239,13 @@ impl Drive {
         Ok(())
     }
 
-    /// A call that another node started and does not run any more.
+    /// A call that somebody started and does not run any more; a node knows at once that it lost its own.
     async fn orphan(&mut self, lost: Running) -> Result<(), EngineError> {
         let from = lost.start_by.plus(self.shared.settings.limits.orphan_margin);
-        let wait = from.since(self.shared.clock.now());
+        let wait = match lost.node == self.shared.node {
+            true => Millis(0),
+            false => from.since(self.shared.clock.now()),
+        };
         let shared = self.shared.clone();
         shared.keeping_the_lease(self.run, sleep(duration(wait))).await;
         let node = self.shared.node;
@@ -230,13 +260,7 @@ impl Drive {
         self.tools = JoinSet::new();
         self.at_work.clear();
         for running in started {
-            if running.node == self.shared.node {
-                let node = self.shared.node;
-                let command = Command::Orphan { call: running.call, attempt: running.attempt, node };
-                self.push(command, Verdicts::default()).await?;
-            } else {
-                self.orphan(running).await?;
-            }
+            self.orphan(running).await?;
         }
         self.settle().await
     }

@@ -13,7 +13,7 @@ use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{HoldId, HoldKey, RunId};
 use holdpoint_core::json::RawJson;
 use holdpoint_core::message::{Message, Part};
-use holdpoint_core::project::{Closed, HoldRow, How};
+use holdpoint_core::project::{Closed, HoldRow, How, hold_of};
 use holdpoint_core::run::{Run, Status, Waiting, status};
 use serde_json::value::RawValue;
 
@@ -266,36 +266,6 @@ fn contents(event: &Event) -> Box<RawValue> {
     let stored = serde_json::to_string(event).unwrap_or_default();
     let parsed: Result<std::collections::BTreeMap<String, Box<RawValue>>, _> = serde_json::from_str(&stored);
     parsed.ok().and_then(|members| members.into_values().next()).unwrap_or_else(|| RawValue::NULL.to_owned())
-}
-
-fn hold_of(event: &Event) -> Option<HoldKey> {
-    match event {
-        Event::HoldOpened(opened) => Some(opened.hold),
-        Event::HoldVoted(voted) => Some(voted.hold),
-        Event::HoldEdited(edited) => Some(edited.hold),
-        Event::HoldAssigned(assigned) => Some(assigned.hold),
-        Event::HoldReminded(reminded) => Some(reminded.hold),
-        Event::HoldExpired(expired) => Some(expired.hold),
-        Event::HoldReopened(reopened) => Some(reopened.hold),
-        Event::HoldResolved(resolved) => Some(resolved.hold),
-        Event::RunStarted(_)
-        | Event::RunClaimed(_)
-        | Event::RunReleased(_)
-        | Event::RunRepinned(_)
-        | Event::RunErased(_)
-        | Event::RunEnded(_)
-        | Event::MessageReceived(_)
-        | Event::MessageQueued(_)
-        | Event::ModelReplied(_)
-        | Event::ModelFailed(_)
-        | Event::CallProposed(_)
-        | Event::CallStarted(_)
-        | Event::CallReturned(_)
-        | Event::CallProgressed(_)
-        | Event::CallFinished(_)
-        | Event::CallOrphaned(_)
-        | Event::CallContradicted(_) => None,
-    }
 }
 
 pub(super) fn hold_id(run: RunId, key: HoldKey) -> String {
