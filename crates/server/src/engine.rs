@@ -6,6 +6,7 @@
 mod drive;
 mod fits;
 mod follow;
+mod once;
 mod orders;
 mod submit;
 mod views;
@@ -19,10 +20,13 @@ use holdpoint_core::definition::Definition;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::Envelope;
 use holdpoint_core::id::{Incarnation, RunId, Seq};
-use holdpoint_core::name::AgentName;
+use holdpoint_core::name::{AgentName, SessionId};
 use holdpoint_core::refusal::Refusal;
+use holdpoint_core::time::Millis;
 use holdpoint_store::{Store, Stored};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout_at;
 
 use crate::clock::{self, Clock};
 use crate::schema::Broken;
@@ -30,6 +34,7 @@ use crate::settings::{Agent, Settings};
 
 pub use follow::Follower;
 pub use holdpoint_store::{Page, StoreError};
+pub use once::Once;
 pub use submit::{Decision, NewRun};
 pub use views::{HoldList, HoldView, RunList, RunView};
 
@@ -53,6 +58,20 @@ pub enum EngineError {
     /// Edited arguments or an answer do not keep to their schema.
     #[error("{}", .0.why)]
     BreaksSchema(Broken),
+    /// An idempotency key was sent before, with another body.
+    #[error("the idempotency key {key} was used for another request; a new request needs a new key")]
+    KeyReused {
+        /// The key.
+        key: String,
+    },
+    /// The conversation takes no more runs.
+    #[error("session {session} of agent {agent} is closed; begin another one")]
+    SessionClosed {
+        /// Of which agent.
+        agent: AgentName,
+        /// Its name.
+        session: SessionId,
+    },
     /// There is nothing with this id that the caller may see.
     #[error("not found")]
     NotFound,
@@ -74,6 +93,8 @@ struct Shared {
     busy: BTreeMap<AgentName, AtomicUsize>,
     /// What is at work here.
     tasks: std::sync::Mutex<JoinSet<()>>,
+    /// Whether nothing new is begun.
+    stopping: watch::Sender<bool>,
 }
 
 impl Engine {
@@ -89,6 +110,7 @@ impl Engine {
             wakes: follow::Wakes::default(),
             busy,
             tasks: std::sync::Mutex::default(),
+            stopping: watch::Sender::new(false),
         };
         Engine { shared: Arc::new(shared) }
     }
@@ -112,6 +134,34 @@ impl Engine {
         Ok(self.shared.events(run, after).await?)
     }
 
+    /// Begins nothing new, lets models and tools that are at work finish for this long, gives every run back, and
+    /// stops. Another node, or the next start, goes on at once.
+    pub async fn drain(&self, at_most: Millis) {
+        self.shared.stopping.send_replace(true);
+        self.shared.wakes.wake_worker();
+        let until = tokio::time::Instant::now() + clock::duration(at_most);
+        loop {
+            let mut tasks = std::mem::take(&mut *self.shared.tasks());
+            if tasks.is_empty() {
+                return;
+            }
+            let finished = async { while tasks.join_next().await.is_some() {} };
+            if timeout_at(until, finished).await.is_err() {
+                tracing::warn!(
+                    at_work = tasks.len(),
+                    "stopping all the same; a node that takes over goes on"
+                );
+                tasks.shutdown().await;
+            }
+        }
+    }
+
+    /// Whether it has been asked to stop.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.shared.is_stopping()
+    }
+
     /// Stops everything at once, as a crash would: what is stored is all that is left. Until then the tasks keep the
     /// engine alive, whoever drops it.
     pub async fn die(&self) {
@@ -123,6 +173,10 @@ impl Engine {
 impl Shared {
     fn tasks(&self) -> std::sync::MutexGuard<'_, JoinSet<()>> {
         self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
     }
 
     /// Keeps a task for as long as the engine lives.
@@ -141,6 +195,9 @@ impl Shared {
 
     /// Takes a place of an agent's pool; none when it is full.
     fn place(self: &Arc<Shared>, name: &AgentName) -> Option<Place> {
+        if self.is_stopping() {
+            return None;
+        }
         let pool = self.settings.agents.get(name)?.worker_pool;
         let busy = self.busy.get(name)?;
         let took = busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n < pool).then_some(n + 1));

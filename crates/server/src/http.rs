@@ -10,7 +10,7 @@ mod problem;
 mod time;
 
 pub use app::App;
-pub use extract::{Args, JsonBody, Segment};
+pub use extract::{Args, JsonBody, Repeatable, Segment};
 pub use listen::{router, serve};
 pub use problem::{More, Problem, RecordedDecision};
 pub use time::rfc3339;

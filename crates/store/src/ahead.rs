@@ -78,7 +78,7 @@ pub struct Beside {
 /// What became of an order, durably.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
-    /// What its last command came to.
+    /// What its first command came to, or the start. What a node adds to a person's command is not theirs to hear of.
     pub outcome: Result<Outcome, Refusal>,
     /// The events that were written.
     pub events: Vec<Envelope>,
@@ -374,8 +374,8 @@ impl Driver {
         let order = &work.order;
         let before = self.tip_row().filter(|_| work.start.is_none()).cloned();
         let decided = match (&work.start, &before) {
-            (Some(start), _) => all(decide::start(start, &order.given.context())?, order),
-            (None, Some(row)) => all(unchanged(&row.run), order),
+            (Some(start), _) => all(decide::start(start, &order.given.context())?, true, order),
+            (None, Some(row)) => all(unchanged(&row.run), false, order),
             (None, None) => unreachable!("a driver begins with a run or with a start"),
         };
         let beside = (order.beside)(&decided);
@@ -412,13 +412,16 @@ fn unchanged(run: &Run) -> Decided {
 }
 
 /// Decides the commands one on top of the other; the first refusal ends the order, what came before it counts.
-fn all(mut decided: Decided, order: &Order) -> Decided {
+fn all(mut decided: Decided, is_start: bool, order: &Order) -> Decided {
     let ctx = order.given.context();
+    let mut first = is_start.then(|| decided.outcome.clone());
     for command in &order.commands {
         decided = decide::decide_more(decided, command, &ctx);
-        if decided.outcome.is_err() {
+        let is_refused = decided.outcome.is_err();
+        first.get_or_insert_with(|| decided.outcome.clone());
+        if is_refused {
             break;
         }
     }
-    decided
+    Decided { outcome: first.unwrap_or(Ok(Outcome::Repeated)), ..decided }
 }

@@ -118,6 +118,7 @@ macro_rules! conformance {
             puts:
                 a_key_remembers_what_it_was_used_for,
                 a_key_used_again_names_its_last_use,
+                keys_past_their_time_are_forgotten_in_pieces,
                 a_large_value_is_kept_with_its_run,
                 the_same_large_value_twice_is_one,
                 a_definition_is_stored_once_for_its_tenant,

@@ -64,6 +64,10 @@ pub trait Store: Send + Sync + 'static {
     /// What an idempotency key was used for.
     fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>>;
 
+    /// Forgets idempotency keys that were to be remembered until this instant or earlier, at most `limit`. Answers how
+    /// many those were.
+    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize>;
+
     /// Notices whose time has come, the longest due first. One for each subscription and run.
     fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>>;
 

@@ -99,6 +99,10 @@ impl Store for MemoryStore {
         answer(Ok(self.state().find_key(tenant, key)))
     }
 
+    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
+        answer(Ok(self.state().forget_keys(until, limit)))
+    }
+
     fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {
         answer(Ok(self.state().due_notices(&shards, now, limit)))
     }

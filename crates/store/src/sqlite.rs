@@ -142,6 +142,10 @@ impl Store for SqliteStore {
         self.read(|reading| reading.find_key(&tenant, &key))
     }
 
+    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
+        self.writer.hand_over(|reply| Job::ForgetKeys(until, limit, reply))
+    }
+
     fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {
         self.read(|reading| reading.due_notices(&shards, now, limit))
     }

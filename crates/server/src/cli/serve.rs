@@ -16,6 +16,7 @@ use holdpoint::clock::Clock;
 use holdpoint::engine::Engine;
 use holdpoint::{demo, http};
 use holdpoint_core::name::{BadName, Tenant, UserId};
+use holdpoint_core::time::Millis;
 use holdpoint_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -24,6 +25,9 @@ use tracing_subscriber::EnvFilter;
 
 /// How long requests in progress may take once the server stops.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// How long models and tools that are at work may take once the server stops.
+const DRAIN_RUNS: Millis = Millis::seconds(30);
 
 /// What `serve` can be told.
 #[derive(Debug, Args)]
@@ -104,8 +108,9 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     tracing::info!("stopping; a second signal ends at once");
     let _ = stop.send(true);
     let stopped = async {
-        let _ = tokio::time::timeout(DRAIN, server).await;
-        engine.die().await;
+        // Requests that wait for a run are answered as soon as the engine begins nothing new.
+        let requests = tokio::time::timeout(DRAIN, server);
+        let _ = tokio::join!(requests, engine.drain(DRAIN_RUNS));
     };
     tokio::select! {
         () = stopped => {}

@@ -4,30 +4,33 @@
 //! handed to the store at once. Whatever a node that died had started is found by its incarnation and never guessed.
 
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::Arc;
 
 use holdpoint_core::actor::Actor;
 use holdpoint_core::body::Body;
-use holdpoint_core::command::{Begin, Command, FinishCall, RecordFailure, RecordReply, Suspend};
-use holdpoint_core::event::Envelope;
-use holdpoint_core::id::{CallId, CallNo, RunId, Seq};
+use holdpoint_core::command::{Begin, Command, FinishCall, RecordFailure, RecordReply, StoredCall, Suspend};
+use holdpoint_core::decide::Answer;
+use holdpoint_core::event::{Envelope, Event};
+use holdpoint_core::id::{CallId, CallNo, Incarnation, RunId, Seq};
 use holdpoint_core::message::ToolResult;
 use holdpoint_core::next::{Next, Running, next};
 use holdpoint_core::policy::Verdicts;
-use holdpoint_core::run::{CallAttempt, Run, Stage};
+use holdpoint_core::run::{CallAttempt, Heard, Run, Stage};
 use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::{stored_call, transcript};
 use holdpoint_store::StoreError;
 use holdpoint_store::ahead::Driver;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::{Id, JoinSet};
 use tokio::time::sleep;
 
-use super::orders::beside;
+use super::orders::{More, beside};
 use super::{EngineError, Place, Shared};
 use crate::clock::duration;
-use crate::model::{ModelFailure, Prompt};
+use crate::model::{ModelFailure, ModelReply, Prompt};
 use crate::policy;
+use crate::settings::Agent;
 use crate::tool::{Invocation, Outcome};
 
 /// An instant this long before the lease ends is the last at which an effect may begin.
@@ -36,15 +39,32 @@ const START_MARGIN: Millis = Millis::seconds(2);
 /// How often a run waits for a store that is away before it is left to whoever finds it later.
 const STORE_TRIES: u32 = 120;
 
+/// What the first thing that a drive wrote came to, told once it is durable.
+pub(super) type Accepted = oneshot::Sender<Result<Answer, EngineError>>;
+
 impl Shared {
     /// Drives a run in the background.
     pub(super) fn drive(self: &Arc<Shared>, driver: Driver, log: Vec<Envelope>, place: Place) {
-        let Some(run) = driver.durable().map(|row| row.run.facts.id) else { return };
+        self.drive_and_tell(driver, log, place, None);
+    }
+
+    /// The same for a run into which somebody's wish was just pushed. It is told in the background as well: whoever
+    /// wished may go away, what they began goes on.
+    pub(super) fn drive_and_tell(
+        self: &Arc<Shared>,
+        driver: Driver,
+        log: Vec<Envelope>,
+        place: Place,
+        accepted: Option<Accepted>,
+    ) {
+        let Some(run) = driver.tip().map(|run| run.facts.id) else { return };
         let drive = Drive {
             shared: self.clone(),
             run,
             driver,
             log,
+            accepted,
+            is_void: false,
             tools: JoinSet::new(),
             begun: HashSet::new(),
             at_work: HashMap::new(),
@@ -66,6 +86,13 @@ impl Shared {
         }
     }
 
+    /// The start of a call by this node.
+    pub(super) fn begin(&self, call: CallNo, stored: StoredCall) -> Command {
+        let lease = Millis(self.settings.lease.0 - START_MARGIN.0);
+        let start_by = self.clock.now().plus(lease);
+        Command::Begin(Begin { call, node: self.node, start_by, stored })
+    }
+
     async fn renew(&self, run: RunId) {
         let until = self.clock.now().plus(self.settings.lease);
         // Losing a lease never harms state: whoever takes over is told apart by the sequence.
@@ -79,9 +106,13 @@ struct Drive {
     driver: Driver,
     /// The run's events, as far as they are durable.
     log: Vec<Envelope>,
+    /// Who waits to hear that what they wished is durable.
+    accepted: Option<Accepted>,
+    /// Whether that could not be written.
+    is_void: bool,
     tools: JoinSet<Outcome>,
-    /// Starts that this drive itself has made and not run yet. Only these are run: any other start, also one of this
-    /// very node, may have had its effect already.
+    /// Starts that this drive itself has durably made and not run yet. Only these are run: any other start, also one of
+    /// this very node, may have had its effect already.
     begun: HashSet<CallAttempt>,
     at_work: HashMap<Id, CallAttempt>,
     woken: Arc<Notify>,
@@ -100,6 +131,8 @@ impl Drive {
             match self.step().await {
                 Ok(Step::GoOn) => {}
                 Ok(Step::Stop) => break,
+                // Nothing was written, and whoever wished it has been told so: it must not happen later.
+                Err(_) if self.is_void => break,
                 Err(error) if self.recovers_from(&error).await => {}
                 Err(error) => {
                     tracing::warn!(run = %self.run, %error, "left for another try");
@@ -133,7 +166,14 @@ impl Drive {
 
     async fn step(&mut self) -> Result<Step, EngineError> {
         let Some(run) = self.driver.tip().cloned() else { return Ok(Step::Stop) };
+        if self.shared.is_stopping() && self.at_work.is_empty() {
+            return self.give_back().await;
+        }
         match next(&run, self.shared.clock.now()) {
+            // Only asking a model may come before what it is asked with is durable.
+            Next::Tick | Next::Act { .. } | Next::Wait(_) | Next::Nothing if self.accepted.is_some() => {
+                self.settle().await?;
+            }
             Next::Tick => self.push(Command::Tick, Verdicts::default()).await?,
             Next::Think => self.think(&run).await?,
             Next::Act { ready, started } if run.outcome().is_none() => self.act(&run, ready, started).await?,
@@ -158,8 +198,38 @@ impl Drive {
         let transcript = transcript(&self.events());
         let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
         let heard = run.heard();
-        let asked = agent.model.ask(prompt);
-        let command = match shared.keeping_the_lease(self.run, asked).await {
+        let mut asked = pin!(shared.keeping_the_lease(self.run, agent.model.ask(prompt)));
+        // Meanwhile what was pushed becomes durable, and whoever follows hears of it.
+        let mut replied = None;
+        let settled = {
+            let mut settled = pin!(self.settle());
+            loop {
+                tokio::select! {
+                    settled = &mut settled => break settled,
+                    reply = &mut asked, if replied.is_none() => replied = Some(reply),
+                }
+            }
+        };
+        if self.is_void {
+            return settled;
+        }
+        let replied = match replied {
+            Some(replied) => replied,
+            None => asked.await,
+        };
+        self.record(run, agent, heard, replied).await?;
+        settled
+    }
+
+    /// What the model said, or that it said nothing, is kept whatever becomes of the store.
+    async fn record(
+        &mut self,
+        run: &Run,
+        agent: &Agent,
+        heard: Heard,
+        replied: Result<ModelReply, ModelFailure>,
+    ) -> Result<(), EngineError> {
+        let command = match replied {
             Ok(reply) => {
                 let verdicts = policy::of_reply(agent, run, &reply.calls);
                 let reply = RecordReply {
@@ -174,7 +244,7 @@ impl Drive {
             }
             Err(ModelFailure { error, retry_after }) => Command::RecordFailure(RecordFailure {
                 error: Body::text(error),
-                retry_at: retry_after.map(|span| shared.clock.now().plus(span)),
+                retry_at: retry_after.map(|span| self.shared.clock.now().plus(span)),
             }),
         };
         self.push(command, Verdicts::default()).await
@@ -187,8 +257,6 @@ impl Drive {
             // Before anything starts, everything below it is durable.
             self.settle().await?;
             for call in ready {
-                let attempt = run.call(call).map_or(0, |call| call.attempt) + 1;
-                self.begun.insert(CallAttempt { call, attempt });
                 self.begin(call, agent_verdicts.clone()).await?;
             }
             return self.settle().await;
@@ -211,10 +279,8 @@ impl Drive {
             let why = format!("the arguments of call {call} cannot be found in the log");
             return Err(StoreError::Corrupt { run: self.run, why }.into());
         };
-        let lease = Millis(self.shared.settings.lease.0 - START_MARGIN.0);
-        let start_by = self.shared.clock.now().plus(lease);
-        let begin = Begin { call, node: self.shared.node, start_by, stored };
-        self.push(Command::Begin(begin), verdicts).await
+        let begin = self.shared.begin(call, stored);
+        self.push(begin, verdicts).await
     }
 
     /// Runs a call whose start is durable, unless it is too late for that.
@@ -263,6 +329,16 @@ impl Drive {
             self.orphan(running).await?;
         }
         self.settle().await
+    }
+
+    /// The server stops and no tool is at work: what was started and not run yet is given back, the rest waits.
+    async fn give_back(&mut self) -> Result<Step, EngineError> {
+        self.settle().await?;
+        for CallAttempt { call, attempt } in std::mem::take(&mut self.begun) {
+            self.push(Command::Return { call, attempt }, Verdicts::default()).await?;
+        }
+        self.settle().await?;
+        Ok(Step::Stop)
     }
 
     /// Waits for a tool, or for somebody else's append.
@@ -329,7 +405,7 @@ impl Drive {
         let agent = shared.agent(&agent_name)?;
         let definition = shared.definition(agent, pinned).await?;
         let actor = Actor::Node(shared.node);
-        let beside = beside(shared.while_busy(), &agent.approvers, None);
+        let beside = beside(shared.while_busy(), &agent.approvers, More::default());
         self.driver.push(shared.order(vec![command], actor, definition, verdicts, beside));
         Ok(())
     }
@@ -341,7 +417,17 @@ impl Drive {
             if let Err(refusal) = &settled.outcome {
                 tracing::debug!(run = %self.run, %refusal, "refused");
             }
+            if let Some(accepted) = self.accepted.take() {
+                let _ = accepted.send(settled.outcome.map_err(EngineError::from));
+            }
+            let node = self.shared.node;
+            self.begun.extend(settled.events.iter().filter_map(|envelope| started_by(node, envelope)));
             self.log.extend(settled.events);
+        }
+        if let (Some(error), Some(accepted)) = (&settlement.failed, self.accepted.take()) {
+            self.is_void = true;
+            let _ = accepted.send(Err(error.clone().into()));
+            return Err(error.clone().into());
         }
         self.catch_up().await?;
         self.shared.wakes.wake(self.run);
@@ -367,4 +453,9 @@ impl Drive {
     fn events(&self) -> Vec<Envelope> {
         self.log.iter().chain(self.driver.unsettled()).cloned().collect()
     }
+}
+
+fn started_by(node: Incarnation, envelope: &Envelope) -> Option<CallAttempt> {
+    let Event::CallStarted(started) = &envelope.event else { return None };
+    (started.node == node).then_some(CallAttempt { call: started.call, attempt: started.attempt })
 }

@@ -15,9 +15,10 @@ use holdpoint_core::next::{Next, next};
 use holdpoint_core::policy::Verdicts;
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::ahead::{Beside, Given, Order};
-use holdpoint_store::{LeaseChange, Put, Who};
+use holdpoint_store::{Guard, LeaseChange, Put, Who};
 
 use super::Shared;
+use super::once::Mark;
 use crate::clock;
 use crate::settings::Approvers;
 
@@ -28,6 +29,19 @@ pub(super) enum Lease {
     Untouched,
     /// This node works on the run for as long as there is something to do.
     WhileBusy { node: Incarnation, until: Timestamp },
+}
+
+/// What an append checks and writes beyond what every append does.
+#[derive(Debug, Clone, Default)]
+pub(super) struct More {
+    pub(super) guards: Vec<Guard>,
+    pub(super) puts: Vec<Put>,
+}
+
+impl From<Mark> for More {
+    fn from(mark: Mark) -> More {
+        More { guards: mark.guard.into_iter().collect(), puts: mark.put.into_iter().collect() }
+    }
 }
 
 impl Shared {
@@ -63,7 +77,7 @@ impl Shared {
 pub(super) fn beside(
     lease: Lease,
     approvers: &Approvers,
-    definition: Option<Put>,
+    more: More,
 ) -> Arc<dyn Fn(&Decided) -> Beside + Send + Sync> {
     let approvers = approvers.clone();
     Arc::new(move |decided| {
@@ -74,9 +88,9 @@ pub(super) fn beside(
                 Next::Wait(_) | Next::Nothing => LeaseChange::Release,
             }),
         };
-        let mut puts: Vec<Put> = definition.iter().cloned().collect();
+        let mut puts: Vec<Put> = more.puts.clone();
         puts.extend(audiences(decided, &approvers));
-        Beside { lease, guards: Vec::new(), puts }
+        Beside { lease, guards: more.guards.clone(), puts }
     })
 }
 

@@ -3,21 +3,27 @@
 //! Load, decide, append at the expected sequence, decide again after a conflict, wake. An answer, also a no, leaves
 //! only after what it depends on is durable.
 
+use std::sync::Arc;
+
 use holdpoint_core::actor::Actor;
-use holdpoint_core::command::{Command, Decide, Resolve, Say, Start, Taken, Wanted};
+use holdpoint_core::command::{Command, Decide, Resolve, Say, Start, StoredCall, Taken, Wanted};
 use holdpoint_core::decide::Answer;
 use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Driver as DrivenBy, Event};
+use holdpoint_core::event::{Driver as DrivenBy, Envelope, Event};
 use holdpoint_core::hold::Recorded;
 use holdpoint_core::id::{HoldId, Place as LivesIn, RunId, Seq};
 use holdpoint_core::message::Message;
 use holdpoint_core::name::{AgentName, SessionId};
+use holdpoint_core::project::HoldRow;
 use holdpoint_core::refusal::Refusal;
-use holdpoint_store::Put;
+use holdpoint_core::transcript::stored_call;
 use holdpoint_store::ahead::Driver;
+use holdpoint_store::{Guard, Put, SessionKey, StoreError, Stored};
+use tokio::sync::oneshot;
 
-use super::orders::{Lease, beside};
-use super::{Engine, EngineError};
+use super::once::Once;
+use super::orders::{Lease, More, beside};
+use super::{Engine, EngineError, Place, Shared};
 use crate::auth::{Principal, may_decide};
 use crate::{clock, policy};
 
@@ -30,6 +36,8 @@ pub struct NewRun {
     pub session: Option<SessionId>,
     /// What to do.
     pub message: Message,
+    /// Makes a repeat safe.
+    pub once: Option<Once>,
 }
 
 /// A decision on a hold.
@@ -44,7 +52,43 @@ pub struct Decision {
     /// The revision that was shown, if the decider repeats it.
     pub revision: Option<u32>,
     /// Makes a repeat safe.
-    pub idempotency_key: Option<String>,
+    pub once: Option<Once>,
+}
+
+/// A run that this node takes with the append that makes it go on: no claim is needed first.
+struct Taking {
+    place: Place,
+    log: Vec<Envelope>,
+}
+
+impl Shared {
+    /// Takes a held run, if there is room and nobody works on it.
+    async fn taking(self: &Arc<Shared>, stored: &Stored) -> Result<Option<Taking>, EngineError> {
+        let facts = &stored.row.run.facts;
+        if stored.lease.is_some_and(|lease| lease.until > self.clock.now()) {
+            return Ok(None);
+        }
+        let Some(place) = self.place(&facts.agent) else { return Ok(None) };
+        let log = self.events(facts.id, Seq(0)).await?;
+        Ok(Some(Taking { place, log }))
+    }
+
+    /// The start of the call that a decision lets run: written with the decision, so that nothing comes between. The
+    /// core refuses it where the decision alone does not let it run.
+    fn begin_decided(&self, hold: &HoldRow, wanted: &Wanted, log: &[Envelope]) -> Option<Command> {
+        let call = hold.id.key.call;
+        let stored = stored_call(log, call)?;
+        let decided = match wanted {
+            Wanted::Approve => stored,
+            Wanted::ApproveEdited { arguments } => {
+                StoredCall { arguments: arguments.text().to_owned(), ..stored }
+            }
+            Wanted::Deny { .. } | Wanted::Answer { .. } | Wanted::Fail { .. } | Wanted::Withdraw => {
+                return None;
+            }
+        };
+        Some(self.begin(call, decided))
+    }
 }
 
 impl Engine {
@@ -52,14 +96,17 @@ impl Engine {
     pub async fn start(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
         let shared = &self.shared;
         let agent = shared.agent(&new.agent)?;
+        if let Some(before) = shared.done_before(who, new.once.as_ref()).await? {
+            return Ok(before.run);
+        }
         let place = shared.place(&new.agent);
         let (taken, lease) = match place {
             Some(_) => (Taken::AtOnce, shared.while_busy()),
             None => (Taken::Queued, Lease::Untouched),
         };
         let id = clock::run_id(&who.tenant, LivesIn::Durable, shared.clock.now());
-        let session = match new.session {
-            Some(session) => session,
+        let session = match &new.session {
+            Some(session) => session.clone(),
             None => {
                 SessionId::new(id.to_string().replace("run_", "ses_")).map_err(|_| EngineError::NotFound)?
             }
@@ -67,8 +114,8 @@ impl Engine {
         let start = Start {
             id,
             tenant: who.tenant.clone(),
-            agent: new.agent,
-            session,
+            agent: new.agent.clone(),
+            session: session.clone(),
             owner: who.user.clone(),
             driver: DrivenBy::Loop,
             definition: agent.digest,
@@ -77,32 +124,40 @@ impl Engine {
             message: new.message,
             taken,
         };
-        let definition = Put::Definition { digest: agent.digest, bytes: agent.definition.to_bytes() };
+        let mut more = More::from(shared.mark(who, new.once.as_ref()));
+        let key =
+            SessionKey { tenant: who.tenant.clone(), agent: new.agent.clone(), session: session.clone() };
+        more.guards.push(Guard::SessionOpen { session: key });
+        more.puts.push(Put::Definition { digest: agent.digest, bytes: agent.definition.to_bytes() });
         let order = shared.order(
             Vec::new(),
             Actor::Client(who.user.clone()),
             agent.definition.clone(),
             Default::default(),
-            beside(lease, &agent.approvers, Some(definition)),
+            beside(lease, &agent.approvers, more),
         );
-        let mut driver = Driver::start(shared.store.clone(), start, order)?;
-        let settlement = driver.settle().await;
-        if let Some(error) = settlement.failed {
-            return Err(error.into());
-        }
-        match place {
-            Some(place) => {
-                let log = settlement.done.into_iter().flat_map(|settled| settled.events).collect();
-                shared.drive(driver, log, place);
+        let driver = Driver::start(shared.store.clone(), start, order)?;
+        match self.settled(id, driver, place.map(|place| Taking { place, log: Vec::new() })).await {
+            Ok(_) => Ok(id),
+            Err(EngineError::Store(StoreError::Guard { .. })) => {
+                match shared.done_before(who, new.once.as_ref()).await? {
+                    Some(before) => Ok(before.run),
+                    None => Err(EngineError::SessionClosed { agent: new.agent, session }),
+                }
             }
-            None => shared.wakes.wake_worker(),
+            Err(error) => Err(error),
         }
-        Ok(id)
     }
 
     /// Says something more to a run.
-    pub async fn say(&self, who: &Principal, run: RunId, say: Say) -> Result<Answer, EngineError> {
-        self.submit(who, run, Command::Say(say)).await
+    pub async fn say(
+        &self,
+        who: &Principal,
+        run: RunId,
+        say: Say,
+        once: Option<Once>,
+    ) -> Result<Answer, EngineError> {
+        self.submit(who, run, Command::Say(say), once).await
     }
 
     /// Stops a run.
@@ -111,8 +166,9 @@ impl Engine {
         who: &Principal,
         run: RunId,
         reason: Option<String>,
+        once: Option<Once>,
     ) -> Result<Answer, EngineError> {
-        self.submit(who, run, Command::Cancel { reason }).await
+        self.submit(who, run, Command::Cancel { reason }, once).await
     }
 
     /// Decides a hold. Every decision, on every surface, comes through here.
@@ -130,38 +186,61 @@ impl Engine {
         let facts = &stored.row.run.facts;
         let agent = shared.agent(&facts.agent)?;
         let hold = shared.store.find_hold(decision.hold).await?.ok_or(EngineError::NotFound)?;
+        if shared.done_before(who, decision.once.as_ref()).await?.is_some() {
+            return Ok(Answer::Repeated);
+        }
         let authority = may_decide(who, &stored.row.run, hold.kind, &agent.approvers);
         let recorded = match &hold.closed {
             Some(closed) => self.recorded(decision.hold, closed.seq).await?,
             None => None,
         };
         let definition = shared.definition(agent, stored.row.run.state.definition).await?;
-        if authority.is_some() && hold.closed.is_none() {
+        let is_open = authority.is_some() && hold.closed.is_none();
+        if is_open {
             shared.refuse_misfit(&hold, &decision.wanted, &definition).await?;
         }
-        let resolve = Resolve {
+        let taking = match is_open {
+            true => shared.taking(&stored).await?,
+            false => None,
+        };
+        let begin =
+            taking.as_ref().and_then(|taking| shared.begin_decided(&hold, &decision.wanted, &taking.log));
+        let resolve = Command::Resolve(Resolve {
             decide: Decide { hold: decision.hold.key, digest: decision.digest, revision: decision.revision },
             resolution: decision.wanted,
-            idempotency_key: decision.idempotency_key,
+            idempotency_key: decision.once.as_ref().map(|once| once.key.clone()),
+        });
+        let lease = match taking {
+            Some(_) => shared.while_busy(),
+            None => Lease::Untouched,
         };
         let mut order = shared.order(
-            vec![Command::Resolve(resolve)],
+            std::iter::once(resolve).chain(begin).collect(),
             Actor::Person(who.user.clone()),
             definition,
             policy::of_run(agent, &stored.row.run),
-            beside(Lease::Untouched, &agent.approvers, None),
+            beside(lease, &agent.approvers, shared.mark(who, decision.once.as_ref()).into()),
         );
         order.given.authority = authority;
         order.given.recorded = recorded;
         let mut driver = Driver::of(shared.store.clone(), stored.row);
         driver.push(order);
-        self.settled(run, driver).await
+        self.settled_once(who, run, driver, taking, decision.once.as_ref()).await
     }
 
-    async fn submit(&self, who: &Principal, run: RunId, command: Command) -> Result<Answer, EngineError> {
+    async fn submit(
+        &self,
+        who: &Principal,
+        run: RunId,
+        command: Command,
+        once: Option<Once>,
+    ) -> Result<Answer, EngineError> {
         let shared = &self.shared;
         let actor = Actor::Client(who.user.clone());
         let stored = self.visible(who, run).await?;
+        if shared.done_before(who, once.as_ref()).await?.is_some() {
+            return Ok(Answer::Repeated);
+        }
         let agent = shared.agent(&stored.row.run.facts.agent)?;
         let definition = shared.definition(agent, stored.row.run.state.definition).await?;
         let order = shared.order(
@@ -169,15 +248,45 @@ impl Engine {
             actor,
             definition,
             Default::default(),
-            beside(Lease::Untouched, &agent.approvers, None),
+            beside(Lease::Untouched, &agent.approvers, shared.mark(who, once.as_ref()).into()),
         );
         let mut driver = Driver::of(shared.store.clone(), stored.row);
         driver.push(order);
-        self.settled(run, driver).await
+        self.settled_once(who, run, driver, None, once.as_ref()).await
     }
 
-    /// Waits until it is durable, wakes whoever follows or should go on, and tells the outcome.
-    async fn settled(&self, run: RunId, mut driver: Driver) -> Result<Answer, EngineError> {
+    /// The same request may have been faster than itself.
+    async fn settled_once(
+        &self,
+        who: &Principal,
+        run: RunId,
+        driver: Driver,
+        taking: Option<Taking>,
+        once: Option<&Once>,
+    ) -> Result<Answer, EngineError> {
+        match self.settled(run, driver, taking).await {
+            Err(error @ EngineError::Store(StoreError::Guard { .. })) => {
+                let before = self.shared.done_before(who, once).await?;
+                before.map(|_| Answer::Repeated).ok_or(error)
+            }
+            other => other,
+        }
+    }
+
+    /// Waits until it is durable, wakes whoever follows or should go on, and tells the outcome. A run that is taken with
+    /// it is driven on from here.
+    async fn settled(
+        &self,
+        run: RunId,
+        mut driver: Driver,
+        taking: Option<Taking>,
+    ) -> Result<Answer, EngineError> {
+        if let Some(Taking { place, log }) = taking {
+            let (accepted, answer) = oneshot::channel();
+            self.shared.drive_and_tell(driver, log, place, Some(accepted));
+            let died = |_| StoreError::Unknown { why: "the server is stopping".into() };
+            return answer.await.map_err(died)?;
+        }
         let mut settlement = driver.settle().await;
         if let Some(error) = settlement.failed {
             return Err(error.into());
@@ -214,6 +323,8 @@ impl EngineError {
             EngineError::Store(_)
             | EngineError::NoSuchAgent { .. }
             | EngineError::BreaksSchema(_)
+            | EngineError::KeyReused { .. }
+            | EngineError::SessionClosed { .. }
             | EngineError::NotFound => None,
         }
     }

@@ -122,9 +122,13 @@ impl Engine {
                 }
             }
         };
-        match timeout(duration(at_most), settles).await {
-            Ok(settled) => settled?,
-            Err(_) => tracing::debug!(%run, "still at work after the longest wait"),
+        let mut stopping = self.shared.stopping.subscribe();
+        tokio::select! {
+            settled = timeout(duration(at_most), settles) => match settled {
+                Ok(settled) => settled?,
+                Err(_) => tracing::debug!(%run, "still at work after the longest wait"),
+            },
+            _ = stopping.wait_for(|stopping| *stopping) => tracing::debug!(%run, "the server stops"),
         }
         self.run(who, run).await
     }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use holdpoint_core::id::Seq;
+use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::ahead::Driver;
 use holdpoint_store::{Claim, Claimed, ShardSet, Stored};
 use tokio::time::timeout;
@@ -16,13 +17,18 @@ use crate::clock::duration;
 /// Runs claimed at once at most.
 const CLAIM_MAX: usize = 64;
 
+/// How often old idempotency keys are looked for.
+const KEYS_EVERY: Millis = Millis::hours(1);
+
 impl Engine {
     /// Looks for due runs from now on, until the engine is dropped or dies.
     pub fn work(&self) {
         let shared = Arc::downgrade(&self.shared);
         self.shared.spawn(async move {
-            while let Some(shared) = shared.upgrade() {
+            let mut keys_seen_to = None;
+            while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_stopping()) {
                 let found = shared.claim_and_drive().await;
+                shared.see_to_keys(&mut keys_seen_to).await;
                 if found == 0 {
                     let _ = timeout(duration(shared.settings.poll), shared.wakes.worker_woken()).await;
                 }
@@ -32,6 +38,18 @@ impl Engine {
 }
 
 impl Shared {
+    /// Forgets old idempotency keys now and then.
+    async fn see_to_keys(&self, last: &mut Option<Timestamp>) {
+        let now = self.clock.now();
+        if last.is_some_and(|last| now.since(last) < KEYS_EVERY) {
+            return;
+        }
+        *last = Some(now);
+        if let Err(error) = self.forget_keys().await {
+            tracing::warn!(%error, "old idempotency keys could not be forgotten; trying again later");
+        }
+    }
+
     /// Claims what is due and there is room for; says how many runs that was.
     async fn claim_and_drive(self: &Arc<Shared>) -> usize {
         let now = self.clock.now();

@@ -2,14 +2,20 @@
 //!
 //! A body is read from its bytes in one pass, so that raw JSON inside it keeps its text.
 
+use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
+use holdpoint_core::digest;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::problem::Problem;
+use crate::engine::Once;
+
+/// Bytes of an idempotency key at most.
+const KEY_MAX: usize = 256;
 
 /// A JSON body. An absent one counts as `{}`.
 #[derive(Debug)]
@@ -23,18 +29,60 @@ where
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let is_json = is_json(request.headers());
-        let bytes = axum::body::Bytes::from_request(request, state).await.map_err(unread)?;
-        if bytes.is_empty() {
-            return read(b"{}").map(JsonBody);
+        read(&json_bytes(request, state).await?).map(JsonBody)
+    }
+}
+
+/// A JSON body that its sender may send again under the same `Idempotency-Key`.
+#[derive(Debug)]
+pub struct Repeatable<T> {
+    /// The body.
+    pub body: T,
+    /// What makes a repeat safe, if the sender gave a key.
+    pub once: Option<Once>,
+}
+
+impl<S, T> FromRequest<S> for Repeatable<T>
+where
+    S: Send + Sync,
+    T: DeserializeOwned,
+{
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let key = idempotency_key(request.headers())?;
+        let route = format!("{} {}", request.method(), request.uri().path());
+        let bytes = json_bytes(request, state).await?;
+        let once = key.map(|key| Once { route, key, request: digest::of_bytes(&bytes) });
+        Ok(Repeatable { body: read(&bytes)?, once })
+    }
+}
+
+async fn json_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+    let is_json = is_json(request.headers());
+    let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
+    if bytes.is_empty() {
+        return Ok(Bytes::from_static(b"{}"));
+    }
+    // A browser sends other types across origins without asking first.
+    match is_json {
+        true => Ok(bytes),
+        false => {
+            let detail = "send content-type: application/json";
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            Err(Problem::new(status, "not-json", "Unsupported media type", detail))
         }
-        // A browser sends other types across origins without asking first.
-        if !is_json {
-            let (status, detail) =
-                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send content-type: application/json");
-            return Err(Problem::new(status, "not-json", "Unsupported media type", detail));
+    }
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let unreadable = |_| Problem::bad_request("Idempotency-Key is not plain text");
+    match headers.get("idempotency-key").map(|value| value.to_str()).transpose().map_err(unreadable)? {
+        Some("") => Err(Problem::bad_request("Idempotency-Key is empty")),
+        Some(key) if key.len() > KEY_MAX => {
+            Err(Problem::bad_request(format!("Idempotency-Key has more than {KEY_MAX} bytes")))
         }
-        read(&bytes).map(JsonBody)
+        other => Ok(other.map(str::to_owned)),
     }
 }
 

@@ -106,6 +106,15 @@ macro_rules! forward_store {
             self.$f.due_notices(shards, now, limit)
         }
     };
+    (@ forget_keys $f:ident) => {
+        fn forget_keys(
+            &self,
+            until: ::holdpoint_core::time::Timestamp,
+            limit: usize,
+        ) -> $crate::Answer<usize> {
+            self.$f.forget_keys(until, limit)
+        }
+    };
     (@ settle_notice $f:ident) => {
         fn settle_notice(&self, no: i64, settle: $crate::SettleNotice) -> $crate::Answer<()> {
             self.$f.settle_notice(no, settle)

@@ -50,6 +50,25 @@ pub fn a_key_used_again_names_its_last_use(factory: &Factory) {
     assert_eq!(block_on(world.store().find_key(tenant("default"), "k".into())), Ok(Some(record)));
 }
 
+pub fn keys_past_their_time_are_forgotten_in_pieces(factory: &Factory) {
+    let mut world = World::new(factory);
+    let now = world.now();
+    for n in 0..5 {
+        let expires_at = now.plus(Millis::hours(n));
+        let mut batch = world.scribe.start(&NewRun::of("helper"));
+        batch.puts.push(Put::Key { key: format!("k-{n}"), request: Digest([1; 32]), expires_at });
+        world.write(batch);
+    }
+    let forget = |limit| block_on(world.store().forget_keys(now.plus(Millis::hours(2)), limit)).unwrap();
+    assert_eq!([forget(2), forget(2), forget(2)], [2, 1, 0]);
+    world.reopen();
+    let is_known = |n: i32| {
+        let found = block_on(world.store().find_key(tenant("default"), format!("k-{n}"))).unwrap();
+        found.is_some()
+    };
+    assert_eq!([0, 1, 2, 3, 4].map(is_known), [false, false, false, true, true]);
+}
+
 pub fn a_large_value_is_kept_with_its_run(factory: &Factory) {
     let mut world = World::new(factory);
     let text = "long ".repeat(10_000);

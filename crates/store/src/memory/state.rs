@@ -265,6 +265,13 @@ impl State {
         self.keys.get(&(tenant, key)).cloned()
     }
 
+    pub(super) fn forget_keys(&mut self, until: Timestamp, limit: usize) -> usize {
+        let past = self.keys.iter().filter(|(_, record)| record.expires_at <= until);
+        let names: Vec<(Tenant, String)> = past.take(limit).map(|(name, _)| name.clone()).collect();
+        names.iter().for_each(|name| drop(self.keys.remove(name)));
+        names.len()
+    }
+
     pub(super) fn renew(&mut self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Vec<RunId> {
         let still_has = |run: &RunId| match self.leased_by(*run, node) {
             Some(entry) => {

@@ -189,6 +189,9 @@ pub(super) const KEY_ADD: &str = "INSERT INTO keys (tenant, key, request, run, s
      run = excluded.run, seq = excluded.seq, expires_at = excluded.expires_at";
 /// What an idempotency key was used for.
 pub(super) const KEY: &str = "SELECT request, run, seq, expires_at FROM keys WHERE tenant = ?1 AND key = ?2";
+/// Forgets those whose time has passed.
+pub(super) const KEYS_FORGET: &str = "DELETE FROM keys WHERE (tenant, key) IN \
+     (SELECT tenant, key FROM keys WHERE expires_at <= ?1 LIMIT ?2)";
 
 /// A counter.
 pub(super) const COUNTER: &str = "SELECT value FROM counters WHERE tenant = ?1 AND name = ?2";

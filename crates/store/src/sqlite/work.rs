@@ -263,6 +263,10 @@ pub(super) fn settle_notice(connection: &Connection, no: i64, settle: SettleNoti
     Ok(())
 }
 
+pub(super) fn forget_keys(connection: &Connection, until: Timestamp, limit: usize) -> Result<usize, Failure> {
+    Ok(connection.prepare_cached(sql::KEYS_FORGET)?.execute(params![until.0, limit])?)
+}
+
 pub(super) fn change_session(
     connection: &Connection,
     numbers: &mut Numbers,

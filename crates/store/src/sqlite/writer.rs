@@ -31,6 +31,7 @@ pub(super) enum Job {
     Claim(Claim, Reply<Vec<Claimed>>),
     Renew(Vec<RunId>, Incarnation, Timestamp, Reply<Vec<RunId>>),
     Release(RunId, Incarnation, Reply<()>),
+    ForgetKeys(Timestamp, usize, Reply<usize>),
     SettleNotice(i64, SettleNotice, Reply<()>),
     ChangeSession(SessionKey, SessionChange, Timestamp, Reply<bool>),
     Erase(RunId, Reply<()>),
@@ -317,6 +318,7 @@ enum Done {
     Claimed(Vec<Claimed>),
     Runs(Vec<RunId>),
     Changed(bool),
+    Forgot(usize),
 }
 
 impl Job {
@@ -333,6 +335,9 @@ impl Job {
             Job::Renew(runs, node, until, _) => work::renew(connection, runs, *node, *until).map(Done::Runs),
             Job::Release(run, node, _) => {
                 work::release(connection, numbers, texts, *run, *node).map(|()| Done::Nothing)
+            }
+            Job::ForgetKeys(until, limit, _) => {
+                work::forget_keys(connection, *until, *limit).map(Done::Forgot)
             }
             Job::SettleNotice(no, outcome, _) => {
                 work::settle_notice(connection, *no, *outcome).map(|()| Done::Nothing)
@@ -355,14 +360,21 @@ impl Job {
                 reply,
                 result.map(|done| match done {
                     Done::Claimed(claimed) => claimed,
-                    Done::Nothing | Done::Runs(_) | Done::Changed(_) => Vec::new(),
+                    Done::Nothing | Done::Runs(_) | Done::Changed(_) | Done::Forgot(_) => Vec::new(),
                 }),
             ),
             Job::Renew(_, _, _, reply) => send(
                 reply,
                 result.map(|done| match done {
                     Done::Runs(runs) => runs,
-                    Done::Nothing | Done::Claimed(_) | Done::Changed(_) => Vec::new(),
+                    Done::Nothing | Done::Claimed(_) | Done::Changed(_) | Done::Forgot(_) => Vec::new(),
+                }),
+            ),
+            Job::ForgetKeys(_, _, reply) => send(
+                reply,
+                result.map(|done| match done {
+                    Done::Forgot(count) => count,
+                    Done::Nothing | Done::Claimed(_) | Done::Runs(_) | Done::Changed(_) => 0,
                 }),
             ),
             Job::ChangeSession(_, _, _, reply) => {

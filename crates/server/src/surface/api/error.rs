@@ -32,6 +32,13 @@ pub(super) fn problem(about: Option<RunId>, error: &EngineError) -> Problem {
             let problem = Problem::new(status, "schema", "Value breaks its schema", detail);
             problem.with(More { pointer: Some(broken.pointer.clone()), ..More::default() })
         }
+        EngineError::KeyReused { .. } => {
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            Problem::new(status, "key-reused", "Idempotency key used for something else", error.to_string())
+        }
+        EngineError::SessionClosed { .. } => {
+            Problem::new(StatusCode::CONFLICT, "session-closed", "The session is closed", error.to_string())
+        }
         EngineError::NotFound => Problem::not_found(),
     }
 }

@@ -14,14 +14,12 @@ use holdpoint_core::name::{AgentName, BadName, SessionId, ToolName};
 use super::{error, events, map, wire};
 use crate::auth::Principal;
 use crate::engine::{Decision, EngineError, HoldList, NewRun, RunList};
-use crate::http::{App, Args, JsonBody, Problem, Segment};
+use crate::http::{App, Args, Problem, Repeatable, Segment};
 
 /// Items of a page, unless the caller wants another number.
 const PAGE: usize = 50;
 /// Items of a page at most.
 const PAGE_MAX: usize = 200;
-/// Bytes of an idempotency key at most.
-const KEY_MAX: usize = 256;
 
 /// Who is calling.
 type Who = Extension<Principal>;
@@ -52,11 +50,11 @@ async fn start(
     State(app): State<App>,
     Extension(who): Who,
     Segment(agent): Segment,
-    JsonBody(body): JsonBody<wire::StartRun>,
+    Repeatable { body, once }: Repeatable<wire::StartRun>,
 ) -> Answered<Response> {
     let agent = AgentName::new(agent).map_err(|_| Problem::not_found())?;
     let session = body.session.map(SessionId::new).transpose().map_err(bad_name)?;
-    let new = NewRun { agent, session, message: map::message(body.input)? };
+    let new = NewRun { agent, session, message: map::message(body.input)?, once };
     let id = app.engine.start(&who, new).await.map_err(|error| error::problem(None, &error))?;
     let view = match body.wait {
         wire::Wait::Accepted => app.engine.run(&who, id).await,
@@ -119,11 +117,11 @@ async fn say(
     State(app): State<App>,
     Extension(who): Who,
     Segment(run): Segment,
-    JsonBody(body): JsonBody<wire::SendMessage>,
+    Repeatable { body, once }: Repeatable<wire::SendMessage>,
 ) -> Answered<Json<wire::RunBody>> {
     let run = run_id(&run)?;
     let say = Say { message: map::message(body.input)?, on_hold: map::on_hold(body.on_hold) };
-    app.engine.say(&who, run, say).await.map_err(about(run))?;
+    app.engine.say(&who, run, say, once).await.map_err(about(run))?;
     let view = app.engine.run(&who, run).await.map_err(about(run))?;
     Ok(Json(map::run_view(&view)))
 }
@@ -132,10 +130,10 @@ async fn cancel(
     State(app): State<App>,
     Extension(who): Who,
     Segment(run): Segment,
-    JsonBody(body): JsonBody<wire::CancelRun>,
+    Repeatable { body, once }: Repeatable<wire::CancelRun>,
 ) -> Answered<Json<wire::RunBody>> {
     let run = run_id(&run)?;
-    app.engine.cancel(&who, run, body.reason).await.map_err(about(run))?;
+    app.engine.cancel(&who, run, body.reason, once).await.map_err(about(run))?;
     let view = app.engine.run(&who, run).await.map_err(about(run))?;
     Ok(Json(map::run_view(&view)))
 }
@@ -172,8 +170,7 @@ async fn resolve(
     State(app): State<App>,
     Extension(who): Who,
     Segment(hold): Segment,
-    headers: HeaderMap,
-    JsonBody(body): JsonBody<wire::ResolveHold>,
+    Repeatable { body, once }: Repeatable<wire::ResolveHold>,
 ) -> Answered<Json<wire::Resolved>> {
     let hold = hold_id(&hold)?;
     app.engine.see(&who, hold.run).await.map_err(about(hold.run))?;
@@ -183,7 +180,7 @@ async fn resolve(
         wanted: map::wanted(&body)?,
         digest: body.digest.as_deref().map(str::parse).transpose().map_err(no_digest)?,
         revision: body.revision,
-        idempotency_key: idempotency_key(&headers)?,
+        once,
     };
     let answer = app.engine.decide(&who, decision).await.map_err(about(hold.run))?;
     let view = app.engine.hold(&who, hold).await.map_err(about(hold.run))?;
@@ -220,12 +217,4 @@ fn bad_name(bad: BadName) -> Problem {
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Answered<Option<&'a str>> {
     let unreadable = |_| Problem::bad_request(format!("the header {name} is not plain text"));
     headers.get(name).map(|value| value.to_str()).transpose().map_err(unreadable)
-}
-
-fn idempotency_key(headers: &HeaderMap) -> Answered<Option<String>> {
-    match text(headers, "idempotency-key")? {
-        Some("") => Err(Problem::bad_request("Idempotency-Key is empty")),
-        Some(key) if key.len() > KEY_MAX => Err(Problem::bad_request("Idempotency-Key is too long")),
-        other => Ok(other.map(str::to_owned)),
-    }
 }

@@ -9,6 +9,9 @@
     reason = "a test stops where something is missing, and looks for one kind of event"
 )]
 
+mod repeats;
+mod stopping;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -41,6 +44,7 @@ use holdpoint_store::Store;
 use holdpoint_store::conformance::flaky::{Flaky, Mishap};
 use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
+use tokio::sync::Notify;
 
 const ARGUMENTS: &str = r#"{"path": "/var/cache/old", "size": 9007199254740993}"#;
 
@@ -49,11 +53,13 @@ struct Deletes {
     effects: PathBuf,
     hangs: bool,
     panics: bool,
+    gate: Option<Arc<Notify>>,
 }
 
 impl Tool for Deletes {
     fn run(&self, invocation: Invocation) -> Running {
         let (effects, hangs, panics) = (self.effects.clone(), self.hangs, self.panics);
+        let gate = self.gate.clone();
         Box::pin(async move {
             let mut file = std::fs::OpenOptions::new().create(true).append(true).open(effects).unwrap();
             writeln!(file, "{} {}", invocation.token(), invocation.arguments).unwrap();
@@ -61,6 +67,9 @@ impl Tool for Deletes {
             assert!(!panics, "a tool with a bug");
             if hangs {
                 std::future::pending::<()>().await;
+            }
+            if let Some(gate) = gate {
+                gate.notified().await;
             }
             Outcome::Done(ToolResult::Ok(Body::text("deleted")))
         })
@@ -72,6 +81,8 @@ struct Site {
     directory: TempDir,
     hangs: bool,
     panics: bool,
+    /// What a tool waits for before it ends.
+    gate: Option<Arc<Notify>>,
     holds: HoldPolicy,
     asks: Line,
 }
@@ -83,6 +94,7 @@ impl Site {
             directory: tempfile::tempdir().unwrap(),
             hangs: false,
             panics: false,
+            gate: None,
             holds: HoldPolicy::default(),
             asks,
         }
@@ -131,7 +143,12 @@ impl Site {
             hold_batch: false,
             holds: self.holds.clone(),
         };
-        let deletes = Deletes { effects: self.path("effects"), hangs: self.hangs, panics: self.panics };
+        let deletes = Deletes {
+            effects: self.path("effects"),
+            hangs: self.hangs,
+            panics: self.panics,
+            gate: self.gate.clone(),
+        };
         let script = Script { lines: vec![self.asks.clone(), Line::says("Done.")] };
         let agent_settings = Agent {
             digest: definition.digest(),
@@ -174,7 +191,7 @@ fn who(user: &str) -> Principal {
 }
 
 async fn start(engine: &Engine) -> RunId {
-    let new = NewRun { agent: agent(), session: None, message: Message::text("Free some space") };
+    let new = NewRun { agent: agent(), session: None, message: Message::text("Free some space"), once: None };
     engine.start(&who("alice"), new).await.unwrap()
 }
 
@@ -199,7 +216,7 @@ async fn hold_of(engine: &Engine, run: RunId, kind: HoldKind) -> HoldId {
 }
 
 fn decision(hold: HoldId, wanted: Wanted) -> Decision {
-    Decision { hold, wanted, digest: None, revision: None, idempotency_key: None }
+    Decision { hold, wanted, digest: None, revision: None, once: None }
 }
 
 const HELD: Status = Status::Held(Waiting::Person);
@@ -265,7 +282,7 @@ async fn only_the_owner_decides_and_only_once() {
     let mallory = who("mallory");
     let by_mallory = engine.decide(&mallory, decision(hold, Wanted::Approve)).await;
     assert_eq!(by_mallory, Err(EngineError::NotFound));
-    assert_eq!(engine.cancel(&mallory, run, None).await, Err(EngineError::NotFound));
+    assert_eq!(engine.cancel(&mallory, run, None, None).await, Err(EngineError::NotFound));
 
     let deny = || decision(hold, Wanted::Deny { reason: Some("not today".into()) });
     assert_eq!(engine.decide(&who("alice"), deny()).await, Ok(Answer::Done));
@@ -288,7 +305,7 @@ async fn cancel_stops_a_running_tool() {
     while site.effects().is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(engine.cancel(&who("alice"), run, None).await, Ok(Answer::Done));
+    assert_eq!(engine.cancel(&who("alice"), run, None, None).await, Ok(Answer::Done));
     let mut follower = engine.follow(run, Seq(0));
     let told = async {
         loop {
