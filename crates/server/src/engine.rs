@@ -4,6 +4,7 @@
 //! `worker.rs` finds due runs, `follow.rs` lets readers follow the log. A held run is known to none of them: it is rows.
 
 mod drive;
+mod family;
 mod fits;
 mod follow;
 mod once;

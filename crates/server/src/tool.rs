@@ -3,6 +3,7 @@
 //! A tool gets the argument text that was decided on, byte for byte, and a fencing token that names this one start. It
 //! says what came of it, or that something outside must happen first.
 
+pub mod agent;
 pub mod child;
 pub mod command;
 pub mod suspend;
@@ -13,7 +14,8 @@ use std::pin::Pin;
 use holdpoint_core::command::SuspendFor;
 use holdpoint_core::hold::Ask;
 use holdpoint_core::id::CallId;
-use holdpoint_core::message::ToolResult;
+use holdpoint_core::message::{Message, ToolResult};
+use holdpoint_core::name::AgentName;
 use holdpoint_core::time::Millis;
 
 /// One start of a call.
@@ -57,6 +59,15 @@ pub struct Pending {
     pub timeout: Option<Millis>,
 }
 
+/// Work for another agent of this server.
+#[derive(Debug, Clone)]
+pub struct SubRun {
+    /// Which agent.
+    pub agent: AgentName,
+    /// What it shall do.
+    pub message: Message,
+}
+
 /// What running comes to.
 pub type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
@@ -64,4 +75,9 @@ pub type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 pub trait Tool: Send + Sync {
     /// Runs it. Dropping the future stops it as far as that is possible.
     fn run(&self, invocation: Invocation) -> Running;
+
+    /// The run that these arguments ask another agent of this server for; none for every other tool.
+    fn sub_run(&self, _arguments: &str) -> Option<SubRun> {
+        None
+    }
 }

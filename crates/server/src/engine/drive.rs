@@ -15,7 +15,7 @@ use holdpoint_core::event::{Envelope, Event};
 use holdpoint_core::id::{CallId, CallNo, Incarnation, RunId, Seq};
 use holdpoint_core::message::ToolResult;
 use holdpoint_core::next::{Next, Running, next};
-use holdpoint_core::policy::Verdicts;
+use holdpoint_core::policy::{Role, Verdicts};
 use holdpoint_core::run::{CallAttempt, Heard, Run, Stage};
 use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::{stored_call, transcript};
@@ -100,12 +100,12 @@ impl Shared {
     }
 }
 
-struct Drive {
-    shared: Arc<Shared>,
+pub(super) struct Drive {
+    pub(super) shared: Arc<Shared>,
     run: RunId,
-    driver: Driver,
+    pub(super) driver: Driver,
     /// The run's events, as far as they are durable.
-    log: Vec<Envelope>,
+    pub(super) log: Vec<Envelope>,
     /// Who waits to hear that what they wished is durable.
     accepted: Option<Accepted>,
     /// Whether that could not be written.
@@ -127,8 +127,9 @@ enum Step {
 
 impl Drive {
     async fn until_it_waits(mut self) {
+        let mut step = self.begin_with_family().await;
         loop {
-            match self.step().await {
+            match step {
                 Ok(Step::GoOn) => {}
                 Ok(Step::Stop) => break,
                 // Nothing was written, and whoever wished it has been told so: it must not happen later.
@@ -139,10 +140,19 @@ impl Drive {
                     break;
                 }
             }
+            step = self.step().await;
         }
         // Mostly the last append has done so already.
         let _ = self.shared.store.release(self.run, self.shared.node).await;
         self.shared.wakes.wake_worker();
+    }
+
+    /// Whoever woke the run may have done so for its sub-runs, or for its parent.
+    async fn begin_with_family(&mut self) -> Result<Step, EngineError> {
+        if self.accepted.is_none() {
+            self.look_after_family().await?;
+        }
+        Ok(Step::GoOn)
     }
 
     /// A store that is away for a while: what the model said and what tools reported is kept and written when it is
@@ -398,7 +408,16 @@ impl Drive {
     }
 
     /// Decides a command on the tip and hands its append over.
-    async fn push(&mut self, command: Command, verdicts: Verdicts) -> Result<(), EngineError> {
+    pub(super) async fn push(&mut self, command: Command, verdicts: Verdicts) -> Result<(), EngineError> {
+        self.push_as(None, command, verdicts).await
+    }
+
+    pub(super) async fn push_as(
+        &mut self,
+        authority: Option<Role>,
+        command: Command,
+        verdicts: Verdicts,
+    ) -> Result<(), EngineError> {
         let Some(run) = self.driver.tip() else { return Ok(()) };
         let (agent_name, pinned) = (run.facts.agent.clone(), run.state.definition);
         let shared = self.shared.clone();
@@ -406,7 +425,9 @@ impl Drive {
         let definition = shared.definition(agent, pinned).await?;
         let actor = Actor::Node(shared.node);
         let beside = beside(shared.while_busy(), &agent.approvers, More::default());
-        self.driver.push(shared.order(vec![command], actor, definition, verdicts, beside));
+        let mut order = shared.order(vec![command], actor, definition, verdicts, beside);
+        order.given.authority = authority;
+        self.driver.push(order);
         Ok(())
     }
 

@@ -17,8 +17,8 @@ use holdpoint_core::time::Timestamp;
 use holdpoint_store::ahead::{Beside, Given, Order};
 use holdpoint_store::{Guard, LeaseChange, Put, Who};
 
-use super::Shared;
 use super::once::Mark;
+use super::{Shared, family};
 use crate::clock;
 use crate::settings::Approvers;
 
@@ -90,6 +90,7 @@ pub(super) fn beside(
         };
         let mut puts: Vec<Put> = more.puts.clone();
         puts.extend(audiences(decided, &approvers));
+        puts.extend(family::wakes(decided));
         Beside { lease, guards: more.guards.clone(), puts }
     })
 }

@@ -34,6 +34,8 @@ pub struct RunView {
     pub result: Option<Body>,
     /// Why it did not complete.
     pub reason: Option<String>,
+    /// Open holds of its sub-runs: what it really waits for.
+    pub holds_below: Vec<(HoldId, HoldKind)>,
 }
 
 /// A hold with everything that people need to decide it.
@@ -49,6 +51,8 @@ pub struct HoldView {
     pub prompt: Option<String>,
     /// Its decision.
     pub recorded: Option<Recorded>,
+    /// The runs above its run, the root first, each with its agent; empty when it is no sub-run.
+    pub path: Vec<(RunId, AgentName)>,
 }
 
 /// Which runs are wanted.
@@ -91,17 +95,41 @@ impl Engine {
     /// A run, if the caller may see it.
     pub async fn run(&self, who: &Principal, run: RunId) -> Result<RunView, EngineError> {
         let run = self.see(who, run).await?;
-        let (mut result, mut reason) = (None, None);
-        if run.outcome().is_some() {
-            for envelope in self.shared.events(run.facts.id, Seq(0)).await? {
-                if let Event::ModelReplied(replied) = envelope.event {
-                    result = replied.reply.text.or(result);
-                } else if let Event::RunEnded(ended) = envelope.event {
-                    (result, reason) = (ended.result.or(result), ended.reason);
+        let (result, reason) = match run.outcome() {
+            Some(_) => result_of(&self.shared.events(run.facts.id, Seq(0)).await?),
+            None => (None, None),
+        };
+        let holds_below = self.holds_below(&run).await?;
+        Ok(RunView { run, result, reason, holds_below })
+    }
+
+    /// Open holds of the sub-runs that a run waits for, and of theirs. Depth and number are capped by the core.
+    async fn holds_below(&self, run: &Run) -> Result<Vec<(HoldId, HoldKind)>, EngineError> {
+        let mut found = Vec::new();
+        let mut children: Vec<RunId> = run.state.holds.iter().filter_map(|hold| hold.child).collect();
+        while let Some(child) = children.pop() {
+            // One that is promised and not begun yet holds nothing.
+            let Ok(stored) = self.shared.store.load(child).await else { continue };
+            for hold in &stored.row.run.state.holds {
+                match hold.child {
+                    Some(grandchild) => children.push(grandchild),
+                    None => found.push((HoldId { run: child, key: hold.key }, hold.kind)),
                 }
             }
         }
-        Ok(RunView { run, result, reason })
+        Ok(found)
+    }
+
+    /// Runs above a run, the root first, each with its agent.
+    async fn path_to(&self, run: &Run) -> Result<Vec<(RunId, AgentName)>, EngineError> {
+        let (mut path, mut above) = (Vec::new(), run.facts.parent);
+        while let Some(parent) = above {
+            let facts = self.load(parent.run).await?.row.run.facts;
+            path.push((facts.id, facts.agent));
+            above = facts.parent;
+        }
+        path.reverse();
+        Ok(path)
     }
 
     /// A run as soon as it waits or is over; as it is when that takes longer than `at_most`.
@@ -232,7 +260,8 @@ impl Engine {
             ) => None,
         };
         let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, &events));
-        Ok(HoldView { ask: asked(&row, &events), row, arguments, prompt, recorded })
+        let path = self.path_to(&run).await?;
+        Ok(HoldView { ask: asked(&row, &events), row, arguments, prompt, recorded, path })
     }
 
     /// The receipt of a hold, if the caller may see it.
@@ -278,6 +307,19 @@ impl Engine {
         };
         who.tenant == run.facts.tenant && (who.is_admin || who.user == run.facts.owner || is_approver())
     }
+}
+
+/// What a run came to, and why it did not complete.
+pub(super) fn result_of(events: &[Envelope]) -> (Option<Body>, Option<String>) {
+    let (mut result, mut reason) = (None, None);
+    for envelope in events {
+        if let Event::ModelReplied(replied) = &envelope.event {
+            result = replied.reply.text.clone().or(result);
+        } else if let Event::RunEnded(ended) = &envelope.event {
+            (result, reason) = (ended.result.clone().or(result), ended.reason.clone());
+        }
+    }
+    (result, reason)
 }
 
 /// Of an open hold what will run when it is approved now; of a decided one what was last shown.

@@ -9,6 +9,7 @@
     reason = "a test stops where something is missing, and looks for one kind of event"
 )]
 
+mod family;
 mod repeats;
 mod stopping;
 

@@ -13,6 +13,7 @@ use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{HoldId, HoldKey, RunId};
 use holdpoint_core::json::RawJson;
 use holdpoint_core::message::{Message, Part};
+use holdpoint_core::name::AgentName;
 use holdpoint_core::project::{Closed, HoldRow, How, hold_of};
 use holdpoint_core::run::{Run, Status, Waiting, status};
 use serde_json::value::RawValue;
@@ -105,7 +106,9 @@ pub(super) fn agent(name: String, agent: &Agent) -> wire::AgentBody {
 
 pub(super) fn run_view(view: &RunView) -> wire::RunBody {
     let result = view.result.as_ref().and_then(body);
-    wire::RunBody { result, reason: view.reason.clone(), ..run(&view.run) }
+    let below = |(id, of): &(HoldId, HoldKind)| wire::OpenHold { id: id.to_string(), kind: kind(*of) };
+    let holds_below = view.holds_below.iter().map(below).collect();
+    wire::RunBody { result, reason: view.reason.clone(), holds_below, ..run(&view.run) }
 }
 
 pub(super) fn run(run: &Run) -> wire::RunBody {
@@ -136,6 +139,7 @@ pub(super) fn run(run: &Run) -> wire::RunBody {
             cost_micros: usage.cost_micros,
         },
         holds: run.state.holds.iter().map(open).collect(),
+        holds_below: Vec::new(),
         result: None,
         reason: None,
     }
@@ -234,7 +238,12 @@ pub(super) fn hold_view(view: HoldView) -> wire::HoldDetail {
         question: question.or(view.prompt),
         options: view.ask.options,
         answer_schema: view.ask.answer_schema.as_ref().and_then(raw),
+        path: view.path.into_iter().map(above).collect(),
     }
+}
+
+fn above((run, agent): (RunId, AgentName)) -> wire::Above {
+    wire::Above { run: run.to_string(), agent: agent.to_string() }
 }
 
 pub(super) fn resolved(answer: &Answer, hold: wire::HoldDetail) -> wire::Resolved {

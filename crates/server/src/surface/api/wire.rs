@@ -180,6 +180,9 @@ pub(super) struct RunBody {
     pub(super) usage: UsageBody,
     /// What is waited for.
     pub(super) holds: Vec<OpenHold>,
+    /// What its sub-runs wait for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) holds_below: Vec<OpenHold>,
     /// What came out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) result: Option<Box<RawText>>,
@@ -314,6 +317,16 @@ pub(super) struct HoldDetail {
     pub(super) options: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) answer_schema: Option<Box<RawText>>,
+    /// The runs above its run, the root first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) path: Vec<Above>,
+}
+
+/// A run above a sub-run.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Above {
+    pub(super) run: String,
+    pub(super) agent: String,
 }
 
 /// What a decision came to.

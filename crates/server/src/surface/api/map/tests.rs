@@ -117,6 +117,7 @@ fn every_answer_to_a_decision_has_its_word() {
             question: None,
             options: Vec::new(),
             answer_schema: None,
+            path: Vec::new(),
         };
         let resolved = resolved(&answer, detail);
         (resolved.outcome, resolved.votes, resolved.votes_needed)

@@ -1,0 +1,164 @@
+//! Sub-runs: a call that another agent of this server works on.
+//!
+//! The parent's hold names its child before the child exists, and wakes the parent in the same append; whoever drives
+//! the parent then begins the child, whose id follows from run, call and attempt, so that twice is once. A child that
+//! ends wakes its parent in the same append, a parent that ends wakes its children. Each looks at the other when it is
+//! driven: nothing is carried in memory, and a crash anywhere leaves a wake that somebody finds.
+
+use holdpoint_core::actor::Actor;
+use holdpoint_core::body::Body;
+use holdpoint_core::command::{Command, Decide, Resolve, Start, Taken, Wanted};
+use holdpoint_core::decide::Decided;
+use holdpoint_core::event::{Driver as DrivenBy, Envelope, Event, Outcome, Parent};
+use holdpoint_core::hold::Hold;
+use holdpoint_core::id::{RunId, Seq};
+use holdpoint_core::policy::{Role, Verdicts};
+use holdpoint_core::run::Run;
+use holdpoint_core::transcript::stored_call;
+use holdpoint_store::ahead::Driver;
+use holdpoint_store::{Put, StoreError};
+
+use super::drive::Drive;
+use super::orders::{Lease, More, beside};
+use super::views::result_of;
+use super::{EngineError, Shared};
+
+/// Whoever must look at a family when this has been written: the run itself when it has a child to begin, its parent
+/// when it is over, its children when they are no longer waited for.
+pub(super) fn wakes(decided: &Decided) -> Vec<Put> {
+    let facts = &decided.run.facts;
+    let at = decided.run.state.at;
+    let mut runs = decided.cancel_children.clone();
+    for envelope in &decided.events {
+        if let Event::HoldOpened(opened) = &envelope.event {
+            runs.extend(opened.ask.child.map(|_| facts.id));
+        } else if let Event::RunEnded(_) = &envelope.event {
+            runs.extend(facts.parent.map(|parent| parent.run));
+        }
+    }
+    runs.into_iter().map(|run| Put::Wake { run, at }).collect()
+}
+
+impl Drive {
+    /// Begins children that were promised, takes the results of those that are over, and ends the run when nobody waits
+    /// for it any more.
+    pub(super) async fn look_after_family(&mut self) -> Result<(), EngineError> {
+        let Some(run) = self.driver.tip().cloned() else { return Ok(()) };
+        if run.outcome().is_some() {
+            return Ok(());
+        }
+        if let Some(parent) = run.facts.parent
+            && !self.shared.is_waited_for(parent).await?
+        {
+            let reason = Some(format!("the run {} that asked for it no longer waits for it", parent.run));
+            return self.push(Command::Cancel { reason }, Verdicts::default()).await;
+        }
+        for hold in &run.state.holds {
+            let Some(child) = hold.child else { continue };
+            if let Some(wanted) = self.shared.child_came_to(&run, hold, child, &self.log).await? {
+                let decide = Decide { hold: hold.key, digest: None, revision: None };
+                let resolve = Resolve { decide, resolution: wanted, idempotency_key: None };
+                self.push_as(Some(Role::System), Command::Resolve(resolve), Verdicts::default()).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Whether a parent still has the hold that this sub-run's end settles.
+    async fn is_waited_for(&self, parent: Parent) -> Result<bool, EngineError> {
+        match self.store.load(parent.run).await {
+            Ok(stored) => Ok(stored.row.run.hold(parent.hold).is_some()),
+            Err(StoreError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What a child came to; none while it is at work. One that does not exist yet is begun.
+    async fn child_came_to(
+        &self,
+        run: &Run,
+        hold: &Hold,
+        child: RunId,
+        log: &[Envelope],
+    ) -> Result<Option<Wanted>, EngineError> {
+        let row = match self.store.load(child).await {
+            Ok(stored) => stored.row,
+            Err(StoreError::NotFound { .. }) => return self.begin_child(run, hold, child, log).await,
+            Err(error) => return Err(error.into()),
+        };
+        let Some(outcome) = row.run.outcome() else { return Ok(None) };
+        let (result, reason) = result_of(&self.events(child, Seq(0)).await?);
+        let agent = &row.run.facts.agent;
+        let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        let failed =
+            |what: &str| Wanted::Fail { error: Body::text(format!("agent {agent} {what}{because}")) };
+        Ok(Some(match outcome {
+            Outcome::Completed => Wanted::Answer { value: result.unwrap_or_else(|| Body::text("")) },
+            Outcome::Failed => failed("failed"),
+            Outcome::Canceled => failed("was canceled"),
+            Outcome::Rejected => failed("would not take the work"),
+        }))
+    }
+
+    /// Begins a child; what stands in the way of it is its result.
+    async fn begin_child(
+        &self,
+        run: &Run,
+        hold: &Hold,
+        child: RunId,
+        log: &[Envelope],
+    ) -> Result<Option<Wanted>, EngineError> {
+        let tools = &self.agent(&run.facts.agent)?.tools;
+        let stored = stored_call(log, hold.call());
+        let asked = stored.and_then(|stored| tools.get(&stored.tool)?.sub_run(&stored.arguments));
+        let fail = |why: String| Ok(Some(Wanted::Fail { error: Body::text(why) }));
+        let Some(asked) = asked else {
+            return fail("not executed: this server does not have the tool".into());
+        };
+        let agent = match self.agent(&asked.agent) {
+            Ok(agent) => agent,
+            Err(error) => return fail(format!("not executed: {error}")),
+        };
+        let start = Start {
+            id: child,
+            tenant: run.facts.tenant.clone(),
+            agent: asked.agent,
+            session: run.facts.session.clone(),
+            owner: run.facts.owner.clone(),
+            driver: DrivenBy::Loop,
+            definition: agent.digest,
+            parent: Some(Parent {
+                run: run.facts.id,
+                call: hold.call(),
+                hold: hold.key,
+                depth: run.facts.parent.map_or(0, |parent| parent.depth) + 1,
+            }),
+            inbox: None,
+            message: asked.message,
+            taken: Taken::Queued,
+        };
+        let definition = Put::Definition { digest: agent.digest, bytes: agent.definition.to_bytes() };
+        let more = More { guards: Vec::new(), puts: vec![definition] };
+        let order = self.order(
+            Vec::new(),
+            Actor::Node(self.node),
+            agent.definition.clone(),
+            Verdicts::default(),
+            beside(Lease::Untouched, &agent.approvers, more),
+        );
+        let mut driver = match Driver::start(self.store.clone(), start, order) {
+            Ok(driver) => driver,
+            Err(refusal) => return fail(format!("not executed: {refusal}")),
+        };
+        match driver.settle().await.failed {
+            // Whoever drove the parent before had begun it already.
+            None | Some(StoreError::Conflict { .. }) => {
+                self.wakes.wake_worker();
+                Ok(None)
+            }
+            Some(error) => Err(error.into()),
+        }
+    }
+}

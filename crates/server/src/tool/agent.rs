@@ -1,0 +1,72 @@
+//! `agent`: another agent of this server does the work, in a run of its own.
+//!
+//! The call waits for that run like for any outside job; its holds are ordinary holds that show where they come from.
+
+use holdpoint_core::body::Body;
+use holdpoint_core::command::SuspendFor;
+use holdpoint_core::definition::ToolSpec;
+use holdpoint_core::hold::Ask;
+use holdpoint_core::json::RawJson;
+use holdpoint_core::message::{Message, Replay, ToolResult};
+use holdpoint_core::name::AgentName;
+use serde::Deserialize;
+
+use super::{Invocation, Outcome, Pending, Running, SubRun, Tool};
+
+const SCHEMA: &str = r#"{"type":"object","properties":{"message":{"type":"string","minLength":1,"description":"What the agent shall do."}},"required":["message"],"additionalProperties":false}"#;
+
+/// Hands the work to an agent.
+#[derive(Debug)]
+pub struct AsksAgent {
+    agent: AgentName,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    message: String,
+}
+
+impl AsksAgent {
+    /// A tool that hands its work to this agent.
+    #[must_use]
+    pub fn new(agent: AgentName) -> AsksAgent {
+        AsksAgent { agent }
+    }
+
+    /// How it is described to a model.
+    #[must_use]
+    pub fn spec(&self, description: Option<&str>) -> ToolSpec {
+        let usual = || format!("Hands work to the agent {} and waits for its answer.", self.agent);
+        let Ok(schema) = RawJson::parse(SCHEMA) else { unreachable!("a constant that the tests read") };
+        ToolSpec {
+            description: description.map_or_else(usual, str::to_owned),
+            schema,
+            // The run that it begins follows from the call, so beginning it twice is beginning it once.
+            replay: Replay::Idempotent,
+            reversible: true,
+            approval_prompt: None,
+            holds: None,
+        }
+    }
+}
+
+impl Tool for AsksAgent {
+    fn run(&self, invocation: Invocation) -> Running {
+        let outcome = match self.sub_run(&invocation.arguments) {
+            Some(_) => {
+                let child = invocation.call.run.child(invocation.call.no, invocation.attempt);
+                let interim = Some(Body::text(format!("agent {} works on it", self.agent)));
+                let ask = Ask { child: Some(child), interim, ..Ask::default() };
+                Outcome::Pending(Box::new(Pending { kind: SuspendFor::External, ask, timeout: None }))
+            }
+            None => Outcome::Done(ToolResult::Failed(Body::text("give a message: what the agent shall do"))),
+        };
+        Box::pin(std::future::ready(outcome))
+    }
+
+    fn sub_run(&self, arguments: &str) -> Option<SubRun> {
+        let Arguments { message } = serde_json::from_str(arguments).ok()?;
+        Some(SubRun { agent: self.agent.clone(), message: Message::text(&message) })
+    }
+}

@@ -1,0 +1,143 @@
+//! Sub-runs: a call that another agent works on, across deaths of the server.
+//!
+//! The helper's holds are ordinary holds; the run above waits for its end and goes on with its result.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use holdpoint::clock::Clock;
+use holdpoint::engine::{Engine, NewRun};
+use holdpoint::model::scripted::{Line, Script};
+use holdpoint::settings::{Agent, Approvers, Settings};
+use holdpoint::tool::Tool;
+use holdpoint::tool::agent::AsksAgent;
+use holdpoint_core::command::Wanted;
+use holdpoint_core::decide::Answer;
+use holdpoint_core::definition::Definition;
+use holdpoint_core::event::Outcome;
+use holdpoint_core::hold::{HoldKind, HoldPolicy};
+use holdpoint_core::id::{HoldId, RunId, Seq};
+use holdpoint_core::message::Message;
+use holdpoint_core::name::{AgentName, ToolName};
+use holdpoint_core::run::{Status, Waiting};
+use holdpoint_core::transcript::{Entry, transcript};
+use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+
+use crate::{COMPLETED, HELD, Site, agent, decision, until, who};
+
+fn lead() -> AgentName {
+    AgentName::new("lead").unwrap()
+}
+
+/// The usual agent `ops`, and `lead`, who hands its work to it.
+fn settings(site: &Site) -> Settings {
+    let mut settings = site.settings();
+    let (name, tool) = (ToolName::new("ask_ops").unwrap(), AsksAgent::new(agent()));
+    let definition = Definition {
+        agent: lead(),
+        prompt: "You lead.".into(),
+        model: "scripted".into(),
+        model_parameters: None,
+        tools: BTreeMap::from([(name.clone(), tool.spec(None))]),
+        policy: None,
+        sub_agents: vec![agent()],
+        show_thinking: false,
+        hold_batch: false,
+        holds: HoldPolicy::default(),
+    };
+    let asks = Line::calls(&[("ask_ops", r#"{"message": "Free some space"}"#)]);
+    let script = Script { lines: vec![asks, Line::says("It is seen to.")] };
+    let lead_settings = Agent {
+        digest: definition.digest(),
+        definition: Arc::new(definition),
+        model: Arc::new(script),
+        tools: BTreeMap::from([(name, Arc::new(tool) as Arc<dyn Tool>)]),
+        needs_approval: BTreeSet::new(),
+        approvers: Approvers::default(),
+        worker_pool: 5,
+    };
+    settings.agents.insert(lead(), lead_settings);
+    settings
+}
+
+fn server(site: &Site) -> Engine {
+    let store = SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap();
+    let engine = Engine::new(Arc::new(store), Clock::system(), settings(site));
+    engine.work();
+    engine
+}
+
+async fn start(engine: &Engine) -> RunId {
+    let message = Message::text("See to the disks");
+    let new = NewRun { agent: lead(), session: None, message, once: None };
+    engine.start(&who("alice"), new).await.unwrap()
+}
+
+/// The hold of the sub-run that the run waits for, as soon as there is one.
+async fn hold_below(engine: &Engine, run: RunId) -> HoldId {
+    until(engine, run, Status::Held(Waiting::External)).await;
+    loop {
+        let view = engine.run(&who("alice"), run).await.unwrap();
+        match view.holds_below.as_slice() {
+            [(hold, HoldKind::Approval)] => return *hold,
+            _ => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+        }
+    }
+}
+
+/// Rule 7: the sub-run's hold shows the path from the root; approved on another server, both runs complete, and the
+/// call of the run above has the answer of the one below.
+#[tokio::test]
+async fn a_sub_run_is_decided_after_a_restart_and_answers_the_run_above() {
+    let site = Site::new();
+    let first = server(&site);
+    let run = start(&first).await;
+    let hold = hold_below(&first, run).await;
+    first.die().await;
+    drop(first);
+
+    let second = server(&site);
+    let view = second.hold(&who("alice"), hold).await.unwrap();
+    assert_eq!(view.path, [(run, lead())]);
+    assert_eq!(second.decide(&who("alice"), decision(hold, Wanted::Approve)).await, Ok(Answer::Done));
+    until(&second, run, COMPLETED).await;
+    until(&second, hold.run, COMPLETED).await;
+    assert_eq!(site.effects().len(), 1);
+    let results: Vec<String> = transcript(&second.events(run, Seq(0)).await.unwrap())
+        .into_iter()
+        .filter_map(|entry| match entry {
+            Entry::Tool(call) => call.content.inline().map(str::to_owned),
+            Entry::User(_) | Entry::Assistant(_) => None,
+        })
+        .collect();
+    assert_eq!(results, ["Done."]);
+}
+
+/// A run that is canceled takes its sub-runs with it, also when the server dies in between.
+#[tokio::test]
+async fn canceling_a_run_cancels_what_works_for_it() {
+    let site = Site::new();
+    let first = server(&site);
+    let run = start(&first).await;
+    let hold = hold_below(&first, run).await;
+    assert_eq!(first.cancel(&who("alice"), run, None, None).await, Ok(Answer::Done));
+    first.die().await;
+    drop(first);
+    let second = server(&site);
+    until(&second, hold.run, Status::Ended(Outcome::Canceled)).await;
+    assert_eq!(site.effects(), Vec::<String>::new());
+}
+
+/// A sub-run that is denied and canceled by its owner is told to the run above as what it is.
+#[tokio::test]
+async fn a_canceled_sub_run_is_a_failure_for_the_run_above() {
+    let site = Site::new();
+    let engine = server(&site);
+    let run = start(&engine).await;
+    let hold = hold_below(&engine, run).await;
+    until(&engine, hold.run, HELD).await;
+    engine.cancel(&who("alice"), hold.run, Some("not today".into()), None).await.unwrap();
+    until(&engine, run, COMPLETED).await;
+    let told = format!("{:?}", transcript(&engine.events(run, Seq(0)).await.unwrap()));
+    assert!(told.contains("agent ops was canceled: not today"), "{told}");
+}
