@@ -13,7 +13,7 @@ mod submit;
 mod views;
 mod worker;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -92,6 +92,8 @@ struct Shared {
     wakes: follow::Wakes,
     /// How many runs of each agent are worked on here.
     busy: BTreeMap<AgentName, AtomicUsize>,
+    /// The runs that are driven here.
+    driven: std::sync::Mutex<HashSet<RunId>>,
     /// What is at work here.
     tasks: std::sync::Mutex<JoinSet<()>>,
     /// Whether nothing new is begun.
@@ -110,6 +112,7 @@ impl Engine {
             settings,
             wakes: follow::Wakes::default(),
             busy,
+            driven: std::sync::Mutex::default(),
             tasks: std::sync::Mutex::default(),
             stopping: watch::Sender::new(false),
         };

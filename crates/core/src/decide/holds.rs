@@ -185,7 +185,11 @@ fn closed(
         return Err(closed_by_time(draft, key));
     }
     match draft.ctx.recorded {
-        Some(recorded) if wanted.is_some_and(|wanted| is_repeat(wanted, recorded)) => Ok(Answer::Repeated),
+        Some(recorded)
+            if recorded.by == draft.actor && wanted.is_some_and(|wanted| is_repeat(wanted, recorded)) =>
+        {
+            Ok(Answer::Repeated)
+        }
         Some(recorded) => Err(Refusal::AlreadyDecided(Box::new(recorded.clone()))),
         None => Err(Refusal::NoSuchHold(key)),
     }

@@ -111,6 +111,8 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         // Requests that wait for a run are answered as soon as the engine begins nothing new.
         let requests = tokio::time::timeout(DRAIN, server);
         let _ = tokio::join!(requests, engine.drain(DRAIN_RUNS));
+        // What the last requests began.
+        engine.drain(Millis(0)).await;
     };
     tokio::select! {
         () = stopped => {}

@@ -1,24 +1,27 @@
-//! Following one run until it waits or ends: ask the model, start calls, report what they did.
+//! Following one run until it waits or ends.
 //!
-//! A call's effect begins only after its `call.started` is durable, and not after `start_by`. What a tool reported is
-//! handed to the store at once. Whatever a node that died had started is found by its incarnation and never guessed.
+//! `think.rs` asks the model, `act.rs` starts calls and reports what they did, `family.rs` (beside this file) looks
+//! after sub-runs. A run is driven once at a time in a process, whoever asks for it; between processes the sequence
+//! tells who was first. What was handed over is kept until it is durable: a reply or a result is never asked for again.
+
+mod act;
+mod think;
 
 use std::collections::{HashMap, HashSet};
-use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use holdpoint_core::actor::Actor;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{Begin, Command, FinishCall, RecordFailure, RecordReply, StoredCall, Suspend};
+use holdpoint_core::command::Command;
 use holdpoint_core::decide::Answer;
+use holdpoint_core::definition::Definition;
+use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::id::{CallId, CallNo, Incarnation, RunId, Seq};
-use holdpoint_core::message::ToolResult;
-use holdpoint_core::next::{Next, Running, next};
+use holdpoint_core::id::{Incarnation, RunId, Seq};
+use holdpoint_core::next::{Next, next};
 use holdpoint_core::policy::{Role, Verdicts};
-use holdpoint_core::run::{CallAttempt, Heard, Run, Stage};
-use holdpoint_core::time::Millis;
-use holdpoint_core::transcript::{stored_call, transcript};
+use holdpoint_core::refusal::Refusal;
+use holdpoint_core::run::CallAttempt;
+use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::StoreError;
 use holdpoint_store::ahead::Driver;
 use tokio::sync::{Notify, oneshot};
@@ -28,13 +31,7 @@ use tokio::time::sleep;
 use super::orders::{More, beside};
 use super::{EngineError, Place, Shared};
 use crate::clock::duration;
-use crate::model::{ModelFailure, ModelReply, Prompt};
-use crate::policy;
-use crate::settings::Agent;
-use crate::tool::{Invocation, Outcome};
-
-/// An instant this long before the lease ends is the last at which an effect may begin.
-const START_MARGIN: Millis = Millis::seconds(2);
+use crate::tool::Outcome;
 
 /// How often a run waits for a store that is away before it is left to whoever finds it later.
 const STORE_TRIES: u32 = 120;
@@ -42,55 +39,59 @@ const STORE_TRIES: u32 = 120;
 /// What the first thing that a drive wrote came to, told once it is durable.
 pub(super) type Accepted = oneshot::Sender<Result<Answer, EngineError>>;
 
+/// The right to drive a run in this process, given back when it is dropped. Two drives of one run would each take the
+/// other's tools for lost.
+pub(super) struct Reins {
+    shared: Arc<Shared>,
+    run: RunId,
+}
+
+impl Drop for Reins {
+    fn drop(&mut self) {
+        self.shared.driven.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.run);
+    }
+}
+
 impl Shared {
-    /// Drives a run in the background.
-    pub(super) fn drive(self: &Arc<Shared>, driver: Driver, log: Vec<Envelope>, place: Place) {
-        self.drive_and_tell(driver, log, place, None);
+    /// The right to drive a run, unless it is driven here already. Taken before the run is loaded, so that what was
+    /// loaded is what is driven.
+    pub(super) fn reins(self: &Arc<Shared>, run: RunId) -> Option<Reins> {
+        let is_free = self.driven.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
+        is_free.then(|| Reins { shared: self.clone(), run })
     }
 
-    /// The same for a run into which somebody's wish was just pushed. It is told in the background as well: whoever
-    /// wished may go away, what they began goes on.
-    pub(super) fn drive_and_tell(
-        self: &Arc<Shared>,
+    /// Drives a run in the background. Into a run with somebody's fresh wish that one is told, also in the background:
+    /// whoever wished may go away, what they began goes on.
+    pub(super) fn drive(
+        &self,
         driver: Driver,
         log: Vec<Envelope>,
-        place: Place,
+        (place, reins): (Place, Reins),
         accepted: Option<Accepted>,
     ) {
-        let Some(run) = driver.tip().map(|run| run.facts.id) else { return };
+        let (shared, run) = (reins.shared.clone(), reins.run);
         let drive = Drive {
-            shared: self.clone(),
             run,
             driver,
             log,
             accepted,
             is_void: false,
+            refused: None,
+            definition: None,
             tools: JoinSet::new(),
             begun: HashSet::new(),
             at_work: HashMap::new(),
-            woken: self.wakes.listen(run),
+            renew_at: shared.clock.now().plus(shared.renewal()),
+            woken: shared.wakes.listen(run),
+            shared,
+            reins,
             _place: place,
         };
         self.spawn(drive.until_it_waits());
     }
 
-    /// Waits for something long without losing the run to another node.
-    async fn keeping_the_lease<T>(&self, run: RunId, long: impl Future<Output = T>) -> T {
-        let mut long = std::pin::pin!(long);
-        let renewal = duration(Millis(self.settings.lease.0 / 3));
-        loop {
-            tokio::select! {
-                done = &mut long => return done,
-                () = sleep(renewal) => self.renew(run).await,
-            }
-        }
-    }
-
-    /// The start of a call by this node.
-    pub(super) fn begin(&self, call: CallNo, stored: StoredCall) -> Command {
-        let lease = Millis(self.settings.lease.0 - START_MARGIN.0);
-        let start_by = self.clock.now().plus(lease);
-        Command::Begin(Begin { call, node: self.node, start_by, stored })
+    fn renewal(&self) -> Millis {
+        Millis(self.settings.lease.0 / 3)
     }
 
     async fn renew(&self, run: RunId) {
@@ -108,14 +109,20 @@ pub(super) struct Drive {
     pub(super) log: Vec<Envelope>,
     /// Who waits to hear that what they wished is durable.
     accepted: Option<Accepted>,
-    /// Whether that could not be written.
+    /// Whether what they wished was not written, so that there is nothing to drive.
     is_void: bool,
+    /// The latest refusal among what settled last.
+    refused: Option<Refusal>,
+    /// The definition that the run is pinned to, kept so that nothing in hand is lost to a failing read.
+    definition: Option<(Digest, Arc<Definition>)>,
     tools: JoinSet<Outcome>,
     /// Starts that this drive itself has durably made and not run yet. Only these are run: any other start, also one of
     /// this very node, may have had its effect already.
     begun: HashSet<CallAttempt>,
     at_work: HashMap<Id, CallAttempt>,
+    renew_at: Timestamp,
     woken: Arc<Notify>,
+    reins: Reins,
     _place: Place,
 }
 
@@ -128,23 +135,35 @@ enum Step {
 impl Drive {
     async fn until_it_waits(mut self) {
         let mut step = self.begin_with_family().await;
-        loop {
+        let ended_well = loop {
             match step {
                 Ok(Step::GoOn) => {}
-                Ok(Step::Stop) => break,
+                Ok(Step::Stop) => break true,
                 // Nothing was written, and whoever wished it has been told so: it must not happen later.
-                Err(_) if self.is_void => break,
+                Err(_) if self.is_void => break true,
                 Err(error) if self.recovers_from(&error).await => {}
                 Err(error) => {
-                    tracing::warn!(run = %self.run, %error, "left for another try");
-                    break;
+                    tracing::error!(run = %self.run, %error, "left for another try");
+                    break false;
                 }
             }
             step = self.step().await;
+        };
+        self.leave(ended_well).await;
+    }
+
+    /// Gives the run back. After an error its lease runs out instead: trying again at once would fail at once.
+    async fn leave(self, ended_well: bool) {
+        let Drive { shared, run, reins, tools, _place, .. } = self;
+        drop(tools);
+        // Handed over before the reins are free, so that it cannot undo the next drive's lease.
+        let released = ended_well.then(|| shared.store.release(run, shared.node));
+        drop((reins, _place));
+        if let Some(released) = released {
+            // Mostly the last append has released it already.
+            let _ = released.await;
         }
-        // Mostly the last append has done so already.
-        let _ = self.shared.store.release(self.run, self.shared.node).await;
-        self.shared.wakes.wake_worker();
+        shared.wakes.wake_worker();
     }
 
     /// Whoever woke the run may have done so for its sub-runs, or for its parent.
@@ -155,12 +174,14 @@ impl Drive {
         Ok(Step::GoOn)
     }
 
-    /// A store that is away for a while: what the model said and what tools reported is kept and written when it is
-    /// back, never asked for or run again.
+    /// A store that is away for a while, or a run that many write to: what the model said and what tools reported is
+    /// kept and written when it can be, never asked for or run again.
     async fn recovers_from(&mut self, error: &EngineError) -> bool {
         let mut error = error.clone();
         for _ in 0..STORE_TRIES {
-            let EngineError::Store(StoreError::Unavailable { .. } | StoreError::Unknown { .. }) = &error
+            let EngineError::Store(
+                StoreError::Unavailable { .. } | StoreError::Unknown { .. } | StoreError::Conflict { .. },
+            ) = &error
             else {
                 return false;
             };
@@ -176,6 +197,9 @@ impl Drive {
 
     async fn step(&mut self) -> Result<Step, EngineError> {
         let Some(run) = self.driver.tip().cloned() else { return Ok(Step::Stop) };
+        if self.is_void {
+            return Ok(Step::Stop);
+        }
         if self.shared.is_stopping() && self.at_work.is_empty() {
             return self.give_back().await;
         }
@@ -188,223 +212,14 @@ impl Drive {
             Next::Think => self.think(&run).await?,
             Next::Act { ready, started } if run.outcome().is_none() => self.act(&run, ready, started).await?,
             Next::Act { started, .. } => self.stop_tools(started).await?,
+            // Somebody gave up a call that is at work here; what comes of it still counts.
+            Next::Wait(_) if !self.at_work.is_empty() => self.wait_for_news().await?,
             Next::Wait(_) | Next::Nothing => {
                 self.settle().await?;
                 return Ok(Step::Stop);
             }
         }
         Ok(Step::GoOn)
-    }
-
-    /// Asks the model. It waits for nothing: what it is asked with may still be on its way to the disk.
-    async fn think(&mut self, run: &Run) -> Result<(), EngineError> {
-        let shared = self.shared.clone();
-        let agent = shared.agent(&run.facts.agent)?;
-        let definition = shared.definition(agent, run.state.definition).await?;
-        let failures = match run.state.stage {
-            Stage::Thinking { failures, .. } => failures,
-            Stage::Acting | Stage::Ended(_) => 0,
-        };
-        let transcript = transcript(&self.events());
-        let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
-        let heard = run.heard();
-        let mut asked = pin!(shared.keeping_the_lease(self.run, agent.model.ask(prompt)));
-        // Meanwhile what was pushed becomes durable, and whoever follows hears of it.
-        let mut replied = None;
-        let settled = {
-            let mut settled = pin!(self.settle());
-            loop {
-                tokio::select! {
-                    settled = &mut settled => break settled,
-                    reply = &mut asked, if replied.is_none() => replied = Some(reply),
-                }
-            }
-        };
-        if self.is_void {
-            return settled;
-        }
-        let replied = match replied {
-            Some(replied) => replied,
-            None => asked.await,
-        };
-        self.record(run, agent, heard, replied).await?;
-        settled
-    }
-
-    /// What the model said, or that it said nothing, is kept whatever becomes of the store.
-    async fn record(
-        &mut self,
-        run: &Run,
-        agent: &Agent,
-        heard: Heard,
-        replied: Result<ModelReply, ModelFailure>,
-    ) -> Result<(), EngineError> {
-        let command = match replied {
-            Ok(reply) => {
-                let verdicts = policy::of_reply(agent, run, &reply.calls);
-                let reply = RecordReply {
-                    text: reply.text,
-                    calls: reply.calls,
-                    opaque: reply.opaque,
-                    usage: reply.usage,
-                    model: reply.model,
-                    heard,
-                };
-                return self.push(Command::RecordReply(reply), verdicts).await;
-            }
-            Err(ModelFailure { error, retry_after }) => Command::RecordFailure(RecordFailure {
-                error: Body::text(error),
-                retry_at: retry_after.map(|span| self.shared.clock.now().plus(span)),
-            }),
-        };
-        self.push(command, Verdicts::default()).await
-    }
-
-    /// Starts what may start, runs what this node has started, reports what came of it.
-    async fn act(&mut self, run: &Run, ready: Vec<CallNo>, started: Vec<Running>) -> Result<(), EngineError> {
-        let agent_verdicts = policy::of_run(self.shared.agent(&run.facts.agent)?, run);
-        if !ready.is_empty() {
-            // Before anything starts, everything below it is durable.
-            self.settle().await?;
-            for call in ready {
-                self.begin(call, agent_verdicts.clone()).await?;
-            }
-            return self.settle().await;
-        }
-        for running in started {
-            let attempt = CallAttempt { call: running.call, attempt: running.attempt };
-            if self.at_work.values().any(|at_work| *at_work == attempt) {
-                continue;
-            }
-            match self.begun.remove(&attempt) {
-                true => self.run_tool(run, running).await?,
-                false => self.orphan(running).await?,
-            }
-        }
-        self.wait_for_news().await
-    }
-
-    async fn begin(&mut self, call: CallNo, verdicts: Verdicts) -> Result<(), EngineError> {
-        let Some(stored) = stored_call(&self.log, call) else {
-            let why = format!("the arguments of call {call} cannot be found in the log");
-            return Err(StoreError::Corrupt { run: self.run, why }.into());
-        };
-        let begin = self.shared.begin(call, stored);
-        self.push(begin, verdicts).await
-    }
-
-    /// Runs a call whose start is durable, unless it is too late for that.
-    async fn run_tool(&mut self, run: &Run, running: Running) -> Result<(), EngineError> {
-        let Running { call, attempt, start_by, .. } = running;
-        if self.shared.clock.now() >= start_by {
-            return self.push(Command::Return { call, attempt }, Verdicts::default()).await;
-        }
-        let shared = self.shared.clone();
-        let agent = shared.agent(&run.facts.agent)?;
-        let stored = stored_call(&self.log, call);
-        let tool = stored.as_ref().and_then(|stored| agent.tools.get(&stored.tool));
-        let (Some(stored), Some(tool)) = (&stored, tool) else {
-            let result = ToolResult::Failed(Body::text("not executed: this server does not have the tool"));
-            let finish = FinishCall { call, attempt, result, worker: None };
-            return self.push(Command::FinishCall(finish), Verdicts::default()).await;
-        };
-        let call_id = CallId { run: self.run, no: call };
-        let invocation = Invocation { call: call_id, attempt, arguments: stored.arguments.clone() };
-        let handle = self.tools.spawn(tool.run(invocation));
-        self.at_work.insert(handle.id(), CallAttempt { call, attempt });
-        Ok(())
-    }
-
-    /// A call that somebody started and does not run any more; a node knows at once that it lost its own.
-    async fn orphan(&mut self, lost: Running) -> Result<(), EngineError> {
-        let from = lost.start_by.plus(self.shared.settings.limits.orphan_margin);
-        let wait = match lost.node == self.shared.node {
-            true => Millis(0),
-            false => from.since(self.shared.clock.now()),
-        };
-        let shared = self.shared.clone();
-        shared.keeping_the_lease(self.run, sleep(duration(wait))).await;
-        let node = self.shared.node;
-        let command = Command::Orphan { call: lost.call, attempt: lost.attempt, node };
-        self.push(command, Verdicts::default()).await?;
-        self.settle().await
-    }
-
-    /// The run is over: its tools are stopped, and what they did until then nobody knows.
-    async fn stop_tools(&mut self, started: Vec<Running>) -> Result<(), EngineError> {
-        self.tools.abort_all();
-        self.tools = JoinSet::new();
-        self.at_work.clear();
-        for running in started {
-            self.orphan(running).await?;
-        }
-        self.settle().await
-    }
-
-    /// The server stops and no tool is at work: what was started and not run yet is given back, the rest waits.
-    async fn give_back(&mut self) -> Result<Step, EngineError> {
-        self.settle().await?;
-        for CallAttempt { call, attempt } in std::mem::take(&mut self.begun) {
-            self.push(Command::Return { call, attempt }, Verdicts::default()).await?;
-        }
-        self.settle().await?;
-        Ok(Step::Stop)
-    }
-
-    /// Waits for a tool, or for somebody else's append.
-    async fn wait_for_news(&mut self) -> Result<(), EngineError> {
-        self.settle().await?;
-        if self.tools.is_empty() {
-            return Ok(());
-        }
-        let renewal = duration(Millis(self.shared.settings.lease.0 / 3));
-        tokio::select! {
-            Some(done) = self.tools.join_next_with_id() => self.report(done).await,
-            () = self.woken.notified() => {
-                self.driver.refresh().await?;
-                self.catch_up().await
-            }
-            () = sleep(renewal) => {
-                let (shared, run) = (self.shared.clone(), self.run);
-                shared.renew(run).await;
-                Ok(())
-            }
-        }
-    }
-
-    async fn report(
-        &mut self,
-        done: Result<(Id, Outcome), tokio::task::JoinError>,
-    ) -> Result<(), EngineError> {
-        let id = match &done {
-            Ok((id, _)) => *id,
-            Err(error) => error.id(),
-        };
-        let Some(CallAttempt { call, attempt }) = self.at_work.remove(&id) else { return Ok(()) };
-        let command = match done {
-            Ok((_, Outcome::Done(result))) => {
-                Command::FinishCall(FinishCall { call, attempt, result, worker: None })
-            }
-            Ok((_, Outcome::Pending(pending))) => Command::Suspend(Suspend {
-                call,
-                attempt,
-                kind: pending.kind,
-                ask: pending.ask,
-                timeout: pending.timeout,
-                secret: None,
-                worker: None,
-            }),
-            // What the tool did until then nobody knows (C35).
-            Ok((_, Outcome::Unknown(why))) => {
-                tracing::warn!(run = %self.run, %call, why, "outcome unknown");
-                Command::Orphan { call, attempt, node: self.shared.node }
-            }
-            Err(panic) => {
-                tracing::error!(run = %self.run, %call, %panic, "the tool panicked; outcome unknown");
-                Command::Orphan { call, attempt, node: self.shared.node }
-            }
-        };
-        self.push(command, Verdicts::default()).await
     }
 
     /// Decides a command on the tip and hands its append over.
@@ -419,10 +234,10 @@ impl Drive {
         verdicts: Verdicts,
     ) -> Result<(), EngineError> {
         let Some(run) = self.driver.tip() else { return Ok(()) };
-        let (agent_name, pinned) = (run.facts.agent.clone(), run.state.definition);
+        let agent_name = run.facts.agent.clone();
+        let definition = self.definition().await?;
         let shared = self.shared.clone();
         let agent = shared.agent(&agent_name)?;
-        let definition = shared.definition(agent, pinned).await?;
         let actor = Actor::Node(shared.node);
         let beside = beside(shared.while_busy(), &agent.approvers, More::default());
         let mut order = shared.order(vec![command], actor, definition, verdicts, beside);
@@ -431,31 +246,55 @@ impl Drive {
         Ok(())
     }
 
+    /// The definition that the run is pinned to.
+    async fn definition(&mut self) -> Result<Arc<Definition>, EngineError> {
+        let Some(run) = self.driver.tip() else { return Err(EngineError::NotFound) };
+        let (agent, pinned) = (run.facts.agent.clone(), run.state.definition);
+        if let Some((_, known)) = self.definition.as_ref().filter(|(digest, _)| *digest == pinned) {
+            return Ok(known.clone());
+        }
+        let found = self.shared.definition(self.shared.agent(&agent)?, pinned).await?;
+        self.definition = Some((pinned, found.clone()));
+        Ok(found)
+    }
+
     /// Waits until everything is durable, then lets it be seen.
     async fn settle(&mut self) -> Result<(), EngineError> {
         let settlement = self.driver.settle().await;
+        self.refused = None;
         for settled in settlement.done {
             if let Err(refusal) = &settled.outcome {
                 tracing::debug!(run = %self.run, %refusal, "refused");
+                self.refused = Some(refusal.clone());
             }
             if let Some(accepted) = self.accepted.take() {
+                // A wish that wrote nothing gave this node no lease either.
+                self.is_void = settled.outcome.is_err() && settled.events.is_empty();
                 let _ = accepted.send(settled.outcome.map_err(EngineError::from));
             }
             let node = self.shared.node;
             self.begun.extend(settled.events.iter().filter_map(|envelope| started_by(node, envelope)));
             self.log.extend(settled.events);
         }
-        if let (Some(error), Some(accepted)) = (&settlement.failed, self.accepted.take()) {
-            self.is_void = true;
+        if let Some(error) = &settlement.failed
+            && let Some(accepted) = self.accepted.take()
+        {
+            // An answer that was lost may still turn out to be a yes: then the run must be driven.
+            self.is_void = !matches!(error, StoreError::Unknown { .. });
             let _ = accepted.send(Err(error.clone().into()));
-            return Err(error.clone().into());
+        }
+        if self.is_void {
+            return settlement.failed.map_or(Ok(()), |error| Err(error.into()));
         }
         self.catch_up().await?;
         self.shared.wakes.wake(self.run);
-        match settlement.failed {
-            Some(error) => Err(error.into()),
-            None => Ok(()),
-        }
+        settlement.failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Looks at what others have appended.
+    async fn refresh(&mut self) -> Result<(), EngineError> {
+        self.driver.refresh().await?;
+        self.catch_up().await
     }
 
     /// Reads what others appended, so that the log is whole up to what is durable.
@@ -473,6 +312,14 @@ impl Drive {
     /// The run's events with those that are still on their way.
     fn events(&self) -> Vec<Envelope> {
         self.log.iter().chain(self.driver.unsettled()).cloned().collect()
+    }
+
+    async fn renew_if_due(&mut self) {
+        let now = self.shared.clock.now();
+        if now >= self.renew_at {
+            self.renew_at = now.plus(self.shared.renewal());
+            self.shared.renew(self.run).await;
+        }
     }
 }
 

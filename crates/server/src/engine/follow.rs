@@ -49,6 +49,10 @@ impl Wakes {
         if let Some(notify) = runs.get(&run).and_then(Weak::upgrade) {
             return notify;
         }
+        // Those who stopped listening are swept when the map would grow: it stays as large as its listeners.
+        if runs.len() == runs.capacity() {
+            runs.retain(|_, notify| notify.strong_count() > 0);
+        }
         let notify = Arc::new(Notify::new());
         runs.insert(run, Arc::downgrade(&notify));
         notify

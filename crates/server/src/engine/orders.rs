@@ -88,7 +88,9 @@ pub(super) fn beside(
                 Next::Wait(_) | Next::Nothing => LeaseChange::Release,
             }),
         };
-        let mut puts: Vec<Put> = more.puts.clone();
+        // A request that was refused is not done: sent again it must be refused again.
+        let is_done = decided.outcome.is_ok();
+        let mut puts: Vec<Put> = more.puts.iter().filter(|_| is_done).cloned().collect();
         puts.extend(audiences(decided, &approvers));
         puts.extend(family::wakes(decided));
         Beside { lease, guards: more.guards.clone(), puts }

@@ -21,6 +21,7 @@ use holdpoint_store::ahead::Driver;
 use holdpoint_store::{Guard, Put, SessionKey, StoreError, Stored};
 use tokio::sync::oneshot;
 
+use super::drive::Reins;
 use super::once::Once;
 use super::orders::{Lease, More, beside};
 use super::{Engine, EngineError, Place, Shared};
@@ -58,19 +59,25 @@ pub struct Decision {
 /// A run that this node takes with the append that makes it go on: no claim is needed first.
 struct Taking {
     place: Place,
+    reins: Reins,
     log: Vec<Envelope>,
 }
 
 impl Shared {
     /// Takes a held run, if there is room and nobody works on it.
-    async fn taking(self: &Arc<Shared>, stored: &Stored) -> Result<Option<Taking>, EngineError> {
+    async fn taking(
+        self: &Arc<Shared>,
+        stored: &Stored,
+        reins: Option<Reins>,
+    ) -> Result<Option<Taking>, EngineError> {
         let facts = &stored.row.run.facts;
+        let Some(reins) = reins else { return Ok(None) };
         if stored.lease.is_some_and(|lease| lease.until > self.clock.now()) {
             return Ok(None);
         }
         let Some(place) = self.place(&facts.agent) else { return Ok(None) };
         let log = self.events(facts.id, Seq(0)).await?;
-        Ok(Some(Taking { place, log }))
+        Ok(Some(Taking { place, reins, log }))
     }
 
     /// The start of the call that a decision lets run: written with the decision, so that nothing comes between. The
@@ -99,12 +106,12 @@ impl Engine {
         if let Some(before) = shared.done_before(who, new.once.as_ref()).await? {
             return Ok(before.run);
         }
-        let place = shared.place(&new.agent);
+        let id = clock::run_id(&who.tenant, LivesIn::Durable, shared.clock.now());
+        let (place, reins) = (shared.place(&new.agent), shared.reins(id));
         let (taken, lease) = match place {
             Some(_) => (Taken::AtOnce, shared.while_busy()),
             None => (Taken::Queued, Lease::Untouched),
         };
-        let id = clock::run_id(&who.tenant, LivesIn::Durable, shared.clock.now());
         let session = match &new.session {
             Some(session) => session.clone(),
             None => {
@@ -137,7 +144,11 @@ impl Engine {
             beside(lease, &agent.approvers, more),
         );
         let driver = Driver::start(shared.store.clone(), start, order)?;
-        match self.settled(id, driver, place.map(|place| Taking { place, log: Vec::new() })).await {
+        let taking = match (place, reins) {
+            (Some(place), Some(reins)) => Some(Taking { place, reins, log: Vec::new() }),
+            (_, _) => None,
+        };
+        match self.settled(id, driver, taking).await {
             Ok(_) => Ok(id),
             Err(EngineError::Store(StoreError::Guard { .. })) => {
                 match shared.done_before(who, new.once.as_ref()).await? {
@@ -182,6 +193,7 @@ impl Engine {
 
     async fn decide_on_what_is(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
         let (shared, run) = (&self.shared, decision.hold.run);
+        let reins = shared.reins(run);
         let stored = self.visible(who, run).await?;
         let facts = &stored.row.run.facts;
         let agent = shared.agent(&facts.agent)?;
@@ -200,7 +212,7 @@ impl Engine {
             shared.refuse_misfit(&hold, &decision.wanted, &definition).await?;
         }
         let taking = match is_open {
-            true => shared.taking(&stored).await?,
+            true => shared.taking(&stored, reins).await?,
             false => None,
         };
         let begin =
@@ -281,22 +293,29 @@ impl Engine {
         mut driver: Driver,
         taking: Option<Taking>,
     ) -> Result<Answer, EngineError> {
-        if let Some(Taking { place, log }) = taking {
-            let (accepted, answer) = oneshot::channel();
-            self.shared.drive_and_tell(driver, log, place, Some(accepted));
-            let died = |_| StoreError::Unknown { why: "the server is stopping".into() };
-            return answer.await.map_err(died)?;
+        let (accepted, answer) = oneshot::channel();
+        match taking {
+            Some(Taking { place, reins, log }) => {
+                self.shared.drive(driver, log, (place, reins), Some(accepted));
+            }
+            // In the background: who asked may hang up, and whoever drives the run must hear of it all the same.
+            None => self.shared.spawn({
+                let shared = self.shared.clone();
+                async move {
+                    let mut settlement = driver.settle().await;
+                    shared.wakes.wake(run);
+                    shared.wakes.wake_worker();
+                    let outcome = match (settlement.failed, settlement.done.pop()) {
+                        (Some(error), _) => Err(error.into()),
+                        (None, Some(settled)) => settled.outcome.map_err(EngineError::from),
+                        (None, None) => Err(EngineError::NotFound),
+                    };
+                    let _ = accepted.send(outcome);
+                }
+            }),
         }
-        let mut settlement = driver.settle().await;
-        if let Some(error) = settlement.failed {
-            return Err(error.into());
-        }
-        self.shared.wakes.wake(run);
-        self.shared.wakes.wake_worker();
-        match settlement.done.pop() {
-            Some(settled) => Ok(settled.outcome?),
-            None => Err(EngineError::NotFound),
-        }
+        let died = |_| StoreError::Unknown { why: "the server is stopping".into() };
+        answer.await.map_err(died)?
     }
 
     /// The decision that a hold had, from the log.

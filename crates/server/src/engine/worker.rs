@@ -69,27 +69,40 @@ impl Shared {
                 return 0;
             }
         };
-        let found = claimed.len();
+        let mut taken = 0;
         for claimed in claimed {
             match claimed {
-                Claimed::Run(stored) => self.take_over(*stored).await,
+                Claimed::Run(stored) => taken += usize::from(self.take_over(*stored).await),
                 Claimed::Corrupt { run, why } => {
                     tracing::error!(%run, why, "quarantined: its rows cannot be read")
                 }
             }
         }
-        found
+        taken
     }
 
-    async fn take_over(self: &Arc<Shared>, stored: Stored) {
-        let run = stored.row.run.facts.id;
-        let place = self.place(&stored.row.run.facts.agent);
-        match (place, self.events(run, Seq(0)).await) {
-            (Some(place), Ok(log)) => self.drive(Driver::of(self.store.clone(), stored.row), log, place),
-            (None, Ok(_)) => {
-                let _ = self.store.release(run, self.node).await;
+    /// Drives a run that was claimed; says whether it is driven from here on.
+    async fn take_over(self: &Arc<Shared>, stored: Stored) -> bool {
+        let (run, agent) = (stored.row.run.facts.id, stored.row.run.facts.agent.clone());
+        // A drive whose lease ran out while it was alive has it again now.
+        let Some(reins) = self.reins(run) else { return false };
+        let Some(place) = self.place(&agent) else {
+            match self.settings.agents.contains_key(&agent) {
+                true => drop(self.store.release(run, self.node).await),
+                // It keeps the lease until that runs out: giving it back would claim it again at once, for ever.
+                false => tracing::warn!(%run, %agent, "this server has no such agent; the run waits"),
             }
-            (_, Err(error)) => tracing::error!(%run, %error, "its log cannot be read; it is left alone"),
+            return false;
+        };
+        match self.events(run, Seq(0)).await {
+            Ok(log) => {
+                self.drive(Driver::of(self.store.clone(), stored.row), log, (place, reins), None);
+                true
+            }
+            Err(error) => {
+                tracing::error!(%run, %error, "its log cannot be read; it is left alone");
+                false
+            }
         }
     }
 }

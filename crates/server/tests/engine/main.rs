@@ -10,6 +10,7 @@
 )]
 
 mod family;
+mod races;
 mod repeats;
 mod stopping;
 

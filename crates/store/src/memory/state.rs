@@ -268,7 +268,7 @@ impl State {
     pub(super) fn forget_keys(&mut self, until: Timestamp, limit: usize) -> usize {
         let past = self.keys.iter().filter(|(_, record)| record.expires_at <= until);
         let names: Vec<(Tenant, String)> = past.take(limit).map(|(name, _)| name.clone()).collect();
-        names.iter().for_each(|name| drop(self.keys.remove(name)));
+        self.keys.retain(|name, _| !names.contains(name));
         names.len()
     }
 

@@ -268,6 +268,7 @@ pub(super) const ALL: &[&str] = &[
     NOTICE_DEAD,
     KEY_ADD,
     KEY,
+    KEYS_FORGET,
     COUNTER,
     COUNTER_ADD,
     DEFINITION_ADD,

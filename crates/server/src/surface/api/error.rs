@@ -130,10 +130,19 @@ pub(super) fn failed(failure: &StoreError) -> Problem {
         StoreError::Conflict { .. } | StoreError::Guard { .. } | StoreError::Unavailable { .. } => {
             unavailable(failure.to_string())
         }
-        // Trying again could do it twice: look first.
-        StoreError::Unknown { .. } => broken("outcome-unknown", "Nobody knows whether it was written"),
+        // Trying again could do it twice, unless the request has a key: look first.
+        StoreError::Unknown { .. } => {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            let title = "Nobody knows whether it was written";
+            let problem = Problem::new(status, "outcome-unknown", title, failure.to_string());
+            problem.with(More { retry_after: Some(1), ..More::default() })
+        }
         StoreError::Corrupt { .. } => broken("corrupt", "Stored data cannot be read"),
-        StoreError::Newer { .. } => broken("newer", "Written by a newer version"),
+        StoreError::Newer { .. } => {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            let problem = Problem::new(status, "newer", "Written by a newer version", failure.to_string());
+            problem.with(More { retry_after: Some(30), ..More::default() })
+        }
     }
 }
 

@@ -185,9 +185,9 @@ fn every_failure_of_the_store_has_its_status() {
         (StoreError::Guard { which: 0, why: why.clone() }, 503, Some(1)),
         (StoreError::NotFound { run }, 404, None),
         (StoreError::Unavailable { why: why.clone() }, 503, Some(1)),
-        (StoreError::Unknown { why: why.clone() }, 500, None),
+        (StoreError::Unknown { why: why.clone() }, 503, Some(1)),
         (StoreError::Corrupt { run, why }, 500, None),
-        (StoreError::Newer { run, found: 9 }, 500, None),
+        (StoreError::Newer { run, found: 9 }, 503, Some(30)),
     ] {
         let problem = error::failed(&failure);
         assert_eq!((problem.status, problem.more.retry_after), (status, retry_after), "{failure}");

@@ -1,0 +1,239 @@
+//! Calls: starting what may start, running what this drive has started, reporting what came of it.
+//!
+//! A call's effect begins only after its `call.started` is durable, and not after `start_by`. What a tool reported is
+//! handed to the store at once. Whatever a node that died had started is found by its incarnation and never guessed.
+
+use holdpoint_core::body::Body;
+use holdpoint_core::command::{Begin, Command, FailKind, FailRun, FinishCall, StoredCall, Suspend};
+use holdpoint_core::id::{CallId, CallNo};
+use holdpoint_core::message::ToolResult;
+use holdpoint_core::next::Running;
+use holdpoint_core::policy::Verdicts;
+use holdpoint_core::refusal::Refusal;
+use holdpoint_core::run::{CallAttempt, Run};
+use holdpoint_core::time::Millis;
+use holdpoint_core::transcript::stored_call;
+use holdpoint_store::StoreError;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::sleep;
+
+use super::{Drive, Step};
+use crate::clock::duration;
+use crate::engine::{EngineError, Shared};
+use crate::policy;
+use crate::tool::{Invocation, Outcome, Pending};
+
+/// An instant this long before the lease ends is the last at which an effect may begin.
+const START_MARGIN: Millis = Millis::seconds(2);
+
+impl Shared {
+    /// The start of a call by this node.
+    pub(in crate::engine) fn begin(&self, call: CallNo, stored: StoredCall) -> Command {
+        let lease = Millis(self.settings.lease.0 - START_MARGIN.0);
+        let start_by = self.clock.now().plus(lease);
+        Command::Begin(Begin { call, node: self.node, start_by, stored })
+    }
+}
+
+impl Drive {
+    /// Starts what may start, runs what this drive has started, waits for what comes of it.
+    pub(super) async fn act(
+        &mut self,
+        run: &Run,
+        ready: Vec<CallNo>,
+        started: Vec<Running>,
+    ) -> Result<(), EngineError> {
+        if self.shared.is_stopping() {
+            self.return_begun().await?;
+            return self.wait_for_news().await;
+        }
+        if !ready.is_empty() {
+            return self.begin_all(run, ready).await;
+        }
+        for running in started {
+            let attempt = CallAttempt { call: running.call, attempt: running.attempt };
+            if self.at_work.values().any(|at_work| *at_work == attempt) {
+                continue;
+            }
+            match self.begun.remove(&attempt) {
+                true => self.run_tool(run, running).await?,
+                false => self.orphan(running).await?,
+            }
+        }
+        self.wait_for_news().await
+    }
+
+    async fn begin_all(&mut self, run: &Run, ready: Vec<CallNo>) -> Result<(), EngineError> {
+        let verdicts = policy::of_run(self.shared.agent(&run.facts.agent)?, run);
+        // Before anything starts, everything below it is durable.
+        self.settle().await?;
+        for call in ready {
+            let Some(stored) = stored_call(&self.log, call) else {
+                return self
+                    .give_up(format!("the arguments of call {call} cannot be found in the log"))
+                    .await;
+            };
+            let begin = self.shared.begin(call, stored);
+            self.push(begin, verdicts.clone()).await?;
+        }
+        self.settle().await?;
+        match self.refused.take() {
+            Some(refusal @ Refusal::Tampered { .. }) => self.give_up(refusal.to_string()).await,
+            // Somebody else changed the run in between; if nobody did, trying again would be refused again.
+            Some(refusal) if self.driver.tip().is_some_and(|now| now.state.seq == run.state.seq) => {
+                Err(EngineError::Refused(refusal))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// What is stored cannot be gone on with (C35): the run ends, and says why.
+    async fn give_up(&mut self, why: String) -> Result<(), EngineError> {
+        tracing::error!(run = %self.run, why, "what is stored cannot be gone on with");
+        let error = format!("failed to load execution state: {why}");
+        let fail = FailRun { worker: None, error: error.clone(), kind: FailKind::Final };
+        self.push(Command::Fail(fail), Verdicts::default()).await?;
+        self.settle().await?;
+        match self.refused.take() {
+            // Something may have run: the run stays as it is, for a person to look at.
+            Some(_) => Err(StoreError::Corrupt { run: self.run, why }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs a call whose start is durable, unless it is too late for that.
+    async fn run_tool(&mut self, run: &Run, running: Running) -> Result<(), EngineError> {
+        let Running { call, attempt, start_by, .. } = running;
+        if self.shared.clock.now() >= start_by {
+            return self.push(Command::Return { call, attempt }, Verdicts::default()).await;
+        }
+        let shared = self.shared.clone();
+        let agent = shared.agent(&run.facts.agent)?;
+        let stored = stored_call(&self.log, call);
+        let tool = stored.as_ref().and_then(|stored| agent.tools.get(&stored.tool));
+        let (Some(stored), Some(tool)) = (&stored, tool) else {
+            let why = Body::text("not executed: this server does not have the tool");
+            return self.finish(call, attempt, ToolResult::Failed(why)).await;
+        };
+        let call_id = CallId { run: self.run, no: call };
+        let invocation = Invocation { call: call_id, attempt, arguments: stored.arguments.clone() };
+        let handle = self.tools.spawn(tool.run(invocation));
+        self.at_work.insert(handle.id(), CallAttempt { call, attempt });
+        Ok(())
+    }
+
+    async fn finish(&mut self, call: CallNo, attempt: u32, result: ToolResult) -> Result<(), EngineError> {
+        let finish = FinishCall { call, attempt, result, worker: None };
+        self.push(Command::FinishCall(finish), Verdicts::default()).await
+    }
+
+    /// A call that somebody started and does not run any more; a node knows at once that it lost its own.
+    async fn orphan(&mut self, lost: Running) -> Result<(), EngineError> {
+        if lost.node != self.shared.node {
+            let from = lost.start_by.plus(self.shared.settings.limits.orphan_margin);
+            let tick = self.shared.settings.poll;
+            while from > self.shared.clock.now() {
+                let left = from.since(self.shared.clock.now());
+                sleep(duration(Millis(left.0.min(tick.0)))).await;
+                self.renew_if_due().await;
+            }
+        }
+        let node = self.shared.node;
+        let command = Command::Orphan { call: lost.call, attempt: lost.attempt, node };
+        self.push(command, Verdicts::default()).await?;
+        self.settle().await
+    }
+
+    /// The run is over: its tools are stopped. What ended until then is told, what never ran is given back, and of the
+    /// rest nobody knows what it did.
+    pub(super) async fn stop_tools(&mut self, started: Vec<Running>) -> Result<(), EngineError> {
+        while let Some(done) = self.tools.try_join_next_with_id() {
+            self.report(done).await?;
+        }
+        self.tools.abort_all();
+        self.tools = JoinSet::new();
+        self.at_work.clear();
+        self.return_begun().await?;
+        self.settle().await?;
+        for running in started {
+            let is_open = self.driver.tip().and_then(|run| run.call(running.call)).is_some_and(|call| {
+                matches!(call.state, holdpoint_core::run::CallState::Started { .. })
+                    && call.attempt == running.attempt
+            });
+            if is_open {
+                self.orphan(running).await?;
+            }
+        }
+        self.settle().await
+    }
+
+    /// The server stops and no tool is at work: what was started and not run yet is given back, the rest waits.
+    pub(super) async fn give_back(&mut self) -> Result<Step, EngineError> {
+        self.settle().await?;
+        self.return_begun().await?;
+        self.settle().await?;
+        Ok(Step::Stop)
+    }
+
+    async fn return_begun(&mut self) -> Result<(), EngineError> {
+        for CallAttempt { call, attempt } in std::mem::take(&mut self.begun) {
+            self.push(Command::Return { call, attempt }, Verdicts::default()).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a tool, or for somebody else's append; a tick makes up for a wake that was lost.
+    pub(super) async fn wait_for_news(&mut self) -> Result<(), EngineError> {
+        self.settle().await?;
+        if self.tools.is_empty() {
+            return Ok(());
+        }
+        let tick = duration(self.shared.settings.poll);
+        let woken = self.woken.clone();
+        tokio::select! {
+            Some(done) = self.tools.join_next_with_id() => self.report(done).await,
+            () = woken.notified() => self.refresh().await,
+            () = sleep(tick) => {
+                self.renew_if_due().await;
+                self.refresh().await
+            }
+        }
+    }
+
+    async fn report(&mut self, done: Result<(Id, Outcome), JoinError>) -> Result<(), EngineError> {
+        let id = match &done {
+            Ok((id, _)) => *id,
+            Err(error) => error.id(),
+        };
+        let Some(CallAttempt { call, attempt }) = self.at_work.remove(&id) else { return Ok(()) };
+        let node = self.shared.node;
+        match done {
+            Ok((_, Outcome::Done(result))) => self.finish(call, attempt, result).await,
+            Ok((_, Outcome::Pending(pending))) => self.suspend(call, attempt, *pending).await,
+            // What the tool did until then nobody knows (C35).
+            Ok((_, Outcome::Unknown(why))) => {
+                tracing::warn!(run = %self.run, %call, why, "outcome unknown");
+                self.push(Command::Orphan { call, attempt, node }, Verdicts::default()).await
+            }
+            Err(panic) => {
+                tracing::error!(run = %self.run, %call, %panic, "the tool panicked; outcome unknown");
+                self.push(Command::Orphan { call, attempt, node }, Verdicts::default()).await
+            }
+        }
+    }
+
+    /// A call that waits for something outside; where a cap does not let it wait, it did not run.
+    async fn suspend(&mut self, call: CallNo, attempt: u32, pending: Pending) -> Result<(), EngineError> {
+        let Pending { kind, ask, timeout } = pending;
+        let suspend = Suspend { call, attempt, kind, ask, timeout, secret: None, worker: None };
+        self.push(Command::Suspend(suspend), Verdicts::default()).await?;
+        self.settle().await?;
+        match self.refused.take() {
+            Some(refusal @ Refusal::Cap { .. }) => {
+                let why = Body::text(format!("not executed: {refusal}"));
+                self.finish(call, attempt, ToolResult::Failed(why)).await
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}

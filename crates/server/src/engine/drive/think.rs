@@ -1,0 +1,127 @@
+//! Asking the model, and keeping what it said.
+//!
+//! Asking waits for nothing: what the model is asked with may still be on its way to the disk, and becomes durable
+//! meanwhile. A run that ends while it is asked is not asked about any further.
+
+use std::pin::{Pin, pin};
+
+use holdpoint_core::body::Body;
+use holdpoint_core::command::{Command, RecordFailure, RecordReply};
+use holdpoint_core::policy::Verdicts;
+use holdpoint_core::run::{Heard, Run, Stage};
+use holdpoint_core::transcript::transcript;
+use tokio::time::sleep;
+
+use super::Drive;
+use crate::clock::duration;
+use crate::engine::EngineError;
+use crate::model::{Asked, ModelFailure, ModelReply, Prompt};
+use crate::policy;
+use crate::settings::Agent;
+
+type Replied = Result<ModelReply, ModelFailure>;
+
+impl Drive {
+    pub(super) async fn think(&mut self, run: &Run) -> Result<(), EngineError> {
+        let shared = self.shared.clone();
+        let agent = shared.agent(&run.facts.agent)?;
+        let failures = match run.state.stage {
+            Stage::Thinking { failures, .. } => failures,
+            Stage::Acting | Stage::Ended(_) => 0,
+        };
+        let transcript = transcript(&self.events());
+        let definition = self.definition().await?;
+        let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
+        let heard = run.heard();
+        let mut asked: Asked<'_> = agent.model.ask(prompt);
+        let (replied, settled) = self.settle_meanwhile(asked.as_mut()).await;
+        let replied = match replied {
+            Some(replied) => replied,
+            None if self.is_void => return settled,
+            None => match self.wait_for_reply(asked.as_mut()).await? {
+                Some(replied) => replied,
+                None => return Ok(()),
+            },
+        };
+        self.record(run, agent, heard, replied).await?;
+        settled
+    }
+
+    /// Makes durable what was pushed, and lets whoever follows hear of it. A store that is away is asked again for as
+    /// long as the model takes: what tools reported is not held back for it.
+    async fn settle_meanwhile(
+        &mut self,
+        mut asked: Pin<&mut (impl Future<Output = Replied> + ?Sized)>,
+    ) -> (Option<Replied>, Result<(), EngineError>) {
+        let pause = duration(self.shared.settings.poll);
+        let mut replied = None;
+        loop {
+            let settled = {
+                let mut settling = pin!(self.settle());
+                loop {
+                    tokio::select! {
+                        settled = &mut settling => break settled,
+                        reply = &mut asked, if replied.is_none() => replied = Some(reply),
+                    }
+                }
+            };
+            if settled.is_ok() || self.is_void || replied.is_some() {
+                return (replied, settled);
+            }
+            tokio::select! {
+                reply = &mut asked => replied = Some(reply),
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Waits for the reply without losing the run to another node; none when the run is over before it comes.
+    async fn wait_for_reply(
+        &mut self,
+        mut asked: Pin<&mut (impl Future<Output = Replied> + ?Sized)>,
+    ) -> Result<Option<Replied>, EngineError> {
+        let tick = duration(self.shared.settings.poll);
+        loop {
+            let woken = self.woken.clone();
+            tokio::select! {
+                replied = &mut asked => return Ok(Some(replied)),
+                () = woken.notified() => self.refresh().await?,
+                () = sleep(tick) => self.renew_if_due().await,
+            }
+            if self.driver.tip().is_some_and(|run| run.outcome().is_some()) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What the model said, or that it said nothing, is kept whatever becomes of the store.
+    async fn record(
+        &mut self,
+        run: &Run,
+        agent: &Agent,
+        heard: Heard,
+        replied: Replied,
+    ) -> Result<(), EngineError> {
+        match replied {
+            Ok(reply) => {
+                let verdicts = policy::of_reply(agent, run, &reply.calls);
+                let reply = RecordReply {
+                    text: reply.text,
+                    calls: reply.calls,
+                    opaque: reply.opaque,
+                    usage: reply.usage,
+                    model: reply.model,
+                    heard,
+                };
+                self.push(Command::RecordReply(reply), verdicts).await
+            }
+            Err(ModelFailure { error, retry_after }) => {
+                let failure = RecordFailure {
+                    error: Body::text(error),
+                    retry_at: retry_after.map(|span| self.shared.clock.now().plus(span)),
+                };
+                self.push(Command::RecordFailure(failure), Verdicts::default()).await
+            }
+        }
+    }
+}

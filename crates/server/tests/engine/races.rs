@@ -1,0 +1,166 @@
+//! Several people and a server at the same moment, and rows that somebody altered.
+//!
+//! A run is driven once at a time: nobody takes a call for lost that is at work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdpoint::clock::Clock;
+use holdpoint::engine::{Decision, EngineError, Once};
+use holdpoint::model::scripted::Line;
+use holdpoint_core::command::Wanted;
+use holdpoint_core::decide::Answer;
+use holdpoint_core::digest::Digest;
+use holdpoint_core::event::{Event, Outcome};
+use holdpoint_core::hold::{HoldKind, HoldPolicy, OnTimeout};
+use holdpoint_core::id::{HoldId, Seq};
+use holdpoint_core::refusal::Refusal;
+use holdpoint_core::run::Status;
+use holdpoint_core::time::{Millis, Timestamp};
+use tokio::sync::Notify;
+
+use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};
+
+async fn effects(site: &Site, wanted: usize) {
+    while site.effects().len() < wanted {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Two calls of a turn approved at the same moment: both run, and neither is asked about again.
+#[tokio::test]
+async fn two_holds_of_a_run_are_approved_at_the_same_moment() {
+    let mut site = Site::new();
+    let gate = Arc::new(Notify::new());
+    site.gate = Some(gate.clone());
+    site.asks = Line::calls(&[("delete_file", r#"{"path": "/a"}"#), ("delete_file", r#"{"path": "/b"}"#)]);
+    let engine = site.server();
+    let run = start(&engine).await;
+    until(&engine, run, HELD).await;
+    let holds = engine.load(run).await.unwrap().row.run.state.holds;
+    let mut deciding = tokio::task::JoinSet::new();
+    for hold in holds {
+        let (engine, hold) = (engine.clone(), HoldId { run, key: hold.key });
+        deciding.spawn(async move { engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await });
+    }
+    assert_eq!(deciding.join_all().await, [Ok(Answer::Done), Ok(Answer::Done)]);
+    effects(&site, 2).await;
+    gate.notify_waiters();
+    until(&engine, run, COMPLETED).await;
+    let events = engine.events(run, Seq(0)).await.unwrap();
+    assert!(events.iter().all(|envelope| !matches!(envelope.event, Event::CallOrphaned(_))));
+    assert_eq!(site.effects().len(), 2);
+}
+
+/// F5: one hold, many deciders at the same moment: one decision counts, everyone else is told which.
+#[tokio::test]
+async fn one_hold_is_decided_by_many_at_the_same_moment() {
+    let mut site = Site::new();
+    let gate = Arc::new(Notify::new());
+    site.gate = Some(gate.clone());
+    let engine = site.server();
+    let run = start(&engine).await;
+    until(&engine, run, HELD).await;
+    let hold = hold_of(&engine, run, HoldKind::Approval).await;
+    let mut deciding = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let engine = engine.clone();
+        deciding.spawn(async move { engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await });
+    }
+    let answers = deciding.join_all().await;
+    let is_told =
+        |answer: &&Result<_, _>| matches!(answer, Err(EngineError::Refused(Refusal::AlreadyDecided(_))));
+    assert_eq!(answers.iter().filter(|answer| **answer == Ok(Answer::Done)).count(), 1, "{answers:?}");
+    assert_eq!(answers.iter().filter(is_told).count(), 7, "{answers:?}");
+    effects(&site, 1).await;
+    gate.notify_waiters();
+    until(&engine, run, COMPLETED).await;
+    let events = engine.events(run, Seq(0)).await.unwrap();
+    assert!(events.iter().all(|envelope| !matches!(envelope.event, Event::CallOrphaned(_))));
+    assert_eq!(site.effects().len(), 1);
+}
+
+/// A decision that came too late is refused, and refused again when it is sent again: it was not done.
+#[tokio::test]
+async fn a_refused_request_that_is_sent_again_is_refused_again() {
+    let mut site = Site::new();
+    site.holds =
+        HoldPolicy { timeout: Some(Millis::hours(1)), on_timeout: OnTimeout::Fail, ..HoldPolicy::default() };
+    let engine = site.server_with(Clock::standing_at(Timestamp(1_000_000)));
+    let run = start(&engine).await;
+    until(&engine, run, HELD).await;
+    let hold = hold_of(&engine, run, HoldKind::Approval).await;
+    engine.clock().advance(Millis::hours(2));
+    for _ in 0..2 {
+        let once = Once { route: "resolve".into(), key: "k".into(), request: Digest([1; 32]) };
+        let late = Decision { once: Some(once), ..decision(hold, Wanted::Approve) };
+        let answer = engine.decide(&who("alice"), late).await;
+        assert!(matches!(answer, Err(EngineError::Refused(_))), "{answer:?}");
+    }
+    assert_eq!(site.effects(), Vec::<String>::new());
+}
+
+/// A client that hangs up while it cancels has canceled: the tool is stopped.
+#[tokio::test]
+async fn a_cancel_of_somebody_who_hung_up_stops_the_tool() {
+    let mut site = Site::new();
+    site.hangs = true;
+    let engine = site.server();
+    let run = start(&engine).await;
+    until(&engine, run, HELD).await;
+    let hold = hold_of(&engine, run, HoldKind::Approval).await;
+    engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    effects(&site, 1).await;
+    let alice = who("alice");
+    let mut canceling = Box::pin(engine.cancel(&alice, run, None, None));
+    tokio::select! {
+        biased;
+        _ = &mut canceling => panic!("the disk cannot be that fast"),
+        () = std::future::ready(()) => {}
+    }
+    drop(canceling);
+    until(&engine, run, Status::Ended(Outcome::Canceled)).await;
+    let orphaned = async {
+        loop {
+            let events = engine.events(run, Seq(0)).await.unwrap();
+            if events.iter().any(|envelope| matches!(envelope.event, Event::CallOrphaned(_))) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), orphaned).await.unwrap();
+}
+
+/// T2, F18, C35: arguments that were altered where they are stored never run; the run ends and says why, and the
+/// server goes on with everything else.
+#[tokio::test]
+async fn altered_arguments_never_run_and_do_not_stop_the_server() {
+    let site = Site::new();
+    let first = site.server();
+    let (run, other) = (start(&first).await, start(&first).await);
+    until(&first, run, HELD).await;
+    until(&first, other, HELD).await;
+    let hold = hold_of(&first, run, HoldKind::Approval).await;
+    first.die().await;
+    drop(first);
+    let database = rusqlite::Connection::open(site.path("holdpoint.db")).unwrap();
+    let first_run = "(SELECT min(no) FROM runs)";
+    let sql = format!(
+        "UPDATE links SET payload = replace(payload, '/var/cache/old', '/var/lib/data') \
+         WHERE key >> 20 = {first_run} AND payload LIKE '%/var/cache/old%'"
+    );
+    let altered = database.execute(&sql, []).unwrap();
+    assert_eq!(altered, 1, "the reply with the call");
+    drop(database);
+
+    let second = site.server();
+    let _ = second.decide(&who("alice"), decision(hold, Wanted::Approve)).await;
+    until(&second, run, Status::Ended(Outcome::Failed)).await;
+    let reason = second.run(&who("alice"), run).await.unwrap().reason.unwrap();
+    assert!(reason.starts_with("failed to load execution state: "), "{reason}");
+    let hold = hold_of(&second, other, HoldKind::Approval).await;
+    second.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    until(&second, other, COMPLETED).await;
+    assert_eq!(site.effects().len(), 1);
+}
