@@ -23,11 +23,9 @@ use holdpoint_store::StoreError;
 use holdpoint_store::ahead::Driver;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{Id, JoinSet};
-use tokio::time::sleep;
 
 use super::orders::{More, beside};
 use super::{EngineError, Place, Shared};
-use crate::clock::duration;
 use crate::model::{ModelFailure, ModelReply, Prompt};
 use crate::policy;
 use crate::settings::Agent;
@@ -77,11 +75,11 @@ impl Shared {
     /// Waits for something long without losing the run to another node.
     async fn keeping_the_lease<T>(&self, run: RunId, long: impl Future<Output = T>) -> T {
         let mut long = std::pin::pin!(long);
-        let renewal = duration(Millis(self.settings.lease.0 / 3));
+        let renewal = Millis(self.settings.lease.0 / 3);
         loop {
             tokio::select! {
                 done = &mut long => return done,
-                () = sleep(renewal) => self.renew(run).await,
+                () = self.clock.sleep(renewal) => self.renew(run).await,
             }
         }
     }
@@ -165,7 +163,7 @@ impl Drive {
                 return false;
             };
             tracing::warn!(run = %self.run, %error, "waiting for the store");
-            sleep(duration(self.shared.settings.poll)).await;
+            self.shared.clock.sleep(self.shared.settings.poll).await;
             match self.settle().await {
                 Ok(()) => return true,
                 Err(again) => error = again,
@@ -208,7 +206,8 @@ impl Drive {
         let transcript = transcript(&self.events());
         let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
         let heard = run.heard();
-        let mut asked = pin!(shared.keeping_the_lease(self.run, agent.model.ask(prompt)));
+        let live = shared.live(run);
+        let mut asked = pin!(shared.keeping_the_lease(self.run, agent.model.ask(prompt, &live)));
         // Meanwhile what was pushed becomes durable, and whoever follows hears of it.
         let mut replied = None;
         let settled = {
@@ -310,7 +309,7 @@ impl Drive {
         };
         let call_id = CallId { run: self.run, no: call };
         let invocation = Invocation { call: call_id, attempt, arguments: stored.arguments.clone() };
-        let handle = self.tools.spawn(tool.run(invocation));
+        let handle = self.tools.spawn(shared.clock.follows(tool.run(invocation)));
         self.at_work.insert(handle.id(), CallAttempt { call, attempt });
         Ok(())
     }
@@ -323,7 +322,7 @@ impl Drive {
             false => from.since(self.shared.clock.now()),
         };
         let shared = self.shared.clone();
-        shared.keeping_the_lease(self.run, sleep(duration(wait))).await;
+        shared.keeping_the_lease(self.run, shared.clock.sleep(wait)).await;
         let node = self.shared.node;
         let command = Command::Orphan { call: lost.call, attempt: lost.attempt, node };
         self.push(command, Verdicts::default()).await?;
@@ -357,14 +356,14 @@ impl Drive {
         if self.tools.is_empty() {
             return Ok(());
         }
-        let renewal = duration(Millis(self.shared.settings.lease.0 / 3));
+        let renewal = Millis(self.shared.settings.lease.0 / 3);
         tokio::select! {
             Some(done) = self.tools.join_next_with_id() => self.report(done).await,
             () = self.woken.notified() => {
                 self.driver.refresh().await?;
                 self.catch_up().await
             }
-            () = sleep(renewal) => {
+            () = self.shared.clock.sleep(renewal) => {
                 let (shared, run) = (self.shared.clone(), self.run);
                 shared.renew(run).await;
                 Ok(())
