@@ -5,12 +5,14 @@
 
 mod audit;
 mod client;
+mod colour;
 mod exec_child;
 mod holds;
 mod plain;
 mod runs;
 mod send;
 mod serve;
+mod test;
 mod timeline;
 
 use std::path::PathBuf;
@@ -45,6 +47,8 @@ enum Command {
     Holds(holds::Holds),
     /// Stop a run.
     Cancel(runs::Cancel),
+    /// Play scenarios: a scripted model, scripted people and tools, a virtual clock, the real engine. No server.
+    Test(test::Test),
     /// Prove what is stored.
     #[command(subcommand)]
     Audit(Audit),
@@ -76,6 +80,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Show(show) => runs::show(&show),
         Command::Holds(holds) => holds::run(&holds),
         Command::Cancel(cancel) => runs::cancel(&cancel),
+        Command::Test(test) => test::run(&test),
         Command::Audit(Audit::Verify { file, json }) => audit::verify(&file, json),
         Command::ExecChild(order) => exec_child::run(&order),
     }
