@@ -1,4 +1,4 @@
-//! Proving a SQLite file right: every chain verifies, every fold reproduces its row.
+//! Proving a SQLite file right: every chain verifies, every fold reproduces its row. Exporting what is proven.
 //!
 //! Reads only, run by run in short transactions, so that it can look at the file of a server that is at work.
 
@@ -13,11 +13,59 @@ use rusqlite::params;
 
 use super::read::{Readers, Reading};
 use super::{OpenError, schema, sql};
-use crate::audit::{Finding, Report};
+use crate::audit::{Exported, ExportedLink, Finding, Report};
 use crate::error::StoreError;
 
 /// Looks at every run of a file. `progress` hears after each page how many runs were looked at.
-pub fn verify(path: &Path, mut progress: impl FnMut(u64)) -> Result<Report, OpenError> {
+pub fn verify(path: &Path, progress: impl FnMut(u64)) -> Result<Report, OpenError> {
+    walk(path, progress, |reading, run| look_at(reading, run))
+}
+
+/// Looks at one run, or at every run, and hands over what its log says, as far as it verifies. Ends early when `take`
+/// says so.
+pub fn export(
+    path: &Path,
+    only: Option<RunId>,
+    mut take: impl FnMut(Exported) -> std::ops::ControlFlow<()>,
+) -> Result<Report, OpenError> {
+    let mut is_over = false;
+    let mut look = |reading: &Reading<'_>, run: RunId| {
+        if is_over || only.is_some_and(|only| only != run) {
+            return Ok(Seen { is_skipped: true, ..Seen::default() });
+        }
+        let seen = look_at(reading, run)?;
+        let links = exported(reading, run)?;
+        is_over = take(Exported { run, links, wrong: seen.wrong.clone() }).is_break();
+        Ok(seen)
+    };
+    walk(path, |_| {}, &mut look)
+}
+
+/// The links of a run that verify, with the large values of their events in place.
+fn exported(reading: &Reading<'_>, run: RunId) -> Result<Vec<ExportedLink>, StoreError> {
+    let (mut previous, mut next) = (FIRST_PREVIOUS, Seq(1));
+    let mut exported = Vec::new();
+    for link in reading.links(run, Seq(0), usize::MAX)? {
+        let Ok(mut events) = link.verify(previous, next).and_then(|()| link.events()) else { break };
+        for envelope in &mut events {
+            for name in envelope.event.blobs() {
+                // A value that is missing or changed stays a reference; the audit says so beside it.
+                if let Some(value) = reading.blob(run, name.digest)? {
+                    let _ = envelope.event.fill(&name, &value);
+                }
+            }
+        }
+        (previous, next) = (link.hash, link.next());
+        exported.push(ExportedLink { link, events });
+    }
+    Ok(exported)
+}
+
+fn walk(
+    path: &Path,
+    mut progress: impl FnMut(u64),
+    mut look: impl FnMut(&Reading<'_>, RunId) -> Result<Seen, StoreError>,
+) -> Result<Report, OpenError> {
     schema::check_readable(path)?;
     let readers = Readers::new(path)?;
     let mut report = Report::default();
@@ -35,7 +83,8 @@ pub fn verify(path: &Path, mut progress: impl FnMut(u64)) -> Result<Report, Open
                     .push(Finding { run: format!("row {no}"), what: "it has no readable id".into() });
                 continue;
             };
-            match readers.read(|reading| look_at(reading, run)) {
+            match readers.read(|reading| look(reading, run)) {
+                Ok(seen) if seen.is_skipped => report.runs -= 1,
                 Ok(seen) => {
                     report.links += seen.links;
                     report.events += seen.events;
@@ -64,6 +113,8 @@ fn runs_after(reading: &Reading<'_>, after: i64) -> Result<Vec<(i64, Option<RunI
 
 #[derive(Default)]
 struct Seen {
+    /// Nobody wanted to look at it.
+    is_skipped: bool,
     links: u64,
     events: u64,
     is_erased: bool,
