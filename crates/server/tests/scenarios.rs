@@ -66,6 +66,55 @@ fn the_shipped_examples_pass() {
     assert_eq!(body["scenarios"][0]["outcome"], "passed");
 }
 
+/// The example in the documentation is a scenario, and passes.
+#[test]
+fn the_documented_example_passes() {
+    let page = include_str!("../../../docs/testing-agents.md");
+    let example = page.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("documented.yml");
+    std::fs::write(&file, example).unwrap();
+    let said = test(&[directory.path().to_str().unwrap()]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    has(&said.out, &["A denied call never starts\n1 passed, 0 failed\n"]);
+}
+
+/// A year of silence, a tool that takes an hour and a server that is killed take no real time.
+#[test]
+fn time_is_virtual_and_everything_happens_at_its_instant() {
+    let text = "
+agent:
+  holds: {input_timeout: 365d, on_timeout: keep, expiry_grace: 30d, after_grace: cancel}
+  tools: {build: {idempotent: true}, deploy: {requires_approval: true}}
+script:
+- calls: [{tool: build}, {tool: deploy}]
+results:
+  build: {takes: 1h, returns: built}
+steps:
+- send: Build and deploy
+- wait: 50m
+- expect: {status: working, starts: [build]}
+- restart: 2m
+- expect:
+    status: working
+    starts: [{tool: build, attempt: 1}, {tool: build, attempt: 2}]
+    events: [call.started, call.orphaned, call.started]
+- wait: 1h
+- expect: {status: held, waiting_for: person}
+- wait: 364d
+- expect: {holds: [{kind: approval, expired: false}]}
+- wait: 1d
+- expect: {status: held, holds: [{kind: approval, expired: true, expires_in: 365d}]}
+- wait: 30d
+- expect: {status: canceled, starts: [build, build]}
+";
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("s.yaml");
+    std::fs::write(&file, text).unwrap();
+    let said = test(&[file.to_str().unwrap()]);
+    assert_eq!(said.code, 0, "{}", said.out);
+}
+
 #[test]
 fn every_difference_is_named_with_what_happened() {
     let said = test(&[&fixture("failing")]);

@@ -229,7 +229,7 @@ fn editor(directory: &TempDir, name: &str, line: &str) -> String {
     format!("'{}' --wait", path.display())
 }
 
-/// S1: what a person wrote in their editor is what runs; what is not taken is not lost.
+/// What a person wrote in their editor is what runs; what is not taken is not lost.
 #[test]
 fn arguments_are_edited_as_with_git_commit() {
     let data = tempfile::tempdir().unwrap();

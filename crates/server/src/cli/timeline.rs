@@ -59,7 +59,10 @@ impl EventBody {
         let kind = match self.kind.raw() {
             "hold.opened" | "call.orphaned" => paint.with(Colour::Yellow, &kind),
             "model.failed" | "call.contradicted" => paint.with(Colour::Red, &kind),
-            "run.ended" => paint.with(Colour::Green, &kind),
+            "run.ended" => match serde_json::from_str::<Ended>(self.data.get()) {
+                Ok(ended) if ended.outcome.raw() == "completed" => paint.with(Colour::Green, &kind),
+                Ok(_) | Err(_) => paint.with(Colour::Red, &kind),
+            },
             _ => kind,
         };
         let at = paint.with(Colour::Dim, &at.to_string());

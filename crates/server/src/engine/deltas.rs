@@ -129,3 +129,39 @@ impl Drop for Listening {
         self.deltas.listeners.fetch_sub(1, Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use holdpoint_core::id::Place;
+    use holdpoint_core::name::Tenant;
+    use holdpoint_core::time::Timestamp;
+
+    use super::*;
+
+    fn run(no: u8) -> RunId {
+        RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(0), [no; 5])
+    }
+
+    fn delta(no: u32) -> Delta {
+        Delta { turn: 0, no, after: Seq(1), text: no.to_string() }
+    }
+
+    #[test]
+    fn a_slow_reader_loses_the_oldest_and_sees_the_gap() {
+        let deltas = Arc::new(Deltas::default());
+        let mut reader = deltas.listen(run(1));
+        (1..=1000).for_each(|no| deltas.say(run(1), || delta(no)));
+        let heard: Vec<u32> = reader.drain().iter().map(|delta| delta.no).collect();
+        assert_eq!(heard, (1000 - KEPT as u32 + 1..=1000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn nothing_is_made_for_nobody() {
+        let deltas = Arc::new(Deltas::default());
+        let other = deltas.listen(run(1));
+        deltas.say(run(2), || panic!("nobody listens to this run"));
+        drop(other);
+        deltas.say(run(1), || panic!("nobody listens at all"));
+        assert!(deltas.runs().is_empty());
+    }
+}

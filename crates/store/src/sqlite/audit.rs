@@ -2,6 +2,7 @@
 //!
 //! Reads only, run by run in short transactions, so that it can look at the file of a server that is at work.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use holdpoint_core::apply;
@@ -18,7 +19,8 @@ use crate::error::StoreError;
 
 /// Looks at every run of a file. `progress` hears after each page how many runs were looked at.
 pub fn verify(path: &Path, progress: impl FnMut(u64)) -> Result<Report, OpenError> {
-    walk(path, progress, |reading, run| look_at(reading, run))
+    let look = |reading: &Reading<'_>, run| Ok((look_at(reading, run)?, ()));
+    walk(path, progress, look, |()| ControlFlow::Continue(()))
 }
 
 /// Looks at one run, or at every run, and hands over what its log says, as far as it verifies. Ends early when `take`
@@ -26,19 +28,17 @@ pub fn verify(path: &Path, progress: impl FnMut(u64)) -> Result<Report, OpenErro
 pub fn export(
     path: &Path,
     only: Option<RunId>,
-    mut take: impl FnMut(Exported) -> std::ops::ControlFlow<()>,
+    mut take: impl FnMut(Exported) -> ControlFlow<()>,
 ) -> Result<Report, OpenError> {
-    let mut is_over = false;
-    let mut look = |reading: &Reading<'_>, run: RunId| {
-        if is_over || only.is_some_and(|only| only != run) {
-            return Ok(Seen { is_skipped: true, ..Seen::default() });
+    let look = |reading: &Reading<'_>, run| {
+        if only.is_some_and(|only| only != run) {
+            return Ok((Seen { is_skipped: true, ..Seen::default() }, None));
         }
         let seen = look_at(reading, run)?;
-        let links = exported(reading, run)?;
-        is_over = take(Exported { run, links, wrong: seen.wrong.clone() }).is_break();
-        Ok(seen)
+        let exported = Exported { run, links: exported(reading, run)?, wrong: seen.wrong.clone() };
+        Ok((seen, Some(exported)))
     };
-    walk(path, |_| {}, &mut look)
+    walk(path, |_| {}, look, |exported| exported.map_or(ControlFlow::Continue(()), &mut take))
 }
 
 /// The links of a run that verify, with the large values of their events in place.
@@ -61,10 +61,12 @@ fn exported(reading: &Reading<'_>, run: RunId) -> Result<Vec<ExportedLink>, Stor
     Ok(exported)
 }
 
-fn walk(
+/// Looks at each run in a transaction of its own, which is over when what was found is handed on.
+fn walk<T>(
     path: &Path,
     mut progress: impl FnMut(u64),
-    mut look: impl FnMut(&Reading<'_>, RunId) -> Result<Seen, StoreError>,
+    look: impl Fn(&Reading<'_>, RunId) -> Result<(Seen, T), StoreError>,
+    mut hand_on: impl FnMut(T) -> ControlFlow<()>,
 ) -> Result<Report, OpenError> {
     schema::check_readable(path)?;
     let readers = Readers::new(path)?;
@@ -84,12 +86,15 @@ fn walk(
                 continue;
             };
             match readers.read(|reading| look(reading, run)) {
-                Ok(seen) if seen.is_skipped => report.runs -= 1,
-                Ok(seen) => {
+                Ok((seen, _)) if seen.is_skipped => report.runs -= 1,
+                Ok((seen, found)) => {
                     report.links += seen.links;
                     report.events += seen.events;
                     report.erased += u64::from(seen.is_erased);
                     report.findings.extend(seen.wrong.map(|what| Finding { run: run.to_string(), what }));
+                    if hand_on(found).is_break() {
+                        return Ok(report);
+                    }
                 }
                 Err(error) => report.findings.push(Finding { run: run.to_string(), what: error.to_string() }),
             }
