@@ -275,5 +275,8 @@ fn arguments_are_edited_as_with_git_commit() {
         &["holds", "edit", &hold, "--arguments-file", file.to_str().unwrap(), "--json"],
     );
     let resolved: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(resolved["hold"]["arguments_text"], "{\"path\":  \"/x\"}");
+    assert_eq!(resolved["hold"]["decided"]["how"], "edited");
+    does(&server.address, &["watch", resolved["hold"]["run"].as_str().unwrap(), "--until", "ended"]);
+    let effects = std::fs::read_to_string(data.path().join("demo-effects.log")).unwrap();
+    assert!(effects.ends_with(" {\"path\":  \"/x\"}\n"), "{effects}");
 }

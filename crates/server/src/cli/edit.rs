@@ -35,7 +35,7 @@ pub(super) fn in_editor(tool: &str, hold: &str, arguments: &str) -> Result<(Stri
         "# Arguments of {tool}, {hold}.\n\
          # Save other arguments to approve the call with them. Leave them as they are, or empty, to decide nothing.\n"
     );
-    write!(file, "{head}{arguments}\n").map_err(|error| failed("no file to edit in", error))?;
+    writeln!(file, "{head}{arguments}").map_err(|error| failed("no file to edit in", error))?;
     let editor = ["VISUAL", "EDITOR"].into_iter().find_map(|name| std::env::var(name).ok());
     let editor = editor.filter(|editor| !editor.trim().is_empty()).unwrap_or_else(|| "vi".into());
     let words = shell_words::split(&editor).map_err(|error| {

@@ -72,7 +72,7 @@ pub struct Follower {
 #[derive(Debug)]
 pub enum News {
     /// Something was appended.
-    Event(Envelope),
+    Event(Box<Envelope>),
     /// The model is saying something; it is stored nowhere and moves no cursor.
     Delta(Delta),
 }
@@ -117,7 +117,7 @@ impl Follower {
             for event in events {
                 heard(&mut said, self.cursor, &mut news);
                 self.cursor = event.seq;
-                news.push(News::Event(event));
+                news.push(News::Event(Box::new(event)));
             }
             heard(&mut said, self.cursor, &mut news);
             if let Some(live) = &mut self.live {
@@ -146,7 +146,7 @@ impl Follower {
 impl News {
     fn event(self) -> Option<Envelope> {
         match self {
-            News::Event(event) => Some(event),
+            News::Event(event) => Some(*event),
             News::Delta(_) => None,
         }
     }
