@@ -4,14 +4,19 @@
 //! could not be answered.
 
 mod audit;
+mod audit_export;
 mod client;
+mod colour;
+mod edit;
 mod exec_child;
 mod holds;
 mod plain;
 mod runs;
 mod send;
 mod serve;
+mod test;
 mod timeline;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,6 +50,10 @@ enum Command {
     Holds(holds::Holds),
     /// Stop a run.
     Cancel(runs::Cancel),
+    /// Follow a run until it waits or ends; without a run, follow what waits.
+    Watch(watch::Watch),
+    /// Play scenarios: a scripted model, scripted people and tools, a virtual clock, the real engine. No server.
+    Test(test::Test),
     /// Prove what is stored.
     #[command(subcommand)]
     Audit(Audit),
@@ -64,6 +73,18 @@ enum Audit {
         #[arg(long)]
         json: bool,
     },
+    /// Print the log of every run, or of one, as JSON lines: one for each event, with the hash of its link. Verified as
+    /// it is read; the server may be running.
+    Export {
+        /// The SQLite file of a server.
+        file: PathBuf,
+        /// Only this run.
+        #[arg(long, value_name = "ID")]
+        run: Option<String>,
+        /// Print the summary, on standard error, as one JSON object too.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Does what the arguments say.
@@ -76,7 +97,10 @@ pub(crate) fn run() -> ExitCode {
         Command::Show(show) => runs::show(&show),
         Command::Holds(holds) => holds::run(&holds),
         Command::Cancel(cancel) => runs::cancel(&cancel),
+        Command::Watch(watch) => watch::run(&watch),
+        Command::Test(test) => test::run(&test),
         Command::Audit(Audit::Verify { file, json }) => audit::verify(&file, json),
+        Command::Audit(Audit::Export { file, run, json }) => audit_export::run(&file, run.as_deref(), json),
         Command::ExecChild(order) => exec_child::run(&order),
     }
 }

@@ -1,9 +1,13 @@
 //! Time, randomness and ids: the one file that takes them from the system.
 //!
-//! Everything else gets them as arguments. A virtual clock stands still until it is told to go on, for scenarios that
-//! wait for weeks.
+//! Everything else gets them as arguments, and sleeps by the clock too. A virtual clock stands still until it is told to
+//! go on, for scenarios that wait for weeks (`standing.rs`).
 
-use std::sync::atomic::{AtomicI64, Ordering};
+mod standing;
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use holdpoint_core::command::Entropy;
@@ -11,8 +15,10 @@ use holdpoint_core::id::{Incarnation, Place, RunId};
 use holdpoint_core::name::Tenant;
 use holdpoint_core::time::{Millis, Timestamp};
 
-/// Says what time it is.
-#[derive(Debug)]
+pub use standing::Standing;
+
+/// Says what time it is, and lets tasks sleep. A handle: clones of a virtual clock show the same time.
+#[derive(Debug, Clone)]
 pub enum Clock {
     /// The wall clock at the start plus monotonic time: it never goes back while the server runs.
     System {
@@ -22,7 +28,7 @@ pub enum Clock {
         began: Instant,
     },
     /// Stands still until it is moved.
-    Virtual(AtomicI64),
+    Virtual(Arc<Standing>),
 }
 
 impl Clock {
@@ -40,7 +46,7 @@ impl Clock {
     /// One that stands at this instant.
     #[must_use]
     pub fn standing_at(at: Timestamp) -> Clock {
-        Clock::Virtual(AtomicI64::new(at.0))
+        Clock::Virtual(Arc::new(Standing::at(at)))
     }
 
     /// The instant now.
@@ -50,7 +56,7 @@ impl Clock {
             Clock::System { began_at, began } => Timestamp(
                 began_at.saturating_add(i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX)),
             ),
-            Clock::Virtual(at) => Timestamp(at.load(Ordering::SeqCst)),
+            Clock::Virtual(time) => time.now(),
         }
     }
 
@@ -58,9 +64,47 @@ impl Clock {
     pub fn advance(&self, span: Millis) {
         match self {
             Clock::System { .. } => {}
-            Clock::Virtual(at) => {
-                at.fetch_add(span.0, Ordering::SeqCst);
+            Clock::Virtual(time) => time.move_to(time.now().plus(span)),
+        }
+    }
+
+    /// Sleeps for a span of this clock's time; not at all when it is negative.
+    pub fn sleep(&self, span: Millis) -> impl Future<Output = ()> + Send + use<> {
+        let standing = match self {
+            Clock::System { .. } => None,
+            Clock::Virtual(time) => Some(time.sleep(span)),
+        };
+        async move {
+            match standing {
+                Some(sleep) => sleep.await,
+                None => tokio::time::sleep(duration(span)).await,
             }
+        }
+    }
+
+    /// Waits for something, but no longer than a span; none when it took longer.
+    pub async fn timeout<T>(&self, span: Millis, awaited: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = awaited => Some(done),
+            () = self.sleep(span) => None,
+        }
+    }
+
+    /// A task that goes by this clock. On a virtual one its polls are counted.
+    pub fn follows<F: Future + Send>(&self, task: F) -> impl Future<Output = F::Output> + Send + use<F> {
+        let standing = match self {
+            Clock::System { .. } => None,
+            Clock::Virtual(time) => Some(time.clone()),
+        };
+        async move {
+            let Some(standing) = standing else { return task.await };
+            let mut task = pin!(task);
+            poll_fn(|context| {
+                standing.count_poll();
+                task.as_mut().poll(context)
+            })
+            .await
         }
     }
 }

@@ -62,7 +62,7 @@ pub fn settings(data: &Path) -> Result<Settings, BadDemo> {
         holds: HoldPolicy::default(),
     };
     let asks = Line::calls(&[("delete_file", r#"{"path": "/srv/cache/old"}"#)]);
-    let script = Script { lines: vec![asks, Line::says("I have dealt with the old cache.")] };
+    let script = Script { lines: vec![asks, Line::streams("I have dealt with the old cache.")] };
     let effects = WritesALine { effects: data.join(EFFECTS) };
     let ops = Agent {
         digest: definition.digest(),

@@ -3,6 +3,7 @@
 //! `submit.rs` turns what clients and people want into commands, `drive.rs` follows one run until it waits or ends,
 //! `worker.rs` finds due runs, `follow.rs` lets readers follow the log. A held run is known to none of them: it is rows.
 
+mod deltas;
 mod drive;
 mod family;
 mod fits;
@@ -33,7 +34,8 @@ use crate::clock::{self, Clock};
 use crate::schema::Broken;
 use crate::settings::{Agent, Settings};
 
-pub use follow::Follower;
+pub use deltas::Delta;
+pub use follow::{Follower, News};
 pub use holdpoint_store::{Page, StoreError};
 pub use once::Once;
 pub use submit::{Decision, NewRun};
@@ -90,6 +92,7 @@ struct Shared {
     node: Incarnation,
     settings: Settings,
     wakes: follow::Wakes,
+    deltas: Arc<deltas::Deltas>,
     /// How many runs of each agent are worked on here.
     busy: BTreeMap<AgentName, AtomicUsize>,
     /// The runs that are driven here.
@@ -111,6 +114,7 @@ impl Engine {
             node: clock::incarnation(),
             settings,
             wakes: follow::Wakes::default(),
+            deltas: Arc::default(),
             busy,
             driven: std::sync::Mutex::default(),
             tasks: std::sync::Mutex::default(),
@@ -187,7 +191,7 @@ impl Shared {
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks();
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(task);
+        tasks.spawn(self.clock.follows(task));
     }
 
     fn agent(&self, name: &AgentName) -> Result<&Agent, EngineError> {

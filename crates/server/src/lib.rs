@@ -2,7 +2,7 @@
 //!
 //! Direction inside: surfaces → engine → (store, model, tool). `engine` is the only write path; `policy` and `auth` work
 //! out verdicts and authority before the core is asked; `clock` is the one file that reads time and draws randomness.
-//! `surface` has one folder for each protocol, `http` what they share.
+//! `surface` has one folder for each protocol, `http` what they share; `scenario` plays people's own tests.
 
 pub mod auth;
 pub mod clock;
@@ -11,6 +11,7 @@ pub mod engine;
 pub mod http;
 pub mod model;
 pub mod policy;
+pub mod scenario;
 pub mod schema;
 pub mod settings;
 pub mod surface;

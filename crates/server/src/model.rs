@@ -17,6 +17,8 @@ use holdpoint_core::message::Usage;
 use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::Entry;
 
+use crate::clock::Clock;
+
 /// What a model is asked with.
 #[derive(Debug, Clone)]
 pub struct Prompt {
@@ -57,8 +59,32 @@ pub struct ModelFailure {
 /// What asking comes to.
 pub type Asked<'a> = Pin<Box<dyn Future<Output = Result<ModelReply, ModelFailure>> + Send + 'a>>;
 
+/// What a model has while it is asked: time, and whoever listens to it.
+pub struct Live {
+    clock: Clock,
+    hears: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Live {
+    /// Words go to `hears` as they come.
+    #[must_use]
+    pub fn new(clock: Clock, hears: impl Fn(&str) + Send + Sync + 'static) -> Live {
+        Live { clock, hears: Box::new(hears) }
+    }
+
+    /// Says a piece of the reply to whoever listens just now. The reply itself must have it too.
+    pub fn delta(&self, text: &str) {
+        (self.hears)(text);
+    }
+
+    /// Waits.
+    pub async fn sleep(&self, span: Millis) {
+        self.clock.sleep(span).await;
+    }
+}
+
 /// Something that replies.
 pub trait Model: Send + Sync {
     /// Asks for the next reply.
-    fn ask(&self, prompt: Prompt) -> Asked<'_>;
+    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> Asked<'a>;
 }

@@ -114,3 +114,70 @@ fn what_is_no_database_is_said_plainly() {
     rusqlite::Connection::open(&other).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
     assert!(said(&other).contains("it is not a Holdpoint database"), "{}", said(&other));
 }
+
+fn export(path: &Path, flags: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    command.args(["audit", "export"]).arg(path).args(flags).output().unwrap()
+}
+
+fn lines(output: &Output) -> Vec<serde_json::Value> {
+    text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// T32: everything that happened, with the hash that seals it, also while a server has the file open.
+#[test]
+fn an_export_has_every_event_with_its_link() {
+    let (_directory, path, run) = stored();
+    let _server = SqliteStore::open(&SqliteOptions::at(&path)).unwrap();
+    let all = export(&path, &["--json"]);
+    let summary: serde_json::Value = serde_json::from_str(&text(&all.stderr)).unwrap();
+    assert_eq!((all.status.code(), &summary["ok"], &summary["runs"]), (Some(0), &true.into(), &2.into()));
+    assert_eq!(lines(&all).len() as u64, summary["events"].as_u64().unwrap());
+
+    let id = run.to_string();
+    let one = export(&path, &["--run", &id]);
+    let events = lines(&one);
+    let seqs: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+    assert!(events.iter().all(|event| event["run"] == id.as_str() && event["link"]["hash"].is_string()));
+    assert_eq!(events[0]["type"], "run.started");
+    assert!(events.last().unwrap()["data"].to_string().contains("second"), "{events:?}");
+    let first_of_link = |event: &serde_json::Value| event["link"]["first"].as_u64().unwrap();
+    assert!(first_of_link(&events[0]) == 1 && first_of_link(events.last().unwrap()) > 1, "{events:?}");
+}
+
+#[test]
+fn an_export_stops_a_run_where_it_does_not_verify() {
+    let (_directory, path, run) = stored();
+    let change = "UPDATE links SET payload = replace(payload, 'second', 'sixth!')";
+    let database = rusqlite::Connection::open(&path).unwrap();
+    database.execute_batch(change).unwrap();
+    drop(database);
+    let all = export(&path, &[]);
+    assert_eq!(all.status.code(), Some(1), "{all:?}");
+    let events = lines(&all);
+    let last = events.last().unwrap();
+    assert_eq!(last["run"], run.to_string().as_str());
+    assert!(last["problem"].as_str().unwrap().contains("hash"), "{last}");
+    assert!(text(&all.stdout).contains("first") && !text(&all.stdout).contains("sixth"));
+    assert!(text(&all.stderr).contains("1 do not verify"), "{all:?}");
+}
+
+#[test]
+fn an_export_of_nothing_says_so() {
+    let (_directory, path, run) = stored();
+    let other = RunId::new(
+        &holdpoint_core::name::Tenant::default_tenant(),
+        holdpoint_core::id::Place::Durable,
+        holdpoint_core::time::Timestamp(1),
+        [9; 5],
+    );
+    assert_ne!(other, run);
+    for (flags, expected) in
+        [(["--run", &other.to_string()], "there is no run"), (["--run", "no-id"], "--run: ")]
+    {
+        let output = export(&path, &flags);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{output:?}");
+        assert!(text(&output.stderr).contains(expected), "{output:?}");
+    }
+}

@@ -1,6 +1,11 @@
-//! What an audit of a store finds.
+//! What an audit of a store finds, and what an export hands over.
 //!
-//! The proof itself is the backend's ([`crate::sqlite::verify`]); this is the shape of its answer.
+//! The proof itself is the backend's ([`crate::sqlite::verify`], [`crate::sqlite::export`]); this is the shape of its
+//! answer.
+
+use holdpoint_core::event::Envelope;
+use holdpoint_core::id::RunId;
+use holdpoint_core::link::Link;
 
 /// What was looked at and what was wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,4 +29,24 @@ pub struct Finding {
     pub run: String,
     /// What is wrong with it.
     pub what: String,
+}
+
+/// The log of a run, as far as it verifies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exported {
+    /// The run.
+    pub run: RunId,
+    /// Its links up to the first that does not verify.
+    pub links: Vec<ExportedLink>,
+    /// What is wrong with it.
+    pub wrong: Option<String>,
+}
+
+/// A link with its events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportedLink {
+    /// The link as it is stored.
+    pub link: Link,
+    /// Its events with large values in place; none when they were erased.
+    pub events: Vec<Envelope>,
 }

@@ -39,7 +39,7 @@ use append::Encoded;
 use read::Readers;
 use writer::{Job, Writer};
 
-pub use audit::verify;
+pub use audit::{export, verify};
 pub use schema::OpenError;
 
 /// Keeps runs in one SQLite file.

@@ -10,6 +10,8 @@ use holdpoint_store::audit::Report;
 use holdpoint_store::sqlite;
 use serde_json::json;
 
+use super::plain::plain;
+
 pub(crate) fn verify(file: &Path, as_json: bool) -> ExitCode {
     let shows_progress = std::io::stderr().is_terminal() && !as_json;
     let progress = |runs: u64| {
@@ -30,7 +32,7 @@ pub(crate) fn verify(file: &Path, as_json: bool) -> ExitCode {
             ExitCode::from(2)
         }
         (Err(error), false) => {
-            eprintln!("holdpoint: {error}");
+            eprintln!("holdpoint: {}", plain(&error.to_string()));
             ExitCode::from(2)
         }
     }
@@ -38,7 +40,7 @@ pub(crate) fn verify(file: &Path, as_json: bool) -> ExitCode {
 
 fn print_text(file: &Path, report: &Report) -> ExitCode {
     for finding in &report.findings {
-        println!("{}: {}", finding.run, finding.what);
+        println!("{}: {}", plain(&finding.run), plain(&finding.what));
     }
     let Report { runs, links, events, erased, findings } = report;
     println!("{}: {runs} runs, {links} links, {events} events, {erased} erased", file.display());

@@ -3,7 +3,7 @@
 //! Knows addresses, statuses and pages, not what is asked. Plain HTTP only: the server listens on this machine. A
 //! command makes the text that is printed; printing and exit codes are here.
 
-use std::io::{ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -129,6 +129,21 @@ impl Server {
     pub(super) fn post(&self, path: &str, body: &str, patience: Patience) -> Result<String, Failure> {
         let request = agent(patience).post(self.url(path)).header("content-type", "application/json");
         self.answer(request.send(body), "; it may have been done all the same, look before you try again")
+    }
+
+    /// Events as they come, from behind the one with this number.
+    pub(super) fn stream(&self, path: &str, after: u64) -> Result<impl BufRead + use<>, Failure> {
+        let request = agent(Patience::Any).get(self.url(path)).header("accept", "text/event-stream");
+        let asked = request.header("last-event-id", after.to_string()).call();
+        match asked {
+            Ok(response) if response.status().is_success() => {
+                Ok(BufReader::new(response.into_body().into_reader()))
+            }
+            other => Err(match self.answer(other, "") {
+                Err(failure) => failure,
+                Ok(_) => Failure::CouldNotAsk(format!("{} does not stream", plain(&self.base))),
+            }),
+        }
     }
 
     /// Every item of a list, from all its pages, as they came.
@@ -258,7 +273,8 @@ fn is_absent(error: &ureq::Error) -> bool {
 
 fn print(text: &str, done: ExitCode) -> ExitCode {
     let mut out = std::io::stdout().lock();
-    let end = if text.ends_with('\n') { "" } else { "\n" };
+    // A command that has said everything already says nothing more.
+    let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
     match write!(out, "{text}{end}").and_then(|()| out.flush()) {
         Ok(()) => done,
         // Whoever read it has seen enough.

@@ -2,6 +2,7 @@
 //!
 //! Arguments are shown and sent as they are written, byte for byte: what is approved is what runs.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -9,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::client::{Asking, Failure, Form, Patience, Server, ask, joined, read, segment};
-use super::plain::{Text, block, table};
+use super::edit;
+use super::plain::{Text, block, plain, table};
 
 /// What is wanted of holds; without a command they are listed.
 #[derive(Debug, Args)]
@@ -29,6 +31,8 @@ enum HoldsCommand {
     Show(Show),
     /// Approve a call; it runs with the arguments that are shown, or with others.
     Approve(Approve),
+    /// Change the arguments of a call in your editor, as with `git commit`, and approve it so.
+    Edit(Edit),
     /// Deny a call.
     Deny(Deny),
     /// Answer a question.
@@ -76,6 +80,20 @@ struct Approve {
 }
 
 #[derive(Debug, Args)]
+struct Edit {
+    /// The id of the hold.
+    id: String,
+    /// Take these arguments instead of asking an editor.
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    arguments: Option<Box<RawValue>>,
+    /// Take the arguments in this file; `-` reads them from standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "arguments")]
+    arguments_file: Option<PathBuf>,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+#[derive(Debug, Args)]
 struct Deny {
     /// The id of the hold.
     id: String,
@@ -107,6 +125,7 @@ pub(super) fn run(holds: &Holds) -> ExitCode {
             let decision = Decision { arguments, digest, ..Decision::of("approve") };
             ask(asking, |server| decide(server, id, &decision))
         }
+        Some(HoldsCommand::Edit(wanted)) => ask(&wanted.asking, |server| edited(server, wanted)),
         Some(HoldsCommand::Deny(Deny { id, reason, asking })) => {
             let decision = Decision { reason: reason.as_deref(), ..Decision::of("deny") };
             ask(asking, |server| decide(server, id, &decision))
@@ -130,11 +149,13 @@ struct Decision<'a> {
     reason: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<u32>,
 }
 
 impl Decision<'_> {
     fn of(resolution: &'static str) -> Self {
-        Decision { resolution, arguments: None, value: None, reason: None, digest: None }
+        Decision { resolution, arguments: None, value: None, reason: None, digest: None, revision: None }
     }
 }
 
@@ -192,6 +213,42 @@ fn decide(server: &Server, id: &str, decision: &Decision<'_>) -> Result<String, 
     }
 }
 
+/// Approves a call with arguments that a person has changed, as it was when they began to.
+fn edited(server: &Server, wanted: &Edit) -> Result<String, Failure> {
+    let hold: HoldBody = read(&server.get(&format!("/holds/{}", segment(&wanted.id)))?)?;
+    let Some(before) = &hold.arguments_text else {
+        let said = format!("{} is about no call, so there are no arguments to edit", hold.id);
+        return Err(Failure::Refused { said, body: String::new() });
+    };
+    let (text, file) = match (&wanted.arguments, &wanted.arguments_file) {
+        (Some(arguments), _) => (arguments.get().to_owned(), None),
+        (None, Some(path)) => (edit::from_file(path)?, None),
+        (None, None) => {
+            let tool = hold.tool.as_ref().map_or(String::new(), Text::to_string);
+            let (text, file) = edit::in_editor(&tool, &hold.id.to_string(), before.raw())?;
+            (text, Some(file))
+        }
+    };
+    let kept = |why: String| match file {
+        Some(file) => format!("{why}\n{}", file.keep()),
+        None => why,
+    };
+    let arguments = match json(text.trim()) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let said = kept(format!("these arguments are not JSON: {}", plain(&error.to_string())));
+            return Err(Failure::Refused { said, body: String::new() });
+        }
+    };
+    let digest = hold.digest.as_ref().map(Text::raw);
+    let revision = Some(hold.revision);
+    let decision = Decision { arguments: Some(&arguments), digest, revision, ..Decision::of("approve") };
+    decide(server, &wanted.id, &decision).map_err(|failure| match failure {
+        Failure::Refused { said, body } => Failure::Refused { said: kept(said), body },
+        Failure::CouldNotAsk(why) => Failure::CouldNotAsk(kept(why)),
+    })
+}
+
 /// What a decision came to.
 #[derive(Deserialize)]
 struct Resolved {
@@ -217,7 +274,7 @@ impl Resolved {
 
 /// A hold, as far as it is shown.
 #[derive(Deserialize)]
-struct HoldBody {
+pub(super) struct HoldBody {
     id: Text,
     run: Text,
     agent: Text,
@@ -241,6 +298,14 @@ struct HoldBody {
 }
 
 impl HoldBody {
+    /// One line: what waits, or what became of it.
+    pub(super) fn line(&self) -> String {
+        let HoldBody { id, kind, agent, .. } = self;
+        let tool = self.tool.as_ref().map_or(String::new(), |tool| format!(" of {tool}"));
+        let state = self.decided.as_ref().map_or("waits".to_owned(), Decided::to_string);
+        format!("{id}  {kind}{tool} ({agent}): {state}")
+    }
+
     fn page(&self) -> String {
         let HoldBody { id, run, agent, session, kind, opened_at, .. } = self;
         let state = self.decided.as_ref().map_or(self.state.to_string(), Decided::to_string);

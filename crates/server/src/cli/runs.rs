@@ -10,6 +10,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::client::{Asking, Failure, Form, Patience, Server, ask, joined, read, segment};
+use super::colour::{Colour, Paint};
 use super::plain::{Text, block, table};
 use super::timeline::Timeline;
 
@@ -54,7 +55,9 @@ pub(super) struct RunBody {
     agent: Text,
     session: Text,
     owner: Text,
-    status: Text,
+    pub(super) status: Text,
+    #[serde(default)]
+    pub(super) seq: u64,
     waiting_for: Option<Text>,
     retry_at: Option<Text>,
     started_at: Text,
@@ -99,7 +102,13 @@ pub(super) fn cancel(cancel: &Cancel) -> ExitCode {
 impl RunBody {
     /// How it stands, and what can be done.
     pub(super) fn summary(&self) -> String {
-        let mut text = format!("{}  {}\n", self.id, self.state());
+        let colour = match self.status.raw() {
+            "completed" => Colour::Green,
+            "failed" | "rejected" => Colour::Red,
+            _ => Colour::Yellow,
+        };
+        let state = Paint::for_stdout().with(colour, &self.state());
+        let mut text = format!("{}  {state}\n", self.id);
         if let Some(reason) = &self.reason {
             text.push_str(&format!("reason: {reason}\n"));
         }

@@ -4,9 +4,14 @@
 
 use std::collections::BTreeMap;
 
+use holdpoint::http::rfc3339;
+use holdpoint_core::event::Envelope;
+use holdpoint_core::id::{HoldId, RunId};
+use holdpoint_core::project::hold_of;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::colour::{Colour, Paint};
 use super::plain::{Text, block};
 
 /// The events of a run.
@@ -18,22 +23,52 @@ pub(super) struct Timeline {
 /// An event.
 #[derive(Deserialize)]
 pub(super) struct EventBody {
-    seq: u64,
+    pub(super) seq: u64,
     at: Text,
     actor: Text,
     #[serde(rename = "type")]
-    kind: Text,
+    pub(super) kind: Text,
     hold: Option<Text>,
     data: Box<RawValue>,
 }
 
 impl EventBody {
+    /// An event of a run that is at hand, as a server would send it.
+    pub(super) fn of(run: RunId, envelope: &Envelope) -> EventBody {
+        let stored = serde_json::to_string(&envelope.event).unwrap_or_default();
+        let members = serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(&stored).unwrap_or_default();
+        EventBody {
+            seq: envelope.seq.0,
+            at: Text::from(rfc3339(envelope.at)),
+            actor: Text::from(envelope.actor.to_string()),
+            kind: Text::from(envelope.event.kind().to_owned()),
+            hold: hold_of(&envelope.event).map(|key| Text::from(HoldId { run, key }.to_string())),
+            data: members.into_values().next().unwrap_or_else(|| RawValue::NULL.to_owned()),
+        }
+    }
+
     /// When, what and who on a line; what it says below, indented.
     pub(super) fn lines(&self) -> String {
-        let EventBody { seq, at, actor, kind, .. } = self;
+        self.painted(Paint::No)
+    }
+
+    /// The same with colours, for a terminal.
+    pub(super) fn painted(&self, paint: Paint) -> String {
+        let EventBody { seq, at, actor, .. } = self;
+        let kind = format!("{:<16}", self.kind);
+        let kind = match self.kind.raw() {
+            "hold.opened" | "call.orphaned" => paint.with(Colour::Yellow, &kind),
+            "model.failed" | "call.contradicted" => paint.with(Colour::Red, &kind),
+            "run.ended" => match serde_json::from_str::<Ended>(self.data.get()) {
+                Ok(ended) if ended.outcome.raw() == "completed" => paint.with(Colour::Green, &kind),
+                Ok(_) | Err(_) => paint.with(Colour::Red, &kind),
+            },
+            _ => kind,
+        };
+        let at = paint.with(Colour::Dim, &at.to_string());
         let what = self.what().unwrap_or_else(|_| self.data.get().to_owned());
         let what = if what.is_empty() || what == "{}" { String::new() } else { block(&what) };
-        format!("{seq:>4}  {at}  {kind:<16}  {actor}\n{what}")
+        format!("{seq:>4}  {at}  {kind}  {actor}\n{what}")
     }
 
     /// What it says in words; events that have no words here are shown as they are stored.

@@ -21,16 +21,14 @@ use holdpoint_core::next::{Next, next};
 use holdpoint_core::policy::{Role, Verdicts};
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::CallAttempt;
-use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_core::time::Millis;
 use holdpoint_store::StoreError;
 use holdpoint_store::ahead::Driver;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{Id, JoinSet};
-use tokio::time::sleep;
 
 use super::orders::{More, beside};
 use super::{EngineError, Place, Shared};
-use crate::clock::duration;
 use crate::tool::Outcome;
 
 /// How often a run waits for a store that is away before it is left to whoever finds it later.
@@ -81,7 +79,6 @@ impl Shared {
             tools: JoinSet::new(),
             begun: HashSet::new(),
             at_work: HashMap::new(),
-            renew_at: shared.clock.now().plus(shared.renewal()),
             woken: shared.wakes.listen(run),
             shared,
             reins,
@@ -90,15 +87,11 @@ impl Shared {
         self.spawn(drive.until_it_waits());
     }
 
+    /// How often whoever drives a run says that it is still there.
     fn renewal(&self) -> Millis {
         Millis(self.settings.lease.0 / 3)
     }
 
-    async fn renew(&self, run: RunId) {
-        let until = self.clock.now().plus(self.settings.lease);
-        // Losing a lease never harms state: whoever takes over is told apart by the sequence.
-        let _ = self.store.renew(vec![run], self.node, until).await;
-    }
 }
 
 pub(super) struct Drive {
@@ -120,7 +113,6 @@ pub(super) struct Drive {
     /// this very node, may have had its effect already.
     begun: HashSet<CallAttempt>,
     at_work: HashMap<Id, CallAttempt>,
-    renew_at: Timestamp,
     woken: Arc<Notify>,
     reins: Reins,
     _place: Place,
@@ -186,7 +178,7 @@ impl Drive {
                 return false;
             };
             tracing::warn!(run = %self.run, %error, "waiting for the store");
-            sleep(duration(self.shared.settings.poll)).await;
+            self.shared.clock.sleep(self.shared.settings.poll).await;
             match self.settle().await {
                 Ok(()) => return true,
                 Err(again) => error = again,
@@ -291,6 +283,14 @@ impl Drive {
         settlement.failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
+    /// Keeps the lease, and looks at what others have appended: that makes up for a wake that was lost.
+    async fn keep(&mut self) -> Result<(), EngineError> {
+        let until = self.shared.clock.now().plus(self.shared.settings.lease);
+        // Losing a lease never harms state: whoever takes over is told apart by the sequence.
+        let _ = self.shared.store.renew(vec![self.run], self.shared.node, until).await;
+        self.refresh().await
+    }
+
     /// Looks at what others have appended.
     async fn refresh(&mut self) -> Result<(), EngineError> {
         self.driver.refresh().await?;
@@ -312,14 +312,6 @@ impl Drive {
     /// The run's events with those that are still on their way.
     fn events(&self) -> Vec<Envelope> {
         self.log.iter().chain(self.driver.unsettled()).cloned().collect()
-    }
-
-    async fn renew_if_due(&mut self) {
-        let now = self.shared.clock.now();
-        if now >= self.renew_at {
-            self.renew_at = now.plus(self.shared.renewal());
-            self.shared.renew(self.run).await;
-        }
     }
 }
 

@@ -1,19 +1,18 @@
 //! Following a run: read after a cursor, then wait for a wake or a tick, and read again.
 //!
 //! A wake carries no data, so losing one costs latency only. The cursor is the sequence, so a reader can come back
-//! anywhere, after any restart, and misses and repeats nothing.
+//! anywhere, after any restart, and misses and repeats nothing. What a model is just saying can be heard beside the log.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use holdpoint_core::event::Envelope;
 use holdpoint_core::id::{RunId, Seq};
 use tokio::sync::Notify;
-use tokio::time::timeout;
 
+use super::deltas::{Delta, Listening};
 use super::{Engine, EngineError};
-use crate::clock::duration;
 
 /// Who wants to hear when something changed.
 #[derive(Debug, Default)]
@@ -69,13 +68,31 @@ pub struct Follower {
     run: RunId,
     cursor: Seq,
     notify: Arc<Notify>,
+    /// What the model is saying, for those who want to hear it.
+    live: Option<Listening>,
+}
+
+/// What there is to tell a reader.
+#[derive(Debug)]
+pub enum News {
+    /// Something was appended.
+    Event(Box<Envelope>),
+    /// The model is saying something; it is stored nowhere and moves no cursor.
+    Delta(Delta),
 }
 
 impl Engine {
     /// Follows a run from the event after this one.
     #[must_use]
     pub fn follow(&self, run: RunId, after: Seq) -> Follower {
-        Follower { engine: self.clone(), run, cursor: after, notify: self.shared.wakes.listen(run) }
+        let notify = self.shared.wakes.listen(run);
+        Follower { engine: self.clone(), run, cursor: after, notify, live: None }
+    }
+
+    /// Follows a run, and hears what its model says from now on.
+    #[must_use]
+    pub fn follow_live(&self, run: RunId, after: Seq) -> Follower {
+        Follower { live: Some(self.shared.deltas.listen(run)), ..self.follow(run, after) }
     }
 }
 
@@ -83,16 +100,65 @@ impl Follower {
     /// The next events; waits until there are some.
     pub async fn next(&mut self) -> Result<Vec<Envelope>, EngineError> {
         loop {
+            let news = self.news().await?;
+            let events: Vec<Envelope> = news.into_iter().filter_map(News::event).collect();
+            if !events.is_empty() {
+                return Ok(events);
+            }
+        }
+    }
+
+    /// What happened since, in order; waits until there is something. Words of a reply come before the reply.
+    pub async fn news(&mut self) -> Result<Vec<News>, EngineError> {
+        loop {
             // Registered before reading, so that nothing falls between the two.
             let mut woken = pin!(self.notify.notified());
             woken.as_mut().enable();
             let events = self.engine.events(self.run, self.cursor).await?;
-            if let Some(last) = events.last() {
-                self.cursor = last.seq;
-                return Ok(events);
+            // Read after the events: whatever was said before one of them is here.
+            let mut said = self.live.as_mut().map(Listening::drain).unwrap_or_default();
+            let mut news = Vec::new();
+            for event in events {
+                heard(&mut said, self.cursor, &mut news);
+                self.cursor = event.seq;
+                news.push(News::Event(Box::new(event)));
             }
-            // A tick makes up for a wake that was lost.
-            let _ = timeout(duration(self.engine.shared.settings.poll), woken).await;
+            heard(&mut said, self.cursor, &mut news);
+            if let Some(live) = &mut self.live {
+                live.put_back(said);
+            }
+            if !news.is_empty() {
+                return Ok(news);
+            }
+            let live = &mut self.live;
+            let next_words = async move {
+                match live {
+                    Some(live) => live.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = woken => {}
+                () = next_words => {}
+                // A tick makes up for a wake that was lost.
+                () = self.engine.shared.clock.sleep(self.engine.shared.settings.poll) => {}
+            }
         }
+    }
+}
+
+impl News {
+    fn event(self) -> Option<Envelope> {
+        match self {
+            News::Event(event) => Some(*event),
+            News::Delta(_) => None,
+        }
+    }
+}
+
+/// Words belong behind the events that the model was asked with.
+fn heard(said: &mut VecDeque<Delta>, cursor: Seq, news: &mut Vec<News>) {
+    while said.front().is_some_and(|delta| delta.after <= cursor) {
+        news.extend(said.pop_front().map(News::Delta));
     }
 }

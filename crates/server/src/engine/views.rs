@@ -14,12 +14,10 @@ use holdpoint_core::run::{Run, Status, status};
 use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::{approval_text, stored_call};
 use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, Stored};
-use tokio::time::timeout;
 
 use super::orders::user;
 use super::{Engine, EngineError, Page};
 use crate::auth::Principal;
-use crate::clock::duration;
 use crate::settings::Settings;
 
 /// A list reads this many pages at most before it answers with what it has.
@@ -152,9 +150,9 @@ impl Engine {
         };
         let mut stopping = self.shared.stopping.subscribe();
         tokio::select! {
-            settled = timeout(duration(at_most), settles) => match settled {
-                Ok(settled) => settled?,
-                Err(_) => tracing::debug!(%run, "still at work after the longest wait"),
+            settled = self.shared.clock.timeout(at_most, settles) => match settled {
+                Some(settled) => settled?,
+                None => tracing::debug!(%run, "still at work after the longest wait"),
             },
             _ = stopping.wait_for(|stopping| *stopping) => tracing::debug!(%run, "the server stops"),
         }

@@ -9,10 +9,8 @@ use holdpoint_core::id::Seq;
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::ahead::Driver;
 use holdpoint_store::{Claim, Claimed, ShardSet, Stored};
-use tokio::time::timeout;
 
 use super::{Engine, Shared};
-use crate::clock::duration;
 
 /// Runs claimed at once at most.
 const CLAIM_MAX: usize = 64;
@@ -30,10 +28,15 @@ impl Engine {
                 let found = shared.claim_and_drive().await;
                 shared.see_to_keys(&mut keys_seen_to).await;
                 if found == 0 {
-                    let _ = timeout(duration(shared.settings.poll), shared.wakes.worker_woken()).await;
+                    let _ = shared.clock.timeout(shared.settings.poll, shared.wakes.worker_woken()).await;
                 }
             }
         });
+    }
+
+    /// Looks for due runs at once, not only at the next poll.
+    pub fn look(&self) {
+        self.shared.wakes.wake_worker();
     }
 }
 

@@ -34,18 +34,30 @@ pub fn parse(text: &str) -> Result<Script, ScriptError> {
         let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
         ScriptError { line: line.max(1), message: what.to_owned() }
     })?;
-    let lines: Result<Vec<Line>, ScriptError> = file.replies.into_iter().map(line).collect();
-    let lines = lines?;
-    if lines.is_empty() {
-        return Err(ScriptError { line: 1, message: "`replies` must have at least one reply".into() });
+    file.replies.script()
+}
+
+/// The replies of a script, as they stand in a file.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Replies(Vec<serde_saphyr::Spanned<ReplyText>>);
+
+impl Replies {
+    /// What they come to.
+    pub(crate) fn script(self) -> Result<Script, ScriptError> {
+        let lines: Result<Vec<Line>, ScriptError> = self.0.into_iter().map(line).collect();
+        let lines = lines?;
+        if lines.is_empty() {
+            return Err(ScriptError { line: 1, message: "`replies` must have at least one reply".into() });
+        }
+        Ok(Script { lines })
     }
-    Ok(Script { lines })
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScriptText {
-    replies: Vec<serde_saphyr::Spanned<ReplyText>>,
+    replies: Replies,
 }
 
 #[derive(Deserialize)]
@@ -53,6 +65,7 @@ struct ScriptText {
 struct ReplyText {
     text: Option<String>,
     deltas: Option<Vec<String>>,
+    delta_delay: Option<Span>,
     #[serde(default)]
     calls: Vec<CallText>,
     delay: Option<Span>,
@@ -72,11 +85,20 @@ struct CallText {
 fn line(reply: serde_saphyr::Spanned<ReplyText>) -> Result<Line, ScriptError> {
     let at = reply.referenced.line();
     let wrong = |message: &str| Err(ScriptError { line: at, message: message.to_owned() });
-    let ReplyText { text, deltas, calls, delay, error, retry_after } = reply.value;
+    let ReplyText { text, deltas, delta_delay, calls, delay, error, retry_after } = reply.value;
     if text.is_some() && deltas.is_some() {
         return wrong("a reply has either `text` or `deltas`, which are joined to its text");
     }
-    let text = text.or_else(|| deltas.map(|deltas| deltas.concat()));
+    if delta_delay.is_some() && text.is_none() && deltas.is_none() {
+        return wrong("`delta_delay` belongs to `text` or `deltas`");
+    }
+    // A pace alone splits the text into its words.
+    let deltas = deltas.or_else(|| {
+        let paced = text.as_ref().filter(|_| delta_delay.is_some());
+        paced.map(|text| text.split_inclusive(' ').map(str::to_owned).collect())
+    });
+    let deltas = deltas.unwrap_or_default();
+    let text = text.or_else(|| (!deltas.is_empty()).then(|| deltas.concat()));
     let says = match error {
         Some(_) if text.is_some() || !calls.is_empty() => {
             return wrong("a reply with `error` has no `text`, `deltas` or `calls`");
@@ -88,14 +110,15 @@ fn line(reply: serde_saphyr::Spanned<ReplyText>) -> Result<Line, ScriptError> {
         }
         None => {
             let calls = calls.into_iter().map(|call| (call.tool, call.arguments.0)).collect();
-            Says::Reply { text, calls }
+            let pace = delta_delay.map_or(Millis(0), |span| span.0);
+            Says::Reply { text, deltas, pace, calls }
         }
     };
     Ok(Line { delay: delay.map(|span| span.0), says })
 }
 
-/// A span as people write it: a whole number and `ms`, `s`, `m` or `h`.
-struct Span(Millis);
+/// A span as people write it: a whole number and `ms`, `s`, `m`, `h` or `d`.
+pub(crate) struct Span(pub(crate) Millis);
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
@@ -107,16 +130,17 @@ impl<'de> Deserialize<'de> for Span {
             "s" => Some(1_000),
             "m" => Some(60_000),
             "h" => Some(3_600_000),
+            "d" => Some(86_400_000),
             _ => None,
         };
         let span = number.parse::<i64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
-        let wrong = || D::Error::custom(format!("{text:?} is not a span such as 200ms, 2s, 5m or 1h"));
+        let wrong = || D::Error::custom(format!("{text:?} is not a span such as 200ms, 2s, 5m, 1h or 7d"));
         span.map(|span| Span(Millis(span))).ok_or_else(wrong)
     }
 }
 
 /// The argument text of a call: a string is taken as it is, a mapping becomes JSON.
-struct Arguments(String);
+pub(crate) struct Arguments(pub(crate) String);
 
 impl Default for Arguments {
     fn default() -> Arguments {
@@ -145,7 +169,8 @@ impl<'de> Deserialize<'de> for Arguments {
 }
 
 /// Any YAML value as JSON text, members in their order.
-struct Json(String);
+#[derive(Debug, Clone)]
+pub(crate) struct Json(pub(crate) String);
 
 struct JsonText;
 
@@ -269,7 +294,11 @@ mod tests {
     fn words_delays_and_errors() {
         let said = only("replies:\n- deltas: [Do, ne, .]\n  delay: 200ms\n");
         assert_eq!(said.delay, Some(Millis(200)));
-        assert!(matches!(said.says, Says::Reply { text: Some(text), .. } if text == "Done."));
+        assert!(matches!(said.says, Says::Reply { text: Some(text), deltas, .. }
+            if text == "Done." && deltas == ["Do", "ne", "."]));
+        let paced = only("replies:\n- text: I will look\n  delta_delay: 20ms\n");
+        assert!(matches!(paced.says, Says::Reply { text: Some(text), deltas, pace: Millis(20), .. }
+            if text == "I will look" && deltas == ["I ", "will ", "look"]));
         let failed = only("replies:\n- error: overloaded\n  retry_after: 2s\n");
         assert!(matches!(failed.says, Says::Error { retry_after: Some(Millis(2_000)), .. }));
         let hopeless = only("replies:\n- error: no such model\n");
@@ -286,6 +315,7 @@ mod tests {
         wrong("replies:\n- text: a\n- text: b\n  deltas: [c]\n", 3, "either");
         wrong("replies:\n- text: a\n- delay: 1s\n", 3, "needs");
         wrong("replies:\n- text: a\n  retry_after: 1s\n", 2, "belongs to");
+        wrong("replies:\n- calls:\n  - tool: x\n  delta_delay: 1s\n", 2, "belongs to");
         wrong("replies:\n- error: a\n  calls:\n  - tool: x\n", 2, "has no");
         wrong("replies:\n- text: a\n  delay: 5\n", 3, "not a span");
         wrong("replies:\n- text: a\n  delay: 5 minutes\n", 3, "not a span");
@@ -296,7 +326,7 @@ mod tests {
         wrong("replies:\n- calls:\n  - arguments: {}\n", 3, "tool");
         assert_eq!(
             parse("replies:\n- txet: b\n").unwrap_err().to_string(),
-            "line 2: unknown field `txet`, expected one of text, deltas, calls, delay, error, retry_after"
+            "line 2: unknown field `txet`, expected one of text, deltas, delta_delay, calls, delay, error, retry_after"
         );
         wrong("replies: []\n", 1, "at least one");
         wrong("", 1, "");

@@ -6,10 +6,8 @@
 use holdpoint_core::command::AskedCall;
 use holdpoint_core::message::Usage;
 use holdpoint_core::time::Millis;
-use tokio::time::sleep;
 
-use super::{Asked, Model, ModelFailure, ModelReply, Prompt};
-use crate::clock::duration;
+use super::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
 
 /// A script: one line for each turn.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +32,10 @@ pub enum Says {
     Reply {
         /// Its words.
         text: Option<String>,
+        /// The same in the pieces in which they are heard; none when nobody hears them before the reply.
+        deltas: Vec<String>,
+        /// How long each further piece takes.
+        pace: Millis,
         /// Tool and argument text of each call.
         calls: Vec<(String, String)>,
     },
@@ -50,7 +52,15 @@ impl Line {
     /// Words alone.
     #[must_use]
     pub fn says(text: &str) -> Line {
-        Line { delay: None, says: Says::Reply { text: Some(text.to_owned()), calls: Vec::new() } }
+        Line { delay: None, says: reply(Some(text.to_owned()), Vec::new()) }
+    }
+
+    /// Words alone, heard word by word.
+    #[must_use]
+    pub fn streams(text: &str) -> Line {
+        let deltas = text.split_inclusive(' ').map(str::to_owned).collect();
+        let says = Says::Reply { text: Some(text.to_owned()), deltas, pace: Millis(0), calls: Vec::new() };
+        Line { delay: None, says }
     }
 
     /// Calls alone.
@@ -58,8 +68,12 @@ impl Line {
     pub fn calls(calls: &[(&str, &str)]) -> Line {
         let calls =
             calls.iter().map(|(tool, arguments)| ((*tool).to_owned(), (*arguments).to_owned())).collect();
-        Line { delay: None, says: Says::Reply { text: None, calls } }
+        Line { delay: None, says: reply(None, calls) }
     }
+}
+
+fn reply(text: Option<String>, calls: Vec<(String, String)>) -> Says {
+    Says::Reply { text, deltas: Vec::new(), pace: Millis(0), calls }
 }
 
 impl Script {
@@ -74,21 +88,29 @@ impl Script {
 }
 
 impl Model for Script {
-    fn ask(&self, prompt: Prompt) -> Asked<'_> {
+    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> Asked<'a> {
         Box::pin(async move {
             let Some(line) = self.line(prompt.turn, prompt.failures) else {
                 return Err(ModelFailure { error: "the script is empty".into(), retry_after: None });
             };
             if let Some(delay) = line.delay {
-                sleep(duration(delay)).await;
+                live.sleep(delay).await;
             }
             match &line.says {
-                Says::Reply { text, calls } => Ok(ModelReply {
-                    text: text.clone(),
-                    calls: calls.iter().enumerate().map(asked).collect(),
-                    usage: Usage { input: 100, output: 20, cost_micros: 0 },
-                    ..ModelReply::default()
-                }),
+                Says::Reply { text, deltas, pace, calls } => {
+                    for (at, piece) in deltas.iter().enumerate() {
+                        if at > 0 && pace.0 > 0 {
+                            live.sleep(*pace).await;
+                        }
+                        live.delta(piece);
+                    }
+                    Ok(ModelReply {
+                        text: text.clone(),
+                        calls: calls.iter().enumerate().map(asked).collect(),
+                        usage: Usage { input: 100, output: 20, cost_micros: 0 },
+                        ..ModelReply::default()
+                    })
+                }
                 Says::Error { error, retry_after } => {
                     Err(ModelFailure { error: error.clone(), retry_after: *retry_after })
                 }

@@ -9,4 +9,5 @@ mod map;
 mod routes;
 mod wire;
 
+pub(crate) use error::problem;
 pub use routes::routes;

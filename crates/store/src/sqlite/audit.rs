@@ -1,7 +1,8 @@
-//! Proving a SQLite file right: every chain verifies, every fold reproduces its row.
+//! Proving a SQLite file right: every chain verifies, every fold reproduces its row. Exporting what is proven.
 //!
 //! Reads only, run by run in short transactions, so that it can look at the file of a server that is at work.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use holdpoint_core::apply;
@@ -13,11 +14,60 @@ use rusqlite::params;
 
 use super::read::{Readers, Reading};
 use super::{OpenError, schema, sql};
-use crate::audit::{Finding, Report};
+use crate::audit::{Exported, ExportedLink, Finding, Report};
 use crate::error::StoreError;
 
 /// Looks at every run of a file. `progress` hears after each page how many runs were looked at.
-pub fn verify(path: &Path, mut progress: impl FnMut(u64)) -> Result<Report, OpenError> {
+pub fn verify(path: &Path, progress: impl FnMut(u64)) -> Result<Report, OpenError> {
+    let look = |reading: &Reading<'_>, run| Ok((look_at(reading, run)?, ()));
+    walk(path, progress, look, |()| ControlFlow::Continue(()))
+}
+
+/// Looks at one run, or at every run, and hands over what its log says, as far as it verifies. Ends early when `take`
+/// says so.
+pub fn export(
+    path: &Path,
+    only: Option<RunId>,
+    mut take: impl FnMut(Exported) -> ControlFlow<()>,
+) -> Result<Report, OpenError> {
+    let look = |reading: &Reading<'_>, run| {
+        if only.is_some_and(|only| only != run) {
+            return Ok((Seen { is_skipped: true, ..Seen::default() }, None));
+        }
+        let seen = look_at(reading, run)?;
+        let exported = Exported { run, links: exported(reading, run)?, wrong: seen.wrong.clone() };
+        Ok((seen, Some(exported)))
+    };
+    walk(path, |_| {}, look, |exported| exported.map_or(ControlFlow::Continue(()), &mut take))
+}
+
+/// The links of a run that verify, with the large values of their events in place.
+fn exported(reading: &Reading<'_>, run: RunId) -> Result<Vec<ExportedLink>, StoreError> {
+    let (mut previous, mut next) = (FIRST_PREVIOUS, Seq(1));
+    let mut exported = Vec::new();
+    for link in reading.links(run, Seq(0), usize::MAX)? {
+        let Ok(mut events) = link.verify(previous, next).and_then(|()| link.events()) else { break };
+        for envelope in &mut events {
+            for name in envelope.event.blobs() {
+                // A value that is missing or changed stays a reference; the audit says so beside it.
+                if let Some(value) = reading.blob(run, name.digest)? {
+                    let _ = envelope.event.fill(&name, &value);
+                }
+            }
+        }
+        (previous, next) = (link.hash, link.next());
+        exported.push(ExportedLink { link, events });
+    }
+    Ok(exported)
+}
+
+/// Looks at each run in a transaction of its own, which is over when what was found is handed on.
+fn walk<T>(
+    path: &Path,
+    mut progress: impl FnMut(u64),
+    look: impl Fn(&Reading<'_>, RunId) -> Result<(Seen, T), StoreError>,
+    mut hand_on: impl FnMut(T) -> ControlFlow<()>,
+) -> Result<Report, OpenError> {
     schema::check_readable(path)?;
     let readers = Readers::new(path)?;
     let mut report = Report::default();
@@ -35,12 +85,16 @@ pub fn verify(path: &Path, mut progress: impl FnMut(u64)) -> Result<Report, Open
                     .push(Finding { run: format!("row {no}"), what: "it has no readable id".into() });
                 continue;
             };
-            match readers.read(|reading| look_at(reading, run)) {
-                Ok(seen) => {
+            match readers.read(|reading| look(reading, run)) {
+                Ok((seen, _)) if seen.is_skipped => report.runs -= 1,
+                Ok((seen, found)) => {
                     report.links += seen.links;
                     report.events += seen.events;
                     report.erased += u64::from(seen.is_erased);
                     report.findings.extend(seen.wrong.map(|what| Finding { run: run.to_string(), what }));
+                    if hand_on(found).is_break() {
+                        return Ok(report);
+                    }
                 }
                 Err(error) => report.findings.push(Finding { run: run.to_string(), what: error.to_string() }),
             }
@@ -64,6 +118,8 @@ fn runs_after(reading: &Reading<'_>, after: i64) -> Result<Vec<(i64, Option<RunI
 
 #[derive(Default)]
 struct Seen {
+    /// Nobody wanted to look at it.
+    is_skipped: bool,
     links: u64,
     events: u64,
     is_erased: bool,

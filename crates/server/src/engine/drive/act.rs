@@ -15,10 +15,8 @@ use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::stored_call;
 use holdpoint_store::StoreError;
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::sleep;
 
 use super::{Drive, Step};
-use crate::clock::duration;
 use crate::engine::{EngineError, Shared};
 use crate::policy;
 use crate::tool::{Invocation, Outcome, Pending};
@@ -117,7 +115,7 @@ impl Drive {
         };
         let call_id = CallId { run: self.run, no: call };
         let invocation = Invocation { call: call_id, attempt, arguments: stored.arguments.clone() };
-        let handle = self.tools.spawn(tool.run(invocation));
+        let handle = self.tools.spawn(shared.clock.follows(tool.run(invocation)));
         self.at_work.insert(handle.id(), CallAttempt { call, attempt });
         Ok(())
     }
@@ -131,11 +129,11 @@ impl Drive {
     async fn orphan(&mut self, lost: Running) -> Result<(), EngineError> {
         if lost.node != self.shared.node {
             let from = lost.start_by.plus(self.shared.settings.limits.orphan_margin);
-            let tick = self.shared.settings.poll;
             while from > self.shared.clock.now() {
                 let left = from.since(self.shared.clock.now());
-                sleep(duration(Millis(left.0.min(tick.0)))).await;
-                self.renew_if_due().await;
+                let shared = self.shared.clone();
+                shared.clock.sleep(Millis(left.0.min(shared.renewal().0))).await;
+                self.keep().await?;
             }
         }
         let node = self.shared.node;
@@ -182,21 +180,17 @@ impl Drive {
         Ok(())
     }
 
-    /// Waits for a tool, or for somebody else's append; a tick makes up for a wake that was lost.
+    /// Waits for a tool, or for somebody else's append.
     pub(super) async fn wait_for_news(&mut self) -> Result<(), EngineError> {
         self.settle().await?;
         if self.tools.is_empty() {
             return Ok(());
         }
-        let tick = duration(self.shared.settings.poll);
-        let woken = self.woken.clone();
+        let (shared, woken) = (self.shared.clone(), self.woken.clone());
         tokio::select! {
             Some(done) = self.tools.join_next_with_id() => self.report(done).await,
             () = woken.notified() => self.refresh().await,
-            () = sleep(tick) => {
-                self.renew_if_due().await;
-                self.refresh().await
-            }
+            () = shared.clock.sleep(shared.renewal()) => self.keep().await,
         }
     }
 

@@ -10,10 +10,8 @@ use holdpoint_core::command::{Command, RecordFailure, RecordReply};
 use holdpoint_core::policy::Verdicts;
 use holdpoint_core::run::{Heard, Run, Stage};
 use holdpoint_core::transcript::transcript;
-use tokio::time::sleep;
 
 use super::Drive;
-use crate::clock::duration;
 use crate::engine::EngineError;
 use crate::model::{Asked, ModelFailure, ModelReply, Prompt};
 use crate::policy;
@@ -33,7 +31,8 @@ impl Drive {
         let definition = self.definition().await?;
         let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
         let heard = run.heard();
-        let mut asked: Asked<'_> = agent.model.ask(prompt);
+        let live = shared.live(run);
+        let mut asked: Asked<'_> = agent.model.ask(prompt, &live);
         let (replied, settled) = self.settle_meanwhile(asked.as_mut()).await;
         let replied = match replied {
             Some(replied) => replied,
@@ -53,7 +52,7 @@ impl Drive {
         &mut self,
         mut asked: Pin<&mut (impl Future<Output = Replied> + ?Sized)>,
     ) -> (Option<Replied>, Result<(), EngineError>) {
-        let pause = duration(self.shared.settings.poll);
+        let (clock, pause) = (self.shared.clock.clone(), self.shared.settings.poll);
         let mut replied = None;
         loop {
             let settled = {
@@ -70,7 +69,7 @@ impl Drive {
             }
             tokio::select! {
                 reply = &mut asked => replied = Some(reply),
-                () = sleep(pause) => {}
+                () = clock.sleep(pause) => {}
             }
         }
     }
@@ -80,13 +79,13 @@ impl Drive {
         &mut self,
         mut asked: Pin<&mut (impl Future<Output = Replied> + ?Sized)>,
     ) -> Result<Option<Replied>, EngineError> {
-        let tick = duration(self.shared.settings.poll);
+        let shared = self.shared.clone();
         loop {
             let woken = self.woken.clone();
             tokio::select! {
                 replied = &mut asked => return Ok(Some(replied)),
                 () = woken.notified() => self.refresh().await?,
-                () = sleep(tick) => self.renew_if_due().await,
+                () = shared.clock.sleep(shared.renewal()) => self.keep().await?,
             }
             if self.driver.tip().is_some_and(|run| run.outcome().is_some()) {
                 return Ok(None);

@@ -15,7 +15,7 @@ use crate::engine::{EngineError, StoreError};
 use crate::http::{More, Problem, RecordedDecision, rfc3339};
 
 /// The engine's no to a request about this run; none when it is about no run.
-pub(super) fn problem(about: Option<RunId>, error: &EngineError) -> Problem {
+pub(crate) fn problem(about: Option<RunId>, error: &EngineError) -> Problem {
     match error {
         EngineError::Refused(refusal) => refused(about, refusal),
         EngineError::Store(failure) => failed(failure),

@@ -1,7 +1,8 @@
 //! The events of a run as a stream: server-sent events whose id is the sequence.
 //!
 //! `Last-Event-ID` is the cursor, so a client that comes back, on any server, misses and repeats nothing. The stream
-//! stays open, also after the run's end, until the reader goes or the server stops; comments keep it alive.
+//! stays open, also after the run's end, until the reader goes or the server stops; comments keep it alive. What the
+//! model is just saying comes as `delta` without an id: it moves no cursor and is never repeated.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -9,12 +10,11 @@ use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use holdpoint_core::event::Envelope;
 use holdpoint_core::id::{RunId, Seq};
 use tokio::sync::watch;
 
-use super::{error, map};
-use crate::engine::{EngineError, Follower};
+use super::{error, map, wire};
+use crate::engine::{EngineError, Follower, News};
 use crate::http::App;
 
 /// How often a comment shows that the stream is alive.
@@ -24,7 +24,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) fn stream(app: &App, run: RunId, after: Seq) -> Response {
     let reading = Reading {
         run,
-        follower: app.engine.follow(run, after),
+        follower: app.engine.follow_live(run, after),
         stopping: app.stopping.clone(),
         ready: VecDeque::new(),
         is_over: false,
@@ -40,7 +40,7 @@ struct Reading {
     run: RunId,
     follower: Follower,
     stopping: watch::Receiver<bool>,
-    ready: VecDeque<Envelope>,
+    ready: VecDeque<News>,
     is_over: bool,
 }
 
@@ -48,18 +48,25 @@ impl Reading {
     async fn next(&mut self) -> Option<Event> {
         while self.ready.is_empty() && !self.is_over {
             let read = tokio::select! {
-                read = self.follower.next() => read,
+                read = self.follower.news() => read,
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
             match read {
-                Ok(events) => self.ready.extend(events),
+                Ok(news) => self.ready.extend(news),
                 Err(error) => return Some(self.fail(&error)),
             }
         }
-        let envelope = self.ready.pop_front()?;
-        let event = map::event(self.run, &envelope);
-        let sse = Event::default().id(envelope.seq.to_string()).event(event.kind);
-        Some(sse.json_data(&event).unwrap_or_default())
+        Some(match self.ready.pop_front()? {
+            News::Event(envelope) => {
+                let event = map::event(self.run, &envelope);
+                let sse = Event::default().id(envelope.seq.to_string()).event(event.kind);
+                sse.json_data(&event).unwrap_or_default()
+            }
+            News::Delta(delta) => {
+                let body = wire::DeltaBody { turn: delta.turn, no: delta.no, text: delta.text };
+                Event::default().event("delta").json_data(&body).unwrap_or_default()
+            }
+        })
     }
 
     /// The last thing a reader hears: without an id, so that coming back goes on in the same place.

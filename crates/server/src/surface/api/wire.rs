@@ -382,6 +382,15 @@ pub(super) struct EventBody {
     pub(super) data: Box<RawText>,
 }
 
+/// A piece of a reply that is being made; stored nowhere.
+#[derive(Debug, Serialize)]
+pub(super) struct DeltaBody {
+    pub(super) turn: u32,
+    /// Counts the pieces of one try from 1.
+    pub(super) no: u32,
+    pub(super) text: String,
+}
+
 /// JSON text that goes out as it is.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]

@@ -1,0 +1,160 @@
+//! `holdpoint audit export FILE`: the logs of runs as JSON lines, verified as they are read.
+//!
+//! One line for each event, with the hash of the link that it is sealed in, so that whoever keeps the lines can compare
+//! them with the database later. Only what verifies is printed; what does not is named.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Write};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+
+use holdpoint::http::rfc3339;
+use holdpoint_core::event::Envelope;
+use holdpoint_core::id::RunId;
+use holdpoint_core::link::{Contents, Link};
+use holdpoint_store::audit::{Exported, ExportedLink, Report};
+use holdpoint_store::sqlite;
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::plain::plain;
+
+/// An event as it is exported.
+#[derive(Serialize)]
+struct Line {
+    run: String,
+    seq: u64,
+    at: String,
+    actor: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    data: Box<RawValue>,
+    link: LinkBody,
+}
+
+/// A link whose contents were erased.
+#[derive(Serialize)]
+struct ErasedLine {
+    run: String,
+    seq: u64,
+    at: String,
+    actor: String,
+    erased: bool,
+    link: LinkBody,
+}
+
+#[derive(Serialize)]
+struct LinkBody {
+    first: u64,
+    count: u32,
+    hash: String,
+}
+
+pub(super) fn run(file: &Path, only: Option<&str>, as_json: bool) -> ExitCode {
+    let only = match only.map(str::parse::<RunId>).transpose() {
+        Ok(only) => only,
+        Err(error) => return could_not(&format!("--run: {error}"), as_json),
+    };
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut written = Ok(());
+    let result = sqlite::export(file, only, |exported| match print(&mut out, &exported) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            written = Err(error);
+            ControlFlow::Break(())
+        }
+    });
+    let report = match result {
+        Ok(report) => report,
+        Err(error) => return could_not(&error.to_string(), as_json),
+    };
+    match written.and_then(|()| out.flush()) {
+        Ok(()) => {}
+        // Whoever read it has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+        Err(error) => return could_not(&format!("the lines could not be printed: {error}"), as_json),
+    }
+    if let (Some(only), 0) = (only, report.runs) {
+        return could_not(&format!("there is no run {only} in {}", file.display()), as_json);
+    }
+    summary(&report, as_json);
+    if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn print(out: &mut impl Write, exported: &Exported) -> io::Result<()> {
+    let Exported { run, links, wrong } = exported;
+    for ExportedLink { link, events } in links {
+        if matches!(link.contents, Contents::Erased { .. }) {
+            writeln!(out, "{}", text(&erased(link)))?;
+        }
+        for envelope in events {
+            writeln!(out, "{}", text(&line(*run, envelope, link)))?;
+        }
+    }
+    if let Some(wrong) = wrong {
+        writeln!(out, "{}", json!({ "run": run.to_string(), "problem": wrong }))?;
+    }
+    Ok(())
+}
+
+fn line(run: RunId, envelope: &Envelope, link: &Link) -> Line {
+    let stored = serde_json::to_string(&envelope.event).unwrap_or_default();
+    let members = serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(&stored).unwrap_or_default();
+    Line {
+        run: run.to_string(),
+        seq: envelope.seq.0,
+        at: rfc3339(envelope.at),
+        actor: envelope.actor.to_string(),
+        kind: envelope.event.kind(),
+        data: members.into_values().next().unwrap_or_else(|| RawValue::NULL.to_owned()),
+        link: body(link),
+    }
+}
+
+fn erased(link: &Link) -> ErasedLine {
+    ErasedLine {
+        run: link.header.run.to_string(),
+        seq: link.header.first.0,
+        at: rfc3339(link.header.at),
+        actor: link.header.actor.to_string(),
+        erased: true,
+        link: body(link),
+    }
+}
+
+fn body(link: &Link) -> LinkBody {
+    LinkBody { first: link.header.first.0, count: link.header.count, hash: link.hash.to_string() }
+}
+
+fn text(line: &impl Serialize) -> String {
+    serde_json::to_string(line).unwrap_or_default()
+}
+
+/// On standard error: the lines are for whoever reads standard output.
+fn summary(report: &Report, as_json: bool) {
+    let Report { runs, links, events, erased, findings } = report;
+    if as_json {
+        let is_good = findings.is_empty();
+        let body = json!({ "ok": is_good, "runs": runs, "links": links, "events": events, "erased": erased,
+            "findings": findings.iter().map(|finding| json!({ "run": finding.run, "what": finding.what })).collect::<Vec<_>>() });
+        eprintln!("{body}");
+        return;
+    }
+    for finding in findings {
+        eprintln!("holdpoint: {}: {}", plain(&finding.run), plain(&finding.what));
+    }
+    eprintln!(
+        "{runs} runs, {links} links, {events} events, {erased} erased; {} do not verify",
+        findings.len()
+    );
+}
+
+fn could_not(why: &str, as_json: bool) -> ExitCode {
+    match as_json {
+        true => eprintln!("{}", json!({ "error": why })),
+        false => eprintln!("holdpoint: {}", plain(why)),
+    }
+    ExitCode::from(2)
+}

@@ -1,0 +1,139 @@
+//! A store that counts what it was asked and has not answered yet.
+//!
+//! Its writer is another thread, so a task that waits for it looks idle and is not. Whoever wants to know whether
+//! anything is left to do asks here first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use holdpoint_core::digest::Digest;
+use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
+use holdpoint_core::link::Link;
+use holdpoint_core::name::Tenant;
+use holdpoint_core::project::{HoldRow, RunRow};
+use holdpoint_core::time::Timestamp;
+use holdpoint_store::{
+    Answer, Batch, Claim, Claimed, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange,
+    SessionKey, SessionRow, SettleNotice, ShardSet, Store, Stored,
+};
+use tokio::sync::Notify;
+
+/// What a store has been asked and has not answered yet.
+#[derive(Debug, Default)]
+pub(super) struct Unanswered {
+    count: AtomicUsize,
+    answered: Notify,
+}
+
+impl Unanswered {
+    /// Whether an answer is still to come.
+    pub(super) fn is_any(&self) -> bool {
+        self.count.load(Ordering::SeqCst) > 0
+    }
+
+    /// Waits until an answer has come since the last time.
+    pub(super) async fn one_comes(&self) {
+        self.answered.notified().await;
+    }
+}
+
+struct Asked(Arc<Unanswered>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::SeqCst);
+        self.0.answered.notify_one();
+    }
+}
+
+/// A store whose answers are counted.
+pub(super) struct Counted<S> {
+    pub(super) store: S,
+    pub(super) unanswered: Arc<Unanswered>,
+}
+
+impl<S> Counted<S> {
+    fn count<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
+        self.unanswered.count.fetch_add(1, Ordering::SeqCst);
+        let asked = Asked(self.unanswered.clone());
+        Box::pin(async move {
+            let answer = answer.await;
+            drop(asked);
+            answer
+        })
+    }
+}
+
+impl<S: Store> Store for Counted<S> {
+    fn append(&self, batches: Vec<Batch>) -> Answer<()> {
+        self.count(self.store.append(batches))
+    }
+
+    fn load(&self, run: RunId) -> Answer<Stored> {
+        self.count(self.store.load(run))
+    }
+
+    fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
+        self.count(self.store.links(run, after, limit))
+    }
+
+    fn blob(&self, run: RunId, digest: Digest) -> Answer<Option<String>> {
+        self.count(self.store.blob(run, digest))
+    }
+
+    fn definition(&self, tenant: Tenant, digest: Digest) -> Answer<Option<Vec<u8>>> {
+        self.count(self.store.definition(tenant, digest))
+    }
+
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+        self.count(self.store.claim_due(claim))
+    }
+
+    fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
+        self.count(self.store.renew(runs, node, until))
+    }
+
+    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
+        self.count(self.store.release(run, node))
+    }
+
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
+        self.count(self.store.list_runs(query))
+    }
+
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
+        self.count(self.store.list_holds(query))
+    }
+
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        self.count(self.store.find_hold(hold))
+    }
+
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
+        self.count(self.store.find_key(tenant, key))
+    }
+
+    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
+        self.count(self.store.forget_keys(until, limit))
+    }
+
+    fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {
+        self.count(self.store.due_notices(shards, now, limit))
+    }
+
+    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
+        self.count(self.store.settle_notice(no, settle))
+    }
+
+    fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
+        self.count(self.store.session(key))
+    }
+
+    fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
+        self.count(self.store.change_session(key, change, at))
+    }
+
+    fn erase(&self, run: RunId) -> Answer<()> {
+        self.count(self.store.erase(run))
+    }
+}
