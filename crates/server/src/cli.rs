@@ -5,8 +5,10 @@
 
 mod audit;
 mod client;
+mod data;
 mod exec_child;
 mod holds;
+mod keys;
 mod plain;
 mod runs;
 mod send;
@@ -45,6 +47,9 @@ enum Command {
     Holds(holds::Holds),
     /// Stop a run.
     Cancel(runs::Cancel),
+    /// Make, list and revoke API keys, in a server's data directory. The server may be running.
+    #[command(subcommand)]
+    Keys(keys::Keys),
     /// Prove what is stored.
     #[command(subcommand)]
     Audit(Audit),
@@ -76,6 +81,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Show(show) => runs::show(&show),
         Command::Holds(holds) => holds::run(&holds),
         Command::Cancel(cancel) => runs::cancel(&cancel),
+        Command::Keys(keys) => keys::run(&keys),
         Command::Audit(Audit::Verify { file, json }) => audit::verify(&file, json),
         Command::ExecChild(order) => exec_child::run(&order),
     }

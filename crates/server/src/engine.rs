@@ -6,6 +6,7 @@
 mod drive;
 mod fits;
 mod follow;
+mod identify;
 mod orders;
 mod submit;
 mod views;
@@ -24,6 +25,7 @@ use holdpoint_core::refusal::Refusal;
 use holdpoint_store::{Store, Stored};
 use tokio::task::JoinSet;
 
+use crate::auth::Scope;
 use crate::clock::{self, Clock};
 use crate::schema::Broken;
 use crate::settings::{Agent, Settings};
@@ -53,6 +55,9 @@ pub enum EngineError {
     /// Edited arguments or an answer do not keep to their schema.
     #[error("{}", .0.why)]
     BreaksSchema(Broken),
+    /// The caller's credential is not for this.
+    #[error("this needs a key with the scope {0}")]
+    MissingScope(Scope),
     /// There is nothing with this id that the caller may see.
     #[error("not found")]
     NotFound,

@@ -16,9 +16,10 @@ use holdpoint_core::refusal::Refusal;
 use holdpoint_store::Put;
 use holdpoint_store::ahead::Driver;
 
+use super::identify::needs;
 use super::orders::{Lease, beside};
 use super::{Engine, EngineError};
-use crate::auth::{Principal, may_decide};
+use crate::auth::{Principal, Scope, may_decide};
 use crate::{clock, policy};
 
 /// A run that somebody wants.
@@ -50,6 +51,7 @@ pub struct Decision {
 impl Engine {
     /// Begins a run. It is durable when this comes back; it is worked on here at once if there is room.
     pub async fn start(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
+        needs(who, Scope::RunsWrite)?;
         let shared = &self.shared;
         let agent = shared.agent(&new.agent)?;
         let place = shared.place(&new.agent);
@@ -117,6 +119,7 @@ impl Engine {
 
     /// Decides a hold. Every decision, on every surface, comes through here.
     pub async fn decide(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
+        needs(who, Scope::HoldsDecide)?;
         match self.decide_on_what_is(who, decision.clone()).await {
             // It was there: somebody was faster. Once more, with their decision in hand.
             Err(EngineError::Refused(Refusal::NoSuchHold(_))) => self.decide_on_what_is(who, decision).await,
@@ -130,7 +133,7 @@ impl Engine {
         let facts = &stored.row.run.facts;
         let agent = shared.agent(&facts.agent)?;
         let hold = shared.store.find_hold(decision.hold).await?.ok_or(EngineError::NotFound)?;
-        let authority = may_decide(who, &stored.row.run, hold.kind, &agent.approvers);
+        let authority = may_decide(who, facts, hold.kind, &agent.approvers);
         let recorded = match &hold.closed {
             Some(closed) => self.recorded(decision.hold, closed.seq).await?,
             None => None,
@@ -159,6 +162,7 @@ impl Engine {
     }
 
     async fn submit(&self, who: &Principal, run: RunId, command: Command) -> Result<Answer, EngineError> {
+        needs(who, Scope::RunsWrite)?;
         let shared = &self.shared;
         let actor = Actor::Client(who.user.clone());
         let stored = self.visible(who, run).await?;
@@ -214,6 +218,7 @@ impl EngineError {
             EngineError::Store(_)
             | EngineError::NoSuchAgent { .. }
             | EngineError::BreaksSchema(_)
+            | EngineError::MissingScope(_)
             | EngineError::NotFound => None,
         }
     }

@@ -32,6 +32,7 @@ pub(super) fn problem(about: Option<RunId>, error: &EngineError) -> Problem {
             let problem = Problem::new(status, "schema", "Value breaks its schema", detail);
             problem.with(More { pointer: Some(broken.pointer.clone()), ..More::default() })
         }
+        EngineError::MissingScope(scope) => Problem::missing_scope(*scope),
         EngineError::NotFound => Problem::not_found(),
     }
 }
