@@ -5,6 +5,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -46,8 +47,8 @@ pub(crate) struct Serve {
     #[arg(long)]
     allow_unauthenticated: bool,
     /// Connections at once; more wait.
-    #[arg(long, value_name = "N", default_value_t = 20_000)]
-    max_connections: usize,
+    #[arg(long, value_name = "N", default_value = "20000")]
+    max_connections: NonZeroUsize,
     /// Who may decide the demo's holds beside the owner: user:NAME, group:NAME or role:NAME. May be repeated.
     #[arg(long = "approver", value_name = "WHO")]
     approvers: Vec<Party>,
@@ -165,8 +166,9 @@ fn access(arguments: &Serve) -> Result<Access, Failure> {
             arguments.listen
         );
     }
-    let is_name =
-        |host: &&String| !host.is_empty() && host.chars().all(|c| c.is_alphanumeric() || "-._".contains(c));
+    let is_name = |host: &&String| {
+        !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
+    };
     if let Some(host) = arguments.hosts.iter().find(|host| !is_name(host)) {
         return Err(Failure::BadHost(host.clone()));
     }
@@ -178,7 +180,7 @@ fn access(arguments: &Serve) -> Result<Access, Failure> {
 fn settings(arguments: &Serve, access: Access, data: &Path) -> Result<Settings, Failure> {
     let mut settings = demo::settings(data)?;
     settings.access = access;
-    settings.connections.at_once = arguments.max_connections;
+    settings.connections.at_once = arguments.max_connections.get();
     for agent in settings.agents.values_mut() {
         if !arguments.approvers.is_empty() {
             agent.approvers.named = Some(arguments.approvers.iter().cloned().collect());
@@ -203,13 +205,20 @@ fn greet(address: SocketAddr, data: &Path, auth: AuthArg) -> std::io::Result<()>
     let base = format!("http://{address}");
     let agent = demo::AGENT;
     let effects = data.join(demo::EFFECTS);
-    let key = match auth {
-        AuthArg::Local => "",
-        AuthArg::Keys => "-H \"authorization: Bearer $HOLDPOINT_KEY\" ",
+    let (key, make_key) = match auth {
+        AuthArg::Local => ("", String::new()),
+        AuthArg::Keys => {
+            let make = format!("holdpoint keys create --user NAME --data '{}'", data.display());
+            (
+                "-H \"authorization: Bearer $HOLDPOINT_KEY\" ",
+                format!("key:      export HOLDPOINT_KEY=$({make})\n"),
+            )
+        }
     };
     let text = format!(
         "Holdpoint listens on {base}\n\
          data:     {}\n\
+         {make_key}\
          try:      curl -sS {base}/api/v1/agents/{agent}/runs -H 'content-type: application/json' {key}\
          -d '{{\"input\": \"Free some space\", \"wait\": \"settled\"}}'\n\
          waiting:  {base}/api/v1/holds\n\

@@ -28,6 +28,9 @@ use crate::surface::{api, operations};
 /// How long to wait before the next try when no connection can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
+/// hyper has no smaller buffer.
+const LEAST_HEADER_BYTES: usize = 8192;
+
 /// Every surface behind the door.
 pub fn router(app: App) -> Router {
     let max_body = app.engine.settings().max_body;
@@ -53,8 +56,8 @@ pub async fn serve(
     http.timer(TokioTimer::new())
         .header_read_timeout(duration(limits.header_wait))
         .max_headers(limits.headers)
-        .max_buf_size(limits.header_bytes);
-    let room = Arc::new(Semaphore::new(limits.at_once));
+        .max_buf_size(limits.header_bytes.max(LEAST_HEADER_BYTES));
+    let room = Arc::new(Semaphore::new(limits.at_once.min(Semaphore::MAX_PERMITS)));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     loop {
