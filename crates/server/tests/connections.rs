@@ -95,6 +95,28 @@ async fn headers_are_limited_in_number_and_size() {
     }
 }
 
+/// F24: JSON that is nested too deep is refused before it can hurt, also where it would only be passed on.
+#[tokio::test]
+async fn json_that_is_nested_too_deep_is_refused() {
+    let site = serve(Connections::default()).await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let post = async |path: &str, body: String| {
+        let request = client.post(format!("http://{}/api/v1{path}", site.address));
+        request.header("content-type", "application/json").body(body).send().await.unwrap()
+    };
+    let started = post("/agents/ops/runs", r#"{"input": "x", "wait": "settled"}"#.into()).await;
+    let run: serde_json::Value = started.json().await.unwrap();
+    let resolve = format!("/holds/{}/resolve", run["holds"][0]["id"].as_str().unwrap());
+    let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+    for (depth, status) in [(1, 422), (64, 422), (70, 422), (80, 400), (200, 400), (500_000, 400)] {
+        let body = format!(r#"{{"resolution": "approve", "arguments": {{"path": {}}}}}"#, nested(depth));
+        assert_eq!(post(&resolve, body).await.status(), status, "{depth}");
+    }
+    for body in [format!(r#"{{"input": {}}}"#, nested(100)), nested(100_000), "[".repeat(1_000_000)] {
+        assert_eq!(post("/agents/ops/runs", body).await.status(), 400);
+    }
+}
+
 /// F23: whoever dawdles with the headers loses the connection; so does whoever sends nothing at all.
 #[tokio::test]
 async fn slow_headers_end_the_connection() {

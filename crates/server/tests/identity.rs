@@ -37,20 +37,18 @@ fn holdpoint(arguments: &[&str]) -> Command {
 
 fn serve(more: &[&str]) -> Server {
     let data = tempfile::tempdir().unwrap();
+    let (child, base) = spawn(data.path(), more);
+    Server { child, base, data, client: Client::builder().no_proxy().build().unwrap() }
+}
+
+fn spawn(data: &Path, more: &[&str]) -> (Child, String) {
     let listen = if more.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"] };
     let mut command = holdpoint(&["serve"]);
-    let mut child = command
-        .args(listen)
-        .args(more)
-        .arg("--data")
-        .arg(data.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    command.args(listen).args(more).arg("--data").arg(data);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
-    Server { child, base, data, client: Client::builder().no_proxy().build().unwrap() }
+    (child, line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned())
 }
 
 fn keys(data: &Path, arguments: &[&str]) -> Output {
@@ -84,6 +82,13 @@ impl Answer {
 }
 
 impl Server {
+    /// Kills it and starts it again with other arguments.
+    fn restart(&mut self, more: &[&str]) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        (self.child, self.base) = spawn(self.data.path(), more);
+    }
+
     /// Makes a key while the server runs.
     fn key(&self, arguments: &[&str]) -> String {
         let made = keys(self.data.path(), &[&["create"], arguments].concat());
@@ -314,6 +319,25 @@ async fn approvers_decide_and_others_see_nothing() {
         server.completes(&owner, &run).await;
     }
     assert_eq!(server.effects(), 3);
+}
+
+/// F30, T13: who may see and decide is always a matter of now, also for what was opened before.
+#[tokio::test]
+async fn an_approver_who_is_taken_off_the_list_sees_nothing_any_more() {
+    let mut server = serve(&["--auth", "keys", "--approver", "user:bob"]);
+    let (owner, bob, cy) =
+        (server.key(&["--user", "ann"]), server.key(&["--user", "bob"]), server.key(&["--user", "cy"]));
+    let (_, hold) = server.held(&owner).await;
+    let path = format!("/api/v1/holds/{hold}");
+    assert_eq!(server.listed(&bob).await, std::slice::from_ref(&hold));
+    assert_eq!((server.status(&bob, &path).await, server.status(&cy, &path).await), (200, 404));
+
+    server.restart(&["--auth", "keys", "--approver", "user:cy"]);
+    assert_eq!(server.listed(&bob).await, Vec::<String>::new());
+    assert_eq!((server.status(&bob, &path).await, server.status(&cy, &path).await), (404, 200));
+    assert_eq!(server.decide(&bob, &hold).await.status, 404);
+    assert_eq!(server.listed(&owner).await, std::slice::from_ref(&hold));
+    assert_eq!(server.decide(&cy, &hold).await.status, 200);
 }
 
 /// A browser asks its user for the key; scripts are told to send it as a bearer.
