@@ -1,4 +1,4 @@
-//! Text form of id bytes: Crockford's base 32 in lower case.
+//! Text form of the bytes of ids and keys: Crockford's base 32 in lower case.
 //!
 //! Chosen over hex (a quarter longer) and base 64 (needs two cases and signs that break when double-clicked).
 //! The alphabet is in byte order, so ids that begin with a time sort by it as text too.
@@ -6,7 +6,8 @@
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// The text of `bytes`, five bits a character, the last one padded with zero bits.
-pub(crate) fn encode(bytes: &[u8]) -> String {
+#[must_use]
+pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity((bytes.len() * 8).div_ceil(5));
     let (mut bits, mut held) = (0u32, 0u32);
     for byte in bytes {
@@ -25,7 +26,8 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 }
 
 /// The bytes behind `text`, if it is exactly what [`encode`] writes for `N` bytes.
-pub(crate) fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
+#[must_use]
+pub fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     if text.len() != (N * 8).div_ceil(5) {
         return None;
     }

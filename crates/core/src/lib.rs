@@ -6,7 +6,7 @@
 
 pub mod actor;
 pub mod apply;
-mod base32;
+pub mod base32;
 pub mod body;
 pub mod command;
 pub mod decide;

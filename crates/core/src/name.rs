@@ -104,6 +104,14 @@ name!(
     UserId, "user"
 );
 name!(
+    /// Users who may decide together, as the credential says.
+    GroupName, "group"
+);
+name!(
+    /// What users may be besides themselves, as the credential says.
+    RoleName, "role"
+);
+name!(
     /// The conversation that runs belong to; chosen by the client or made for it.
     SessionId, "session"
 );
@@ -129,6 +137,14 @@ impl Tenant {
     #[must_use]
     pub fn default_tenant() -> Tenant {
         Tenant(Arc::from("default"))
+    }
+}
+
+impl UserId {
+    /// Whoever is at this machine, on a server without identities.
+    #[must_use]
+    pub fn local() -> UserId {
+        UserId(Arc::from("local"))
     }
 }
 

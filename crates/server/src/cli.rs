@@ -7,9 +7,11 @@ mod audit;
 mod audit_export;
 mod client;
 mod colour;
+mod data;
 mod edit;
 mod exec_child;
 mod holds;
+mod keys;
 mod plain;
 mod runs;
 mod send;
@@ -54,6 +56,9 @@ enum Command {
     Watch(watch::Watch),
     /// Play scenarios: a scripted model, scripted people and tools, a virtual clock, the real engine. No server.
     Test(test::Test),
+    /// Make, list and revoke API keys, in a server's data directory. The server may be running.
+    #[command(subcommand)]
+    Keys(keys::Keys),
     /// Prove what is stored.
     #[command(subcommand)]
     Audit(Audit),
@@ -99,6 +104,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Cancel(cancel) => runs::cancel(&cancel),
         Command::Watch(watch) => watch::run(&watch),
         Command::Test(test) => test::run(&test),
+        Command::Keys(keys) => keys::run(&keys),
         Command::Audit(Audit::Verify { file, json }) => audit::verify(&file, json),
         Command::Audit(Audit::Export { file, run, json }) => audit_export::run(&file, run.as_deref(), json),
         Command::ExecChild(order) => exec_child::run(&order),

@@ -122,6 +122,13 @@ pub fn entropy() -> Entropy {
     Entropy(rand::random())
 }
 
+/// Fresh random bytes that nobody can guess.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the one place where randomness is drawn")]
+pub fn random_bytes<const N: usize>() -> [u8; N] {
+    rand::random()
+}
+
 /// The name of this process among all nodes, for as long as it lives.
 #[must_use]
 pub fn incarnation() -> Incarnation {

@@ -8,6 +8,7 @@ mod drive;
 mod family;
 mod fits;
 mod follow;
+mod identify;
 mod once;
 mod orders;
 mod submit;
@@ -30,6 +31,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
+use crate::auth::Scope;
 use crate::clock::{self, Clock};
 use crate::schema::Broken;
 use crate::settings::{Agent, Settings};
@@ -75,6 +77,9 @@ pub enum EngineError {
         /// Its name.
         session: SessionId,
     },
+    /// The caller's credential is not for this.
+    #[error("this needs a key with the scope {0}")]
+    MissingScope(Scope),
     /// There is nothing with this id that the caller may see.
     #[error("not found")]
     NotFound,

@@ -3,14 +3,16 @@
 //! A typed value that is checked once. The demo and the tests build it by hand; a configuration file becomes one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use holdpoint_core::command::Limits;
 use holdpoint_core::definition::Definition;
 use holdpoint_core::digest::Digest;
-use holdpoint_core::name::{AgentName, Tenant, ToolName, UserId};
+use holdpoint_core::name::{AgentName, Tenant, ToolName};
 use holdpoint_core::time::Millis;
 
+use crate::auth::{Party, Principal};
 use crate::model::Model;
 use crate::tool::Tool;
 
@@ -30,6 +32,44 @@ pub struct Settings {
     pub max_wait: Millis,
     /// How many bytes the body of a request may have.
     pub max_body: usize,
+    /// Who may call, and by which names.
+    pub access: Access,
+    /// What connections may cost.
+    pub connections: Connections,
+}
+
+/// Who may call, and by which names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// How callers are known.
+    pub auth: Auth,
+    /// The address that the server listens on.
+    pub listen: IpAddr,
+    /// Names that callers may know it by, beside that address and those of this machine: in lower case, without port.
+    pub hosts: BTreeSet<String>,
+}
+
+/// How callers are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Auth {
+    /// Not at all: everyone is the user `local`, who administers. For this machine only.
+    #[default]
+    Local,
+    /// By an API key on every request.
+    Keys,
+}
+
+/// What connections may cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connections {
+    /// How many there are at once; more wait until one ends.
+    pub at_once: usize,
+    /// How long a client may take for the headers of a request, and how long it may keep a connection without one.
+    pub header_wait: Millis,
+    /// How many headers a request may have.
+    pub headers: usize,
+    /// How many bytes its headers may have together.
+    pub header_bytes: usize,
 }
 
 /// An agent.
@@ -53,8 +93,8 @@ pub struct Agent {
 /// Who may decide (C24).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Approvers {
-    /// Those named; none means that only the owner decides, an empty list that nobody else does.
-    pub named: Option<BTreeSet<UserId>>,
+    /// Those named: users, groups, roles. None means that only the owner decides, an empty list that nobody does.
+    pub named: Option<BTreeSet<Party>>,
     /// Whether whoever started a run may decide its holds.
     pub self_approval: SelfApproval,
 }
@@ -69,6 +109,31 @@ pub enum SelfApproval {
     Forbid,
 }
 
+impl Approvers {
+    /// Whether somebody is named: by their name, by a group, or by a role.
+    #[must_use]
+    pub fn include(&self, who: &Principal) -> bool {
+        self.named.as_ref().is_some_and(|named| who.parties().any(|party| named.contains(&party)))
+    }
+}
+
+impl Default for Access {
+    fn default() -> Access {
+        Access { auth: Auth::Local, listen: Ipv4Addr::LOCALHOST.into(), hosts: BTreeSet::new() }
+    }
+}
+
+impl Default for Connections {
+    fn default() -> Connections {
+        Connections {
+            at_once: 20_000,
+            header_wait: Millis::seconds(30),
+            headers: 100,
+            header_bytes: 64 * 1024,
+        }
+    }
+}
+
 impl Settings {
     /// Settings with the usual times and limits, and no agents.
     #[must_use]
@@ -81,6 +146,8 @@ impl Settings {
             poll: Millis(500),
             max_wait: Millis::seconds(300),
             max_body: 1024 * 1024,
+            access: Access::default(),
+            connections: Connections::default(),
         }
     }
 }

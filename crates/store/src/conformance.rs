@@ -14,6 +14,7 @@
 pub mod appending;
 pub mod claims;
 pub mod concurrency;
+pub mod credentials;
 pub mod differential;
 pub mod erasing;
 pub mod faults;
@@ -158,6 +159,12 @@ macro_rules! conformance {
                 metadata_change_only_as_they_were_read,
                 a_session_is_closed_for_good,
                 ;
+            credentials:
+                a_credential_is_found_by_its_whole_prefix,
+                a_credential_is_never_overwritten,
+                a_tenant_lists_its_own_credentials_in_order,
+                a_credential_is_revoked_once,
+                ;
             notices:
                 a_notice_is_due_at_its_time,
                 a_run_has_one_notice_for_each_subscription,
@@ -261,6 +268,7 @@ mod tests {
             include_str!("conformance/run_lists.rs"),
             include_str!("conformance/hold_lists.rs"),
             include_str!("conformance/sessions.rs"),
+            include_str!("conformance/credentials.rs"),
             include_str!("conformance/notices.rs"),
             include_str!("conformance/claims.rs"),
             include_str!("conformance/leases.rs"),

@@ -17,8 +17,8 @@ use holdpoint_core::time::Timestamp;
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::query::{
-    Claim, Claimed, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange, SessionKey, SessionRow,
-    SettleNotice, ShardSet, Stored,
+    Claim, Claimed, Credential, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange, SessionKey,
+    SessionRow, SettleNotice, ShardSet, Stored,
 };
 
 /// What a store answers with; boxed, so that `Arc<dyn Store>` works everywhere.
@@ -83,4 +83,17 @@ pub trait Store: Send + Sync + 'static {
     /// Deletes the contents of a run that says it is erased: payloads, salts and large values. Headers, commitments
     /// and hashes stay, so that the chain still verifies.
     fn erase(&self, run: RunId) -> Answer<()>;
+
+    /// What is known of an API key, by the part of it that is no secret. Also of one that expired or was revoked: the
+    /// caller judges.
+    fn credential(&self, prefix: String) -> Answer<Option<Credential>>;
+
+    /// Keeps a new credential. False when its prefix is taken, in any tenant: nothing was written.
+    fn put_credential(&self, credential: Credential) -> Answer<bool>;
+
+    /// The credentials of a tenant, by prefix. People make them one by one, so there are few.
+    fn list_credentials(&self, tenant: Tenant) -> Answer<Vec<Credential>>;
+
+    /// Marks a credential as revoked; the first instant stays. False when the tenant has none with this prefix.
+    fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool>;
 }

@@ -21,6 +21,6 @@ pub use batch::{Batch, Expected, Guard, LeaseChange, Notice, Put, Seal, Who};
 pub use contract::{Answer, Store};
 pub use error::StoreError;
 pub use query::{
-    Audience, Claim, Claimed, DueNotice, HoldFilter, HoldQuery, KeyRecord, Lease, Page, RunFilter, RunQuery,
-    SCAN_MAX, SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored,
+    Audience, Claim, Claimed, Credential, DueNotice, HoldFilter, HoldQuery, KeyRecord, Lease, Page,
+    RunFilter, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored,
 };

@@ -20,8 +20,8 @@ use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
-    Claim, Claimed, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange, SessionKey, SessionRow,
-    SettleNotice, ShardSet, Stored,
+    Claim, Claimed, Credential, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange, SessionKey,
+    SessionRow, SettleNotice, ShardSet, Stored,
 };
 use state::State;
 
@@ -122,5 +122,21 @@ impl Store for MemoryStore {
 
     fn erase(&self, run: RunId) -> Answer<()> {
         answer(self.state().erase(run))
+    }
+
+    fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
+        answer(Ok(self.state().credential(&prefix)))
+    }
+
+    fn put_credential(&self, credential: Credential) -> Answer<bool> {
+        answer(Ok(self.state().put_credential(credential)))
+    }
+
+    fn list_credentials(&self, tenant: Tenant) -> Answer<Vec<Credential>> {
+        answer(Ok(self.state().list_credentials(&tenant)))
+    }
+
+    fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
+        answer(Ok(self.state().revoke_credential(&tenant, &prefix, at)))
     }
 }

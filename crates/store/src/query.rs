@@ -182,6 +182,23 @@ pub struct KeyRecord {
     pub expires_at: Timestamp,
 }
 
+/// What is known of an API key: never the key itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// Whose data it opens.
+    pub tenant: Tenant,
+    /// The part of the key that is no secret and names it.
+    pub prefix: String,
+    /// Digest of the part that is.
+    pub hash: Digest,
+    /// A JSON object: who it stands for and what it is for.
+    pub facts: String,
+    /// When it ends by itself.
+    pub expires_at: Option<Timestamp>,
+    /// When somebody ended it.
+    pub revoked_at: Option<Timestamp>,
+}
+
 /// A notice whose time has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueNotice {

@@ -7,6 +7,7 @@
 
 mod append;
 mod audit;
+mod credentials;
 mod erase;
 mod names;
 #[cfg(test)]
@@ -32,14 +33,16 @@ use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
-    Claim, Claimed, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange, SessionKey, SessionRow,
-    SettleNotice, ShardSet, Stored,
+    Claim, Claimed, Credential, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange, SessionKey,
+    SessionRow, SettleNotice, ShardSet, Stored,
 };
 use append::Encoded;
+use credentials::CredentialChange;
 use read::Readers;
 use writer::{Job, Writer};
 
 pub use audit::{export, verify};
+pub use credentials::CredentialFile;
 pub use schema::OpenError;
 
 /// Keeps runs in one SQLite file.
@@ -164,5 +167,22 @@ impl Store for SqliteStore {
 
     fn erase(&self, run: RunId) -> Answer<()> {
         self.writer.hand_over(|reply| Job::Erase(run, reply))
+    }
+
+    fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
+        self.read(|reading| reading.credential(&prefix))
+    }
+
+    fn put_credential(&self, credential: Credential) -> Answer<bool> {
+        self.writer.hand_over(|reply| Job::Credential(CredentialChange::Put(credential), reply))
+    }
+
+    fn list_credentials(&self, tenant: Tenant) -> Answer<Vec<Credential>> {
+        self.read(|reading| reading.credentials(&tenant))
+    }
+
+    fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
+        let change = CredentialChange::Revoke { tenant, prefix, at };
+        self.writer.hand_over(|reply| Job::Credential(change, reply))
     }
 }

@@ -30,6 +30,27 @@ pub(super) struct Asking {
     /// The server to ask.
     #[arg(long, value_name = "URL", env = "HOLDPOINT_SERVER", default_value = "http://127.0.0.1:8080")]
     server: String,
+    /// The API key, for a server that wants one. Better given in the environment: others can read arguments.
+    #[arg(long, value_name = "KEY", env = "HOLDPOINT_KEY", hide_env_values = true)]
+    key: Option<Key>,
+}
+
+/// An API key; not for the screen.
+#[derive(Clone)]
+struct Key(String);
+
+impl std::str::FromStr for Key {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Key, Self::Err> {
+        Ok(Key(text.trim().to_owned()))
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(..)")
+    }
 }
 
 /// Why there is nothing to print.
@@ -61,13 +82,14 @@ pub(super) enum Form {
 #[derive(Debug)]
 pub(super) struct Server {
     base: String,
+    key: Option<Key>,
     pub(super) form: Form,
 }
 
 /// Asks, prints what came, and says how it went.
 pub(super) fn ask(asking: &Asking, command: impl FnOnce(&Server) -> Result<String, Failure>) -> ExitCode {
     let form = if asking.json { Form::Json } else { Form::Text };
-    match Server::at(&asking.server, form).and_then(|server| command(&server)) {
+    match Server::at(asking, form).and_then(|server| command(&server)) {
         Ok(text) => print(&text, ExitCode::SUCCESS),
         Err(Failure::Refused { said, body }) => {
             eprintln!("holdpoint: {said}");
@@ -110,11 +132,13 @@ pub(super) fn segment(text: &str) -> String {
 }
 
 impl Server {
-    fn at(url: &str, form: Form) -> Result<Server, Failure> {
+    fn at(asking: &Asking, form: Form) -> Result<Server, Failure> {
+        let url = asking.server.as_str();
         let no = |why: &str| Failure::CouldNotAsk(format!("{}: {why}", plain(url)));
         match url.split_once("://") {
             Some(("http", rest)) if !rest.is_empty() => {
-                Ok(Server { base: url.trim_end_matches('/').to_owned(), form })
+                let (base, key) = (url.trim_end_matches('/').to_owned(), asking.key.clone());
+                Ok(Server { base, key, form })
             }
             Some(("https", _)) => Err(no("https is not supported; ask on the server's machine, over http")),
             Some(_) | None => Err(no("not the address of a server; one looks like http://127.0.0.1:8080")),
@@ -122,12 +146,13 @@ impl Server {
     }
 
     pub(super) fn get(&self, path: &str) -> Result<String, Failure> {
-        let asked = agent(Patience::Usual).get(self.url(path)).call();
-        self.answer(asked, "")
+        let request = self.identified(agent(Patience::Usual).get(self.url(path)));
+        self.answer(request.call(), "")
     }
 
     pub(super) fn post(&self, path: &str, body: &str, patience: Patience) -> Result<String, Failure> {
-        let request = agent(patience).post(self.url(path)).header("content-type", "application/json");
+        let request = self.identified(agent(patience).post(self.url(path)));
+        let request = request.header("content-type", "application/json");
         self.answer(request.send(body), "; it may have been done all the same, look before you try again")
     }
 
@@ -167,6 +192,14 @@ impl Server {
                 Some(cursor) => next = format!("&cursor={}", segment(&cursor)),
                 None => return Ok(items),
             }
+        }
+    }
+
+    /// A request that says who asks.
+    fn identified<T>(&self, request: ureq::RequestBuilder<T>) -> ureq::RequestBuilder<T> {
+        match &self.key {
+            Some(Key(key)) => request.header("authorization", format!("Bearer {key}")),
+            None => request,
         }
     }
 

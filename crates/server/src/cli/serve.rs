@@ -1,27 +1,30 @@
 //! `holdpoint serve`: the server with the embedded demo.
 //!
 //! Opens the data directory, listens, says where, and serves until a signal. Without identities only this machine may
-//! call, so any other address is refused.
+//! call: any other address is refused, unless a flag insists.
 
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
-use holdpoint::auth::Principal;
+use clap::{Args, ValueEnum};
+use holdpoint::auth::Party;
 use holdpoint::clock::Clock;
 use holdpoint::engine::Engine;
+use holdpoint::settings::{Access, Auth, SelfApproval, Settings};
 use holdpoint::{demo, http};
-use holdpoint_core::name::{BadName, Tenant, UserId};
 use holdpoint_core::time::Millis;
 use holdpoint_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
+
+use super::data::{self, NoDirectory};
 
 /// How long requests in progress may take once the server stops.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -38,6 +41,31 @@ pub(crate) struct Serve {
     /// Where runs are kept. Default: $XDG_DATA_HOME/holdpoint, else ~/.local/share/holdpoint.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// How callers are known: `local` not at all, for this machine only; `keys` by an API key on every request.
+    #[arg(long, value_name = "HOW", default_value = "local")]
+    auth: AuthArg,
+    /// A name that callers may know this server by, beside its address and those of this machine. May be repeated.
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+    /// Listen beyond this machine without any identities: whoever reaches the server may decide everything.
+    #[arg(long)]
+    allow_unauthenticated: bool,
+    /// Connections at once; more wait.
+    #[arg(long, value_name = "N", default_value = "20000")]
+    max_connections: NonZeroUsize,
+    /// Who may decide the demo's holds beside the owner: user:NAME, group:NAME or role:NAME. May be repeated.
+    #[arg(long = "approver", value_name = "WHO")]
+    approvers: Vec<Party>,
+    /// Whoever started a run of the demo may not decide its holds.
+    #[arg(long)]
+    forbid_self_approval: bool,
+}
+
+/// How callers are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum AuthArg {
+    Local,
+    Keys,
 }
 
 /// Why the server did not start, or did not go on.
@@ -45,13 +73,17 @@ pub(crate) struct Serve {
 enum Failure {
     #[error(
         "refusing to listen on {0}: no identities are configured, so whoever reaches this server may decide \
-         everything; listen on 127.0.0.1 or [::1]"
+         everything; listen on 127.0.0.1 or [::1], or ask for API keys with --auth keys"
     )]
     NotLoopback(SocketAddr),
-    #[error("there is no home directory to keep data in; name one with --data DIR")]
-    NoDataDirectory,
-    #[error("cannot use the data directory {path}: {error}")]
-    DataDirectory { path: PathBuf, error: std::io::Error },
+    #[error(
+        "--host {0}: without identities this server answers to the names of this machine only; add --auth keys"
+    )]
+    HostWithoutAuth(String),
+    #[error("--host {0}: give the name alone, without scheme and port")]
+    BadHost(String),
+    #[error(transparent)]
+    NoDirectory(#[from] NoDirectory),
     #[error(transparent)]
     Store(#[from] OpenError),
     #[error("{0} is in use by another program; stop it, or listen elsewhere with --listen ADDR")]
@@ -60,8 +92,6 @@ enum Failure {
     Listen { address: SocketAddr, error: std::io::Error },
     #[error(transparent)]
     Demo(#[from] demo::BadDemo),
-    #[error(transparent)]
-    Name(#[from] BadName),
     #[error("{0}")]
     Io(#[from] std::io::Error),
 }
@@ -89,20 +119,21 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
 
 async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    if !arguments.listen.ip().is_loopback() {
-        return Err(Failure::NotLoopback(arguments.listen));
-    }
-    let data = data_directory(arguments.data.as_deref())?;
-    let store = SqliteStore::open(&SqliteOptions::at(data.join("holdpoint.db")))?;
+    let access = access(arguments)?;
+    let data = data::directory(arguments.data.as_deref())?;
+    let store = SqliteStore::open(&SqliteOptions::at(data::database(&data)))?;
     let listener = listen(arguments.listen).await?;
     let address = listener.local_addr()?;
 
-    let engine = Engine::new(Arc::new(store), Clock::system(), demo::settings(&data)?);
+    let settings = settings(arguments, access, &data)?;
+    let limits = settings.connections.clone();
+    let engine = Engine::new(Arc::new(store), Clock::system(), settings);
     engine.work();
     let (stop, stopping) = watch::channel(false);
     let app = http::App { engine: engine.clone(), stopping: stopping.clone() };
-    let server = tokio::spawn(http::serve(listener, http::router(app, local()?), stopping));
-    greet(address, &data)?;
+    let server =
+        tokio::spawn(async move { http::serve(listener, http::router(app), &limits, stopping).await });
+    greet(address, &data, arguments.auth)?;
 
     signals.next().await;
     tracing::info!("stopping; a second signal ends at once");
@@ -121,22 +152,51 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whoever is at this machine.
-fn local() -> Result<Principal, BadName> {
-    Ok(Principal { tenant: Tenant::default_tenant(), user: UserId::new("local")?, is_admin: true })
+/// Who may call. Beyond this machine nobody may without saying who they are, unless the flag says so.
+fn access(arguments: &Serve) -> Result<Access, Failure> {
+    let listen = arguments.listen.ip();
+    let auth = match arguments.auth {
+        AuthArg::Local => Auth::Local,
+        AuthArg::Keys => Auth::Keys,
+    };
+    if auth == Auth::Local && !arguments.allow_unauthenticated {
+        if !listen.is_loopback() {
+            return Err(Failure::NotLoopback(arguments.listen));
+        }
+        if let Some(host) = arguments.hosts.first() {
+            return Err(Failure::HostWithoutAuth(host.clone()));
+        }
+    }
+    if auth == Auth::Local && !listen.is_loopback() {
+        tracing::warn!(
+            "ANYONE WHO REACHES {} MAY SEE AND DECIDE EVERYTHING: it asks nobody who they are (--allow-unauthenticated)",
+            arguments.listen
+        );
+    }
+    let is_name = |host: &&String| {
+        !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
+    };
+    if let Some(host) = arguments.hosts.iter().find(|host| !is_name(host)) {
+        return Err(Failure::BadHost(host.clone()));
+    }
+    let hosts = arguments.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+    Ok(Access { auth, listen, hosts })
 }
 
-fn data_directory(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let usual = || {
-        let share = || variable("HOME").map(|home| home.join(".local").join("share"));
-        variable("XDG_DATA_HOME").or_else(share).map(|share| share.join("holdpoint"))
-    };
-    let path = wanted.map(Path::to_owned).or_else(usual).ok_or(Failure::NoDataDirectory)?;
-    match std::fs::create_dir_all(&path) {
-        Ok(()) => Ok(path),
-        Err(error) => Err(Failure::DataDirectory { path, error }),
+/// The demo as the arguments want it.
+fn settings(arguments: &Serve, access: Access, data: &Path) -> Result<Settings, Failure> {
+    let mut settings = demo::settings(data)?;
+    settings.access = access;
+    settings.connections.at_once = arguments.max_connections.get();
+    for agent in settings.agents.values_mut() {
+        if !arguments.approvers.is_empty() {
+            agent.approvers.named = Some(arguments.approvers.iter().cloned().collect());
+        }
+        if arguments.forbid_self_approval {
+            agent.approvers.self_approval = SelfApproval::Forbid;
+        }
     }
+    Ok(settings)
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
@@ -148,14 +208,25 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     }
 }
 
-fn greet(address: SocketAddr, data: &Path) -> std::io::Result<()> {
+fn greet(address: SocketAddr, data: &Path, auth: AuthArg) -> std::io::Result<()> {
     let base = format!("http://{address}");
     let agent = demo::AGENT;
     let effects = data.join(demo::EFFECTS);
+    let (key, make_key) = match auth {
+        AuthArg::Local => ("", String::new()),
+        AuthArg::Keys => {
+            let make = format!("holdpoint keys create --user NAME --data '{}'", data.display());
+            (
+                "-H \"authorization: Bearer $HOLDPOINT_KEY\" ",
+                format!("key:      export HOLDPOINT_KEY=$({make})\n"),
+            )
+        }
+    };
     let text = format!(
         "Holdpoint listens on {base}\n\
          data:     {}\n\
-         try:      curl -sS {base}/api/v1/agents/{agent}/runs -H 'content-type: application/json' \
+         {make_key}\
+         try:      curl -sS {base}/api/v1/agents/{agent}/runs -H 'content-type: application/json' {key}\
          -d '{{\"input\": \"Free some space\", \"wait\": \"settled\"}}'\n\
          waiting:  {base}/api/v1/holds\n\
          effects:  {} (the demo's tool writes a line here and deletes nothing)\n",

@@ -91,7 +91,6 @@ impl Shared {
     fn renewal(&self) -> Millis {
         Millis(self.settings.lease.0 / 3)
     }
-
 }
 
 pub(super) struct Drive {

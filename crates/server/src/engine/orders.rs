@@ -10,7 +10,6 @@ use holdpoint_core::decide::Decided;
 use holdpoint_core::definition::Definition;
 use holdpoint_core::event::Event;
 use holdpoint_core::id::{HoldId, Incarnation};
-use holdpoint_core::name::UserId;
 use holdpoint_core::next::{Next, next};
 use holdpoint_core::policy::Verdicts;
 use holdpoint_core::time::Timestamp;
@@ -19,6 +18,7 @@ use holdpoint_store::{Guard, LeaseChange, Put, Who};
 
 use super::once::Mark;
 use super::{Shared, family};
+use crate::auth::Party;
 use crate::clock;
 use crate::settings::Approvers;
 
@@ -100,8 +100,8 @@ pub(super) fn beside(
 /// Who may see and decide the holds that were opened: the owner and those named.
 fn audiences(decided: &Decided, approvers: &Approvers) -> Vec<Put> {
     let facts = &decided.run.facts;
-    let mut who = vec![user(&facts.owner)];
-    who.extend(approvers.named.iter().flatten().map(user));
+    let mut who = vec![audience(&Party::User(facts.owner.clone()))];
+    who.extend(approvers.named.iter().flatten().map(audience));
     who.sort();
     who.dedup();
     let mut puts = Vec::new();
@@ -113,7 +113,7 @@ fn audiences(decided: &Decided, approvers: &Approvers) -> Vec<Put> {
     puts
 }
 
-/// How audiences name a user.
-pub(super) fn user(user: &UserId) -> Who {
-    Who(format!("user:{user}"))
+/// How audiences name a user, a group or a role.
+pub(super) fn audience(party: &Party) -> Who {
+    Who(party.to_string())
 }

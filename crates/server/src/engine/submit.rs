@@ -22,10 +22,11 @@ use holdpoint_store::{Guard, Put, SessionKey, StoreError, Stored};
 use tokio::sync::oneshot;
 
 use super::drive::Reins;
+use super::identify::needs;
 use super::once::Once;
 use super::orders::{Lease, More, beside};
 use super::{Engine, EngineError, Place, Shared};
-use crate::auth::{Principal, may_decide};
+use crate::auth::{Principal, Scope, may_decide};
 use crate::{clock, policy};
 
 /// A run that somebody wants.
@@ -101,6 +102,7 @@ impl Shared {
 impl Engine {
     /// Begins a run. It is durable when this comes back; it is worked on here at once if there is room.
     pub async fn start(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
+        needs(who, Scope::RunsWrite)?;
         let shared = &self.shared;
         let agent = shared.agent(&new.agent)?;
         if let Some(before) = shared.done_before(who, new.once.as_ref()).await? {
@@ -184,6 +186,7 @@ impl Engine {
 
     /// Decides a hold. Every decision, on every surface, comes through here.
     pub async fn decide(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
+        needs(who, Scope::HoldsDecide)?;
         match self.decide_on_what_is(who, decision.clone()).await {
             // It was there: somebody was faster. Once more, with their decision in hand.
             Err(EngineError::Refused(Refusal::NoSuchHold(_))) => self.decide_on_what_is(who, decision).await,
@@ -201,7 +204,7 @@ impl Engine {
         if shared.done_before(who, decision.once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);
         }
-        let authority = may_decide(who, &stored.row.run, hold.kind, &agent.approvers);
+        let authority = may_decide(who, facts, hold.kind, &agent.approvers);
         let recorded = match &hold.closed {
             Some(closed) => self.recorded(decision.hold, closed.seq).await?,
             None => None,
@@ -247,6 +250,7 @@ impl Engine {
         command: Command,
         once: Option<Once>,
     ) -> Result<Answer, EngineError> {
+        needs(who, Scope::RunsWrite)?;
         let shared = &self.shared;
         let actor = Actor::Client(who.user.clone());
         let stored = self.visible(who, run).await?;
@@ -344,6 +348,7 @@ impl EngineError {
             | EngineError::BreaksSchema(_)
             | EngineError::KeyReused { .. }
             | EngineError::SessionClosed { .. }
+            | EngineError::MissingScope(_)
             | EngineError::NotFound => None,
         }
     }

@@ -15,9 +15,9 @@ use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::{approval_text, stored_call};
 use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, Stored};
 
-use super::orders::user;
+use super::orders;
 use super::{Engine, EngineError, Page};
-use crate::auth::Principal;
+use crate::auth::{Principal, may_see};
 use crate::settings::Settings;
 
 /// A list reads this many pages at most before it answers with what it has.
@@ -205,9 +205,9 @@ impl Engine {
             (Some(agent), None, None) => HoldFilter::Agent(agent.clone()),
             (None, _, None) => HoldFilter::All,
         };
-        let audience = match who.is_admin {
+        let audience = match who.is_admin() {
             true => Audience::Everyone,
-            false => Audience::AnyOf(vec![user(&who.user)]),
+            false => Audience::AnyOf(who.parties().map(|party| orders::audience(&party)).collect()),
         };
         let is_wanted = |row: &HoldRow| {
             list.agent.as_ref().is_none_or(|agent| *agent == row.agent)
@@ -225,7 +225,12 @@ impl Engine {
                 limit: list.limit - page.items.len(),
             };
             let found = self.shared.store.list_holds(query).await?;
-            page.items.extend(found.items.into_iter().filter(is_wanted));
+            for row in found.items.into_iter().filter(is_wanted) {
+                // An audience is as old as its hold. Somebody may have been taken off the list of approvers since.
+                if who.is_admin() || self.see(who, row.id.run).await.is_ok() {
+                    page.items.push(row);
+                }
+            }
             page.next = found.next;
             if page.next.is_none() || page.items.len() >= list.limit {
                 break;
@@ -292,12 +297,8 @@ impl Engine {
 
     /// Owners, approvers and administrators of the run's tenant.
     fn may_see(&self, who: &Principal, run: &Run) -> bool {
-        let is_approver = || {
-            let named =
-                self.shared.agent(&run.facts.agent).ok().and_then(|agent| agent.approvers.named.as_ref());
-            named.is_some_and(|named| named.contains(&who.user))
-        };
-        who.tenant == run.facts.tenant && (who.is_admin || who.user == run.facts.owner || is_approver())
+        let agent = self.shared.agent(&run.facts.agent).ok();
+        may_see(who, &run.facts, agent.map(|agent| &agent.approvers))
     }
 }
 

@@ -2,12 +2,15 @@
 //!
 //! A body is read from its bytes in one pass, so that raw JSON inside it keeps its text.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use holdpoint_core::digest;
+use holdpoint_core::json::MAX_DEPTH;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
@@ -16,6 +19,12 @@ use crate::engine::Once;
 
 /// Bytes of an idempotency key at most.
 const KEY_MAX: usize = 256;
+
+/// How long a body may take to arrive.
+const BODY_WAIT: Duration = Duration::from_secs(30);
+
+/// How deep a body may be nested: the values in it, and what stands around them.
+const DEPTH: usize = MAX_DEPTH + 8;
 
 /// A JSON body. An absent one counts as `{}`.
 #[derive(Debug)]
@@ -60,7 +69,8 @@ where
 
 async fn json_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
     let is_json = is_json(request.headers());
-    let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
+    let reading = Bytes::from_request(request, state);
+    let bytes = tokio::time::timeout(BODY_WAIT, reading).await.map_err(|_| too_slow())?.map_err(unread)?;
     if bytes.is_empty() {
         return Ok(Bytes::from_static(b"{}"));
     }
@@ -123,6 +133,9 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    if is_too_deep(bytes) {
+        return Err(Problem::bad_request(format!("the body is nested deeper than {DEPTH} levels")));
+    }
     let malformed = |error: serde_json::Error| Problem::bad_request(format!("the body is not JSON: {error}"));
     let raw: &RawValue = serde_json::from_slice(bytes).map_err(malformed)?;
     // A derived reader would also take an array of the members in their order.
@@ -131,6 +144,32 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     }
     let misfit = |error: serde_json::Error| Problem::invalid(format!("the body does not fit: {error}"));
     serde_json::from_str(raw.get()).map_err(misfit)
+}
+
+/// Whether arrays and objects are nested too deep. Looked at before anything is read, because a text that is only
+/// passed on would be skipped at any depth and stop somebody else's reader later.
+fn is_too_deep(bytes: &[u8]) -> bool {
+    let (mut depth, mut in_string, mut is_escaped) = (0usize, false, false);
+    for byte in bytes {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEPTH {
+            return true;
+        }
+    }
+    false
+}
+
+fn too_slow() -> Problem {
+    let detail = "the body did not arrive in time; send it again, in one go";
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "too-slow", "Too slow", detail)
 }
 
 fn unread(rejection: BytesRejection) -> Problem {
@@ -142,5 +181,40 @@ fn unread(rejection: BytesRejection) -> Problem {
             "the body has more bytes than this server takes; send large things by reference",
         ),
         _ => Problem::bad_request(rejection.body_text()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    /// F24: told before anything is read, and brackets in strings do not count.
+    #[test]
+    fn depth_is_counted_outside_strings() {
+        let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        for (text, expected) in [
+            (nested(DEPTH), false),
+            (nested(DEPTH + 1), true),
+            ("[".repeat(500_000), true),
+            (format!(r#"{{"a": "{}"}}"#, "[".repeat(1000)), false),
+            (format!(r#"{{"a": "\"{}"}}"#, "[".repeat(1000)), false),
+            (format!(r#"{{"a": "\\", "b": {}}}"#, nested(DEPTH)), true),
+            (format!("[{}]", vec!["[]"; 1000].join(",")), false),
+        ] {
+            assert_eq!(is_too_deep(text.as_bytes()), expected, "{text:.60}");
+        }
+        assert_eq!(read::<serde_json::Value>(nested(DEPTH + 1).as_bytes()).unwrap_err().status, 400);
+    }
+
+    /// F23: whoever begins a body and never ends it is answered all the same. Time is the test's.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_ends_is_not_waited_for() {
+        let endless =
+            Body::from_stream(futures_util::stream::pending::<Result<&'static str, std::io::Error>>());
+        let request = Request::builder().header("content-type", "application/json").body(endless).unwrap();
+        let read = JsonBody::<serde_json::Value>::from_request(request, &()).await;
+        assert_eq!(read.unwrap_err().status, 408);
     }
 }

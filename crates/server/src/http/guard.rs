@@ -1,44 +1,67 @@
 //! The door: which hosts and origins are let in, and who they are.
 //!
-//! Without configured identities only this machine may call, and every caller is the user `local`. The `Host` check
-//! stops pages that point their own name at 127.0.0.1; the `Origin` check stops pages that post to it.
+//! Without configured identities only this machine may call, and every caller is the user `local`. Otherwise every
+//! request needs an API key, except those that ask whether the server is up. The `Host` check stops pages that point
+//! their own name at this server; the `Origin` check stops pages that post to it.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 
-use super::problem::Problem;
-use crate::auth::Principal;
+use super::app::App;
+use super::problem::{More, Problem};
+use crate::auth::{ApiKey, Principal, Scope};
+use crate::settings::{Access, Auth};
 
-/// Lets a request in as this principal, or says why not.
+/// Paths that whoever watches the server may ask without saying who they are.
+const OPEN: &[&str] = &["/healthz", "/readyz"];
+
+/// Lets a request in with its principal, or says why not.
 pub(super) async fn check(
-    State(local): State<Principal>,
+    State(app): State<App>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    refuse_foreign(request.method(), request.headers())?;
-    request.extensions_mut().insert(local);
+    refuse_foreign(&app.engine.settings().access, request.method(), request.headers())?;
+    if !OPEN.contains(&request.uri().path()) {
+        let who = principal(&app, request.headers()).await?;
+        // Looking is refused here, where no new route can forget it. Changes are the engine's to refuse.
+        if is_harmless(request.method()) && !who.has(Scope::RunsRead) {
+            return Err(Problem::missing_scope(Scope::RunsRead));
+        }
+        request.extensions_mut().insert(who);
+    }
     Ok(next.run(request).await)
 }
 
-fn refuse_foreign(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
-    let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    let host = text(header::HOST).unwrap_or_default();
-    if !is_loopback(host) {
-        let detail = "this server answers only to localhost, 127.0.0.1 and [::1]";
-        return Err(Problem::new(
-            StatusCode::MISDIRECTED_REQUEST,
-            "wrong-host",
-            "Not for this server",
-            detail,
-        ));
+fn is_harmless(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// The one value of a header; none when there is none, and a text that fits nothing when there are several.
+fn one(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?;
+    Some(values.next().map_or(first.to_str().unwrap_or_default(), |_| ""))
+}
+
+fn refuse_foreign(access: &Access, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    let host = one(headers, header::HOST).unwrap_or_default();
+    if !is_ours(access, host) {
+        let detail = "this server does not answer to this name: call it localhost, 127.0.0.1, [::1], the address it \
+                      listens on, or a name that it was given with --host";
+        let status = StatusCode::MISDIRECTED_REQUEST;
+        return Err(Problem::new(status, "wrong-host", "Not for this server", detail));
     }
-    let is_harmless = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
-    match text(header::ORIGIN) {
-        Some(origin) if !is_harmless && origin != format!("http://{host}") => {
+    // https: whoever stands in front of this server may speak it.
+    let is_ours =
+        |origin: &str| ["http://", "https://"].iter().any(|scheme| origin.strip_prefix(scheme) == Some(host));
+    match one(headers, header::ORIGIN) {
+        Some(origin) if !is_harmless(method) && !is_ours(origin) => {
             let detail = "a page of another origin may not change anything here";
             Err(Problem::new(StatusCode::FORBIDDEN, "wrong-origin", "Cross-origin request", detail))
         }
@@ -46,46 +69,179 @@ fn refuse_foreign(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Whether an authority (`host` or `host:port`) names this machine.
-fn is_loopback(authority: &str) -> bool {
-    if let Some(rest) = authority.strip_prefix('[') {
-        let address = rest.split_once(']').and_then(|(address, _)| address.parse::<Ipv6Addr>().ok());
-        return address.is_some_and(|address| address.is_loopback());
+/// Whether an authority (`host` or `host:port`) names this server.
+fn is_ours(access: &Access, authority: &str) -> bool {
+    let (name, port) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or_default(),
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    if !(port.is_empty()
+        || port.strip_prefix(':').is_some_and(|port| port.bytes().all(|c| c.is_ascii_digit())))
+    {
+        return false;
     }
-    let host = authority.split_once(':').map_or(authority, |(host, _)| host);
-    host.eq_ignore_ascii_case("localhost")
-        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    match name.parse::<IpAddr>() {
+        // A page can point its own name here, but it cannot make its name an address: where the server listens on
+        // all of them, any address will do.
+        Ok(address) => address.is_loopback() || address == access.listen || access.listen.is_unspecified(),
+        Err(_) => name.eq_ignore_ascii_case("localhost") || access.hosts.contains(&name.to_ascii_lowercase()),
+    }
+}
+
+async fn principal(app: &App, headers: &HeaderMap) -> Result<Principal, Problem> {
+    if app.engine.settings().access.auth == Auth::Local {
+        return Ok(Principal::local());
+    }
+    let Some(key) = one(headers, header::AUTHORIZATION).and_then(key) else { return Err(unknown(headers)) };
+    match app.engine.identify(&key).await {
+        Ok(who) => who.ok_or_else(|| unknown(headers)),
+        Err(error) => {
+            tracing::error!(%error, "nobody can be let in");
+            let detail = "it cannot be told now whether this key is valid";
+            let problem =
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Not available now", detail);
+            Err(problem.with(More { retry_after: Some(1), ..More::default() }))
+        }
+    }
+}
+
+/// The key of `Bearer KEY`, or of `Basic` with the key as password: so that a browser can ask for it. What it gives as
+/// user name does not count.
+fn key(authorization: &str) -> Option<ApiKey> {
+    let (scheme, value) = authorization.split_once(' ')?;
+    let value = value.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return ApiKey::parse(value);
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let pair = String::from_utf8(BASE64_STANDARD.decode(value).ok()?).ok()?;
+    ApiKey::parse(pair.split_once(':')?.1)
+}
+
+/// The one answer to a key that is missing, malformed, unknown, expired or revoked.
+fn unknown(headers: &HeaderMap) -> Problem {
+    let detail = "a valid API key is needed: send it as `Authorization: Bearer hp_…`, or give it to the commands of \
+                  holdpoint in HOLDPOINT_KEY; `holdpoint keys create` makes one";
+    let accept = one(headers, header::ACCEPT).unwrap_or_default();
+    // Only for pages, or a browser would ask its user in the middle of a script's request.
+    let challenges: &[&str] = match accept.contains("text/html") {
+        true => &["Bearer", r#"Basic realm="Holdpoint: the API key is the password", charset="UTF-8""#],
+        false => &["Bearer"],
+    };
+    let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", detail);
+    problem.with(More { challenges, ..More::default() })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeSet;
 
-    fn answer(method: Method, host: &'static str, origin: Option<&'static str>) -> Option<u16> {
+    use super::*;
+    use crate::auth::KEY_BYTES;
+
+    fn answer(
+        access: &Access,
+        method: Method,
+        host: &'static str,
+        origin: Option<&'static str>,
+    ) -> Option<u16> {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, host.parse().unwrap());
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        refuse_foreign(&method, &headers).err().map(|problem| problem.status)
+        refuse_foreign(access, &method, &headers).err().map(|problem| problem.status)
     }
 
+    /// T21.
     #[test]
     fn only_this_machine_and_its_own_pages_are_let_in() {
         for (method, host, origin, status) in [
             (Method::GET, "127.0.0.1:8080", None, None),
             (Method::GET, "localhost", None, None),
+            (Method::GET, "LocalHost:80", None, None),
             (Method::GET, "[::1]:8080", None, None),
             (Method::GET, "127.0.0.1.evil.example", None, Some(421)),
             (Method::GET, "evil.example:8080", None, Some(421)),
+            (Method::GET, "localhost:8080:evil.example", None, Some(421)),
+            (Method::GET, "[::1]evil.example", None, Some(421)),
+            (Method::GET, "[::1", None, Some(421)),
+            (Method::GET, "10.0.0.1", None, Some(421)),
             (Method::GET, "", None, Some(421)),
             (Method::POST, "localhost:8080", Some("http://localhost:8080"), None),
             (Method::POST, "localhost:8080", Some("http://localhost:3000"), Some(403)),
             (Method::POST, "localhost:8080", Some("https://evil.example"), Some(403)),
             (Method::POST, "localhost:8080", Some("null"), Some(403)),
+            (Method::DELETE, "localhost:8080", Some(""), Some(403)),
             (Method::GET, "localhost:8080", Some("https://evil.example"), None),
         ] {
-            assert_eq!(answer(method.clone(), host, origin), status, "{method} {host} {origin:?}");
+            let access = Access::default();
+            assert_eq!(answer(&access, method.clone(), host, origin), status, "{method} {host} {origin:?}");
+        }
+    }
+
+    /// T21: bound elsewhere, the server answers to its address and to the names it was given.
+    #[test]
+    fn elsewhere_names_must_be_given() {
+        let hosts = BTreeSet::from(["approve.example".to_owned()]);
+        let at =
+            |listen: &str| Access { auth: Auth::Keys, listen: listen.parse().unwrap(), hosts: hosts.clone() };
+        for (listen, host, status) in [
+            ("10.0.0.1", "10.0.0.1:8080", None),
+            ("10.0.0.1", "10.0.0.2:8080", Some(421)),
+            ("10.0.0.1", "localhost", None),
+            ("10.0.0.1", "Approve.Example:443", None),
+            ("10.0.0.1", "evil.example", Some(421)),
+            ("10.0.0.1", "approve.example.evil.example", Some(421)),
+            ("0.0.0.0", "192.168.1.7:8080", None),
+            ("::", "[fd00::7]:8080", None),
+            ("0.0.0.0", "evil.example", Some(421)),
+        ] {
+            assert_eq!(answer(&at(listen), Method::GET, host, None), status, "{listen} {host}");
+        }
+        for (origin, status) in [
+            ("https://approve.example", None),
+            ("http://approve.example", None),
+            ("https://evil.example", Some(403)),
+        ] {
+            assert_eq!(
+                answer(&at("0.0.0.0"), Method::POST, "approve.example", Some(origin)),
+                status,
+                "{origin}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_header_that_is_there_twice_fits_nothing() {
+        let mut headers = HeaderMap::new();
+        headers.append(header::HOST, "localhost".parse().unwrap());
+        assert!(refuse_foreign(&Access::default(), &Method::GET, &headers).is_ok());
+        headers.append(header::HOST, "localhost".parse().unwrap());
+        assert!(refuse_foreign(&Access::default(), &Method::GET, &headers).is_err());
+        assert!(refuse_foreign(&Access::default(), &Method::GET, &HeaderMap::new()).is_err());
+    }
+
+    #[test]
+    fn a_key_comes_as_bearer_or_as_the_password_of_a_browser() {
+        let text = ApiKey::new([9; KEY_BYTES]).reveal();
+        let basic = |pair: String| format!("Basic {}", BASE64_STANDARD.encode(pair));
+        for (header, is_key) in [
+            (format!("Bearer {text}"), true),
+            (format!("bearer  {text} "), true),
+            (basic(format!("anyone:{text}")), true),
+            (basic(format!(":{text}")), true),
+            (basic(text.clone()), false),
+            (basic(format!("{text}:")), false),
+            (format!("Basic {text}"), false),
+            (format!("Token {text}"), false),
+            (text.clone(), false),
+            ("Bearer ".into(), false),
+            ("Basic \u{7f}".into(), false),
+        ] {
+            assert_eq!(key(&header).is_some(), is_key, "{header}");
         }
     }
 }

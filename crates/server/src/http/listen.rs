@@ -1,21 +1,38 @@
 //! All surfaces on one listener, and how it stops.
 //!
-//! The one place that knows every surface. Stopping: no new connections, streams end, requests in progress finish.
+//! The one place that knows every surface. Connections are capped, and whoever dawdles with the headers of a request
+//! loses theirs. Stopping: no new connections, streams end, requests in progress finish.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
 
 use super::app::App;
 use super::guard;
 use super::problem::Problem;
-use crate::auth::Principal;
+use crate::clock::duration;
+use crate::settings::Connections;
 use crate::surface::{api, operations};
 
-/// Every surface behind the door. Every caller is `local`.
-pub fn router(app: App, local: Principal) -> Router {
+/// How long to wait before the next try when no connection can be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// hyper has no smaller buffer.
+const LEAST_HEADER_BYTES: usize = 8192;
+
+/// Every surface behind the door.
+pub fn router(app: App) -> Router {
     let max_body = app.engine.settings().max_body;
     Router::new()
         .nest("/api/v1", api::routes())
@@ -23,7 +40,7 @@ pub fn router(app: App, local: Principal) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(max_body))
-        .layer(axum::middleware::from_fn_with_state(local, guard::check))
+        .layer(axum::middleware::from_fn_with_state(app.clone(), guard::check))
         .with_state(app)
 }
 
@@ -31,13 +48,70 @@ pub fn router(app: App, local: Principal) -> Router {
 pub async fn serve(
     listener: TcpListener,
     router: Router,
+    limits: &Connections,
     mut stopping: watch::Receiver<bool>,
-) -> std::io::Result<()> {
-    let stopped = async move {
-        // An error means that whoever could stop us is gone: stop as well.
-        let _ = stopping.wait_for(|stopping| *stopping).await;
-    };
-    axum::serve(listener, router).with_graceful_shutdown(stopped).await
+) {
+    // HTTP/2 would be hyper-util's `auto::Builder` here, with limits of its own beside these.
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(duration(limits.header_wait))
+        .max_headers(limits.headers)
+        .max_buf_size(limits.header_bytes.max(LEAST_HEADER_BYTES));
+    let room = Arc::new(Semaphore::new(limits.at_once.min(Semaphore::MAX_PERMITS)));
+    let graceful = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
+    loop {
+        let (stream, place) = tokio::select! {
+            next = next_connection(&listener, &room) => next,
+            // An error means that whoever could stop us is gone: stop as well.
+            _ = stopping.wait_for(|stopping| *stopping) => break,
+        };
+        while connections.try_join_next().is_some() {}
+        let service = TowerToHyperService::new(router.clone());
+        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let connection = graceful.watch(connection);
+        connections.spawn(async move {
+            // What went wrong with it is the client's: it left, or it sent what is no request.
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended early");
+            }
+            drop(place);
+        });
+    }
+    // Nobody else is let in while the rest is done.
+    drop(listener);
+    graceful.shutdown().await;
+}
+
+/// The next client, once there is room for one. Whoever comes before that waits in the system's queue.
+async fn next_connection(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> (TcpStream, Option<OwnedSemaphorePermit>) {
+    // The semaphore is never closed, so there is always a place in the end.
+    let place = room.clone().acquire_owned().await.ok();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Events are small and should not wait for each other.
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "small packets of a connection will wait for each other");
+                }
+                return (stream, place);
+            }
+            // The client has left again.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused
+                ) => {}
+            // Most likely there are no more file descriptors; some become free when others end.
+            Err(error) => {
+                tracing::error!(%error, "no connection can be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
 }
 
 async fn no_such_path(request: Request) -> Problem {

@@ -6,6 +6,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
+use crate::auth::Scope;
+
 /// An error as a client reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
@@ -41,6 +43,12 @@ pub struct More {
     /// Holds that wait for a decision.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<String>,
+    /// The scope that the caller's key lacks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<Scope>,
+    /// How the caller could say who they are; sent as headers.
+    #[serde(skip)]
+    pub challenges: &'static [&'static str],
     /// Seconds after which to try again; sent as a header.
     #[serde(skip)]
     pub retry_after: Option<u32>,
@@ -83,6 +91,14 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, "not-found", "Not found", detail)
     }
 
+    /// The caller is known, and their key is not for this.
+    #[must_use]
+    pub fn missing_scope(scope: Scope) -> Problem {
+        let detail = format!("this needs a key with the scope {scope}");
+        let problem = Problem::new(StatusCode::FORBIDDEN, "missing-scope", "Not with this key", detail);
+        problem.with(More { scope: Some(scope), ..More::default() })
+    }
+
     /// The request itself cannot be understood.
     #[must_use]
     pub fn bad_request(detail: impl Into<String>) -> Problem {
@@ -103,6 +119,9 @@ impl IntoResponse for Problem {
         let mut response = (status, body).into_response();
         let media_type = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+        for challenge in self.more.challenges {
+            response.headers_mut().append(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
         if let Some(seconds) = self.more.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

@@ -16,6 +16,7 @@ use holdpoint_core::time::Millis;
 use super::Broken;
 use super::file::{AgentText, InlineText, InlineToolText, SelfApprovalText, ToolText};
 use super::tools::{Behaviour, Oracle, Recorded, Scripted};
+use crate::auth::Party;
 use crate::clock::Clock;
 use crate::demo;
 use crate::model::Model;
@@ -149,7 +150,8 @@ fn inline(text: &InlineText) -> Result<Cast, Broken> {
         hold_batch: text.hold_batch,
         holds: text.holds.as_ref().map_or_else(HoldPolicy::default, |holds| holds.policy()),
     };
-    let users = |names: &Vec<String>| names.iter().map(UserId::new).collect::<Result<BTreeSet<_>, _>>();
+    let user = |name: &String| UserId::new(name).map(Party::User);
+    let users = |names: &Vec<String>| names.iter().map(user).collect::<Result<BTreeSet<_>, _>>();
     let approvers = Approvers {
         named: text.approvers.as_ref().map(users).transpose().map_err(|error| bad(&error))?,
         self_approval: match text.self_approval {

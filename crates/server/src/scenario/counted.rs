@@ -13,8 +13,8 @@ use holdpoint_core::name::Tenant;
 use holdpoint_core::project::{HoldRow, RunRow};
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::{
-    Answer, Batch, Claim, Claimed, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange,
-    SessionKey, SessionRow, SettleNotice, ShardSet, Store, Stored,
+    Answer, Batch, Claim, Claimed, Credential, DueNotice, HoldQuery, KeyRecord, Page, RunQuery,
+    SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Store, Stored,
 };
 use tokio::sync::Notify;
 
@@ -115,6 +115,22 @@ impl<S: Store> Store for Counted<S> {
 
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
         self.count(self.store.forget_keys(until, limit))
+    }
+
+    fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
+        self.count(self.store.credential(prefix))
+    }
+
+    fn put_credential(&self, credential: Credential) -> Answer<bool> {
+        self.count(self.store.put_credential(credential))
+    }
+
+    fn list_credentials(&self, tenant: Tenant) -> Answer<Vec<Credential>> {
+        self.count(self.store.list_credentials(tenant))
+    }
+
+    fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
+        self.count(self.store.revoke_credential(tenant, prefix, at))
     }
 
     fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use holdpoint_core::id::RunId;
-use holdpoint_core::name::{AgentName, Tenant, UserId};
+use holdpoint_core::name::{AgentName, UserId};
 use holdpoint_core::run::Run;
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::Stored;
@@ -18,7 +18,7 @@ use super::Broken;
 use super::agent::Cast;
 use super::counted::{Counted, Unanswered};
 use super::tools::Oracle;
-use crate::auth::Principal;
+use crate::auth::{Principal, Scope};
 use crate::clock::{Clock, Standing};
 use crate::engine::{Engine, EngineError};
 
@@ -77,8 +77,11 @@ impl World {
 
     /// Someone who calls.
     pub(super) fn principal(&self, user: &UserId) -> Principal {
-        let is_admin = self.admins.contains(user);
-        Principal { tenant: Tenant::default_tenant(), user: user.clone(), is_admin }
+        let mut principal = Principal::of(user.clone());
+        if self.admins.contains(user) {
+            principal.scopes.insert(Scope::Admin);
+        }
+        principal
     }
 
     /// A run as it is stored.

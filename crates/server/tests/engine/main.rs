@@ -36,7 +36,7 @@ use holdpoint_core::hold::{HoldKind, HoldPolicy};
 use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::json::RawJson;
 use holdpoint_core::message::{Message, Replay, ToolResult};
-use holdpoint_core::name::{AgentName, Tenant, ToolName, UserId};
+use holdpoint_core::name::{AgentName, ToolName, UserId};
 use holdpoint_core::receipt::{CallEffect, receipt};
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::{Status, Waiting, status};
@@ -189,7 +189,7 @@ fn agent() -> AgentName {
 }
 
 fn who(user: &str) -> Principal {
-    Principal { tenant: Tenant::default_tenant(), user: UserId::new(user).unwrap(), is_admin: false }
+    Principal::of(UserId::new(user).unwrap())
 }
 
 async fn start(engine: &Engine) -> RunId {

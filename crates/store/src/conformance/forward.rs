@@ -138,4 +138,32 @@ macro_rules! forward_store {
     (@ erase $f:ident) => {
         fn erase(&self, run: ::holdpoint_core::id::RunId) -> $crate::Answer<()> { self.$f.erase(run) }
     };
+    (@ credential $f:ident) => {
+        fn credential(&self, prefix: String) -> $crate::Answer<Option<$crate::Credential>> {
+            self.$f.credential(prefix)
+        }
+    };
+    (@ put_credential $f:ident) => {
+        fn put_credential(&self, credential: $crate::Credential) -> $crate::Answer<bool> {
+            self.$f.put_credential(credential)
+        }
+    };
+    (@ list_credentials $f:ident) => {
+        fn list_credentials(
+            &self,
+            tenant: ::holdpoint_core::name::Tenant,
+        ) -> $crate::Answer<Vec<$crate::Credential>> {
+            self.$f.list_credentials(tenant)
+        }
+    };
+    (@ revoke_credential $f:ident) => {
+        fn revoke_credential(
+            &self,
+            tenant: ::holdpoint_core::name::Tenant,
+            prefix: String,
+            at: ::holdpoint_core::time::Timestamp,
+        ) -> $crate::Answer<bool> {
+            self.$f.revoke_credential(tenant, prefix, at)
+        }
+    };
 }

@@ -17,7 +17,8 @@ use holdpoint_core::time::Timestamp;
 use crate::batch::{Batch, Guard, LeaseChange, Notice, Put, Who};
 use crate::error::StoreError;
 use crate::query::{
-    DueNotice, KeyRecord, Lease, SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored,
+    Credential, DueNotice, KeyRecord, Lease, SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet,
+    Stored,
 };
 
 #[derive(Debug, Default)]
@@ -32,6 +33,7 @@ pub(super) struct State {
     counters: HashMap<(Tenant, String), i64>,
     sessions: BTreeMap<SessionKey, SessionRow>,
     notices: BTreeMap<i64, NoticeEntry>,
+    credentials: BTreeMap<String, Credential>,
     last_number: i64,
 }
 
@@ -341,6 +343,29 @@ impl State {
             }
             SessionChange::Close => row.closed = true,
         }
+        true
+    }
+
+    pub(super) fn credential(&self, prefix: &str) -> Option<Credential> {
+        self.credentials.get(prefix).cloned()
+    }
+
+    pub(super) fn put_credential(&mut self, credential: Credential) -> bool {
+        if self.credentials.contains_key(&credential.prefix) {
+            return false;
+        }
+        self.credentials.insert(credential.prefix.clone(), credential);
+        true
+    }
+
+    pub(super) fn list_credentials(&self, tenant: &Tenant) -> Vec<Credential> {
+        self.credentials.values().filter(|credential| credential.tenant == *tenant).cloned().collect()
+    }
+
+    pub(super) fn revoke_credential(&mut self, tenant: &Tenant, prefix: &str, at: Timestamp) -> bool {
+        let found = self.credentials.get_mut(prefix).filter(|credential| credential.tenant == *tenant);
+        let Some(credential) = found else { return false };
+        credential.revoked_at.get_or_insert(at);
         true
     }
 

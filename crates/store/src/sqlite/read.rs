@@ -18,13 +18,14 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
 use super::append::{find_hold, run_number};
+use super::credentials;
 use super::names::{self, Texts};
 use super::rows::{self, Corrupt, RunColumns, SEQ_MAX, link_key};
 use super::schema::{OpenError, open_for_reading};
 use super::sql;
 use super::writer::Failure;
 use crate::error::StoreError;
-use crate::query::{DueNotice, KeyRecord, SessionKey, SessionRow, ShardSet, Stored};
+use crate::query::{Credential, DueNotice, KeyRecord, SessionKey, SessionRow, ShardSet, Stored};
 
 mod lists;
 
@@ -73,7 +74,7 @@ pub(super) struct Reading<'a> {
     pub(super) texts: &'a Texts,
 }
 
-fn unreadable(error: rusqlite::Error) -> StoreError {
+pub(super) fn unreadable(error: rusqlite::Error) -> StoreError {
     StoreError::unavailable(format!("the database cannot be read: {error}"))
 }
 
@@ -195,6 +196,14 @@ impl Reading<'_> {
     }
 
     /// The number of a name; none when the store has never heard it.
+    pub(super) fn credential(&self, prefix: &str) -> Result<Option<Credential>, StoreError> {
+        credentials::find(self.connection, prefix).map_err(unreadable)
+    }
+
+    pub(super) fn credentials(&self, tenant: &Tenant) -> Result<Vec<Credential>, StoreError> {
+        credentials::of_tenant(self.connection, tenant).map_err(unreadable)
+    }
+
     fn name(&self, text: &str) -> Result<Option<i64>, StoreError> {
         names::find(self.connection, text).map_err(unreadable)
     }

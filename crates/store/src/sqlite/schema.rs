@@ -118,6 +118,32 @@ pub(super) fn check_readable(path: &Path) -> Result<(), OpenError> {
     }
 }
 
+/// A connection for one short change beside a server that may be running. It has no lock on the file, so it never
+/// changes the schema and never moves pages out of the WAL: both are the server's, which must see a sync that fails.
+/// A file that is missing or of an older schema is brought up to date first, for which the lock is taken.
+pub(super) fn open_beside(path: &Path) -> Result<Connection, OpenError> {
+    let options = SqliteOptions::at(path);
+    if !path.exists() || !is_current(path)? {
+        drop(open(&options)?);
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let beside = || -> rusqlite::Result<Connection> {
+        let connection = Connection::open_with_flags(path, flags)?;
+        configure(&connection, &options)?;
+        connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+        Ok(connection)
+    };
+    beside().map_err(|error| OpenError::unusable(path, error))
+}
+
+/// Whether the file has the schema of this program; a newer one is refused.
+fn is_current(path: &Path) -> Result<bool, OpenError> {
+    refuse_directory(path)?;
+    let connection = open_for_reading(path).map_err(|error| OpenError::unusable(path, error))?;
+    refuse_newer(&connection, path)?;
+    Ok(newest_migration(&connection, path)? == Some(newest_known()))
+}
+
 fn lock(path: &Path) -> Result<File, OpenError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -163,13 +189,17 @@ fn write_ahead(connection: &Connection) -> Result<(), String> {
 
 fn refuse_newer(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let Some(found) = newest_migration(connection, path)? else { return Ok(()) };
-    let known =
-        embedded::migrations::runner().get_migrations().iter().map(refinery::Migration::version).max();
-    let known = known.map_or(0, i64::from);
+    let known = newest_known();
     match found > known {
         true => Err(OpenError::NewerSchema { path: path.to_owned(), found, known }),
         false => Ok(()),
     }
+}
+
+/// The number of the newest migration that this program has.
+fn newest_known() -> i64 {
+    let runner = embedded::migrations::runner();
+    runner.get_migrations().iter().map(refinery::Migration::version).max().map_or(0, i64::from)
 }
 
 /// The number of the newest migration in the file; none when it has no schema of ours yet.

@@ -205,6 +205,18 @@ pub(super) const DEFINITION_ADD: &str = "INSERT INTO definitions (tenant, digest
 /// A definition by its name.
 pub(super) const DEFINITION: &str = "SELECT bytes FROM definitions WHERE tenant = ?1 AND digest = ?2";
 
+/// A new credential, unless its prefix is taken.
+pub(super) const CREDENTIAL_ADD: &str = "INSERT INTO credentials (tenant, prefix, hash, facts, expires_at, revoked_at) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING";
+/// A credential by its prefix.
+pub(super) const CREDENTIAL: &str =
+    "SELECT tenant, prefix, hash, facts, expires_at, revoked_at FROM credentials WHERE prefix = ?1";
+/// The credentials of a tenant.
+pub(super) const CREDENTIALS: &str = "SELECT tenant, prefix, hash, facts, expires_at, revoked_at FROM credentials WHERE tenant = ?1 ORDER BY prefix";
+/// No longer valid; the first instant stays.
+pub(super) const CREDENTIAL_REVOKE: &str = "UPDATE credentials SET revoked_at = coalesce(revoked_at, ?3) \
+     WHERE tenant = ?1 AND prefix = ?2";
+
 /// All of them, for the test that reads their plans.
 #[cfg(test)]
 pub(super) const ALL: &[&str] = &[
@@ -273,4 +285,8 @@ pub(super) const ALL: &[&str] = &[
     COUNTER_ADD,
     DEFINITION_ADD,
     DEFINITION,
+    CREDENTIAL_ADD,
+    CREDENTIAL,
+    CREDENTIALS,
+    CREDENTIAL_REVOKE,
 ];

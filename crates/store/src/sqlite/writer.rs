@@ -16,6 +16,7 @@ use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::oneshot;
 
 use super::append::{self, Encoded};
+use super::credentials::{self, CredentialChange};
 use super::names::{Numbers, Texts};
 use super::schema::{OpenError, OpenFile};
 use super::{erase, work};
@@ -35,6 +36,7 @@ pub(super) enum Job {
     SettleNotice(i64, SettleNotice, Reply<()>),
     ChangeSession(SessionKey, SessionChange, Timestamp, Reply<bool>),
     Erase(RunId, Reply<()>),
+    Credential(CredentialChange, Reply<bool>),
 }
 
 /// Why a job did not get done.
@@ -346,6 +348,9 @@ impl Job {
                 work::change_session(connection, numbers, key, change, *at).map(Done::Changed)
             }
             Job::Erase(run, _) => erase::erase(connection, texts, *run).map(|()| Done::Nothing),
+            Job::Credential(change, _) => {
+                credentials::change(connection, numbers, change).map(Done::Changed).map_err(Failure::from)
+            }
         }
     }
 
@@ -377,7 +382,7 @@ impl Job {
                     Done::Nothing | Done::Claimed(_) | Done::Runs(_) | Done::Changed(_) => 0,
                 }),
             ),
-            Job::ChangeSession(_, _, _, reply) => {
+            Job::ChangeSession(_, _, _, reply) | Job::Credential(_, reply) => {
                 send(reply, result.map(|done| matches!(done, Done::Changed(true))));
             }
         }

@@ -39,6 +39,7 @@ pub(crate) fn problem(about: Option<RunId>, error: &EngineError) -> Problem {
         EngineError::SessionClosed { .. } => {
             Problem::new(StatusCode::CONFLICT, "session-closed", "The session is closed", error.to_string())
         }
+        EngineError::MissingScope(scope) => Problem::missing_scope(*scope),
         EngineError::NotFound => Problem::not_found(),
     }
 }

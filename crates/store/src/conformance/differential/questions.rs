@@ -14,8 +14,8 @@ use super::super::support::{
 };
 use super::{AGENTS, INBOXES, KEYS, NODES, PEOPLE, SESSIONS, TENANTS, Twins};
 use crate::{
-    Audience, Claim, DueNotice, HoldFilter, HoldQuery, RunFilter, RunQuery, SessionChange, SettleNotice,
-    ShardSet, Store, Who,
+    Audience, Claim, Credential, DueNotice, HoldFilter, HoldQuery, RunFilter, RunQuery, SessionChange,
+    SettleNotice, ShardSet, Store, Who,
 };
 
 impl Twins {
@@ -153,6 +153,30 @@ impl Twins {
         };
         let now = self.world.now();
         let _ = self.same(|store| store.change_session(key.clone(), change.clone(), now));
+    }
+
+    pub(super) fn changes_a_credential(&mut self) {
+        let random = &mut self.random;
+        let (of, prefix) = (tenant(random.name(&TENANTS)), random.name(&KEYS).to_owned());
+        let at = self.world.scribe.now;
+        if random.one_in(3) {
+            let _ = self.same(|store| store.revoke_credential(of.clone(), prefix.clone(), at));
+        } else {
+            let hash = Digest([u8::try_from(random.below(9)).unwrap(); 32]);
+            let (facts, expires_at) =
+                (format!("{{\"n\":{}}}", random.below(9)), random.one_in(2).then_some(at));
+            let new = Credential {
+                tenant: of.clone(),
+                prefix: prefix.clone(),
+                hash,
+                facts,
+                expires_at,
+                revoked_at: None,
+            };
+            let _ = self.same(|store| store.put_credential(new.clone()));
+        }
+        let _ = self.same(|store| store.credential(prefix.clone()));
+        let _ = self.same(|store| store.list_credentials(of.clone()));
     }
 
     pub(super) fn reads_links(&mut self) {

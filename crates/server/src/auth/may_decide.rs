@@ -1,0 +1,181 @@
+//! What a principal may see and decide: the one answer for every surface (C12, C24).
+//!
+//! Who may decide is never pinned: both functions take the approvers as they are now.
+
+use holdpoint_core::hold::HoldKind;
+use holdpoint_core::policy::Role;
+use holdpoint_core::run::Facts;
+
+use super::principal::{Principal, Scope};
+use crate::settings::{Approvers, SelfApproval};
+
+/// In what role this principal may decide holds of this kind of this run; none when not at all.
+///
+/// Absent approvers mean the owner, an empty list means nobody (T13). With `self_approval: forbid` whoever started the
+/// run may not decide, whatever else they are (T12).
+#[must_use]
+pub fn may_decide(who: &Principal, run: &Facts, kind: HoldKind, approvers: &Approvers) -> Option<Role> {
+    if who.tenant != run.tenant || !who.has(Scope::HoldsDecide) {
+        return None;
+    }
+    // An empty list is meant: nobody, not even the owner.
+    if approvers.named.as_ref().is_some_and(|named| named.is_empty()) {
+        return None;
+    }
+    let is_owner = who.user == run.owner;
+    if is_owner && approvers.self_approval == SelfApproval::Forbid {
+        return None;
+    }
+    if approvers.include(who) {
+        return Some(Role::Approver);
+    }
+    if is_owner {
+        return Some(Role::Owner);
+    }
+    // An unknown outcome is also the administrators' business.
+    (who.is_admin() && kind == HoldKind::Recovery).then_some(Role::Admin)
+}
+
+/// Whether this principal may see this run and its holds: owners, approvers and administrators of its tenant. For
+/// everyone else it does not exist (T15).
+#[must_use]
+pub fn may_see(who: &Principal, run: &Facts, approvers: Option<&Approvers>) -> bool {
+    let is_involved = || {
+        who.user == run.owner || who.is_admin() || approvers.is_some_and(|approvers| approvers.include(who))
+    };
+    who.tenant == run.tenant && is_involved()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use holdpoint_core::event::Driver;
+    use holdpoint_core::id::{Place, RunId};
+    use holdpoint_core::name::{AgentName, GroupName, RoleName, SessionId, Tenant, UserId};
+    use holdpoint_core::time::Timestamp;
+
+    use super::*;
+
+    const FOUR_EYES: SelfApproval = SelfApproval::Forbid;
+    const MAY: SelfApproval = SelfApproval::Allow;
+
+    fn run() -> Facts {
+        let tenant = Tenant::default_tenant();
+        Facts {
+            id: RunId::new(&tenant, Place::Durable, Timestamp(1), [1; 5]),
+            tenant,
+            agent: AgentName::new("ops").unwrap(),
+            session: SessionId::new("s-1").unwrap(),
+            owner: UserId::new("owner").unwrap(),
+            driver: Driver::Loop,
+            started_at: Timestamp(1),
+            parent: None,
+            inbox: None,
+        }
+    }
+
+    fn user(name: &str) -> Principal {
+        Principal::of(UserId::new(name).unwrap())
+    }
+
+    /// `owner`, `owner in finance`, `ann`, `ann in finance`, `ann as lead`, `admin`, `owner from acme`, …
+    fn principal(text: &str) -> Principal {
+        let mut words = text.split(' ');
+        let mut who = user(words.next().unwrap());
+        while let (Some(word), Some(name)) = (words.next(), words.next()) {
+            match word {
+                "in" => drop(who.groups.insert(GroupName::new(name).unwrap())),
+                "as" => drop(who.roles.insert(RoleName::new(name).unwrap())),
+                "from" => who.tenant = Tenant::new(name).unwrap(),
+                "with" => who.scopes = BTreeSet::from([name.parse().unwrap()]),
+                other => panic!("{other}"),
+            }
+        }
+        who
+    }
+
+    /// None: no list. Otherwise the list, with commas.
+    fn approvers(named: Option<&str>, self_approval: SelfApproval) -> Approvers {
+        let list = |text: &str| {
+            text.split(',').filter(|one| !one.is_empty()).map(|one| one.parse().unwrap()).collect()
+        };
+        Approvers { named: named.map(list), self_approval }
+    }
+
+    /// C24, T12, T13: who, the list, self-approval, and in which role they decide an approval.
+    #[test]
+    fn who_decides() {
+        let named = Some("user:ann,group:finance,role:lead");
+        for (who, list, self_approval, role) in [
+            ("owner", None, MAY, Some(Role::Owner)),
+            ("owner", None, FOUR_EYES, None),
+            ("ann", None, MAY, None),
+            ("ann in finance as lead", None, MAY, None),
+            ("ann as admin", None, MAY, None),
+            ("owner", Some(""), MAY, None),
+            ("ann", Some(""), MAY, None),
+            ("ann as admin", Some(""), MAY, None),
+            ("owner", named, MAY, Some(Role::Owner)),
+            ("owner in finance", named, MAY, Some(Role::Approver)),
+            ("owner", named, FOUR_EYES, None),
+            ("owner in finance as lead", named, FOUR_EYES, None),
+            ("owner as admin", named, FOUR_EYES, None),
+            ("owner", Some("user:owner"), FOUR_EYES, None),
+            ("ann", named, FOUR_EYES, Some(Role::Approver)),
+            ("ann", named, MAY, Some(Role::Approver)),
+            ("bob in finance", named, FOUR_EYES, Some(Role::Approver)),
+            ("bob in sales in finance", named, MAY, Some(Role::Approver)),
+            ("bob as lead", named, MAY, Some(Role::Approver)),
+            ("bob", named, MAY, None),
+            ("bob in lead", named, MAY, None),
+            ("bob as finance", named, MAY, None),
+            ("bob in ann", named, MAY, None),
+            ("finance", named, MAY, None),
+            ("bob as admin", named, MAY, None),
+            ("owner from acme", None, MAY, None),
+            ("ann from acme", named, MAY, None),
+            ("ann with holds:decide", named, MAY, Some(Role::Approver)),
+            ("ann with admin", named, MAY, Some(Role::Approver)),
+            ("ann with runs:read", named, MAY, None),
+            ("owner with runs:write", None, MAY, None),
+        ] {
+            let decides =
+                may_decide(&principal(who), &run(), HoldKind::Approval, &approvers(list, self_approval));
+            assert_eq!(decides, role, "{who}; {list:?}; {self_approval:?}");
+        }
+    }
+
+    /// An unknown outcome is also the administrators' business, and nothing else is.
+    #[test]
+    fn administrators_decide_unknown_outcomes_only() {
+        let list = approvers(Some("user:ann"), SelfApproval::Forbid);
+        for kind in HoldKind::ALL {
+            let expected = (kind == HoldKind::Recovery).then_some(Role::Admin);
+            assert_eq!(may_decide(&principal("bob as admin"), &run(), kind, &list), expected, "{kind:?}");
+            assert_eq!(may_decide(&principal("bob with admin"), &run(), kind, &list), expected, "{kind:?}");
+            assert_eq!(may_decide(&principal("owner as admin"), &run(), kind, &list), None, "{kind:?}");
+        }
+    }
+
+    /// T15: everyone who may decide may see; the owner and administrators see also what they may not decide.
+    #[test]
+    fn who_sees() {
+        let list = approvers(Some("group:finance"), SelfApproval::Forbid);
+        for (who, sees) in [
+            ("owner", true),
+            ("bob in finance", true),
+            ("bob as admin", true),
+            ("bob with admin", true),
+            ("bob", false),
+            ("bob in sales", false),
+            ("owner from acme", false),
+            ("bob from acme as admin", false),
+            ("bob from acme in finance", false),
+        ] {
+            assert_eq!(may_see(&principal(who), &run(), Some(&list)), sees, "{who}");
+            let without_agent = may_see(&principal(who), &run(), None);
+            assert_eq!(without_agent, sees && who != "bob in finance", "{who}");
+        }
+    }
+}

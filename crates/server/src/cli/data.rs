@@ -1,0 +1,33 @@
+//! Where a server keeps its runs: the data directory, and the database in it.
+//!
+//! The same rule for the server and for the commands that work on its files.
+
+use std::path::{Path, PathBuf};
+
+/// Why there is no data directory.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoDirectory {
+    #[error("there is no home directory to keep data in; name one with --data DIR")]
+    Unknown,
+    #[error("cannot use the data directory {path}: {error}")]
+    Unusable { path: PathBuf, error: std::io::Error },
+}
+
+/// The data directory: the wanted one, else the usual one; made when it is missing.
+pub(super) fn directory(wanted: Option<&Path>) -> Result<PathBuf, NoDirectory> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let usual = || {
+        let share = || variable("HOME").map(|home| home.join(".local").join("share"));
+        variable("XDG_DATA_HOME").or_else(share).map(|share| share.join("holdpoint"))
+    };
+    let path = wanted.map(Path::to_owned).or_else(usual).ok_or(NoDirectory::Unknown)?;
+    match std::fs::create_dir_all(&path) {
+        Ok(()) => Ok(path),
+        Err(error) => Err(NoDirectory::Unusable { path, error }),
+    }
+}
+
+/// The database of a data directory.
+pub(super) fn database(directory: &Path) -> PathBuf {
+    directory.join("holdpoint.db")
+}

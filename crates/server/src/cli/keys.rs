@@ -1,0 +1,271 @@
+//! `holdpoint keys create | list | revoke`: who may call a server that asks for API keys.
+//!
+//! Works on the database of a data directory, so whoever may write that may make keys; no other right exists. The
+//! server may be running: it reads credentials from the file each time. A key is shown once, alone on standard output.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use holdpoint::auth::{ApiKey, KeyFacts, Scope};
+use holdpoint::clock::{self, Clock};
+use holdpoint::http::rfc3339;
+use holdpoint_core::name::{GroupName, RoleName, Tenant, UserId};
+use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_store::sqlite::{CredentialFile, OpenError};
+use holdpoint_store::{Credential, StoreError};
+use serde_json::{Value, json};
+
+use super::data::{self, NoDirectory};
+use super::plain::{plain, table};
+
+/// Tries for a prefix that nobody has: there are 2^40 of them.
+const TRIES: usize = 8;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Keys {
+    /// Make a key. It is shown once; only a digest of it is kept.
+    Create(Create),
+    /// List keys: whom they stand for, what they are for, until when.
+    List(Which),
+    /// Revoke a key. Whoever uses it is refused from the next request on.
+    Revoke {
+        /// The part of the key between `hp_` and the next `_`.
+        prefix: String,
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+/// Which data directory, and how to print.
+#[derive(Debug, Args)]
+pub(super) struct Which {
+    /// Where the server keeps its runs. Default: $XDG_DATA_HOME/holdpoint, else ~/.local/share/holdpoint.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Create {
+    /// Whom it stands for.
+    #[arg(long, value_name = "U", value_parser = |text: &str| UserId::new(text))]
+    user: UserId,
+    /// What to call it, such as the machine that it is for.
+    #[arg(long, value_name = "N")]
+    name: Option<String>,
+    /// A group of theirs. May be repeated.
+    #[arg(long = "group", value_name = "G", value_parser = |text: &str| GroupName::new(text))]
+    groups: Vec<GroupName>,
+    /// A role of theirs; `admin` sees everything. May be repeated.
+    #[arg(long = "role", value_name = "R", value_parser = |text: &str| RoleName::new(text))]
+    roles: Vec<RoleName>,
+    /// What it is for: runs:read, runs:write, holds:decide, admin. May be repeated. Default: all but admin.
+    #[arg(long = "scope", value_name = "S")]
+    scopes: Vec<Scope>,
+    /// When it ends by itself: 12h, 30d, 8w. Default: never.
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    expires: Option<Millis>,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Why it was not done.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    NoDirectory(#[from] NoDirectory),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    #[error("no free prefix was found; try again")]
+    NoPrefix,
+    #[error("there is no key with the prefix {0}; `holdpoint keys list` shows those there are")]
+    Unknown(String),
+}
+
+pub(super) fn run(keys: &Keys) -> ExitCode {
+    let done = match keys {
+        Keys::Create(order) => create(order),
+        Keys::List(which) => list(which),
+        Keys::Revoke { prefix, which } => revoke(prefix, which),
+    };
+    match done {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("holdpoint: {failure}");
+            match failure {
+                Failure::Unknown(_) => ExitCode::FAILURE,
+                Failure::NoDirectory(_)
+                | Failure::Open(_)
+                | Failure::Store(_)
+                | Failure::Json(_)
+                | Failure::NoPrefix => ExitCode::from(2),
+            }
+        }
+    }
+}
+
+fn open(which: &Which) -> Result<CredentialFile, Failure> {
+    let directory = data::directory(which.data.as_deref())?;
+    Ok(CredentialFile::open(data::database(&directory))?)
+}
+
+fn create(order: &Create) -> Result<String, Failure> {
+    let mut file = open(&order.which)?;
+    let now = Clock::system().now();
+    let scopes = match order.scopes.as_slice() {
+        [] => Scope::usual(),
+        named => named.iter().copied().collect(),
+    };
+    let facts = KeyFacts {
+        name: order.name.clone(),
+        user: order.user.clone(),
+        groups: order.groups.iter().cloned().collect(),
+        roles: order.roles.iter().cloned().collect(),
+        scopes,
+        created_at: now,
+    };
+    let expires_at = order.expires.map(|span| now.plus(span));
+    for _ in 0..TRIES {
+        let key = ApiKey::new(clock::random_bytes());
+        let credential = key.credential(Tenant::default_tenant(), &facts, expires_at)?;
+        if !file.put(credential.clone())? {
+            continue;
+        }
+        if order.which.json {
+            let mut shown = as_json(&credential, now);
+            shown["key"] = key.reveal().into();
+            return Ok(format!("{shown}\n"));
+        }
+        // Beside standard output, so that `HOLDPOINT_KEY=$(holdpoint keys create …)` has the key alone.
+        eprintln!("{}", remark(&facts, key.prefix(), expires_at));
+        return Ok(format!("{}\n", key.reveal()));
+    }
+    Err(Failure::NoPrefix)
+}
+
+fn remark(facts: &KeyFacts, prefix: &str, expires_at: Option<Timestamp>) -> String {
+    let until =
+        expires_at.map_or("it does not expire".to_owned(), |at| format!("it expires at {}", rfc3339(at)));
+    format!(
+        "key {prefix} of {} for {}; {until}\nkeep it now, it is not shown again; `holdpoint keys revoke {prefix}` ends it",
+        plain(facts.user.as_str()),
+        texts(&facts.scopes).join(", ")
+    )
+}
+
+fn list(which: &Which) -> Result<String, Failure> {
+    let (credentials, now) = (open(which)?.list(&Tenant::default_tenant())?, Clock::system().now());
+    if which.json {
+        let keys: Vec<Value> = credentials.iter().map(|one| as_json(one, now)).collect();
+        return Ok(format!("{}\n", json!({ "keys": keys })));
+    }
+    if credentials.is_empty() {
+        return Ok("no keys\n".into());
+    }
+    let rows: Vec<Vec<String>> = credentials.iter().map(|one| row(one, now)).collect();
+    Ok(table(&["PREFIX", "STATE", "USER", "NAME", "GROUPS", "ROLES", "SCOPES", "CREATED", "EXPIRES"], &rows))
+}
+
+fn revoke(prefix: &str, which: &Which) -> Result<String, Failure> {
+    // A whole key is taken too, because that is what people have at hand.
+    let prefix = prefix.strip_prefix("hp_").unwrap_or(prefix);
+    let prefix = prefix.split_once('_').map_or(prefix, |(prefix, _)| prefix).to_owned();
+    let at = Clock::system().now();
+    match open(which)?.revoke(Tenant::default_tenant(), prefix.clone(), at)? {
+        false => Err(Failure::Unknown(plain(&prefix))),
+        true if which.json => Ok(format!("{}\n", json!({ "prefix": prefix, "state": "revoked" }))),
+        true => Ok(format!("{prefix} is revoked\n")),
+    }
+}
+
+fn state(credential: &Credential, now: Timestamp) -> &'static str {
+    match (credential.revoked_at, credential.expires_at) {
+        (Some(_), _) => "revoked",
+        (None, Some(at)) if at <= now => "expired",
+        (None, Some(_) | None) => "valid",
+    }
+}
+
+fn row(credential: &Credential, now: Timestamp) -> Vec<String> {
+    let expires = credential.expires_at.map_or("never".into(), rfc3339);
+    let start = [credential.prefix.clone(), state(credential, now).to_owned()];
+    let facts = match serde_json::from_str::<KeyFacts>(&credential.facts) {
+        Ok(facts) => [
+            facts.user.to_string(),
+            facts.name.unwrap_or_default(),
+            texts(&facts.groups).join(","),
+            texts(&facts.roles).join(","),
+            texts(&facts.scopes).join(","),
+            rfc3339(facts.created_at),
+        ],
+        Err(_) => ["?"; 6].map(str::to_owned),
+    };
+    start.into_iter().chain(facts).chain([expires]).collect()
+}
+
+fn as_json(credential: &Credential, now: Timestamp) -> Value {
+    let mut shown = json!({
+        "prefix": credential.prefix,
+        "state": state(credential, now),
+        "expires_at": credential.expires_at.map(rfc3339),
+        "revoked_at": credential.revoked_at.map(rfc3339),
+    });
+    if let Ok(facts) = serde_json::from_str::<KeyFacts>(&credential.facts) {
+        let KeyFacts { name, user, groups, roles, scopes, created_at } = facts;
+        let more = [
+            ("name", json!(name)),
+            ("user", json!(user)),
+            ("groups", json!(groups)),
+            ("roles", json!(roles)),
+            ("scopes", json!(scopes)),
+            ("created_at", json!(rfc3339(created_at))),
+        ];
+        more.into_iter().for_each(|(name, value)| shown[name] = value);
+    }
+    shown
+}
+
+fn texts<T: ToString>(items: impl IntoIterator<Item = T>) -> Vec<String> {
+    items.into_iter().map(|item| item.to_string()).collect()
+}
+
+/// A span as people write it: a whole number above 0 and `m`, `h`, `d` or `w`.
+fn span(text: &str) -> Result<Millis, String> {
+    let wrong = || format!("{text:?} is not a span such as 12h, 30d or 8w");
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let minutes = match unit {
+        "m" => 1,
+        "h" => 60,
+        "d" => 24 * 60,
+        "w" => 7 * 24 * 60,
+        _ => return Err(wrong()),
+    };
+    let span = number.parse::<i64>().ok().filter(|number| *number > 0);
+    let span = span.and_then(|number| number.checked_mul(minutes * 60_000));
+    span.map(Millis).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_whole_and_have_a_unit() {
+        assert_eq!(span("30d"), Ok(Millis::hours(24 * 30)));
+        assert_eq!(span("90m"), Ok(Millis::seconds(5400)));
+        for text in ["", "30", "d", "0d", "-1d", "1.5h", "30 d", "9223372036854775807w"] {
+            assert!(span(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! Who may call the real binary, with real keys, while it runs.
+//!
+//! Keys are made and revoked beside the running server, as its operator would. The oracle of what ran is outside the
+//! store: the demo's tool writes a line for each start.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use reqwest::{Client, RequestBuilder};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A running server; dropping it is `kill -9`.
+struct Server {
+    child: Child,
+    base: String,
+    data: TempDir,
+    client: Client,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn holdpoint(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    command.args(arguments).env("RUST_LOG", "warn").env_remove("HOLDPOINT_KEY");
+    command
+}
+
+fn serve(more: &[&str]) -> Server {
+    let data = tempfile::tempdir().unwrap();
+    let (child, base) = spawn(data.path(), more);
+    Server { child, base, data, client: Client::builder().no_proxy().build().unwrap() }
+}
+
+fn spawn(data: &Path, more: &[&str]) -> (Child, String) {
+    let listen = if more.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"] };
+    let mut command = holdpoint(&["serve"]);
+    command.args(listen).args(more).arg("--data").arg(data);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (child, line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned())
+}
+
+fn keys(data: &Path, arguments: &[&str]) -> Output {
+    holdpoint(&["keys"]).args(arguments).arg("--data").arg(data).output().unwrap()
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap()
+}
+
+/// What a request came to: status, the headers that matter, the body.
+#[derive(Debug, PartialEq, Eq)]
+struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+async fn answer(request: RequestBuilder) -> Answer {
+    let response = request.send().await.unwrap();
+    let headers = response.headers().iter().filter(|(name, _)| *name != "date");
+    let headers =
+        headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
+    Answer { status: response.status().as_u16(), headers, body: response.text().await.unwrap() }
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+impl Server {
+    /// Kills it and starts it again with other arguments.
+    fn restart(&mut self, more: &[&str]) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        (self.child, self.base) = spawn(self.data.path(), more);
+    }
+
+    /// Makes a key while the server runs.
+    fn key(&self, arguments: &[&str]) -> String {
+        let made = keys(self.data.path(), &[&["create"], arguments].concat());
+        let key = text(made.stdout).trim_end().to_owned();
+        assert!(made.status.success() && key.starts_with("hp_") && !key.contains('\n'), "{key}");
+        assert!(!text(made.stderr).contains(&key), "the key is shown in one place only");
+        key
+    }
+
+    fn get(&self, key: &str, path: &str) -> RequestBuilder {
+        let request = self.client.get(format!("{}{path}", self.base)).timeout(Duration::from_secs(30));
+        if key.is_empty() { request } else { request.bearer_auth(key) }
+    }
+
+    fn post(&self, key: &str, path: &str, body: &str) -> RequestBuilder {
+        let request = self.client.post(format!("{}{path}", self.base)).timeout(Duration::from_secs(30));
+        let request = request.header("content-type", "application/json").body(body.to_owned());
+        if key.is_empty() { request } else { request.bearer_auth(key) }
+    }
+
+    async fn status(&self, key: &str, path: &str) -> u16 {
+        answer(self.get(key, path)).await.status
+    }
+
+    /// Starts a run and waits until it is held; its id and that of its hold.
+    async fn held(&self, key: &str) -> (String, String) {
+        let body = r#"{"input": "Free some space", "wait": "settled"}"#;
+        let started = answer(self.post(key, "/api/v1/agents/ops/runs", body)).await;
+        assert_eq!(started.status, 201, "{started:?}");
+        let run = started.json();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        (text(&run["id"]), text(&run["holds"][0]["id"]))
+    }
+
+    async fn decide(&self, key: &str, hold: &str) -> Answer {
+        answer(self.post(key, &format!("/api/v1/holds/{hold}/resolve"), r#"{"resolution": "approve"}"#)).await
+    }
+
+    async fn listed(&self, key: &str) -> Vec<String> {
+        let list = answer(self.get(key, "/api/v1/holds")).await.json();
+        list["holds"].as_array().unwrap().iter().map(|hold| hold["id"].as_str().unwrap().to_owned()).collect()
+    }
+
+    async fn completes(&self, key: &str, run: &str) {
+        for _ in 0..400 {
+            if answer(self.get(key, &format!("/api/v1/runs/{run}"))).await.json()["status"] == "completed" {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{run} did not complete");
+    }
+
+    fn effects(&self) -> usize {
+        let log = std::fs::read_to_string(self.data.path().join("demo-effects.log"));
+        log.unwrap_or_default().lines().count()
+    }
+}
+
+/// Without a valid key there is nothing but the health of the server, and one answer.
+#[tokio::test]
+async fn every_request_needs_a_valid_key() {
+    let server = serve(&["--auth", "keys"]);
+    let key = server.key(&["--user", "ann", "--expires", "30d"]);
+    let other = serve(&["--auth", "keys"]);
+    let foreign = other.key(&["--user", "ann"]);
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(server.status("", path).await, 200, "{path}");
+    }
+    assert_eq!(server.status(&key, "/api/v1/agents").await, 200);
+    let nobody = answer(server.get("", "/api/v1/holds")).await;
+    assert_eq!((nobody.status, &nobody.json()["type"]), (401, &json!("urn:holdpoint:problem:unauthorized")));
+    assert!(nobody.headers.contains(&("www-authenticate".into(), "Bearer".into())), "{nobody:?}");
+    let expired = server.key(&["--user", "ann", "--expires", "1m"]);
+    let at = server.data.path().join("holdpoint.db");
+    let database = rusqlite::Connection::open(at).unwrap();
+    let prefix = expired.split('_').nth(1).unwrap();
+    let changed =
+        database.execute("UPDATE credentials SET expires_at = 5 WHERE prefix = ?1", [prefix]).unwrap();
+    assert_eq!(changed, 1);
+    let revoked = server.key(&["--user", "ann"]);
+    assert!(keys(server.data.path(), &["revoke", &revoked]).status.success());
+    for bad in [&foreign, &expired, &revoked, "hp_0_0", "x", &key[1..], &key.to_uppercase()] {
+        assert_eq!(answer(server.get(bad, "/api/v1/holds")).await, nobody, "{bad}");
+    }
+    // Also where there is nothing, and also for what would change something.
+    assert_eq!(answer(server.get("", "/api/v1/nothing")).await, nobody);
+    assert_eq!(answer(server.post("", "/api/v1/agents/ops/runs", r#"{"input": "x"}"#)).await, nobody);
+    let twice = server.get(&key, "/api/v1/holds").bearer_auth(&key);
+    assert_eq!(answer(twice).await, nobody);
+    assert_eq!(server.effects(), 0);
+}
+
+/// A key works as soon as it is made and stops as soon as it is revoked, while the server runs and writes.
+#[tokio::test]
+async fn keys_come_and_go_while_the_server_runs() {
+    let server = serve(&["--auth", "keys"]);
+    let first = server.key(&["--user", "ann", "--name", "laptop", "--group", "finance"]);
+    for _ in 0..5 {
+        let (run, hold) = server.held(&first).await;
+        let second = server.key(&["--user", "ann", "--scope", "holds:decide", "--scope", "runs:read"]);
+        assert_eq!(server.decide(&second, &hold).await.status, 200);
+        let prefix = second.split('_').nth(1).unwrap();
+        assert!(keys(server.data.path(), &["revoke", prefix]).status.success());
+        assert_eq!(server.status(&second, "/api/v1/holds").await, 401);
+        server.completes(&first, &run).await;
+    }
+    let list: Value = serde_json::from_slice(&keys(server.data.path(), &["list", "--json"]).stdout).unwrap();
+    let states: Vec<&str> =
+        list["keys"].as_array().unwrap().iter().map(|key| key["state"].as_str().unwrap()).collect();
+    assert_eq!((states.len(), states.iter().filter(|state| **state == "revoked").count()), (6, 5));
+    let shown = text(keys(server.data.path(), &["list"]).stdout);
+    assert!(shown.contains("laptop") && shown.contains("finance"), "{shown}");
+    let unknown = keys(server.data.path(), &["revoke", "00000000"]);
+    assert_eq!(unknown.status.code(), Some(1), "{}", text(unknown.stderr));
+
+    // The secret is nowhere: not in the lists, not in the files of the data directory.
+    let secret = first.rsplit('_').next().unwrap();
+    assert!(!shown.contains(secret) && !list.to_string().contains(secret));
+    for file in std::fs::read_dir(server.data.path()).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()));
+    }
+}
+
+/// A key is for what its scopes say; a no names the scope.
+#[tokio::test]
+async fn a_key_is_for_what_its_scopes_say() {
+    let server = serve(&["--auth", "keys"]);
+    let all = server.key(&["--user", "ann"]);
+    let (run, hold) = server.held(&all).await;
+    let start = || ("/api/v1/agents/ops/runs".to_owned(), r#"{"input": "x"}"#);
+    let cancel = || (format!("/api/v1/runs/{run}/cancel"), "{}");
+    let say = || (format!("/api/v1/runs/{run}/messages"), r#"{"input": "x"}"#);
+    let resolve = || (format!("/api/v1/holds/{hold}/resolve"), r#"{"resolution": "approve"}"#);
+    let refused = |missing: &'static str| {
+        move |answered: Answer| {
+            let body = answered.json();
+            assert_eq!((answered.status, &body["scope"]), (403, &json!(missing)), "{body}");
+            assert!(body["detail"].as_str().unwrap().contains(missing));
+        }
+    };
+    let only = |scope: &str| server.key(&["--user", "ann", "--scope", scope]);
+    let (reads, writes, decides) = (only("runs:read"), only("runs:write"), only("holds:decide"));
+    for (path, body) in [start(), cancel(), say()] {
+        refused("runs:write")(answer(server.post(&reads, &path, body)).await);
+        refused("runs:write")(answer(server.post(&decides, &path, body)).await);
+    }
+    let (path, body) = resolve();
+    refused("holds:decide")(answer(server.post(&reads, &path, body)).await);
+    refused("holds:decide")(answer(server.post(&writes, &path, body)).await);
+    for path in
+        ["/api/v1/agents", "/api/v1/runs", "/api/v1/holds", "/api/v1/nothing", &format!("/api/v1/runs/{run}")]
+    {
+        refused("runs:read")(answer(server.get(&writes, path)).await);
+        refused("runs:read")(answer(server.get(&decides, path)).await);
+    }
+    assert_eq!(server.effects(), 0);
+    assert_eq!(server.status(&reads, &format!("/api/v1/runs/{run}")).await, 200);
+    assert_eq!(server.decide(&decides, &hold).await.status, 200);
+    server.completes(&all, &run).await;
+    assert_eq!(server.effects(), 1);
+}
+
+/// C24, T12, T15: those named decide, by name, group or role; with four eyes the owner does not; for everyone else the
+/// run does not exist, byte for byte like one that never did.
+#[tokio::test]
+async fn approvers_decide_and_others_see_nothing() {
+    let server = serve(&[
+        "--auth",
+        "keys",
+        "--approver",
+        "group:finance",
+        "--approver",
+        "role:lead",
+        "--approver",
+        "user:zoe",
+        "--forbid-self-approval",
+    ]);
+    let owner = server.key(&["--user", "ann", "--group", "finance"]);
+    let stranger = server.key(&["--user", "eve", "--group", "sales", "--role", "finance"]);
+    let admin = server.key(&["--user", "root", "--scope", "admin"]);
+    for approver in [
+        ["--user", "bob", "--group", "finance"],
+        ["--user", "cy", "--role", "lead"],
+        ["--user", "zoe", "--name", "z"],
+    ] {
+        let key = server.key(&approver);
+        let (run, hold) = server.held(&owner).await;
+        assert_eq!(server.listed(&owner).await, std::slice::from_ref(&hold));
+        assert_eq!(server.listed(&admin).await, std::slice::from_ref(&hold));
+        for may_not in [&owner, &admin] {
+            let refused = server.decide(may_not, &hold).await;
+            assert_eq!(
+                (refused.status, &refused.json()["type"]),
+                (403, &json!("urn:holdpoint:problem:not-allowed"))
+            );
+        }
+        assert_eq!(server.listed(&stranger).await, Vec::<String>::new());
+        assert_eq!(answer(server.get(&stranger, "/api/v1/runs")).await.json()["runs"], json!([]));
+        let unknown_run = run.replace(&run[run.len() - 6..], "000000");
+        let unknown_hold = hold.replace(&run, &unknown_run);
+        assert_ne!((&unknown_run, &unknown_hold), (&run, &hold));
+        for (path, nothing) in [
+            (format!("/api/v1/runs/{run}"), format!("/api/v1/runs/{unknown_run}")),
+            (format!("/api/v1/runs/{run}/events"), format!("/api/v1/runs/{unknown_run}/events")),
+            (format!("/api/v1/holds/{hold}"), format!("/api/v1/holds/{unknown_hold}")),
+            (format!("/api/v1/holds/{hold}/receipt"), format!("/api/v1/holds/{unknown_hold}/receipt")),
+        ] {
+            let foreign = answer(server.get(&stranger, &path)).await;
+            assert_eq!(foreign.status, 404);
+            assert_eq!(foreign, answer(server.get(&stranger, &nothing)).await, "{path}");
+        }
+        for (path, body) in [("cancel", "{}"), ("messages", r#"{"input": "x"}"#)] {
+            let [foreign, nothing] = [&run, &unknown_run].map(|id| format!("/api/v1/runs/{id}/{path}"));
+            let foreign = answer(server.post(&stranger, &foreign, body)).await;
+            assert_eq!(foreign.status, 404);
+            assert_eq!(foreign, answer(server.post(&stranger, &nothing, body)).await, "{path}");
+        }
+        assert_eq!(server.decide(&stranger, &hold).await, server.decide(&stranger, &unknown_hold).await);
+
+        assert_eq!(server.listed(&key).await, std::slice::from_ref(&hold));
+        assert_eq!(server.status(&key, &format!("/api/v1/holds/{hold}")).await, 200);
+        let decided = server.decide(&key, &hold).await;
+        assert_eq!(decided.status, 200, "{decided:?}");
+        let by = format!("person:{}", approver[1]);
+        assert_eq!(decided.json()["hold"]["decided"]["by"], json!(by));
+        server.completes(&owner, &run).await;
+    }
+    assert_eq!(server.effects(), 3);
+}
+
+/// F30, T13: who may see and decide is always a matter of now, also for what was opened before.
+#[tokio::test]
+async fn an_approver_who_is_taken_off_the_list_sees_nothing_any_more() {
+    let mut server = serve(&["--auth", "keys", "--approver", "user:bob"]);
+    let (owner, bob, cy) =
+        (server.key(&["--user", "ann"]), server.key(&["--user", "bob"]), server.key(&["--user", "cy"]));
+    let (_, hold) = server.held(&owner).await;
+    let path = format!("/api/v1/holds/{hold}");
+    assert_eq!(server.listed(&bob).await, std::slice::from_ref(&hold));
+    assert_eq!((server.status(&bob, &path).await, server.status(&cy, &path).await), (200, 404));
+
+    server.restart(&["--auth", "keys", "--approver", "user:cy"]);
+    assert_eq!(server.listed(&bob).await, Vec::<String>::new());
+    assert_eq!((server.status(&bob, &path).await, server.status(&cy, &path).await), (404, 200));
+    assert_eq!(server.decide(&bob, &hold).await.status, 404);
+    assert_eq!(server.listed(&owner).await, std::slice::from_ref(&hold));
+    assert_eq!(server.decide(&cy, &hold).await.status, 200);
+}
+
+/// A browser asks its user for the key; scripts are told to send it as a bearer.
+#[tokio::test]
+async fn a_browser_can_send_the_key_as_a_password() {
+    let server = serve(&["--auth", "keys"]);
+    let key = server.key(&["--user", "ann"]);
+    let url = format!("{}/api/v1/holds", server.base);
+    let page = answer(server.client.get(&url).header("accept", "text/html,*/*")).await;
+    let challenges: Vec<&str> = page
+        .headers
+        .iter()
+        .filter(|(name, _)| name == "www-authenticate")
+        .map(|(_, value)| value.as_str())
+        .collect();
+    assert_eq!((page.status, challenges.len()), (401, 2));
+    assert!(challenges[0] == "Bearer" && challenges[1].starts_with("Basic realm="), "{challenges:?}");
+    for user in ["ann", "", "whoever"] {
+        assert_eq!(answer(server.client.get(&url).basic_auth(user, Some(&key))).await.status, 200, "{user}");
+    }
+    assert_eq!(answer(server.client.get(&url).basic_auth(&key, Some(""))).await.status, 401);
+    // A page elsewhere cannot use what the browser remembers (T21).
+    let path = "/api/v1/agents/ops/runs";
+    let forged = server.post(&key, path, r#"{"input": "x"}"#).header("origin", "https://evil.example");
+    assert_eq!(answer(forged).await.status, 403);
+}
+
+/// The commands take the key from the environment or from an argument.
+#[tokio::test]
+async fn the_commands_send_the_key() {
+    let server = serve(&["--auth", "keys"]);
+    let key = server.key(&["--user", "ann"]);
+    let runs = || holdpoint(&["runs", "--server", &server.base]);
+    let without = runs().output().unwrap();
+    let said = text(without.stderr);
+    assert_eq!((without.status.code(), said.contains("HOLDPOINT_KEY")), (Some(1), true), "{said}");
+    let (mut by_environment, mut by_argument) = (runs(), runs());
+    by_environment.env("HOLDPOINT_KEY", &key);
+    by_argument.args(["--key", &key]);
+    for mut command in [by_environment, by_argument] {
+        let output = command.output().unwrap();
+        assert_eq!((output.status.code(), text(output.stdout)), (Some(0), "no runs\n".into()));
+    }
+    let help = holdpoint(&["runs", "--help"]).env("HOLDPOINT_KEY", &key).output().unwrap();
+    assert!(!text(help.stdout).contains(&key));
+}
+
+/// Beyond this machine nobody is let in without a key, unless a flag insists.
+#[tokio::test]
+async fn listening_elsewhere_needs_keys_or_a_flag() {
+    let data = tempfile::tempdir().unwrap();
+    for (arguments, expected) in [
+        (&["--listen", "0.0.0.0:0"][..], "refusing to listen on 0.0.0.0:0"),
+        (&["--listen", "[::]:0", "--auth", "local"], "refusing to listen on [::]:0"),
+        (&["--host", "approve.example"], "--auth keys"),
+        (&["--auth", "keys", "--host", "https://approve.example"], "the name alone"),
+        (&["--approver", "bob"], "user:NAME"),
+    ] {
+        let mut command = holdpoint(&["serve"]);
+        let output = command.args(arguments).arg("--data").arg(data.path()).output().unwrap();
+        let said = text(output.stderr);
+        assert_eq!((output.status.code(), said.contains(expected)), (Some(2), true), "{said}");
+    }
+
+    let here = |server: &Server| server.base.replace("0.0.0.0", "127.0.0.1") + "/api/v1/holds";
+    let keyed = serve(&["--listen", "0.0.0.0:0", "--auth", "keys", "--host", "approve.example"]);
+    let key = keyed.key(&["--user", "ann"]);
+    for (host, status) in
+        [("approve.example", 200), ("APPROVE.example:443", 200), ("192.0.2.7", 200), ("evil.example", 421)]
+    {
+        let request = keyed.client.get(here(&keyed)).bearer_auth(&key).header("host", host);
+        assert_eq!(answer(request).await.status, status, "{host}");
+    }
+
+    let open = serve(&["--listen", "0.0.0.0:0", "--allow-unauthenticated"]);
+    assert_eq!(answer(open.client.get(here(&open))).await.status, 200);
+}
