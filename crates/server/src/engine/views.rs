@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::orders::user;
 use super::{Engine, EngineError, Page};
-use crate::auth::Principal;
+use crate::auth::{Principal, may_decide};
 use crate::clock::duration;
 use crate::settings::Settings;
 
@@ -47,8 +47,14 @@ pub struct HoldView {
     pub ask: Ask,
     /// The text that people are asked with before a call runs.
     pub prompt: Option<String>,
+    /// What its tool does, as the run was told.
+    pub description: Option<String>,
+    /// Whether what its tool does can be undone.
+    pub reversible: Option<bool>,
     /// Its decision.
     pub recorded: Option<Recorded>,
+    /// Whether the caller may decide it.
+    pub may_decide: bool,
 }
 
 /// Which runs are wanted.
@@ -210,11 +216,15 @@ impl Engine {
         let row = self.shared.store.find_hold(hold).await?.ok_or(EngineError::NotFound)?;
         let events = self.shared.events(hold.run, Seq(0)).await?;
         let arguments = arguments(&row, &events);
+        let agent = self.shared.agent(&run.facts.agent).ok();
+        let definition = match agent {
+            Some(agent) => Some(self.shared.definition(agent, run.state.definition).await?),
+            None => None,
+        };
+        let spec = row.tool.as_ref().and_then(|tool| definition.as_ref()?.tools.get(tool));
         let prompt = match (row.kind, &row.tool, &arguments) {
             (HoldKind::Approval, Some(tool), Some(arguments)) => {
-                let agent = self.shared.agent(&run.facts.agent)?;
-                let definition = self.shared.definition(agent, run.state.definition).await?;
-                let own = definition.tools.get(tool).and_then(|spec| spec.approval_prompt.as_deref());
+                let own = spec.and_then(|spec| spec.approval_prompt.as_deref());
                 Some(approval_text(own, tool, arguments))
             }
             (
@@ -227,8 +237,18 @@ impl Engine {
                 _,
             ) => None,
         };
+        let may_decide = agent.and_then(|agent| may_decide(who, &run, row.kind, &agent.approvers)).is_some();
         let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, &events));
-        Ok(HoldView { ask: asked(&row, &events), row, arguments, prompt, recorded })
+        Ok(HoldView {
+            ask: asked(&row, &events),
+            description: spec.map(|spec| spec.description.clone()),
+            reversible: spec.map(|spec| spec.reversible),
+            row,
+            arguments,
+            prompt,
+            recorded,
+            may_decide,
+        })
     }
 
     /// The receipt of a hold, if the caller may see it.

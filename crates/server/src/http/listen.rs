@@ -12,7 +12,7 @@ use super::app::App;
 use super::guard;
 use super::problem::Problem;
 use crate::auth::Principal;
-use crate::surface::{api, operations};
+use crate::surface::{api, operations, web};
 
 /// Every surface behind the door. Every caller is `local`.
 pub fn router(app: App, local: Principal) -> Router {
@@ -20,10 +20,12 @@ pub fn router(app: App, local: Principal) -> Router {
     Router::new()
         .nest("/api/v1", api::routes())
         .merge(operations::routes())
+        .merge(web::routes())
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(max_body))
         .layer(axum::middleware::from_fn_with_state(local, guard::check))
+        .layer(axum::middleware::from_fn(web::problems_as_pages))
         .with_state(app)
 }
 
