@@ -78,7 +78,6 @@ test('approve after kill -9: the call runs once, with the bytes that were shown'
 test('deny after kill -9: nothing runs and the reason is told', async () => {
   const { hold, run } = await server.held('ops');
   await open(hold);
-  await unfold('Deny');
   await page.getByLabel('Reason').fill('still needed');
   await server.kill();
   await server.start();
@@ -154,7 +153,7 @@ test('everything can be tried in the browser: start, look, cancel', async () => 
   await page.getByLabel('Reason').fill('changed my mind');
   await press('Cancel the run');
   await page.getByText('Canceled').first().waitFor();
-  await page.getByRole('link', { name: 'open it' }).click();
+  await page.getByRole('link', { name: 'what is asked' }).click();
   await heading('Withdrawn: the run ended first');
   await open('/runs');
   await page.getByRole('link', { name: /Canceled/ }).click();
@@ -181,7 +180,6 @@ test('two windows and an impatient finger: one decision, one effect', async () =
   await second.goto(server.base + hold);
   await page.getByRole('button', { name: 'Approve: run it as shown' }).dblclick();
   await heading('Approved');
-  await second.locator('summary', { hasText: 'Deny' }).click();
   await second.getByRole('button', { name: 'Deny: do not run it' }).click();
   await second.getByRole('alert').getByText('Already decided').waitFor();
   assert.equal(server.effects().length, 1);
@@ -254,4 +252,30 @@ test('on a phone nothing is wider than the screen and buttons are large', async 
   await heading('Approved with other arguments');
   await fits(hold);
   await fits(run);
+});
+
+test('every page has landmarks, one first heading, labels for what can be filled in, and no id twice', async () => {
+  const [ops, travel, receipts] = [await server.held('ops'), await server.held('travel'), await server.held('receipts')];
+  for (const address of ['/', '/runs', ops.hold, ops.run, travel.hold, receipts.hold]) {
+    await open(address);
+    await page.locator('details').evaluateAll((all) => all.forEach((one) => { one.open = true; }));
+    const found = await page.evaluate(() => {
+      const controls = [...document.querySelectorAll('input:not([type=hidden]), select, textarea')];
+      const ids = [...document.querySelectorAll('[id]')].map((one) => one.id);
+      return {
+        language: document.documentElement.lang,
+        landmarks: ['header', 'nav', 'main'].filter((name) => !document.querySelector(name)),
+        headings: document.querySelectorAll('h1').length,
+        unlabelled: controls.filter((one) => one.labels.length === 0).map((one) => one.name),
+        nameless: [...document.querySelectorAll('a, button')].filter((one) => !one.textContent.trim()).length,
+        twice: ids.filter((id, at) => ids.indexOf(id) !== at),
+        described: [...document.querySelectorAll('[aria-labelledby], [aria-describedby]')]
+          .map((one) => one.getAttribute('aria-labelledby') ?? one.getAttribute('aria-describedby'))
+          .filter((id) => !document.getElementById(id)),
+      };
+    });
+    const expected = { language: 'en', landmarks: [], headings: 1, unlabelled: [], nameless: 0, twice: [], described: [] };
+    assert.deepEqual(found, expected, address);
+    assert.match(await page.title(), / · Holdpoint$/);
+  }
 });

@@ -23,17 +23,20 @@ pub(super) struct When {
     text: String,
     /// How long ago, or in how long.
     relative: String,
+    /// The same without the direction.
+    distance: String,
 }
 
 impl When {
     pub(super) fn new(at: Timestamp, now: Timestamp) -> When {
         let iso = rfc3339(at);
         let text = format!("{} {} UTC", &iso[..10], &iso[11..19]);
+        let distance = words::span(if at > now { at.since(now) } else { now.since(at) });
         let relative = match at > now {
-            true => format!("in {}", words::span(at.since(now))),
-            false => format!("{} ago", words::span(now.since(at))),
+            true => format!("in {distance}"),
+            false => format!("{distance} ago"),
         };
-        When { iso, text, relative }
+        When { iso, text, relative, distance }
     }
 }
 

@@ -19,6 +19,9 @@ use crate::surface::web::fields::{Field, Flat};
 use crate::words;
 use crate::words::hidden::{escaped_json, is_hidden_in_lines};
 
+/// Characters of a question that is the title of its page; a longer one stands below.
+const TITLE_MAX: usize = 200;
+
 /// The page.
 #[derive(Debug, Serialize)]
 pub(in crate::surface::web) struct HoldPage {
@@ -172,6 +175,7 @@ pub(in crate::surface::web) fn page(shown: &Shown<'_>, tried: Option<&Tried<'_>>
         reversible: view.reversible,
     });
     let (question, data, interim) = (inline(&ask.question), inline(&ask.data), inline(&ask.interim));
+    let title = title(view);
     let arguments = call.as_ref().and_then(|call| call.arguments.clone());
     let texts = [&ask.reason, &question, &data, &interim, &arguments];
     let hidden = texts.iter().copied().flatten().chain(&ask.options).map(|text| count_hidden(text)).sum();
@@ -183,7 +187,6 @@ pub(in crate::surface::web) fn page(shown: &Shown<'_>, tried: Option<&Tried<'_>>
         session: row.session.to_string(),
         owner: run.facts.owner.to_string(),
         kind: words::kind(row.kind),
-        title: title(view),
         opened: When::new(row.opened_at, *now),
         expires: row.expires_at.map(|at| When::new(at, *now)),
         is_late: row.closed.is_none() && row.expires_at.is_some_and(|at| at <= *now),
@@ -191,7 +194,8 @@ pub(in crate::surface::web) fn page(shown: &Shown<'_>, tried: Option<&Tried<'_>>
         notice: tried
             .map(|tried| Notice { title: tried.failure.title.clone(), text: tried.failure.text.clone() }),
         reason: ask.reason.clone(),
-        question,
+        question: question.filter(|question| *question != title),
+        title,
         prompt: own_prompt(view),
         data,
         interim,
@@ -215,7 +219,11 @@ fn title(view: &HoldView) -> String {
     let tool = view.row.tool.as_ref().map_or_else(|| "the run".to_owned(), ToString::to_string);
     match view.row.kind {
         HoldKind::Approval => format!("May {tool} run?"),
-        HoldKind::Input => format!("{} asks", view.row.agent),
+        HoldKind::Input => {
+            let question = view.ask.question.as_ref().and_then(Body::inline);
+            let short = question.filter(|question| question.chars().count() <= TITLE_MAX);
+            short.map_or_else(|| format!("{} asks for input", view.row.agent), str::to_owned)
+        }
         HoldKind::External => format!("{tool} waits for its result"),
         HoldKind::Auth => format!("{tool} needs a login"),
         HoldKind::Recovery => format!("What did {tool} do?"),

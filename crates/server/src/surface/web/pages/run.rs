@@ -77,6 +77,7 @@ struct Happened {
 struct Line {
     label: String,
     text: String,
+    is_code: bool,
 }
 
 pub(in crate::surface::web) fn item(row: &RunRow, now: Timestamp) -> RunItem {
@@ -136,14 +137,21 @@ fn timeline(run: &holdpoint_core::run::Run, log: &[Envelope], now: Timestamp) ->
             seq: seq.0,
             kind: event.kind(),
             title: told.title,
-            who: words::actor(actor),
+            who: match matches!(event, Event::ModelReplied(_)) {
+                true => run.facts.agent.to_string(),
+                false => words::actor(actor),
+            },
             at: When::new(*at, now),
             tone: tone_of(event),
-            said: told.said.into_iter().map(|said| Line { label: said.label, text: said.text }).collect(),
+            said: told.said.into_iter().map(line).collect(),
             hold: hold.map(|key| HoldId { run: run.facts.id, key }.to_string()),
         });
     }
     happened
+}
+
+fn line(said: words::Said) -> Line {
+    Line { is_code: said.text.starts_with(['{', '[']), label: said.label, text: said.text }
 }
 
 /// What stands out in a timeline.
