@@ -145,7 +145,7 @@ impl Field {
             Kind::Number | Kind::Integer => match entered.trim() {
                 "" => None,
                 text => {
-                    let number = RawJson::parse(text).ok().filter(|json| is_number(json));
+                    let number = RawJson::parse(text).ok().filter(is_number);
                     Some(number.unwrap_or_else(|| RawJson::string(text)))
                 }
             },
