@@ -1,6 +1,7 @@
-//! The embedded demo: an agent that wants to delete something and must ask first. Needs no key and no network.
+//! The embedded demo: an agent that wants to delete something and must ask first, and two that ask questions. Needs no
+//! key and no network.
 //!
-//! Its model follows a script. Its tool deletes nothing: each start is a line in `demo-effects.log` of the data
+//! Their models follow scripts. The tool deletes nothing: each start is a line in `demo-effects.log` of the data
 //! directory, so that anyone can see what ran, with which arguments, and how often.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use holdpoint_core::name::{AgentName, BadName, ToolName};
 
 use crate::model::scripted::{Line, Script};
 use crate::settings::{Agent, Approvers, Settings};
+use crate::tool::suspend::{self, SuspendForInput};
 use crate::tool::{Invocation, Outcome, Running, Tool};
 
 /// The file in the data directory that has a line for each start of the demo's tool.
@@ -26,6 +28,15 @@ pub const EFFECTS: &str = "demo-effects.log";
 pub const AGENT: &str = "ops";
 
 const SCHEMA: &str = r#"{"type":"object","properties":{"path":{"type":"string","minLength":1}},"required":["path"],"additionalProperties":false}"#;
+
+/// The agent that asks with options, then with a text box.
+const TRAVEL: &str = "travel";
+const WHICH_TRAIN: &str = r#"{"reason": "Two trains fit the calendar.", "question": "Which train should I book?", "options": ["08:12, direct, 89 EUR", "09:40, one change, 54 EUR"]}"#;
+const HOTEL: &str = r#"{"reason": "The hotel asks for the time of arrival.", "question": "Is there anything I should tell the hotel?"}"#;
+
+/// The agent that asks with a form.
+const RECEIPTS: &str = "receipts";
+const WHAT_IT_SAYS: &str = r#"{"reason": "The scan is too dark to read.", "question": "What does the receipt say?", "data": {"file": "scan-0412.jpg"}, "resumeSchema": {"type": "object", "properties": {"amount": {"type": "number", "title": "Amount", "exclusiveMinimum": 0}, "currency": {"enum": ["EUR", "CHF", "USD"], "title": "Currency", "default": "EUR"}, "date": {"type": "string", "format": "date", "title": "Date"}, "guests": {"type": "integer", "title": "Guests", "description": "How many people the bill is for.", "minimum": 1, "default": 1}, "business": {"type": "boolean", "title": "Was it for business?"}, "note": {"type": "string", "title": "Note"}}, "required": ["amount", "currency", "business"], "additionalProperties": false}}"#;
 
 /// Why there is no demo.
 #[derive(Debug, thiserror::Error)]
@@ -38,8 +49,24 @@ pub enum BadDemo {
     Json(BadJson),
 }
 
-/// A server with the demo's agent, whose effects go to this data directory.
+/// A server with the demo's agents, whose effects go to this data directory.
 pub fn settings(data: &Path) -> Result<Settings, BadDemo> {
+    let trip = [Line::calls(&[(suspend::NAME, WHICH_TRAIN)]), Line::calls(&[(suspend::NAME, HOTEL)])];
+    let travel = trip.into_iter().chain([Line::says("The train is booked and the hotel is told.")]);
+    let receipts = vec![
+        Line::calls(&[(suspend::NAME, WHAT_IT_SAYS)]),
+        Line::says("The receipt is in the books, as you read it."),
+    ];
+    let agents = BTreeMap::from([
+        (AgentName::new(AGENT)?, ops(data)?),
+        (AgentName::new(RECEIPTS)?, asks(RECEIPTS, "You keep the books.", receipts)?),
+        (AgentName::new(TRAVEL)?, asks(TRAVEL, "You book trips.", travel.collect())?),
+    ]);
+    Ok(Settings { agents, ..Settings::usual() })
+}
+
+/// The agent that wants to delete something.
+fn ops(data: &Path) -> Result<Agent, BadDemo> {
     let (agent, tool) = (AgentName::new(AGENT)?, ToolName::new("delete_file")?);
     let spec = ToolSpec {
         description: "Deletes a file or a directory.".into(),
@@ -50,7 +77,7 @@ pub fn settings(data: &Path) -> Result<Settings, BadDemo> {
         holds: None,
     };
     let definition = Definition {
-        agent: agent.clone(),
+        agent,
         prompt: "You look after a server and keep its disks from filling up.".into(),
         model: "scripted".into(),
         model_parameters: None,
@@ -64,7 +91,7 @@ pub fn settings(data: &Path) -> Result<Settings, BadDemo> {
     let asks = Line::calls(&[("delete_file", r#"{"path": "/srv/cache/old"}"#)]);
     let script = Script { lines: vec![asks, Line::streams("I have dealt with the old cache.")] };
     let effects = WritesALine { effects: data.join(EFFECTS) };
-    let ops = Agent {
+    Ok(Agent {
         digest: definition.digest(),
         definition: Arc::new(definition),
         model: Arc::new(script),
@@ -72,8 +99,33 @@ pub fn settings(data: &Path) -> Result<Settings, BadDemo> {
         needs_approval: BTreeSet::from([tool]),
         approvers: Approvers::default(),
         worker_pool: 64,
+    })
+}
+
+/// An agent that asks people and does nothing else.
+fn asks(name: &str, prompt: &str, lines: Vec<Line>) -> Result<Agent, BadDemo> {
+    let tool = ToolName::new(suspend::NAME)?;
+    let definition = Definition {
+        agent: AgentName::new(name)?,
+        prompt: prompt.into(),
+        model: "scripted".into(),
+        model_parameters: None,
+        tools: BTreeMap::from([(tool.clone(), SuspendForInput::spec())]),
+        policy: None,
+        sub_agents: Vec::new(),
+        show_thinking: false,
+        hold_batch: false,
+        holds: HoldPolicy::default(),
     };
-    Ok(Settings { agents: BTreeMap::from([(agent, ops)]), ..Settings::usual() })
+    Ok(Agent {
+        digest: definition.digest(),
+        definition: Arc::new(definition),
+        model: Arc::new(Script { lines }),
+        tools: BTreeMap::from([(tool, Arc::new(SuspendForInput) as Arc<dyn Tool>)]),
+        needs_approval: BTreeSet::new(),
+        approvers: Approvers::default(),
+        worker_pool: 64,
+    })
 }
 
 /// Writes down what it would have done: its token and the arguments.

@@ -16,3 +16,4 @@ pub mod schema;
 pub mod settings;
 pub mod surface;
 pub mod tool;
+pub mod words;

@@ -30,7 +30,7 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "test",
         arguments: "",
-        summary: "what CI does: needs, format, clippy, tests, doc tests, tidy, deny",
+        summary: "what CI does: needs, format, clippy, tests, browser tests, doc tests, tidy, deny",
     },
     Subcommand {
         name: "bench",

@@ -31,7 +31,14 @@ const CARGO_TOOLS: &[CargoTool] = &[
 const SYSTEM_PACKAGES: &[SystemPackage] = &[
     // Fault tests make system calls fail with it.
     SystemPackage { debian_name: "strace", program: "strace" },
+    // The pages are tested in a real browser, driven from node.
+    SystemPackage { debian_name: "chromium", program: "chromium" },
+    SystemPackage { debian_name: "nodejs", program: "node" },
+    SystemPackage { debian_name: "npm", program: "npm" },
 ];
+
+/// Where the browser tests and their package.json are.
+pub(crate) const BROWSER_TESTS: &str = "crates/server/tests/browser";
 
 /// Installs what is missing, or says what to install.
 pub(crate) fn install_missing(root: &Path) -> Result<()> {
@@ -45,14 +52,25 @@ pub(crate) fn install_missing(root: &Path) -> Result<()> {
         .filter(|package| !process::is_on_path(package.program))
         .map(|package| package.debian_name)
         .collect();
-    if missing.is_empty() {
-        return Ok(());
+    if !missing.is_empty() {
+        install_packages(root, &missing)?;
     }
+    process::run(&root.join(BROWSER_TESTS), npm(&["ci"]))
+}
+
+/// npm, which prints what is wrong and nothing else.
+pub(crate) fn npm(arguments: &[&str]) -> Command {
+    let mut command = Command::new("npm");
+    command.args(arguments).arg("--loglevel=error");
+    command
+}
+
+fn install_packages(root: &Path, missing: &[&str]) -> Result<()> {
     if !process::is_on_path("apt-get") || !is_root(root) {
-        bail!("{}", please_install(&missing));
+        bail!("{}", please_install(missing));
     }
     process::run(root, apt_get(&["update"]))?;
-    process::run(root, apt_get(&[&["install", "--yes", "--no-install-recommends"], &missing[..]].concat()))
+    process::run(root, apt_get(&[&["install", "--yes", "--no-install-recommends"], missing].concat()))
 }
 
 fn is_root(root: &Path) -> bool {

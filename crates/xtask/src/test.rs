@@ -3,7 +3,7 @@
 //! The steps are a table. A check that CI should make is a row here and nowhere else; `.ci/run` only calls
 //! this.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -24,6 +24,7 @@ const STEPS: &[Step] = &[
         name: "tests",
         run: |root| process::cargo(root, &["nextest", "run", "--workspace", "--no-fail-fast"]),
     },
+    Step { name: "browser", run: browser },
     Step { name: "doc tests", run: |root| process::cargo(root, &["test", "--doc", "--workspace"]) },
     Step { name: "tidy", run: tidy::check },
     Step {
@@ -58,6 +59,15 @@ fn run_steps(root: &Path, steps: &[Step]) -> Result<()> {
     }
     print!("\n{}", table(&timings, &steps[timings.len()..]));
     outcome
+}
+
+/// The pages in Chromium, against the program that the step before built.
+fn browser(root: &Path) -> Result<()> {
+    process::cargo(root, &["build", "-p", "holdpoint"])?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let mut npm = needs::npm(&["test"]);
+    npm.env("HOLDPOINT_BINARY", root.join(target).join("debug").join("holdpoint"));
+    process::run(&root.join(needs::BROWSER_TESTS), npm)
 }
 
 fn clippy(root: &Path) -> Result<()> {

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use holdpoint::words::hidden::is_hidden;
 use serde::Deserialize;
 
 /// Text from the server; showing it makes it plain.
@@ -67,19 +68,6 @@ pub(super) fn table(names: &[&str], rows: &[Vec<String>]) -> String {
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
     lines.iter().map(padded).collect()
-}
-
-/// Controls (C0, DEL, C1), all format characters (Unicode's Cf: bidi, zero width, tags), line and paragraph separators,
-/// variation selectors, and the fillers that have no shape.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
-            | '\u{890}'..='\u{891}' | '\u{8e2}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
-            | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}'
-            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]

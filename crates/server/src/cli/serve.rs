@@ -228,6 +228,7 @@ fn greet(address: SocketAddr, data: &Path, auth: AuthArg) -> std::io::Result<()>
          {make_key}\
          try:      curl -sS {base}/api/v1/agents/{agent}/runs -H 'content-type: application/json' {key}\
          -d '{{\"input\": \"Free some space\", \"wait\": \"settled\"}}'\n\
+         decide:   {base}/ in a browser\n\
          waiting:  {base}/api/v1/holds\n\
          effects:  {} (the demo's tool writes a line here and deletes nothing)\n",
         data.display(),

@@ -17,7 +17,7 @@ use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, Stor
 
 use super::orders;
 use super::{Engine, EngineError, Page};
-use crate::auth::{Principal, may_see};
+use crate::auth::{Principal, may_decide, may_see};
 use crate::settings::Settings;
 
 /// A list reads this many pages at most before it answers with what it has.
@@ -47,10 +47,16 @@ pub struct HoldView {
     pub ask: Ask,
     /// The text that people are asked with before a call runs.
     pub prompt: Option<String>,
+    /// What its tool does, as the run was told.
+    pub description: Option<String>,
+    /// Whether what its tool does can be undone.
+    pub reversible: Option<bool>,
     /// Its decision.
     pub recorded: Option<Recorded>,
     /// The runs above its run, the root first, each with its agent; empty when it is no sub-run.
     pub path: Vec<(RunId, AgentName)>,
+    /// Whether the caller may decide it.
+    pub may_decide: bool,
 }
 
 /// Which runs are wanted.
@@ -245,11 +251,15 @@ impl Engine {
         let row = self.shared.store.find_hold(hold).await?.ok_or(EngineError::NotFound)?;
         let events = self.shared.events(hold.run, Seq(0)).await?;
         let arguments = arguments(&row, &events);
+        let agent = self.shared.agent(&run.facts.agent).ok();
+        let definition = match agent {
+            Some(agent) => Some(self.shared.definition(agent, run.state.definition).await?),
+            None => None,
+        };
+        let spec = row.tool.as_ref().and_then(|tool| definition.as_ref()?.tools.get(tool));
         let prompt = match (row.kind, &row.tool, &arguments) {
             (HoldKind::Approval, Some(tool), Some(arguments)) => {
-                let agent = self.shared.agent(&run.facts.agent)?;
-                let definition = self.shared.definition(agent, run.state.definition).await?;
-                let own = definition.tools.get(tool).and_then(|spec| spec.approval_prompt.as_deref());
+                let own = spec.and_then(|spec| spec.approval_prompt.as_deref());
                 Some(approval_text(own, tool, arguments))
             }
             (
@@ -262,9 +272,21 @@ impl Engine {
                 _,
             ) => None,
         };
+        let may_decide =
+            agent.and_then(|agent| may_decide(who, &run.facts, row.kind, &agent.approvers)).is_some();
         let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, &events));
         let path = self.path_to(&run).await?;
-        Ok(HoldView { ask: asked(&row, &events), row, arguments, prompt, recorded, path })
+        Ok(HoldView {
+            ask: asked(&row, &events),
+            description: spec.map(|spec| spec.description.clone()),
+            reversible: spec.map(|spec| spec.reversible),
+            row,
+            arguments,
+            prompt,
+            recorded,
+            path,
+            may_decide,
+        })
     }
 
     /// The receipt of a hold, if the caller may see it.

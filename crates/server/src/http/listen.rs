@@ -23,7 +23,7 @@ use super::guard;
 use super::problem::Problem;
 use crate::clock::duration;
 use crate::settings::Connections;
-use crate::surface::{api, operations};
+use crate::surface::{api, operations, web};
 
 /// How long to wait before the next try when no connection can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -37,10 +37,12 @@ pub fn router(app: App) -> Router {
     Router::new()
         .nest("/api/v1", api::routes())
         .merge(operations::routes())
+        .merge(web::routes())
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(max_body))
         .layer(axum::middleware::from_fn_with_state(app.clone(), guard::check))
+        .layer(axum::middleware::from_fn(web::problems_as_pages))
         .with_state(app)
 }
 

@@ -125,6 +125,8 @@ impl IntoResponse for Problem {
         if let Some(seconds) = self.more.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        // For whoever shows it in another form.
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -1,0 +1,132 @@
+//! The templates, and how a value becomes a page.
+//!
+//! Everything is escaped unless it was made safe here, and every hidden character is marked wherever it stands (T17,
+//! T20): a template that forgets something shows marks, not tricks. `marked` makes the marks stand out; `exact` is for
+//! text that a person typed and gets back to go on with.
+
+use std::sync::LazyLock;
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Serde, Value};
+use minijinja::{Environment, HtmlEscape, UndefinedBehavior, context, escape_formatter};
+use serde::Serialize;
+
+use super::assets;
+use super::csrf::{Token, once};
+use crate::auth::Principal;
+use crate::words::hidden::{is_hidden_in_lines, mark, visible};
+
+/// Work that a page may cost; far more than the longest timeline needs.
+const FUEL: u64 = 50_000_000;
+
+const TEMPLATES: [(&str, &str); 6] = [
+    ("layout.html", include_str!("templates/layout.html")),
+    ("waiting.html", include_str!("templates/waiting.html")),
+    ("hold.html", include_str!("templates/hold.html")),
+    ("runs.html", include_str!("templates/runs.html")),
+    ("run.html", include_str!("templates/run.html")),
+    ("message.html", include_str!("templates/message.html")),
+];
+
+/// What every page has.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Site {
+    /// Who looks at it, where that is known.
+    who: Option<String>,
+    /// The token of its forms.
+    csrf: String,
+    /// Names this showing of the page.
+    once: String,
+    /// Names the style sheet's contents.
+    assets: &'static str,
+}
+
+impl Site {
+    pub(super) fn of(who: &Principal, token: &Token) -> Site {
+        Site {
+            who: Some(who.user.to_string()),
+            csrf: token.value.clone(),
+            once: once(),
+            assets: &assets::VERSION,
+        }
+    }
+
+    pub(super) fn anonymous() -> Site {
+        Site { who: None, csrf: String::new(), once: String::new(), assets: &assets::VERSION }
+    }
+}
+
+/// A page with this status.
+pub(super) fn page(status: StatusCode, template: &str, site: &Site, page: &impl Serialize) -> Response {
+    let values = context! { template, site => Serde(site), page => Serde(page) };
+    let rendered = match &*PAGES {
+        Ok(pages) => pages.get_template(template).and_then(|template| template.render(values)),
+        Err(error) => Err(minijinja::Error::new(error.kind(), error.to_string())),
+    };
+    let html = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
+    match rendered {
+        Ok(text) => (status, html, text).into_response(),
+        Err(error) => {
+            tracing::error!(template, error = %format!("{error:#}"), "a page could not be made");
+            let sorry = "<!doctype html><title>Holdpoint</title><p>This page could not be made. Nothing was changed by \
+                         that; the log of the server says why.";
+            (StatusCode::INTERNAL_SERVER_ERROR, html, sorry).into_response()
+        }
+    }
+}
+
+static PAGES: LazyLock<Result<Environment<'static>, minijinja::Error>> = LazyLock::new(|| {
+    let mut pages = Environment::new();
+    pages.set_undefined_behavior(UndefinedBehavior::Strict);
+    pages.set_fuel(Some(FUEL));
+    pages.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    pages.add_filter("marked", |text: String| Value::from_safe_string(marked(&text)));
+    pages.add_filter("exact", |text: String| Value::from_safe_string(HtmlEscape(&text).to_string()));
+    pages.set_formatter(|out, state, value| match value.as_str() {
+        Some(text) if !value.is_safe() => Ok(write!(out, "{}", HtmlEscape(&visible(text)))?),
+        Some(_) | None if value.is_none() => Ok(()),
+        Some(_) | None => escape_formatter(out, state, value),
+    });
+    for (name, source) in TEMPLATES {
+        pages.add_template(name, source)?;
+    }
+    Ok(pages)
+});
+
+/// Text for the eye: escaped, with each hidden character in a box of its own.
+fn marked(text: &str) -> String {
+    let mut html = String::with_capacity(text.len() + 16);
+    for part in text.split_inclusive(is_hidden_in_lines) {
+        let hidden = part.chars().next_back().filter(|c| is_hidden_in_lines(*c));
+        let seen = hidden.map_or(part, |c| &part[..part.len() - c.len_utf8()]);
+        html.push_str(&HtmlEscape(seen).to_string());
+        html.extend(hidden.map(|c| format!("<span class=\"mark\">{}</span>", mark(c))));
+    }
+    html
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// T17, T20: markup is text, and hidden characters are seen.
+    #[test]
+    fn text_is_escaped_and_marked() {
+        let text = "<b>\u{202e}x\u{200b}\u{200b}</b>\n'\"";
+        assert_eq!(
+            marked(text),
+            "&lt;b&gt;<span class=\"mark\">⟨U+202E⟩</span>x<span class=\"mark\">⟨U+200B⟩</span>\
+             <span class=\"mark\">⟨U+200B⟩</span>&lt;&#x2f;b&gt;\n&#x27;&quot;"
+        );
+    }
+
+    #[test]
+    fn a_template_that_forgets_everything_still_escapes_and_marks() {
+        let pages = PAGES.as_ref().unwrap();
+        let shown =
+            pages.render_named_str("x.html", "{{ t }}|{{ n }}", context! { t => "<\u{202e}", n => () });
+        assert_eq!(shown.unwrap(), "&lt;⟨U+202E⟩|");
+    }
+}

@@ -1,0 +1,149 @@
+//! How things are told to people: kinds, states, decisions, who, how long ago.
+//!
+//! Words for the surfaces that people read. `hidden.rs` makes visible what a reader could not see, `events.rs` tells
+//! what happened in a run. Protocols have words of their own in their `map.rs`.
+
+mod events;
+pub mod hidden;
+
+use holdpoint_core::actor::Actor;
+use holdpoint_core::event::Outcome;
+use holdpoint_core::hold::HoldKind;
+use holdpoint_core::project::How;
+use holdpoint_core::receipt::CallEffect;
+use holdpoint_core::run::{Status, Waiting};
+use holdpoint_core::time::Millis;
+
+pub use events::{Said, Told, decided, tell};
+
+/// What a hold waits for.
+#[must_use]
+pub fn kind(kind: HoldKind) -> &'static str {
+    match kind {
+        HoldKind::Approval => "Approval",
+        HoldKind::Input => "Question",
+        HoldKind::External => "Outside job",
+        HoldKind::Auth => "Login",
+        HoldKind::Recovery => "Unknown outcome",
+    }
+}
+
+/// Where a run stands.
+#[must_use]
+pub fn status(status: Status) -> &'static str {
+    match status {
+        Status::Queued => "Queued",
+        Status::Claimed => "Claimed by a worker",
+        Status::Working => "At work",
+        Status::Retrying(_) => "Waits to ask the model again",
+        Status::Held(Waiting::Person) => "Waits for a person",
+        Status::Held(Waiting::Auth) => "Waits for a login",
+        Status::Held(Waiting::External) => "Waits for an outside system",
+        Status::Ended(ended) => outcome(ended),
+    }
+}
+
+/// How a run ended.
+#[must_use]
+pub fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Completed => "Completed",
+        Outcome::Failed => "Failed",
+        Outcome::Canceled => "Canceled",
+        Outcome::Rejected => "Rejected",
+    }
+}
+
+/// What was decided. On an unknown outcome the same decisions say other things.
+#[must_use]
+pub fn decision(kind: Option<HoldKind>, how: How) -> &'static str {
+    let is_recovery = kind == Some(HoldKind::Recovery);
+    match how {
+        How::Approved if is_recovery => "Run again",
+        How::Denied if is_recovery => "It did not happen",
+        How::Answered if is_recovery => "It happened",
+        How::Approved => "Approved",
+        How::Edited => "Approved with other arguments",
+        How::Denied => "Denied",
+        How::Answered => "Answered",
+        How::Failed => "Failed",
+        How::Expired => "Expired: nobody decided in time",
+        How::Withdrawn => "Withdrawn: the run ended first",
+        How::Superseded => "Superseded by a newer message",
+    }
+}
+
+/// What became of a call.
+#[must_use]
+pub fn effect(effect: CallEffect) -> &'static str {
+    match effect {
+        CallEffect::Executed => "It ran.",
+        CallEffect::Failed => "It ran, or tried to, and failed.",
+        CallEffect::NotExecuted => "It did not run.",
+        CallEffect::OutcomeUnknown => "It may have run; nobody knows.",
+        CallEffect::Running => "It was started and has not reported yet.",
+        CallEffect::Waiting => "It has not been started.",
+    }
+}
+
+/// Who caused something.
+#[must_use]
+pub fn actor(actor: &Actor) -> String {
+    match actor {
+        Actor::Person(user) | Actor::Client(user) => user.to_string(),
+        Actor::Callback(user) => format!("{user} (callback)"),
+        Actor::Outside(worker) => format!("worker {worker}"),
+        Actor::Node(_) => "the server".into(),
+        Actor::Clock => "the clock".into(),
+    }
+}
+
+/// A span as people say it: its largest unit, and the next smaller one where that matters.
+#[must_use]
+pub fn span(span: Millis) -> String {
+    let seconds = span.0.max(0) / 1000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let two = |large: i64, word: &str, small: i64, small_word: &str| match small {
+        0 => format!("{large} {word}"),
+        _ => format!("{large} {word} {small} {small_word}"),
+    };
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min"),
+        (0, _, _) => two(hours, "h", minutes % 60, "min"),
+        (1, _, _) => two(1, "day", hours % 24, "h"),
+        (2..=6, _, _) => two(days, "days", hours % 24, "h"),
+        (_, _, _) => format!("{days} days"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_one_or_two_units() {
+        for (ms, text) in [
+            (-5, "0 s"),
+            (59_999, "59 s"),
+            (60_000, "1 min"),
+            (3_600_000, "1 h"),
+            (5_400_000, "1 h 30 min"),
+            (86_400_000, "1 day"),
+            (90_000_000, "1 day 1 h"),
+            (3 * 86_400_000, "3 days"),
+            (30 * 86_400_000 + 3_600_000, "30 days"),
+        ] {
+            assert_eq!(span(Millis(ms)), text);
+        }
+    }
+
+    #[test]
+    fn an_unknown_outcome_has_its_own_decisions() {
+        let words = [How::Approved, How::Answered, How::Denied]
+            .map(|how| (decision(Some(HoldKind::Recovery), how), decision(Some(HoldKind::Approval), how)));
+        let expected =
+            [("Run again", "Approved"), ("It happened", "Answered"), ("It did not happen", "Denied")];
+        assert_eq!(words, expected);
+    }
+}
