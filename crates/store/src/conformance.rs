@@ -13,6 +13,7 @@
 
 pub mod appending;
 pub mod claims;
+pub mod cluster;
 pub mod concurrency;
 pub mod credentials;
 pub mod differential;
@@ -24,6 +25,7 @@ pub mod guards;
 pub mod hold_lists;
 pub mod leases;
 pub mod lost_answers;
+pub mod nodes;
 pub mod notices;
 pub mod odd_payloads;
 pub mod puts;
@@ -37,6 +39,7 @@ use std::sync::Arc;
 
 use crate::Store;
 use crate::memory::MemoryStore;
+use crate::postgres::{PostgresOptions, PostgresStore};
 use crate::sqlite::{SqliteOptions, SqliteStore};
 
 /// A place for one store.
@@ -59,6 +62,20 @@ pub fn memory() -> Box<dyn Backend> {
 #[must_use]
 pub fn sqlite() -> Box<dyn Backend> {
     Box::new(InFile(tempfile::tempdir().unwrap()))
+}
+
+/// A database of its own on the Postgres that the tests share.
+#[must_use]
+pub fn postgres() -> Box<dyn Backend> {
+    Box::new(InDatabase(cluster::shared().database()))
+}
+
+struct InDatabase(String);
+
+impl Backend for InDatabase {
+    fn open(&self) -> Arc<dyn Store> {
+        Arc::new(PostgresStore::open(&PostgresOptions::at(self.0.as_str())).unwrap())
+    }
 }
 
 struct InMemory(Arc<MemoryStore>);
@@ -165,6 +182,12 @@ macro_rules! conformance {
                 a_tenant_lists_its_own_credentials_in_order,
                 a_credential_is_revoked_once,
                 ;
+            nodes:
+                a_node_that_is_alone_has_all_shards,
+                a_node_is_listed_while_it_says_so,
+                a_node_that_left_is_not_listed,
+                a_shared_clock_goes_on_if_there_is_one,
+                ;
             notices:
                 a_notice_is_due_at_its_time,
                 a_run_has_one_notice_for_each_subscription,
@@ -269,6 +292,7 @@ mod tests {
             include_str!("conformance/hold_lists.rs"),
             include_str!("conformance/sessions.rs"),
             include_str!("conformance/credentials.rs"),
+            include_str!("conformance/nodes.rs"),
             include_str!("conformance/notices.rs"),
             include_str!("conformance/claims.rs"),
             include_str!("conformance/leases.rs"),

@@ -17,7 +17,7 @@ use holdpoint_core::time::Timestamp;
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::query::{
-    Claim, Claimed, Credential, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange, SessionKey,
+    Claim, Claimed, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery, SessionChange, SessionKey,
     SessionRow, SettleNotice, ShardSet, Stored,
 };
 
@@ -93,6 +93,25 @@ pub trait Store: Send + Sync + 'static {
 
     /// The credentials of a tenant, by prefix. People make them one by one, so there are few.
     fn list_credentials(&self, tenant: Tenant) -> Answer<Vec<Credential>>;
+
+    /// The time of whatever the nodes share; none when there is nothing to agree with, and a node's own clock counts.
+    fn time(&self) -> Answer<Option<Timestamp>>;
+
+    /// A node says that it is there and hears which shards are its own until it says so again, or until the instant it
+    /// named. Shards are spread evenly over the nodes that are there; those of a node that went silent are given to
+    /// others. A node that is alone has all. Claiming outside one's shards does no harm, it only costs.
+    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet>;
+
+    /// A node goes: its shards are free at once.
+    fn leave(&self, node: Incarnation) -> Answer<()>;
+
+    /// The nodes that are there, in any order that stays the same.
+    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>>;
+
+    /// Shards in which other nodes changed something, as they tell it; none when there can be no other nodes. A hint
+    /// carries no data and may be lost: whoever is told looks, and whoever is not told looks after a while. Falling
+    /// behind means that anything may have changed.
+    fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>>;
 
     /// Marks a credential as revoked; the first instant stays. False when the tenant has none with this prefix.
     fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool>;

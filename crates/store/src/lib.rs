@@ -2,17 +2,20 @@
 //!
 //! A store knows rows and locks, nothing of what they mean: events, rows and guards come in by shape. The contract is
 //! [`Store`]; what an append consists of is [`Batch`]. Backends: [`memory`] (the reference), [`sqlite`] (the embedded
-//! default). `conformance` is the one suite that every backend passes; [`ahead`] drives a run without waiting for
+//! default), [`postgres`] (many nodes). `conformance` is the one suite that every backend passes; [`ahead`] drives a run without waiting for
 //! each of its appends.
 
 pub mod ahead;
+mod alone;
 pub mod audit;
 mod batch;
+mod columns;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod contract;
 mod error;
 pub mod memory;
+pub mod postgres;
 mod query;
 pub mod sqlite;
 mod turns;
@@ -21,6 +24,6 @@ pub use batch::{Batch, Expected, Guard, LeaseChange, Notice, Put, Seal, Who};
 pub use contract::{Answer, Store};
 pub use error::StoreError;
 pub use query::{
-    Audience, Claim, Claimed, Credential, DueNotice, HoldFilter, HoldQuery, KeyRecord, Lease, Page,
+    Audience, Claim, Claimed, Credential, DueNotice, Heartbeat, HoldFilter, HoldQuery, KeyRecord, Lease, NodeRow, Page,
     RunFilter, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored,
 };

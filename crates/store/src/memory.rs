@@ -16,11 +16,12 @@ use holdpoint_core::name::Tenant;
 use holdpoint_core::project::{HoldRow, RunRow};
 use holdpoint_core::time::Timestamp;
 
+use crate::alone::Alone;
 use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
-    Claim, Claimed, Credential, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange, SessionKey,
+    Claim, Claimed, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery, SessionChange, SessionKey,
     SessionRow, SettleNotice, ShardSet, Stored,
 };
 use state::State;
@@ -29,6 +30,7 @@ use state::State;
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
+    alone: Alone,
 }
 
 impl MemoryStore {
@@ -138,5 +140,25 @@ impl Store for MemoryStore {
 
     fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
         answer(Ok(self.state().revoke_credential(&tenant, &prefix, at)))
+    }
+
+    fn time(&self) -> Answer<Option<Timestamp>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
+        self.alone.shards(beat)
+    }
+
+    fn leave(&self, node: Incarnation) -> Answer<()> {
+        self.alone.leave(node)
+    }
+
+    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
+        self.alone.nodes(now)
+    }
+
+    fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
+        None
     }
 }

@@ -89,6 +89,49 @@ impl ShardSet {
     pub fn contains(&self, Shard(shard): Shard) -> bool {
         self.0[usize::from(shard >> 6)] & (1 << (shard & 63)) != 0
     }
+
+    /// Each of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Shard> {
+        (0..=255).map(Shard).filter(|shard| self.contains(*shard))
+    }
+
+    /// How many they are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; 4]
+    }
+}
+
+/// A node says that it is there, and asks which shards are its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// The node.
+    pub node: Incarnation,
+    /// A JSON object: what others may want to know of it, such as its version.
+    pub facts: String,
+    /// The instant of asking.
+    pub now: Timestamp,
+    /// Until when it is to be believed without another word.
+    pub until: Timestamp,
+}
+
+/// A node that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRow {
+    /// The node.
+    pub node: Incarnation,
+    /// What it said of itself.
+    pub facts: String,
+    /// Until when it is believed.
+    pub seen_until: Timestamp,
+    /// The shards it has.
+    pub shards: ShardSet,
 }
 
 /// A page of a list.

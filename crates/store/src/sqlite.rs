@@ -29,11 +29,12 @@ use holdpoint_core::name::Tenant;
 use holdpoint_core::project::{HoldRow, RunRow};
 use holdpoint_core::time::Timestamp;
 
+use crate::alone::Alone;
 use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
-    Claim, Claimed, Credential, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange, SessionKey,
+    Claim, Claimed, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery, SessionChange, SessionKey,
     SessionRow, SettleNotice, ShardSet, Stored,
 };
 use append::Encoded;
@@ -50,6 +51,7 @@ pub use schema::OpenError;
 pub struct SqliteStore {
     writer: Writer,
     readers: Arc<Readers>,
+    alone: Alone,
 }
 
 /// Where the file is and how it is used.
@@ -77,7 +79,7 @@ impl SqliteStore {
     pub fn open(options: &SqliteOptions) -> Result<SqliteStore, OpenError> {
         let file = schema::open(options)?;
         let readers = Arc::new(Readers::new(&options.path)?);
-        Ok(SqliteStore { writer: Writer::start(file, options.queue)?, readers })
+        Ok(SqliteStore { writer: Writer::start(file, options.queue)?, readers, alone: Alone::default() })
     }
 
     /// Why the writer stopped for good, if it did: a sync that failed. Reads still work; nothing more is written.
@@ -184,5 +186,25 @@ impl Store for SqliteStore {
     fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
         let change = CredentialChange::Revoke { tenant, prefix, at };
         self.writer.hand_over(|reply| Job::Credential(change, reply))
+    }
+
+    fn time(&self) -> Answer<Option<Timestamp>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
+        self.alone.shards(beat)
+    }
+
+    fn leave(&self, node: Incarnation) -> Answer<()> {
+        self.alone.leave(node)
+    }
+
+    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
+        self.alone.nodes(now)
+    }
+
+    fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
+        None
     }
 }

@@ -13,8 +13,8 @@ use holdpoint_core::name::Tenant;
 use holdpoint_core::project::{HoldRow, RunRow};
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::{
-    Answer, Batch, Claim, Claimed, Credential, DueNotice, HoldQuery, KeyRecord, Page, RunQuery,
-    SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Store, Stored,
+    Answer, Batch, Claim, Claimed, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page,
+    RunQuery, SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Store, Stored,
 };
 use tokio::sync::Notify;
 
@@ -151,5 +151,25 @@ impl<S: Store> Store for Counted<S> {
 
     fn erase(&self, run: RunId) -> Answer<()> {
         self.count(self.store.erase(run))
+    }
+
+    fn time(&self) -> Answer<Option<Timestamp>> {
+        self.count(self.store.time())
+    }
+
+    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
+        self.count(self.store.shards(beat))
+    }
+
+    fn leave(&self, node: Incarnation) -> Answer<()> {
+        self.count(self.store.leave(node))
+    }
+
+    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
+        self.count(self.store.nodes(now))
+    }
+
+    fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
+        self.store.hints()
     }
 }

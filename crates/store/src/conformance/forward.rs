@@ -166,4 +166,21 @@ macro_rules! forward_store {
             self.$f.revoke_credential(tenant, prefix, at)
         }
     };
+    (@ time $f:ident) => {
+        fn time(&self) -> $crate::Answer<Option<::holdpoint_core::time::Timestamp>> { self.$f.time() }
+    };
+    (@ shards $f:ident) => {
+        fn shards(&self, beat: $crate::Heartbeat) -> $crate::Answer<$crate::ShardSet> { self.$f.shards(beat) }
+    };
+    (@ leave $f:ident) => {
+        fn leave(&self, node: ::holdpoint_core::id::Incarnation) -> $crate::Answer<()> { self.$f.leave(node) }
+    };
+    (@ nodes $f:ident) => {
+        fn nodes(&self, now: ::holdpoint_core::time::Timestamp) -> $crate::Answer<Vec<$crate::NodeRow>> {
+            self.$f.nodes(now)
+        }
+    };
+    (@ hints $f:ident) => {
+        fn hints(&self) -> Option<::tokio::sync::broadcast::Receiver<$crate::ShardSet>> { self.$f.hints() }
+    };
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use holdpoint_core::body::Blob;
-use holdpoint_core::id::{HoldId, Incarnation, RunId, Secret, Seq, tenant_tag};
+use holdpoint_core::id::{HoldId, RunId, Secret, Seq, tenant_tag};
 use holdpoint_core::link::Contents;
 use holdpoint_core::project::{HoldChange, HoldRow};
 use holdpoint_core::run::FOLD_VERSION;
@@ -14,11 +14,12 @@ use holdpoint_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::names::{self, Numbers};
-use super::rows::{self, SEQ_MAX, link_key};
+use super::rows::{SEQ_MAX, link_key};
 use super::sql;
 use super::work::Place;
 use super::writer::Failure;
-use crate::batch::{Batch, Guard, LeaseChange, Notice, Put, Who};
+use crate::batch::{Batch, Guard, Notice, Put, Who};
+use crate::columns::{self, LeaseColumns, Record};
 use crate::error::StoreError;
 use crate::query::SessionKey;
 
@@ -31,7 +32,7 @@ pub(super) struct Encoded {
 
 impl Encoded {
     pub(super) fn new(batch: Batch) -> Encoded {
-        let state = rows::json(&batch.row.run.state);
+        let state = columns::json(&batch.row.run.state);
         Encoded { batch, state }
     }
 }
@@ -179,7 +180,7 @@ fn create(
     let (facts, state) = (&row.run.facts, &row.run.state);
     let agent = numbers.number(connection, facts.agent.as_str())?;
     let session = open_session(connection, encoded, tenant, agent)?;
-    let lease = Lease::after(encoded.batch.lease, None, None, row.due_at);
+    let lease = LeaseColumns::after(encoded.batch.lease, None, None, row.due_at);
     let inbox = match &facts.inbox {
         Some(place) => Some(numbers.number(connection, place.inbox.as_str())?),
         None => None,
@@ -190,11 +191,11 @@ fn create(
         agent,
         session,
         numbers.number(connection, facts.owner.as_str())?,
-        rows::driver_number(facts.driver),
+        columns::driver_number(facts.driver),
         facts.started_at.0,
-        facts.parent.as_ref().map(rows::json),
+        facts.parent.as_ref().map(columns::json),
         inbox,
-        facts.inbox.as_ref().map(rows::inbox_facts),
+        facts.inbox.as_ref().map(columns::inbox_facts),
         facts.inbox.as_ref().map(|place| place.priority),
         state.seq.0,
         state.at.0,
@@ -223,7 +224,7 @@ fn update(
 ) -> Result<i64, Failure> {
     let row = &encoded.batch.row;
     let state = &row.run.state;
-    let lease = Lease::after(encoded.batch.lease, place.lease(), place.wake_at, row.due_at);
+    let lease = LeaseColumns::after(encoded.batch.lease, place.lease(), place.wake_at, row.due_at);
     connection.prepare_cached(sql::RUN_UPDATE)?.execute(params![
         place.no,
         state.seq.0,
@@ -250,39 +251,6 @@ fn update(
         (None, Some(at)) => set_due(connection, numbers, &encoded.batch, place.no, at)?,
     }
     Ok(place.no)
-}
-
-/// A run's lease, and when it is due with it.
-pub(super) struct Lease {
-    pub(super) node: Option<Incarnation>,
-    pub(super) until: Option<Timestamp>,
-    pub(super) wake_at: Option<Timestamp>,
-    pub(super) due_at: Option<Timestamp>,
-}
-
-impl Lease {
-    /// A leased run is due when the lease runs out; otherwise when its row, or a wake, says.
-    pub(super) fn after(
-        change: LeaseChange,
-        before: Option<crate::query::Lease>,
-        wake_at: Option<Timestamp>,
-        row_due_at: Option<Timestamp>,
-    ) -> Lease {
-        let (lease, wake_at) = match change {
-            LeaseChange::Keep => (before, wake_at),
-            // Whoever takes the run looks at it; who has it already only goes on.
-            LeaseChange::Take { node, until } => {
-                let wake_at = wake_at.filter(|_| before.is_some_and(|lease| lease.node == node));
-                (Some(crate::query::Lease { node, until }), wake_at)
-            }
-            LeaseChange::Release => (None, wake_at),
-        };
-        let due_at = match lease {
-            Some(lease) => Some(lease.until),
-            None => [row_due_at, wake_at].into_iter().flatten().min(),
-        };
-        Lease { node: lease.map(|l| l.node), until: lease.map(|l| l.until), wake_at, due_at }
-    }
 }
 
 fn set_due(
@@ -373,7 +341,7 @@ fn write_hold(
                 tenant,
                 numbers.number(connection, row.agent.as_str())?,
                 tool,
-                rows::kind_number(row.kind),
+                columns::kind_number(row.kind),
                 (!audience.is_empty()).then(|| list(&audience)),
             ])?;
             let no = connection.last_insert_rowid();
@@ -390,7 +358,7 @@ fn write_hold(
 
 fn close_hold(connection: &Connection, row: &HoldRow, run: i64) -> Result<(), Failure> {
     let Some(found) = find_hold(connection, run, row.id)? else { return Ok(()) };
-    let record = rows::json(&super::read::Record::of(row));
+    let record = columns::json(&Record::of(row));
     connection.prepare_cached(sql::HOLD_CLOSE)?.execute(params![found.no, record])?;
     for who in found.audience() {
         connection.prepare_cached(sql::AUDIENCE_REMOVE)?.execute(params![who, found.no])?;
@@ -424,7 +392,7 @@ pub(super) fn find_hold(connection: &Connection, run: i64, id: HoldId) -> Result
         let secret: Vec<u8> = row.get(1)?;
         let is_it = <[u8; 16]>::try_from(secret).is_ok_and(|secret| Secret(secret) == id.key.secret);
         if is_it {
-            found = Some(FoundHold::read(row).map_err(|error| rows::Corrupt::from(error).of(id.run))?);
+            found = Some(FoundHold::read(row).map_err(|error| columns::Corrupt::from(error).of(id.run))?);
         }
     }
     Ok(found)

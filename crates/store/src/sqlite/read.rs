@@ -6,24 +6,22 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use holdpoint_core::actor::Actor;
 use holdpoint_core::digest::Digest;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{HoldId, MessageId, RequestId, RequestKey, RunId, Seq};
+use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::link::Link;
-use holdpoint_core::name::{AgentName, InboxName, SessionId, Tenant, ToolName, UserId};
-use holdpoint_core::project::{self, Closed, HoldRow, How};
+use holdpoint_core::name::Tenant;
+use holdpoint_core::project::{self, HoldRow};
 use holdpoint_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
-use serde::{Deserialize, Serialize};
 
 use super::append::{find_hold, run_number};
 use super::credentials;
 use super::names::{self, Texts};
-use super::rows::{self, Corrupt, RunColumns, SEQ_MAX, link_key};
+use super::rows::{self, RunColumns, SEQ_MAX, link_key};
 use super::schema::{OpenError, open_for_reading};
 use super::sql;
 use super::writer::Failure;
+use crate::columns::{self, Corrupt, Record};
 use crate::error::StoreError;
 use crate::query::{Credential, DueNotice, KeyRecord, SessionKey, SessionRow, ShardSet, Stored};
 
@@ -141,7 +139,7 @@ impl Reading<'_> {
         let Some(found) = find_hold(self.connection, run, hold).map_err(failed)? else { return Ok(None) };
         match found.record {
             Some(record) => {
-                let record: Record = rows::parse(&record).map_err(|corrupt| corrupt.of(hold.run))?;
+                let record: Record = columns::parse(&record).map_err(|corrupt| corrupt.of(hold.run))?;
                 Ok(Some(record.row(hold)))
             }
             None => {
@@ -206,97 +204,5 @@ impl Reading<'_> {
 
     fn name(&self, text: &str) -> Result<Option<i64>, StoreError> {
         names::find(self.connection, text).map_err(unreadable)
-    }
-}
-
-/// What a decided hold was, kept with its row.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Record {
-    kind: HoldKind,
-    agent: AgentName,
-    session: SessionId,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    tool: Option<ToolName>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    inbox: Option<InboxName>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    request: Option<RequestKey>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    message: Option<Seq>,
-    at: Seq,
-    opened_at: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    expires_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    expired_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    digest: Option<Digest>,
-    #[serde(default)]
-    revision: u32,
-    #[serde(default)]
-    muted: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    assignee: Option<UserId>,
-    #[serde(default)]
-    processing: bool,
-    closed_seq: Seq,
-    closed_at: Timestamp,
-    closed_by: Actor,
-    how: u8,
-}
-
-impl Record {
-    pub(super) fn of(row: &HoldRow) -> Option<Record> {
-        let closed = row.closed.as_ref()?;
-        Some(Record {
-            kind: row.kind,
-            agent: row.agent.clone(),
-            session: row.session.clone(),
-            tool: row.tool.clone(),
-            inbox: row.inbox.clone(),
-            request: row.request.map(|request| request.key),
-            message: row.message.map(|message| message.seq),
-            at: row.at,
-            opened_at: row.opened_at,
-            expires_at: row.expires_at,
-            expired_at: row.expired_at,
-            digest: row.digest,
-            revision: row.revision,
-            muted: row.muted,
-            assignee: row.assignee.clone(),
-            processing: row.processing,
-            closed_seq: closed.seq,
-            closed_at: closed.at,
-            closed_by: closed.by.clone(),
-            how: closed.how as u8,
-        })
-    }
-
-    fn row(self, id: HoldId) -> HoldRow {
-        HoldRow {
-            id,
-            kind: self.kind,
-            agent: self.agent,
-            session: self.session,
-            tool: self.tool,
-            inbox: self.inbox,
-            request: self.request.map(|key| RequestId { run: id.run, key }),
-            message: self.message.map(|seq| MessageId { run: id.run, seq }),
-            at: self.at,
-            opened_at: self.opened_at,
-            expires_at: self.expires_at,
-            expired_at: self.expired_at,
-            digest: self.digest,
-            revision: self.revision,
-            muted: self.muted,
-            assignee: self.assignee,
-            processing: self.processing,
-            closed: How::from_number(self.how).map(|how| Closed {
-                seq: self.closed_seq,
-                at: self.closed_at,
-                by: self.closed_by,
-                how,
-            }),
-        }
     }
 }

@@ -6,19 +6,18 @@
 use holdpoint_core::actor::Actor;
 use holdpoint_core::apply;
 use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Driver, Parent};
-use holdpoint_core::hold::HoldKind;
+use holdpoint_core::event::Parent;
 use holdpoint_core::id::{Incarnation, RunId, Seq};
 use holdpoint_core::link::{Contents, Header, Link};
-use holdpoint_core::name::{AgentName, BadName, InboxName, SessionId, Tenant, UserId};
+use holdpoint_core::name::{AgentName, SessionId, Tenant, UserId};
 use holdpoint_core::project::{self, RunRow};
-use holdpoint_core::run::{FOLD_VERSION, Facts, InboxPlace, Run, State};
+use holdpoint_core::run::{FOLD_VERSION, Facts, Run, State};
 use holdpoint_core::time::Timestamp;
 use rusqlite::{Connection, Row, params};
-use serde::{Deserialize, Serialize};
 
 use super::names::Texts;
 use super::sql;
+use crate::columns::{Corrupt, driver, inbox_place, parse};
 use crate::error::StoreError;
 use crate::query::{Lease, Stored};
 
@@ -33,53 +32,9 @@ pub(super) fn link_key(run: i64, first: Seq) -> i64 {
     (run << SEQ_BITS) | i64::try_from(first.0.min(SEQ_MAX)).unwrap_or(0)
 }
 
-/// What a row says that cannot be.
-#[derive(Debug)]
-pub(super) struct Corrupt(pub(super) String);
-
-impl Corrupt {
-    pub(super) fn of(self, run: RunId) -> StoreError {
-        StoreError::Corrupt { run, why: self.0 }
-    }
-}
-
 impl From<rusqlite::Error> for Corrupt {
     fn from(error: rusqlite::Error) -> Corrupt {
         Corrupt(format!("a column cannot be read: {error}"))
-    }
-}
-
-impl From<BadName> for Corrupt {
-    fn from(error: BadName) -> Corrupt {
-        Corrupt(error.to_string())
-    }
-}
-
-/// Inbox facts that no query looks at.
-#[derive(Serialize, Deserialize)]
-struct InboxFacts {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    target_agent: Option<AgentName>,
-    max_attempts: u32,
-}
-
-/// The JSON of a run's inbox facts.
-pub(super) fn inbox_facts(place: &InboxPlace) -> String {
-    let facts = InboxFacts {
-        kind: place.kind.clone(),
-        target_agent: place.target_agent.clone(),
-        max_attempts: place.max_attempts,
-    };
-    json(&facts)
-}
-
-/// A serialised value; our types have only string keys, so this cannot fail.
-pub(super) fn json(value: &impl Serialize) -> String {
-    match serde_json::to_string(value) {
-        Ok(text) => text,
-        Err(error) => unreachable!("rows serialise: {error}"),
     }
 }
 
@@ -191,7 +146,10 @@ fn decode(
         driver: driver(rest.driver)?,
         parent: rest.parent.as_deref().map(parse::<Parent>).transpose()?,
         started_at: Timestamp(rest.started_at),
-        inbox: rest.inbox.map(|inbox| place(text(inbox)?, &rest)).transpose()?,
+        inbox: rest
+            .inbox
+            .map(|inbox| inbox_place(&text(inbox)?, rest.priority, rest.inbox_facts.as_deref()))
+            .transpose()?,
     };
     let mut state: State = parse(&rest.state)?;
     state.seq = Seq(rest.seq);
@@ -232,17 +190,6 @@ impl Rest {
     }
 }
 
-fn place(inbox: std::sync::Arc<str>, rest: &Rest) -> Result<InboxPlace, Corrupt> {
-    let facts: InboxFacts = parse(rest.inbox_facts.as_deref().unwrap_or_default())?;
-    Ok(InboxPlace {
-        inbox: InboxName::new(inbox)?,
-        kind: facts.kind,
-        priority: rest.priority.unwrap_or_default(),
-        target_agent: facts.target_agent,
-        max_attempts: facts.max_attempts,
-    })
-}
-
 fn last_hash(connection: &Connection, run: i64) -> Result<Option<Digest>, Corrupt> {
     use rusqlite::OptionalExtension;
     let bounds = params![link_key(run, Seq(0)), link_key(run, Seq(SEQ_MAX))];
@@ -275,36 +222,4 @@ pub(super) fn link(
         actor: actor.parse::<Actor>().map_err(|_| Corrupt("a link has no readable actor".into()))?,
     };
     Ok(Link { header, contents, hash: Digest(row.get(4)?) })
-}
-
-/// The number of a driver.
-pub(super) fn driver_number(driver: Driver) -> i64 {
-    match driver {
-        Driver::Loop => 0,
-        Driver::Outside => 1,
-    }
-}
-
-fn driver(number: i64) -> Result<Driver, Corrupt> {
-    match number {
-        0 => Ok(Driver::Loop),
-        1 => Ok(Driver::Outside),
-        other => Err(Corrupt(format!("there is no driver {other}"))),
-    }
-}
-
-/// The number of a hold's kind.
-pub(super) fn kind_number(kind: HoldKind) -> i64 {
-    match kind {
-        HoldKind::Approval => 1,
-        HoldKind::Input => 2,
-        HoldKind::External => 3,
-        HoldKind::Auth => 4,
-        HoldKind::Recovery => 5,
-    }
-}
-
-/// Reads JSON that this store wrote.
-pub(super) fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Corrupt> {
-    serde_json::from_str(text).map_err(|error| Corrupt(format!("a row cannot be read: {error}")))
 }

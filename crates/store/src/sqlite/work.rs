@@ -9,12 +9,13 @@ use holdpoint_core::run::FOLD_VERSION;
 use holdpoint_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::append::{Lease as LeaseColumns, find_session, id_of};
+use super::append::{find_session, id_of};
 use super::names::{self, Numbers, Texts};
-use super::rows::{Corrupt, RunColumns};
+use super::rows::RunColumns;
 use super::sql;
 use super::writer::Failure;
 use crate::batch::LeaseChange;
+use crate::columns::{Corrupt, LeaseColumns};
 use crate::error::StoreError;
 use crate::query::{Claim, Claimed, Lease, SCAN_MAX, SessionChange, SessionKey, SettleNotice};
 use crate::turns::take_turns;

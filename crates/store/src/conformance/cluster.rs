@@ -1,0 +1,277 @@
+//! A Postgres for tests: Debian's, started by the first test that wants it, ended when none has for a while.
+//!
+//! Each test runs in a process of its own and gets a database of its own, copied from one that has the schema. All share
+//! one server, found through a file in the temporary directory and guarded by locks on files; a shell beside it ends it
+//! and deletes its directory. `HOLDPOINT_TEST_PG_URL` names a server to use instead. There is no way to go without.
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio_postgres::{Config, NoTls};
+
+use crate::postgres::{PostgresOptions, PostgresStore};
+
+/// What every database of a test begins as.
+const TEMPLATE: &str = "holdpoint_template";
+
+/// Ends the server when nobody has used it for this long.
+const IDLE_SECONDS: u32 = 15;
+
+/// A server, and the lock that says that this process uses it.
+#[derive(Debug)]
+pub struct Cluster {
+    admin: String,
+    _used: Option<File>,
+}
+
+/// The server that all tests share.
+pub fn shared() -> &'static Cluster {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    CLUSTER.get_or_init(|| match std::env::var("HOLDPOINT_TEST_PG_URL") {
+        Ok(admin) => {
+            let cluster = Cluster { admin, _used: None };
+            cluster.make_template();
+            cluster
+        }
+        Err(_) => Cluster::join(),
+    })
+}
+
+impl Cluster {
+    /// The address of a fresh, empty database with the schema in it.
+    #[must_use]
+    pub fn database(&self) -> String {
+        self.create(&format!("TEMPLATE {TEMPLATE}"))
+    }
+
+    /// The address of a fresh database with nothing in it.
+    #[must_use]
+    pub fn empty_database(&self) -> String {
+        self.create("")
+    }
+
+    fn create(&self, from: &str) -> String {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("test_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        run(&self.admin, &[format!("CREATE DATABASE {name} {from}")]);
+        with_database(&self.admin, &name)
+    }
+
+    fn join() -> Cluster {
+        let place = Place::of_this_build();
+        let starting = File::create(place.file("start")).unwrap();
+        starting.lock().unwrap();
+        let used = File::create(place.file("used")).unwrap();
+        used.lock_shared().unwrap();
+        let admin = format!("host={} user=postgres dbname=postgres", place.directory().display());
+        let cluster = Cluster { admin, _used: Some(used) };
+        if UnixStream::connect(place.directory().join(".s.PGSQL.5432")).is_err() {
+            place.start();
+            cluster.make_template();
+        }
+        cluster
+    }
+
+    /// Makes the database that others are copied from. Nobody may be connected to it while it is copied.
+    fn make_template(&self) {
+        let exists = format!("SELECT FROM pg_database WHERE datname = '{TEMPLATE}'");
+        if query_count(&self.admin, &exists) > 0 {
+            return;
+        }
+        let unfinished = format!("{TEMPLATE}_{}", std::process::id());
+        run(&self.admin, &[format!("CREATE DATABASE {unfinished}")]);
+        drop(PostgresStore::open(&PostgresOptions::at(with_database(&self.admin, &unfinished))).unwrap());
+        let connected = format!("SELECT FROM pg_stat_activity WHERE datname = '{unfinished}'");
+        while query_count(&self.admin, &connected) > 0 {
+            std::thread::yield_now();
+        }
+        run(&self.admin, &[format!("ALTER DATABASE {unfinished} RENAME TO {TEMPLATE}")]);
+    }
+}
+
+/// Where a server lives: one for each directory of compiled tests, so that two checkouts do not meet.
+struct Place {
+    base: PathBuf,
+}
+
+impl Place {
+    fn of_this_build() -> Place {
+        let mut hasher = DefaultHasher::new();
+        std::env::current_exe().unwrap().parent().hash(&mut hasher);
+        Place { base: std::env::temp_dir().join(format!("holdpoint-pg-{:08x}", hasher.finish() as u32)) }
+    }
+
+    fn file(&self, what: &str) -> PathBuf {
+        self.base.with_extension(what)
+    }
+
+    fn directory(&self) -> &Path {
+        &self.base
+    }
+
+    /// Makes the server from nothing, and the shell that ends it.
+    fn start(&self) {
+        let directory = self.directory();
+        let programs = programs();
+        let data = directory.join("data");
+        let _ = std::fs::remove_dir_all(directory);
+        std::fs::create_dir(directory).unwrap();
+        if is_root() {
+            succeed(Command::new("chown").arg(server_user()).arg(directory));
+        }
+        let text = ["--encoding=UTF8", "--locale=C", "--auth=trust", "--username=postgres", "--no-sync"];
+        succeed(as_server_user(&programs.join("initdb")).args(text).arg("-D").arg(&data));
+        // Commits are synced, as everywhere; only what tests do not need is small.
+        let settings = [
+            "listen_addresses=''",
+            "shared_buffers=64MB",
+            "max_connections=300",
+            "max_wal_size=4GB",
+            "wal_level=minimal",
+            "max_wal_senders=0",
+        ];
+        let mut options = format!("-c unix_socket_directories={}", directory.display());
+        settings.iter().for_each(|setting| options.push_str(&format!(" -c {setting}")));
+        let log = directory.join("log");
+        let mut start = as_server_user(&programs.join("pg_ctl"));
+        succeed(start.args(["-w", "-t", "60", "-o", &options, "start", "-D"]).arg(&data).arg("-l").arg(log));
+        self.end_when_idle();
+    }
+
+    /// A shell that looks every two seconds whether anybody uses the server. It takes the lock of whoever starts one, so
+    /// that nobody finds a server that is about to end.
+    fn end_when_idle(&self) {
+        let script = r#"
+            while sleep 2; do
+                exec 9>>"$2"
+                flock -x 9
+                if flock -n -x "$3" true; then
+                    idle=$(( $(date +%s) - $(stat -c %Y "$3") ))
+                    if [ "$idle" -ge "$4" ] || [ ! -d "$1/data" ]; then
+                        kill -QUIT "$(head -n 1 "$1/data/postmaster.pid")"
+                        while [ -e "$1/data/postmaster.pid" ] && kill -0 "$(head -n 1 "$1/data/postmaster.pid")"; do
+                            sleep 0.1
+                        done
+                        rm -rf "$1" "$3"
+                        exit
+                    fi
+                fi
+                exec 9>&-
+            done"#;
+        let mut shell = Command::new("setsid");
+        shell.args(["sh", "-c", script, "holdpoint-test-postgres"]);
+        shell.arg(self.directory()).arg(self.file("start")).arg(self.file("used")).arg(IDLE_SECONDS.to_string());
+        shell.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        shell.spawn().expect("setsid, from util-linux, is needed to end the server of the tests");
+    }
+}
+
+/// Where the newest Postgres on this machine has its programs.
+fn programs() -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let numbered = versions.filter_map(|version| {
+        let number: u32 = version.file_name().to_str()?.parse().ok()?;
+        let bin = version.path().join("bin");
+        bin.join("initdb").exists().then_some((number, bin))
+    });
+    let newest = numbered.max_by_key(|(number, _)| *number);
+    newest.map(|(_, bin)| bin).expect(
+        "these tests need Postgres: install it (on Debian: `apt-get install postgresql`), \
+         or name a server in HOLDPOINT_TEST_PG_URL",
+    )
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output().unwrap();
+    id.stdout.trim_ascii() == b"0"
+}
+
+fn server_user() -> &'static str {
+    let has_user = Command::new("id").args(["-u", "postgres"]).output().unwrap().status.success();
+    if has_user { "postgres" } else { "nobody" }
+}
+
+/// Postgres refuses to run as root.
+fn as_server_user(program: &Path) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let user = server_user();
+    let group = Command::new("id").args(["-g", user]).output().unwrap();
+    let group = String::from_utf8(group.stdout).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", user, "--regid", group.trim(), "--clear-groups"]).arg(program).current_dir("/");
+    command
+}
+
+#[track_caller]
+fn succeed(command: &mut Command) {
+    // A server that is started keeps what it inherits: its messages go to its log.
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    assert!(status.is_ok_and(|status| status.success()), "this failed: {command:?}");
+}
+
+/// The same server, another database.
+fn with_database(url: &str, name: &str) -> String {
+    match url.contains("://") {
+        true => {
+            let (before, query) = url.split_once('?').map_or((url, String::new()), |(a, b)| (a, format!("?{b}")));
+            let server = before.rsplit_once('/').map_or(before, |(server, _)| server);
+            format!("{server}/{name}{query}")
+        }
+        false => url.replace("dbname=postgres", &format!("dbname={name}")),
+    }
+}
+
+/// Runs statements as the administrator, each on its own.
+pub fn run(url: &str, statements: &[String]) {
+    ask(url, statements);
+}
+
+/// How many rows a question has.
+pub fn query_count(url: &str, question: &str) -> usize {
+    ask(url, &[question.to_owned()])
+}
+
+/// The first column of the first row of an answer, as text.
+#[must_use]
+pub fn query_text(url: &str, question: &str) -> Option<String> {
+    let (config, question): (Config, String) = (url.parse().unwrap(), question.to_owned());
+    in_a_runtime(async move {
+        let (client, connection) = config.connect(NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let rows = client.simple_query(&question).await.unwrap();
+        rows.iter().find_map(|message| match message {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        })
+    })
+}
+
+fn ask(url: &str, statements: &[String]) -> usize {
+    let (config, statements): (Config, Vec<String>) = (url.parse().unwrap(), statements.to_vec());
+    in_a_runtime(async move {
+        let (client, connection) = config.connect(NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let mut count = 0;
+        for statement in &statements {
+            let rows = client.simple_query(statement).await;
+            let rows = rows.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+            let is_row =
+                |message: &&_| matches!(message, tokio_postgres::SimpleQueryMessage::Row(_));
+            count += rows.iter().filter(is_row).count();
+        }
+        count
+    })
+}
+
+/// On a thread of its own: whoever asks may be inside another runtime.
+fn in_a_runtime<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    std::thread::spawn(move || runtime.block_on(work)).join().unwrap()
+}

@@ -1,0 +1,280 @@
+//! Runs in Postgres: one store for many nodes.
+//!
+//! Appends are handed over at the call and written in groups, each group one transaction of two round trips. Everything
+//! else is a single statement. Nodes are interchangeable: any of them may append to any run, and each claims work from
+//! the shards that it has. Start with `schema.rs` (the database), `writer.rs` (the queue), `group.rs` and `append.rs`
+//! (what a group of appends does), `sql.rs` (every statement).
+
+mod append;
+mod connect;
+mod failure;
+mod group;
+mod hints;
+mod lists;
+mod nodes;
+mod numbers;
+#[cfg(test)]
+mod plans;
+mod pool;
+mod read;
+mod rows;
+mod schema;
+mod side;
+mod sql;
+mod types;
+mod work;
+mod writer;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use holdpoint_core::digest::Digest;
+use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
+use holdpoint_core::link::Link;
+use holdpoint_core::name::Tenant;
+use holdpoint_core::project::{HoldRow, RunRow};
+use holdpoint_core::time::Timestamp;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::broadcast;
+
+use crate::batch::Batch;
+use crate::contract::{Answer, Store};
+use crate::error::StoreError;
+use crate::query::{
+    Claim, Claimed, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
+    SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored,
+};
+use connect::Connector;
+use group::Encoded;
+use hints::Hints;
+use numbers::Numbers;
+use pool::Pool;
+use side::Side;
+use writer::Writer;
+
+pub use schema::OpenError;
+
+/// Keeps runs in Postgres.
+#[derive(Debug)]
+pub struct PostgresStore {
+    writer: Writer,
+    shared: Arc<Shared>,
+    hints: Arc<Hints>,
+    runtime: Option<Runtime>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    pool: Pool,
+    side: Side,
+}
+
+/// Where the database is and how it is used.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// `postgres://user:password@host:port/database?sslmode=require`. With `sslmode=require` the connection is encrypted
+    /// and the server's certificate verified; without `sslmode` it is not encrypted.
+    pub url: String,
+    /// Connections for appends.
+    pub writers: usize,
+    /// Connections for everything else.
+    pub readers: usize,
+    /// Appends that may wait; more are refused until the database has caught up.
+    pub queue: usize,
+}
+
+impl std::fmt::Debug for PostgresOptions {
+    /// Without the address: it has a password in it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresOptions")
+            .field("writers", &self.writers)
+            .field("readers", &self.readers)
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PostgresOptions {
+    /// The usual ones.
+    #[must_use]
+    pub fn at(url: impl Into<String>) -> PostgresOptions {
+        PostgresOptions { url: url.into(), writers: 4, readers: 4, queue: 4096 }
+    }
+}
+
+impl PostgresStore {
+    /// Connects and brings the schema up to date; waits while another node does. Refuses a schema that is newer than
+    /// this program, a standby, and a database with tables of something else. Blocks until that is done.
+    pub fn open(options: &PostgresOptions) -> Result<PostgresStore, OpenError> {
+        let connector = Arc::new(Connector::new(options)?);
+        let unusable = |why: String| OpenError::Unusable { place: connector.place().to_owned(), why };
+        // A runtime of its own: appends go on whoever calls, and whatever becomes of the caller's runtime.
+        let runtime =
+            Builder::new_multi_thread().worker_threads(2).thread_name("holdpoint-postgres").enable_all().build();
+        let runtime = runtime.map_err(|error| unusable(error.to_string()))?;
+        let (said, opened) = std::sync::mpsc::channel();
+        let opening = connector.clone();
+        runtime.spawn(async move {
+            // Whoever asked waits for it.
+            let _ = said.send(schema::open(&opening).await);
+        });
+        let opened = opened.recv().unwrap_or_else(|error| Err(unusable(error.to_string())));
+        let highest = match opened {
+            Ok(highest) => highest,
+            Err(error) => {
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
+        let hints = Arc::new(Hints::default());
+        let sizes = (options.writers, options.queue);
+        let numbers = Numbers::after(highest);
+        let handle = runtime.handle().clone();
+        Ok(PostgresStore {
+            writer: Writer::new(connector.clone(), numbers, hints.clone(), handle, sizes),
+            shared: Arc::new(Shared {
+                pool: Pool::new(connector.clone(), options.readers),
+                side: Side::new(connector),
+            }),
+            hints,
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Begins at once, whether or not anybody waits for the answer.
+    fn begin<T: Send + 'static, F>(&self, work: impl FnOnce(Arc<Shared>) -> F) -> Answer<T>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let Some(runtime) = &self.runtime else {
+            return Box::pin(std::future::ready(Err(StoreError::unavailable("the store is closed"))));
+        };
+        let task = runtime.spawn(work(self.shared.clone()));
+        Box::pin(async move {
+            task.await.unwrap_or_else(|_| {
+                Err(StoreError::Unknown { why: "the store was closed before it answered".into() })
+            })
+        })
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.writer.finish();
+        if let Some(runtime) = self.runtime.take() {
+            // The connections end with it. A runtime must not wait for its own end inside another one.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Store for PostgresStore {
+    fn append(&self, batches: Vec<Batch>) -> Answer<()> {
+        self.writer.hand_over(batches.into_iter().map(Encoded::new).collect())
+    }
+
+    fn load(&self, run: RunId) -> Answer<Stored> {
+        self.begin(|shared| async move { read::load(&shared.pool, run).await })
+    }
+
+    fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
+        self.begin(move |shared| async move { read::links(&shared.pool, run, after, limit).await })
+    }
+
+    fn blob(&self, run: RunId, digest: Digest) -> Answer<Option<String>> {
+        self.begin(move |shared| async move { read::blob(&shared.pool, run, digest).await })
+    }
+
+    fn definition(&self, tenant: Tenant, digest: Digest) -> Answer<Option<Vec<u8>>> {
+        self.begin(move |shared| async move { read::definition(&shared.pool, &tenant, digest).await })
+    }
+
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+        self.begin(move |shared| async move { work::claim_due(&shared.pool, &claim).await })
+    }
+
+    fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
+        self.begin(move |shared| async move { work::renew(&shared.pool, runs, node, until).await })
+    }
+
+    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
+        self.begin(move |shared| async move { work::release(&shared.pool, run, node).await })
+    }
+
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
+        self.begin(move |shared| async move { lists::list_runs(&shared.pool, &query).await })
+    }
+
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
+        self.begin(move |shared| async move { lists::list_holds(&shared.pool, &query).await })
+    }
+
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        self.begin(move |shared| async move { read::find_hold(&shared.pool, hold).await })
+    }
+
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
+        self.begin(move |shared| async move { read::find_key(&shared.pool, &tenant, &key).await })
+    }
+
+    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
+        self.begin(move |shared| async move { work::forget_keys(&shared.pool, until, limit).await })
+    }
+
+    fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {
+        self.begin(move |shared| async move { read::due_notices(&shared.pool, &shards, now, limit).await })
+    }
+
+    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
+        self.begin(move |shared| async move { work::settle_notice(&shared.pool, no, settle).await })
+    }
+
+    fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
+        self.begin(move |shared| async move { read::session(&shared.pool, key).await })
+    }
+
+    fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
+        self.begin(move |shared| async move { work::change_session(&shared.pool, &key, &change, at).await })
+    }
+
+    fn erase(&self, run: RunId) -> Answer<()> {
+        self.begin(move |shared| async move { work::erase(&shared.side, run).await })
+    }
+
+    fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
+        self.begin(move |shared| async move { read::credential(&shared.pool, &prefix).await })
+    }
+
+    fn put_credential(&self, credential: Credential) -> Answer<bool> {
+        self.begin(move |shared| async move { work::put_credential(&shared.pool, &credential).await })
+    }
+
+    fn list_credentials(&self, tenant: Tenant) -> Answer<Vec<Credential>> {
+        self.begin(move |shared| async move { read::credentials(&shared.pool, &tenant).await })
+    }
+
+    fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
+        self.begin(move |shared| async move { work::revoke_credential(&shared.pool, &tenant, &prefix, at).await })
+    }
+
+    fn time(&self) -> Answer<Option<Timestamp>> {
+        self.begin(|shared| async move { read::time(&shared.pool).await })
+    }
+
+    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
+        self.begin(move |shared| async move { nodes::beat(&shared.side, beat).await })
+    }
+
+    fn leave(&self, node: Incarnation) -> Answer<()> {
+        self.begin(move |shared| async move { nodes::leave(&shared.side, node).await })
+    }
+
+    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
+        self.begin(move |shared| async move { nodes::nodes(&shared.pool, now).await })
+    }
+
+    fn hints(&self) -> Option<broadcast::Receiver<ShardSet>> {
+        let runtime = self.runtime.as_ref()?;
+        Some(self.hints.hear(&self.shared.pool.connector, runtime.handle()))
+    }
+}

@@ -1,0 +1,196 @@
+//! Pages of runs and holds. A page is an index range, or a bounded scan whose cursor says where it stopped.
+//!
+//! An open hold's row is made from the fold of its run; what cannot be read is left out and reported by id.
+
+use holdpoint_core::id::{CallNo, HoldKey, Secret};
+use holdpoint_core::project::{self, HoldRow, RunRow};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::connect::Params;
+use super::pool::Pool;
+use super::read::{stored, unreadable};
+use super::rows::column;
+use super::sql;
+use super::types::{self, Bytes16};
+use crate::columns::{Corrupt, kind_number};
+use crate::error::StoreError;
+use crate::query::{Audience, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX};
+
+type Param<'a> = &'a (dyn ToSql + Sync);
+
+pub(super) async fn list_runs(pool: &Pool, query: &RunQuery) -> Result<Page<RunRow>, StoreError> {
+    let tenant = query.tenant.as_str();
+    let before = query.cursor.map_or(i64::MAX, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
+    let (scan, limit) = (types::rows(SCAN_MAX), types::rows(query.limit));
+    let phases: Vec<i16> = query.phases.iter().map(|phase| i16::from(*phase as u8)).collect();
+    let first: [Param<'_>; 5] = [&tenant, &before, &scan, &limit, &phases];
+    let end: [Param<'_>; 3] = [&tenant, &before, &scan];
+    match &query.filter {
+        RunFilter::All => {
+            let agents = pool.read(sql::AGENTS_WITH_RUNS, &[&tenant]).await?;
+            let agents = agents.iter().map(|row| column(row, 0)).collect::<Result<Vec<String>, Corrupt>>();
+            let agents = agents.map_err(unreadable)?;
+            page_of_runs(pool, query, (sql::RUNS_ALL, sql::RUNS_ALL_END), &first, &end, &[&agents]).await
+        }
+        RunFilter::Agent(agent) => {
+            let by: [Param<'_>; 1] = [&agent.as_str()];
+            let statements = (sql::RUNS_BY_AGENT, sql::RUNS_BY_AGENT_END);
+            page_of_runs(pool, query, statements, &first, &end, &by).await
+        }
+        RunFilter::Session(agent, session) => {
+            let by: [Param<'_>; 2] = [&agent.as_str(), &session.as_str()];
+            let statements = (sql::RUNS_BY_SESSION, sql::RUNS_BY_SESSION_END);
+            page_of_runs(pool, query, statements, &first, &end, &by).await
+        }
+        RunFilter::Claimable(inbox, now) => {
+            let params: [Param<'_>; 6] = [&tenant, &inbox.as_str(), &now.0, &scan, &limit, &phases];
+            let rows = pool.read(sql::RUNS_CLAIMABLE, &params).await?;
+            Ok(Page { items: runs_of(pool, &rows).await?, next: None })
+        }
+    }
+}
+
+async fn page_of_runs(
+    pool: &Pool,
+    query: &RunQuery,
+    (page, its_end): (&'static str, &'static str),
+    first: Params<'_>,
+    end: Params<'_>,
+    by: Params<'_>,
+) -> Result<Page<RunRow>, StoreError> {
+    let rows = pool.read(page, &[first, by].concat()).await?;
+    let last = rows.last().map(|row| column::<i64>(row, 1).map_err(unreadable)).transpose()?;
+    let is_filtered = !query.phases.is_empty();
+    let stop = Stop { last, is_full: rows.len() >= query.limit, is_filtered };
+    let next = stop.next(pool, its_end, &[end, by].concat()).await?;
+    Ok(Page { items: runs_of(pool, &rows).await?, next })
+}
+
+/// Where a page stopped.
+struct Stop {
+    last: Option<i64>,
+    is_full: bool,
+    is_filtered: bool,
+}
+
+impl Stop {
+    /// A page that is not full has looked at everything there is, or at as much as it may.
+    async fn next(&self, pool: &Pool, its_end: &'static str, by: Params<'_>) -> Result<Option<u64>, StoreError> {
+        let last = match (self.is_full, self.is_filtered) {
+            (true, _) => self.last,
+            (false, false) => None,
+            (false, true) => {
+                let rows = pool.read(its_end, by).await?;
+                rows.first().map(|row| column(row, 0).map_err(unreadable)).transpose()?.flatten()
+            }
+        };
+        Ok(last.and_then(|last| u64::try_from(last).ok()))
+    }
+}
+
+/// A run that cannot be read is left out here and reported where it is asked for by id.
+async fn runs_of(pool: &Pool, rows: &[Row]) -> Result<Vec<RunRow>, StoreError> {
+    let mut items = Vec::with_capacity(rows.len());
+    for row in rows {
+        match stored(pool, row, 0).await {
+            Ok(stored) => items.push(stored.row),
+            Err(StoreError::Unavailable { why }) => return Err(StoreError::Unavailable { why }),
+            Err(_) => {}
+        }
+    }
+    Ok(items)
+}
+
+pub(super) async fn list_holds(pool: &Pool, query: &HoldQuery) -> Result<Page<HoldRow>, StoreError> {
+    let tenant = query.tenant.as_str();
+    let after = query.cursor.map_or(0, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
+    let (scan, limit) = (types::rows(SCAN_MAX), types::rows(query.limit));
+    let kinds: Vec<i16> =
+        query.kinds.iter().map(|kind| i16::try_from(kind_number(*kind)).unwrap_or(i16::MAX)).collect();
+    let who: Option<Vec<&[u8]>> = match &query.audience {
+        Audience::Everyone => None,
+        Audience::AnyOf(all) => Some(all.iter().map(|one| one.0.as_bytes()).collect()),
+    };
+    let first: [Param<'_>; 6] = [&tenant, &after, &scan, &kinds, &who, &limit];
+    let end: [Param<'_>; 3] = [&tenant, &after, &scan];
+    let run;
+    let ((page, its_end), by): (_, Vec<Param<'_>>) = match &query.filter {
+        HoldFilter::All => match &who {
+            None => ((sql::HOLDS_ALL, sql::HOLDS_ALL_END), vec![]),
+            Some(_) => ((sql::HOLDS_SEEN, sql::HOLDS_SEEN_END), vec![]),
+        },
+        HoldFilter::Agent(agent) => {
+            return by_name(pool, query, (sql::HOLDS_BY_AGENT, sql::HOLDS_BY_AGENT_END), &first, &end, &[
+                &agent.as_str(),
+            ])
+            .await;
+        }
+        HoldFilter::Tool(tool) => {
+            return by_name(pool, query, (sql::HOLDS_BY_TOOL, sql::HOLDS_BY_TOOL_END), &first, &end, &[
+                &tool.as_str(),
+            ])
+            .await;
+        }
+        HoldFilter::Session(agent, session) => {
+            let statements = (sql::HOLDS_BY_SESSION, sql::HOLDS_BY_SESSION_END);
+            return by_name(pool, query, statements, &first, &end, &[&agent.as_str(), &session.as_str()]).await;
+        }
+        HoldFilter::Run(id) => {
+            run = Bytes16::from(*id);
+            ((sql::HOLDS_BY_RUN, sql::HOLDS_BY_RUN_END), vec![&run])
+        }
+    };
+    // Whoever asks for what they see is part of where that list ends.
+    let seen: Vec<Param<'_>> = match page {
+        sql::HOLDS_SEEN => vec![&who],
+        _ => by.clone(),
+    };
+    page_of_holds(pool, query, (page, its_end), &[&first[..], &by].concat(), &[&end[..], &seen].concat()).await
+}
+
+async fn by_name(
+    pool: &Pool,
+    query: &HoldQuery,
+    statements: (&'static str, &'static str),
+    first: Params<'_>,
+    end: Params<'_>,
+    by: Params<'_>,
+) -> Result<Page<HoldRow>, StoreError> {
+    page_of_holds(pool, query, statements, &[first, by].concat(), &[end, by].concat()).await
+}
+
+async fn page_of_holds(
+    pool: &Pool,
+    query: &HoldQuery,
+    (page, its_end): (&'static str, &'static str),
+    first: Params<'_>,
+    end: Params<'_>,
+) -> Result<Page<HoldRow>, StoreError> {
+    let rows = pool.read(page, first).await?;
+    let last = rows.last().map(|row| column::<i64>(row, 0).map_err(unreadable)).transpose()?;
+    let is_filtered = !query.kinds.is_empty() || query.audience != Audience::Everyone;
+    let stop = Stop { last, is_full: rows.len() >= query.limit, is_filtered };
+    let next = stop.next(pool, its_end, end).await?;
+    let mut items = Vec::with_capacity(rows.len());
+    for row in &rows {
+        items.extend(hold_row(pool, row).await?);
+    }
+    Ok(Page { items, next })
+}
+
+/// The row of an open hold, from the fold of its run; none when that run cannot be read.
+async fn hold_row(pool: &Pool, row: &Row) -> Result<Option<HoldRow>, StoreError> {
+    let key = || -> Result<HoldKey, Corrupt> {
+        let call: i64 = column(row, 1)?;
+        let call = u32::try_from(call).map_err(|_| Corrupt(format!("there is no call {call}")))?;
+        Ok(HoldKey { call: CallNo(call), secret: Secret(column::<Bytes16>(row, 2)?.0) })
+    };
+    let run = match stored(pool, row, 3).await {
+        Ok(stored) => stored.row.run,
+        Err(StoreError::Unavailable { why }) => return Err(StoreError::Unavailable { why }),
+        Err(_) => return Ok(None),
+    };
+    let open = key().ok().and_then(|key| run.hold(key));
+    Ok(open.map(|open| project::hold_row(&run, open)))
+}

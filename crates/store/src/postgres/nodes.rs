@@ -1,0 +1,166 @@
+//! Which nodes are there, and which shards of the work each has.
+//!
+//! Each node says from time to time that it is there. At that moment it renews its shards, gives back what is more
+//! than its fair share, and takes what is free up to it. Nobody is asked and nobody decides for others; after two turns
+//! of everyone the shards are spread evenly.
+
+use std::sync::Arc;
+
+use holdpoint_core::id::{Incarnation, Shard};
+use holdpoint_core::time::{Millis, Timestamp};
+use tokio_postgres::Row;
+
+use super::connect::Connection;
+use super::failure::Failure;
+use super::pool::Pool;
+use super::rows::column;
+use super::side::Side;
+use super::sql;
+use super::types::Bytes16;
+use crate::columns::Corrupt;
+use crate::error::StoreError;
+use crate::query::{Heartbeat, NodeRow, ShardSet};
+
+const SHARDS: usize = 256;
+
+/// A node that has been silent for so long is no longer listed.
+const FORGOTTEN_AFTER: Millis = Millis::hours(24);
+
+/// Who has a shard, until when.
+struct Held {
+    shard: Shard,
+    node: Option<Incarnation>,
+    until: Timestamp,
+}
+
+impl Held {
+    fn read(row: &Row) -> Result<Held, StoreError> {
+        let read = || -> Result<Held, Corrupt> {
+            let shard: i16 = column(row, 0)?;
+            Ok(Held {
+                shard: Shard(u8::try_from(shard).map_err(|_| Corrupt(format!("there is no shard {shard}")))?),
+                node: column::<Option<Bytes16>>(row, 1)?.map(|node| Incarnation(node.0)),
+                until: Timestamp(column(row, 2)?),
+            })
+        };
+        read().map_err(|corrupt| StoreError::unavailable(corrupt.0))
+    }
+}
+
+/// What a node keeps, takes and gives back.
+#[derive(Debug, PartialEq, Eq)]
+struct Turn {
+    keeps: Vec<Shard>,
+    gives: Vec<Shard>,
+}
+
+fn turn(held: &[Held], node: Incarnation, now: Timestamp, nodes: usize) -> Turn {
+    let share = SHARDS.div_ceil(nodes.max(1));
+    let is_mine = |held: &&Held| held.node == Some(node);
+    let mut keeps: Vec<Shard> = held.iter().filter(is_mine).map(|held| held.shard).collect();
+    let gives = keeps.split_off(share.min(keeps.len()));
+    let is_free = |held: &&Held| held.node.is_none() || (held.until <= now && held.node != Some(node));
+    let free = held.iter().filter(is_free).map(|held| held.shard);
+    let room = share - keeps.len();
+    keeps.extend(free.take(room));
+    Turn { keeps, gives }
+}
+
+pub(super) async fn beat(side: &Side, beat: Heartbeat) -> Result<ShardSet, StoreError> {
+    let beat = Arc::new(beat);
+    side.transact(|connection| {
+        let beat = beat.clone();
+        Box::pin(async move { take_turn(connection, &beat).await })
+    })
+    .await
+}
+
+async fn take_turn(connection: &Connection, beat: &Heartbeat) -> Result<ShardSet, Failure> {
+    let node = Bytes16(beat.node.0);
+    // The lock on the shards makes the turns of all nodes follow each other.
+    let rows = connection.query(sql::SHARDS_LOCK, &[]).await?;
+    let held = rows.iter().map(Held::read).collect::<Result<Vec<Held>, StoreError>>()?;
+    connection.query(sql::NODE_SET, &[&node, &beat.facts, &beat.until.0]).await?;
+    let long_ago = beat.now.0.saturating_sub(FORGOTTEN_AFTER.0);
+    connection.query(sql::NODES_FORGET, &[&long_ago]).await?;
+    let there = connection.query(sql::NODES, &[&beat.now.0]).await?;
+    let turn = turn(&held, beat.node, beat.now, there.len());
+    if !turn.gives.is_empty() {
+        connection.query(sql::SHARDS_FREE, &[&numbers(&turn.gives)]).await?;
+    }
+    connection.query(sql::SHARDS_TAKE, &[&numbers(&turn.keeps), &node, &beat.until.0]).await?;
+    Ok(ShardSet::of(turn.keeps))
+}
+
+pub(super) async fn leave(side: &Side, node: Incarnation) -> Result<(), StoreError> {
+    side.transact(|connection| {
+        Box::pin(async move {
+            connection.query(sql::SHARDS_LOCK, &[]).await?;
+            connection.query(sql::SHARDS_LEAVE, &[&Bytes16(node.0)]).await?;
+            connection.query(sql::NODE_GONE, &[&Bytes16(node.0)]).await?;
+            Ok(())
+        })
+    })
+    .await
+}
+
+pub(super) async fn nodes(pool: &Pool, now: Timestamp) -> Result<Vec<NodeRow>, StoreError> {
+    let there = pool.read(sql::NODES, &[&now.0]).await?;
+    let held = pool.read(sql::SHARDS, &[]).await?;
+    let held = held.iter().map(Held::read).collect::<Result<Vec<Held>, StoreError>>()?;
+    let row = |row: &Row| -> Result<NodeRow, Corrupt> {
+        let node = Incarnation(column::<Bytes16>(row, 0)?.0);
+        let mine = held.iter().filter(|held| held.node == Some(node) && held.until > now);
+        Ok(NodeRow {
+            node,
+            facts: column(row, 1)?,
+            seen_until: Timestamp(column(row, 2)?),
+            shards: ShardSet::of(mine.map(|held| held.shard)),
+        })
+    };
+    let rows = there.iter().map(|one| row(one).map_err(|corrupt| StoreError::unavailable(corrupt.0)));
+    rows.collect()
+}
+
+fn numbers(shards: &[Shard]) -> Vec<i16> {
+    shards.iter().map(|shard| i16::from(shard.0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nodes that join, stay and die: after two turns of everyone each shard has one owner and the shares are even.
+    #[test]
+    fn shards_spread_evenly_over_whoever_is_there() {
+        let mut held: Vec<Held> =
+            (0..=255).map(|n| Held { shard: Shard(n), node: None, until: Timestamp(0) }).collect();
+        let mut now = 0;
+        for alive in [&[1u8][..], &[1, 2], &[1, 2, 3], &[3], &[3, 4, 5, 6, 7], &[9]] {
+            // Long enough for whoever went away to be forgotten, then two turns of those who are there.
+            for round in 0..3 {
+                now += 10;
+                for name in alive {
+                    let node = Incarnation([*name; 16]);
+                    let Turn { keeps, gives } = turn(&held, node, Timestamp(now), alive.len());
+                    for one in &mut held {
+                        if gives.contains(&one.shard) {
+                            (one.node, one.until) = (None, Timestamp(0));
+                        }
+                        if keeps.contains(&one.shard) {
+                            (one.node, one.until) = (Some(node), Timestamp(now + 15));
+                        }
+                    }
+                }
+                if round == 2 {
+                    let counts: Vec<usize> = alive
+                        .iter()
+                        .map(|name| held.iter().filter(|one| one.node == Some(Incarnation([*name; 16]))).count())
+                        .collect();
+                    assert_eq!(counts.iter().sum::<usize>(), 256, "{alive:?}");
+                    assert!(counts.iter().all(|count| *count <= 256usize.div_ceil(alive.len())), "{counts:?}");
+                }
+            }
+        }
+    }
+}

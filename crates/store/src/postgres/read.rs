@@ -1,0 +1,189 @@
+//! Point reads: each is one statement, and so sees one moment.
+//!
+//! Pages are in `lists.rs`. A row that cannot be read concerns its own run only.
+
+use holdpoint_core::digest::Digest;
+use holdpoint_core::id::{HoldId, RunId, Secret, Seq};
+use holdpoint_core::link::Link;
+use holdpoint_core::name::Tenant;
+use holdpoint_core::project::{self, HoldRow};
+use holdpoint_core::time::Timestamp;
+use tokio_postgres::Row;
+
+use super::pool::Pool;
+use super::rows::{self, RunColumns, column, digest, instant, seq};
+use super::sql;
+use super::types::{self, Bytes16, signed};
+use crate::columns::{self, Corrupt, Record};
+use crate::error::StoreError;
+use crate::query::{Credential, DueNotice, KeyRecord, SCAN_MAX, SessionKey, SessionRow, ShardSet, Stored};
+
+pub(super) async fn load(pool: &Pool, run: RunId) -> Result<Stored, StoreError> {
+    let rows = pool.read(sql::RUN, &[&Bytes16::from(run)]).await?;
+    stored(pool, rows.first().ok_or(StoreError::NotFound { run })?, 0).await
+}
+
+/// The run in this row. One of an older fold is made again from its events.
+pub(super) async fn stored(pool: &Pool, row: &Row, from: usize) -> Result<Stored, StoreError> {
+    let columns = RunColumns::of(row, from)?;
+    let older = match columns.is_of_an_older_fold() {
+        true => Some(links(pool, columns.id, Seq(0), usize::MAX).await?),
+        false => None,
+    };
+    columns.stored(older.as_deref())
+}
+
+pub(super) async fn links(
+    pool: &Pool,
+    run: RunId,
+    after: Seq,
+    limit: usize,
+) -> Result<Vec<Link>, StoreError> {
+    // The link that holds the next event may begin before it, or end before it too.
+    let most = types::rows(limit).saturating_add(1);
+    let found = pool.read(sql::LINKS, &[&Bytes16::from(run), &signed(after.plus(1).0), &most]).await?;
+    if found.is_empty() {
+        return Err(StoreError::NotFound { run });
+    }
+    let links = found.iter().map(|row| rows::link(run, row)).collect::<Result<Vec<Link>, Corrupt>>();
+    let mut links = links.map_err(|corrupt| corrupt.of(run))?;
+    links.retain(|link| link.next() > after.plus(1));
+    links.truncate(limit);
+    Ok(links)
+}
+
+pub(super) async fn blob(pool: &Pool, run: RunId, name: Digest) -> Result<Option<String>, StoreError> {
+    let rows = pool.read(sql::BLOB, &[&Bytes16::from(run), &name.0.as_slice()]).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let value = column(row, 0).map_err(|corrupt| corrupt.of(run))?;
+    let text = String::from_utf8(value).map_err(|_| Corrupt("a large value is no text".into()).of(run))?;
+    Ok(Some(text))
+}
+
+pub(super) async fn definition(
+    pool: &Pool,
+    tenant: &Tenant,
+    name: Digest,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let rows = pool.read(sql::DEFINITION, &[&tenant.as_str(), &name.0.as_slice()]).await?;
+    rows.first().map(|row| column(row, 0)).transpose().map_err(unreadable)
+}
+
+/// The secret is compared in constant time.
+pub(super) async fn find_hold(pool: &Pool, hold: HoldId) -> Result<Option<HoldRow>, StoreError> {
+    let key = hold.key;
+    let rows = pool.read(sql::HOLDS_OF_CALL, &[&Bytes16::from(hold.run), &i64::from(key.call.0)]).await?;
+    let mut found = None;
+    for row in &rows {
+        let secret: Bytes16 = column(row, 0).map_err(|corrupt| corrupt.of(hold.run))?;
+        if Secret(secret.0) == key.secret {
+            found = Some(column::<Option<&str>>(row, 1).map_err(|corrupt| corrupt.of(hold.run))?);
+        }
+    }
+    match found {
+        None => Ok(None),
+        Some(Some(record)) => {
+            let record: Record = columns::parse(record).map_err(|corrupt| corrupt.of(hold.run))?;
+            Ok(Some(record.row(hold)))
+        }
+        Some(None) => {
+            let run = load(pool, hold.run).await?.row.run;
+            Ok(run.hold(key).map(|open| project::hold_row(&run, open)))
+        }
+    }
+}
+
+pub(super) async fn find_key(
+    pool: &Pool,
+    tenant: &Tenant,
+    key: &str,
+) -> Result<Option<KeyRecord>, StoreError> {
+    let rows = pool.read(sql::KEY, &[&tenant.as_str(), &key.as_bytes()]).await?;
+    let record = |row: &Row| -> Result<KeyRecord, Corrupt> {
+        Ok(KeyRecord {
+            request: digest(row, 0)?,
+            run: column::<Bytes16>(row, 1)?.run(),
+            seq: seq(row, 2)?,
+            expires_at: Timestamp(column(row, 3)?),
+        })
+    };
+    rows.first().map(record).transpose().map_err(unreadable)
+}
+
+pub(super) async fn due_notices(
+    pool: &Pool,
+    shards: &ShardSet,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<DueNotice>, StoreError> {
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
+        [&now.0, &types::rows(SCAN_MAX), &shard_numbers(shards), &types::rows(limit)];
+    let rows = pool.read(sql::NOTICES_DUE, &params).await?;
+    // A row that cannot be read must not keep the others from being told.
+    Ok(rows.iter().filter_map(|row| due_notice(row).ok()).collect())
+}
+
+fn due_notice(row: &Row) -> Result<DueNotice, Corrupt> {
+    let subscription = String::from_utf8(column(row, 1)?);
+    let attempts: i32 = column(row, 4)?;
+    Ok(DueNotice {
+        no: column(row, 0)?,
+        subscription: subscription.map_err(|_| Corrupt("a subscription is no text".into()))?,
+        run: column::<Bytes16>(row, 2)?.run(),
+        from: seq(row, 3)?,
+        attempts: u32::try_from(attempts).unwrap_or_default(),
+    })
+}
+
+pub(super) fn shard_numbers(shards: &ShardSet) -> Vec<i16> {
+    shards.iter().map(|shard| i16::from(shard.0)).collect()
+}
+
+pub(super) async fn session(pool: &Pool, key: SessionKey) -> Result<Option<SessionRow>, StoreError> {
+    let name: [&str; 3] = [key.tenant.as_str(), key.agent.as_str(), key.session.as_str()];
+    let rows = pool.read(sql::SESSION, &[&name[0], &name[1], &name[2]]).await?;
+    let row = |row: &Row| -> Result<SessionRow, Corrupt> {
+        Ok(SessionRow {
+            key: key.clone(),
+            metadata: column(row, 0)?,
+            created_at: Timestamp(column(row, 1)?),
+            updated_at: Timestamp(column(row, 2)?),
+            closed: column(row, 3)?,
+        })
+    };
+    rows.first().map(row).transpose().map_err(unreadable)
+}
+
+pub(super) async fn credential(pool: &Pool, prefix: &str) -> Result<Option<Credential>, StoreError> {
+    // Text has no NUL, so nobody has such a prefix.
+    if prefix.contains('\0') {
+        return Ok(None);
+    }
+    let rows = pool.read(sql::CREDENTIAL, &[&prefix]).await?;
+    rows.first().map(read_credential).transpose().map_err(unreadable)
+}
+
+pub(super) async fn credentials(pool: &Pool, tenant: &Tenant) -> Result<Vec<Credential>, StoreError> {
+    let rows = pool.read(sql::CREDENTIALS, &[&tenant.as_str()]).await?;
+    rows.iter().map(read_credential).collect::<Result<_, Corrupt>>().map_err(unreadable)
+}
+
+fn read_credential(row: &Row) -> Result<Credential, Corrupt> {
+    Ok(Credential {
+        tenant: Tenant::new(column::<&str>(row, 0)?)?,
+        prefix: column(row, 1)?,
+        hash: digest(row, 2)?,
+        facts: column(row, 3)?,
+        expires_at: instant(row, 4)?,
+        revoked_at: instant(row, 5)?,
+    })
+}
+
+pub(super) async fn time(pool: &Pool) -> Result<Option<Timestamp>, StoreError> {
+    let rows = pool.read(sql::TIME, &[]).await?;
+    rows.first().map(|row| column(row, 0).map(Timestamp)).transpose().map_err(unreadable)
+}
+
+pub(super) fn unreadable(corrupt: Corrupt) -> StoreError {
+    StoreError::unavailable(format!("the database cannot be read: {}", corrupt.0))
+}

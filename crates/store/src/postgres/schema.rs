@@ -1,0 +1,111 @@
+//! The database: opening it, its schema, and what is refused.
+//!
+//! Many nodes may start at once: one of them migrates, under a lock, while the others wait for it.
+
+use super::connect::Connector;
+use super::failure::{Failure, describe};
+use super::sql;
+
+mod embedded {
+    refinery::embed_migrations!("src/postgres/migrations");
+}
+
+/// Why a database could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The address cannot be understood.
+    #[error("the address of the database cannot be understood: {why}; it looks like postgres://user@host/database")]
+    BadUrl {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It was written by a newer version.
+    #[error(
+        "{place} has schema {found}, but this version of Holdpoint knows only {known}; \
+         upgrade Holdpoint, or open a backup from before the upgrade"
+    )]
+    NewerSchema {
+        /// The database.
+        place: String,
+        /// Its schema.
+        found: i32,
+        /// The newest schema that this program knows.
+        known: i32,
+    },
+    /// It holds something else.
+    #[error("{place} holds tables of something else; give Holdpoint a database of its own")]
+    NotOurs {
+        /// The database.
+        place: String,
+    },
+    /// It cannot be used.
+    #[error("cannot open {place}: {why}")]
+    Unusable {
+        /// The database.
+        place: String,
+        /// What the system said.
+        why: String,
+    },
+}
+
+/// Brings the schema up to date and answers with the highest number in use.
+pub(super) async fn open(connector: &Connector) -> Result<i64, OpenError> {
+    let place = connector.place().to_owned();
+    let unusable = |why: String| OpenError::Unusable { place: place.clone(), why };
+    let mut connection = connector.connect(None).await.map_err(|failure| unusable(unreachable(failure)))?;
+    let said = |error: tokio_postgres::Error| unusable(describe(&error));
+    let is_standby = connection.query(sql::IS_STANDBY, &[]).await.map_err(said)?;
+    if is_standby.first().is_some_and(|row| row.get(0)) {
+        return Err(unusable("it is a standby and takes no writes; name the primary".into()));
+    }
+    // Others may be migrating: waiting for them is no failure.
+    connection.client.batch_execute("SET lock_timeout = 0; SET statement_timeout = 0").await.map_err(said)?;
+    connection.query(sql::MIGRATION_LOCK, &[]).await.map_err(said)?;
+    let newest = newest(&connection).await.map_err(said)?;
+    let known = known();
+    match newest {
+        Some(found) if found > known => return Err(OpenError::NewerSchema { place, found, known }),
+        Some(found) if found == known => {}
+        Some(_) => migrate(&mut connection.client).await.map_err(unusable)?,
+        None => {
+            let tables = connection.query(sql::FOREIGN_TABLES, &[]).await.map_err(said)?;
+            if tables.first().is_some_and(|row| row.get(0)) {
+                return Err(OpenError::NotOurs { place });
+            }
+            migrate(&mut connection.client).await.map_err(unusable)?;
+        }
+    }
+    let highest = connection.query(sql::HIGHEST_NUMBER, &[]).await.map_err(said)?;
+    // The lock goes with the connection.
+    Ok(highest.first().and_then(|row| row.get::<_, Option<i64>>(0)).unwrap_or(0))
+}
+
+fn unreachable(failure: Failure) -> String {
+    match failure {
+        Failure::Lost(why) | Failure::Again(why) | Failure::Standby(why) => why,
+        Failure::Refused(error) => error.to_string(),
+    }
+}
+
+fn known() -> i32 {
+    let runner = embedded::migrations::runner();
+    runner.get_migrations().iter().map(refinery::Migration::version).max().unwrap_or(0)
+}
+
+/// The number of the newest migration; none when there is no schema of ours yet.
+async fn newest(connection: &super::connect::Connection) -> Result<Option<i32>, tokio_postgres::Error> {
+    let has_history = connection.query(sql::HAS_HISTORY, &[]).await?;
+    match has_history.first().is_some_and(|row| row.get(0)) {
+        true => {
+            let newest = connection.client.query(sql::NEWEST_MIGRATION, &[]).await?;
+            Ok(newest.first().and_then(|row| row.get(0)))
+        }
+        false => Ok(None),
+    }
+}
+
+async fn migrate(client: &mut tokio_postgres::Client) -> Result<(), String> {
+    // All in one transaction: a crash between a migration and the record of it would lock everybody out.
+    let runner = embedded::migrations::runner().set_grouped(true);
+    runner.run_async(client).await.map(|_| ()).map_err(|error| error.to_string())
+}

@@ -1,0 +1,394 @@
+//! Every statement of the Postgres store, in one place, so that a test can read the plan of each.
+//!
+//! No other file of this store contains SQL that a request can run. What a group of appends writes goes as arrays: one
+//! statement for each table, whatever the number of appends. The columns are explained in `migrations/`.
+
+/// Whether this server follows another one.
+pub(super) const IS_STANDBY: &str = "SELECT pg_is_in_recovery()";
+/// One node migrates, the others wait. The number is this product's alone.
+pub(super) const MIGRATION_LOCK: &str = "SELECT pg_advisory_lock(5207143018117720)";
+/// Whether there is a schema of ours.
+pub(super) const HAS_HISTORY: &str = "SELECT to_regclass('refinery_schema_history') IS NOT NULL";
+/// Its newest migration.
+pub(super) const NEWEST_MIGRATION: &str = "SELECT max(version) FROM refinery_schema_history";
+/// Whether there are tables that nobody of us made.
+pub(super) const FOREIGN_TABLES: &str =
+    "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace)";
+/// The highest number that orders anything.
+pub(super) const HIGHEST_NUMBER: &str = "SELECT greatest((SELECT max(no) FROM runs), (SELECT max(no) FROM holds), \
+     (SELECT max(no) FROM notices))";
+/// The database's time in milliseconds since 1970.
+pub(super) const TIME: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+/// What appends compare and what they need to know of runs; nobody else changes them until the end.
+pub(super) const RUNS_LOCK: &str = "SELECT id, no, tenant, agent, seq, head, lease_node, lease_until, wake_at, \
+     wants_at, due_at FROM runs WHERE id = ANY($1) ORDER BY id FOR UPDATE";
+/// Keys that must not have been used: whoever puts one in first is the only one, until it is taken back.
+pub(super) const KEYS_RESERVE: &str = "INSERT INTO keys (tenant, key, request, run, seq, expires_at) \
+     SELECT tenant, key, '', '00000000-0000-0000-0000-000000000000', 0, 0 \
+     FROM unnest($1::text[], $2::bytea[]) AS wanted (tenant, key) ON CONFLICT (tenant, key) DO NOTHING \
+     RETURNING tenant, key";
+/// What keys were used for.
+pub(super) const KEYS_OF: &str = "SELECT k.tenant, k.key, k.run FROM unnest($1::text[], $2::bytea[]) \
+     AS wanted (tenant, key) JOIN keys k ON k.tenant = wanted.tenant AND k.key = wanted.key";
+/// Counters that are not there yet begin at nothing.
+pub(super) const COUNTERS_RESERVE: &str = "INSERT INTO counters (tenant, name, value) SELECT tenant, name, 0 \
+     FROM unnest($1::text[], $2::bytea[]) AS wanted (tenant, name) ON CONFLICT (tenant, name) DO NOTHING";
+/// Counters; nobody else changes them until the end.
+pub(super) const COUNTERS_LOCK: &str = "SELECT c.tenant, c.name, c.value FROM unnest($1::text[], $2::bytea[]) \
+     AS wanted (tenant, name) JOIN counters c ON c.tenant = wanted.tenant AND c.name = wanted.name FOR UPDATE OF c";
+/// Conversations that are closed; nobody closes the others until the end.
+pub(super) const SESSIONS_LOCK: &str = "SELECT s.tenant, s.agent, s.session, s.closed \
+     FROM unnest($1::text[], $2::text[], $3::text[]) AS wanted (tenant, agent, session) \
+     JOIN sessions s ON s.tenant = wanted.tenant AND s.agent = wanted.agent AND s.session = wanted.session \
+     FOR SHARE OF s";
+
+/// Tenants seen for the first time.
+pub(super) const TENANTS_ADD: &str = "INSERT INTO tenants (tenant, tag, created_at) \
+     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[]) ON CONFLICT (tenant) DO NOTHING";
+/// New conversations.
+pub(super) const SESSIONS_ADD: &str = "INSERT INTO sessions (tenant, agent, session, created_at, updated_at) \
+     SELECT tenant, agent, session, at, at \
+     FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS new (tenant, agent, session, at) \
+     ON CONFLICT (tenant, agent, session) DO NOTHING";
+/// New runs.
+pub(super) const RUNS_ADD: &str = "INSERT INTO runs (id, no, tenant, agent, session, owner, driver, started_at, \
+     parent, inbox, inbox_facts, priority, seq, at, head, definition, phase, fold, lease_node, lease_until, wake_at, \
+     wants_at, due_at, state) SELECT id, no, tenant, agent, session, owner, driver, started_at, parent, inbox, \
+     inbox_facts, priority, seq, at, head, definition, phase, $24::integer, lease_node, lease_until, wake_at, wants_at, due_at, \
+     state FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::smallint[], \
+     $8::bigint[], $9::text[], $10::text[], $11::text[], $12::smallint[], $13::bigint[], $14::bigint[], $15::bytea[], \
+     $16::bytea[], $17::smallint[], $18::uuid[], $19::bigint[], $20::bigint[], $21::bigint[], $22::bigint[], \
+     $23::text[]) AS new (id, no, tenant, agent, session, owner, driver, started_at, parent, inbox, inbox_facts, \
+     priority, seq, at, head, definition, phase, lease_node, lease_until, wake_at, wants_at, due_at, state)";
+/// Runs after an append.
+pub(super) const RUNS_MOVE: &str = "UPDATE runs r SET seq = n.seq, at = n.at, head = n.head, \
+     definition = n.definition, phase = n.phase, fold = $13, lease_node = n.lease_node, lease_until = n.lease_until, \
+     wake_at = n.wake_at, wants_at = n.wants_at, due_at = n.due_at, state = n.state \
+     FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[], $6::smallint[], $7::uuid[], \
+     $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[]) \
+     AS n (id, seq, at, head, definition, phase, lease_node, lease_until, wake_at, wants_at, due_at, state) \
+     WHERE r.id = n.id";
+/// Runs that others woke.
+pub(super) const RUNS_WAKE: &str = "UPDATE runs r SET wake_at = n.wake_at, due_at = n.due_at \
+     FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS n (id, wake_at, due_at) WHERE r.id = n.id";
+/// The events of appends.
+pub(super) const LINKS_ADD: &str = "INSERT INTO links (run, first, count, at, actor, hash, salt, payload) \
+     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::bigint[], $5::text[], $6::bytea[], \
+     $7::uuid[], $8::text[])";
+/// When somebody should look at runs.
+pub(super) const DUE_SET: &str = "INSERT INTO due (run, no, tenant, agent, shard, at) \
+     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::smallint[], $6::bigint[]) \
+     ON CONFLICT (run) DO UPDATE SET at = excluded.at";
+/// Nobody needs to look at these runs.
+pub(super) const DUE_CLEAR: &str = "DELETE FROM due WHERE run = ANY($1)";
+/// Workers may claim these runs.
+pub(super) const CLAIMABLE_SET: &str = "INSERT INTO claimable (run, tenant, inbox, priority, no, at) \
+     SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[]) \
+     ON CONFLICT (run) DO UPDATE SET at = excluded.at";
+/// Workers may not claim these runs.
+pub(super) const CLAIMABLE_CLEAR: &str = "DELETE FROM claimable WHERE run = ANY($1)";
+/// New holds.
+pub(super) const HOLDS_ADD: &str = "INSERT INTO holds (no, run, call, secret, tenant, agent, tool, kind) \
+     SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::text[], \
+     $8::smallint[])";
+/// Holds that have their decision; nobody needs to see them any more.
+pub(super) const HOLDS_CLOSE: &str = "WITH closed AS (UPDATE holds h SET closed = true, record = n.record \
+     FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::text[]) AS n (run, call, secret, record) \
+     WHERE h.run = n.run AND h.call = n.call AND h.secret = n.secret RETURNING h.no) \
+     DELETE FROM audience a USING closed WHERE a.hold = closed.no";
+/// People may see open holds.
+pub(super) const AUDIENCE_ADD: &str = "INSERT INTO audience (tenant, who, hold) SELECT h.tenant, n.who, h.no \
+     FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bytea[]) AS n (run, call, secret, who) \
+     JOIN holds h ON h.run = n.run AND h.call = n.call AND h.secret = n.secret AND NOT h.closed \
+     ON CONFLICT (tenant, who, hold) DO NOTHING";
+/// Large values.
+pub(super) const BLOBS_ADD: &str = "INSERT INTO blobs (run, digest, value) \
+     SELECT * FROM unnest($1::uuid[], $2::bytea[], $3::bytea[]) ON CONFLICT (run, digest) DO NOTHING";
+/// Definitions.
+pub(super) const DEFINITIONS_ADD: &str = "INSERT INTO definitions (tenant, digest, bytes) \
+     SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[]) ON CONFLICT (tenant, digest) DO NOTHING";
+/// New notices, or the news that there is more to tell.
+pub(super) const NOTICES_ADD: &str = "INSERT INTO notices (no, shard, due_at, subscription, run, first_seq, latest) \
+     SELECT * FROM unnest($1::bigint[], $2::smallint[], $3::bigint[], $4::bytea[], $5::uuid[], $6::bigint[], \
+     $7::bigint[]) ON CONFLICT (run, subscription) WHERE due_at IS NOT NULL \
+     DO UPDATE SET latest = greatest(notices.latest, excluded.latest)";
+/// Idempotency keys and what they were used for.
+pub(super) const KEYS_SET: &str = "INSERT INTO keys (tenant, key, request, run, seq, expires_at) \
+     SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[], $4::uuid[], $5::bigint[], $6::bigint[]) \
+     ON CONFLICT (tenant, key) DO UPDATE SET request = excluded.request, run = excluded.run, seq = excluded.seq, \
+     expires_at = excluded.expires_at";
+/// Takes back keys that were only reserved.
+pub(super) const KEYS_UNRESERVE: &str = "DELETE FROM keys k USING unnest($1::text[], $2::bytea[]) \
+     AS n (tenant, key) WHERE k.tenant = n.tenant AND k.key = n.key";
+/// Counters as they came out.
+pub(super) const COUNTERS_SET: &str = "UPDATE counters c SET value = n.value \
+     FROM unnest($1::text[], $2::bytea[], $3::bigint[]) AS n (tenant, name, value) \
+     WHERE c.tenant = n.tenant AND c.name = n.name";
+
+/// Columns of a whole run, in the order that `rows.rs` reads them, and the hash of its last link.
+macro_rules! run_columns {
+    () => {
+        "r.id, r.no, r.tenant, r.agent, r.session, r.owner, r.driver, r.started_at, r.parent, r.inbox, \
+         r.inbox_facts, r.priority, r.seq, r.at, r.head, r.definition, r.fold, r.lease_node, r.lease_until, r.state, \
+         (SELECT l.hash FROM links l WHERE l.run = r.id ORDER BY l.first DESC LIMIT 1)"
+    };
+}
+/// A run by its id.
+pub(super) const RUN: &str = concat!("SELECT ", run_columns!(), " FROM runs r WHERE r.id = $1");
+/// A run by its id; nobody else changes it until the end.
+pub(super) const RUN_LOCK: &str =
+    concat!("SELECT ", run_columns!(), " FROM runs r WHERE r.id = $1 FOR UPDATE OF r");
+/// A page of runs: looks at $3 of them and gives those in one of these phases, at most $4.
+macro_rules! page_of_runs {
+    ($by:literal) => {
+        concat!(
+            "SELECT ",
+            run_columns!(),
+            " FROM (SELECT * FROM runs WHERE ",
+            $by,
+            " AND no < $2 ORDER BY no DESC LIMIT $3) r WHERE cardinality($5::smallint[]) = 0 OR r.phase = ANY($5) \
+              ORDER BY r.no DESC LIMIT $4"
+        )
+    };
+}
+/// The last run that such a page looks at, when there are so many.
+macro_rules! end_of_runs {
+    ($by:literal) => {
+        concat!("SELECT no FROM runs WHERE ", $by, " AND no < $2 ORDER BY no DESC OFFSET $3::bigint - 1 LIMIT 1")
+    };
+}
+/// The agents of a tenant that have runs.
+pub(super) const AGENTS_WITH_RUNS: &str = "WITH RECURSIVE agents AS (\
+     (SELECT agent FROM runs WHERE tenant = $1 ORDER BY agent LIMIT 1) UNION ALL \
+     (SELECT n.agent FROM agents a, LATERAL (SELECT r.agent FROM runs r WHERE r.tenant = $1 AND r.agent > a.agent \
+     ORDER BY r.agent LIMIT 1) n)) SELECT agent FROM agents";
+/// Runs of these agents of a tenant, newest first: the newest of each, merged.
+pub(super) const RUNS_ALL: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    " FROM (SELECT n.* FROM unnest($6::text[]) AS a (agent), LATERAL (SELECT * FROM runs WHERE tenant = $1 \
+      AND agent = a.agent AND no < $2 ORDER BY no DESC LIMIT $3) n ORDER BY n.no DESC LIMIT $3) r \
+      WHERE cardinality($5::smallint[]) = 0 OR r.phase = ANY($5) ORDER BY r.no DESC LIMIT $4"
+);
+/// The last run that such a page looks at.
+pub(super) const RUNS_ALL_END: &str = "SELECT n.no FROM unnest($4::text[]) AS a (agent), LATERAL (SELECT no FROM runs \
+     WHERE tenant = $1 AND agent = a.agent AND no < $2 ORDER BY no DESC LIMIT $3) n ORDER BY n.no DESC \
+     OFFSET $3::bigint - 1 LIMIT 1";
+/// Runs of an agent, newest first.
+pub(super) const RUNS_BY_AGENT: &str = page_of_runs!("tenant = $1 AND agent = $6");
+/// The last of them that is looked at.
+pub(super) const RUNS_BY_AGENT_END: &str = end_of_runs!("tenant = $1 AND agent = $4");
+/// Runs of a conversation, newest first.
+pub(super) const RUNS_BY_SESSION: &str = page_of_runs!("tenant = $1 AND agent = $6 AND session = $7");
+/// The last of them that is looked at.
+pub(super) const RUNS_BY_SESSION_END: &str =
+    end_of_runs!("tenant = $1 AND agent = $4 AND session = $5");
+/// Runs that workers of an inbox may claim, by priority, then age.
+pub(super) const RUNS_CLAIMABLE: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    " FROM (SELECT run, priority, no FROM claimable WHERE tenant = $1 AND inbox = $2 AND at <= $3 \
+      ORDER BY priority DESC, no LIMIT $4) c JOIN runs r ON r.id = c.run \
+      WHERE cardinality($6::smallint[]) = 0 OR r.phase = ANY($6) ORDER BY c.priority DESC, c.no LIMIT $5"
+);
+
+/// The links of a run from the one that holds an event on.
+pub(super) const LINKS: &str = "SELECT first, count, at, actor, hash, salt, payload, commitment FROM links \
+     WHERE run = $1 AND first >= coalesce((SELECT max(first) FROM links WHERE run = $1 AND first <= $2), 0) \
+     ORDER BY first LIMIT $3";
+/// Deletes the contents of links and keeps their commitments.
+pub(super) const LINKS_ERASE: &str = "UPDATE links l SET salt = NULL, payload = NULL, commitment = n.commitment \
+     FROM unnest($2::bigint[], $3::bytea[]) AS n (first, commitment) WHERE l.run = $1 AND l.first = n.first";
+/// Deletes the large values of a run.
+pub(super) const BLOBS_ERASE: &str = "DELETE FROM blobs WHERE run = $1";
+/// A large value by its name.
+pub(super) const BLOB: &str = "SELECT value FROM blobs WHERE run = $1 AND digest = $2";
+/// A definition by its name.
+pub(super) const DEFINITION: &str = "SELECT bytes FROM definitions WHERE tenant = $1 AND digest = $2";
+/// What an idempotency key was used for.
+pub(super) const KEY: &str = "SELECT request, run, seq, expires_at FROM keys WHERE tenant = $1 AND key = $2";
+/// Forgets keys whose time has passed.
+pub(super) const KEYS_FORGET: &str = "WITH past AS (SELECT tenant, key FROM keys WHERE expires_at <= $1 \
+     ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED), \
+     gone AS (DELETE FROM keys k USING past WHERE k.tenant = past.tenant AND k.key = past.key RETURNING 1) \
+     SELECT count(*) FROM gone";
+
+/// The holds of one call.
+pub(super) const HOLDS_OF_CALL: &str =
+    "SELECT secret, record FROM holds WHERE run = $1 AND call = $2 ORDER BY no";
+/// A page of open holds with their runs: looks at $3 of them and gives those of these kinds that one of $5 may see.
+macro_rules! page_of_holds {
+    ($scan:expr) => {
+        concat!(
+            "SELECT h.no, h.call, h.secret, ",
+            run_columns!(),
+            " FROM (",
+            $scan,
+            ") h JOIN runs r ON r.id = h.run WHERE (cardinality($4::smallint[]) = 0 OR h.kind = ANY($4)) \
+              AND ($5::bytea[] IS NULL OR EXISTS (SELECT 1 FROM audience a WHERE a.tenant = $1 AND a.who = ANY($5) \
+              AND a.hold = h.no)) ORDER BY h.no LIMIT $6"
+        )
+    };
+}
+/// The last hold that such a page looks at, when there are so many.
+macro_rules! end_of_holds {
+    ($scan:expr) => {
+        concat!("SELECT max(no) FROM (", $scan, ") h HAVING count(*) >= $3")
+    };
+}
+macro_rules! holds_all {
+    () => {
+        "SELECT * FROM holds WHERE tenant = $1 AND NOT closed AND no > $2 ORDER BY no LIMIT $3"
+    };
+}
+macro_rules! holds_seen {
+    ($who:literal) => {
+        concat!(
+            "SELECT o.* FROM (SELECT DISTINCT s.hold FROM unnest(",
+            $who,
+            "::bytea[]) AS w (who), LATERAL (SELECT hold FROM audience WHERE tenant = $1 AND who = w.who \
+              AND hold > $2 ORDER BY hold LIMIT $3) s ORDER BY s.hold LIMIT $3) seen \
+              JOIN holds o ON o.no = seen.hold AND NOT o.closed ORDER BY o.no"
+        )
+    };
+}
+macro_rules! holds_by {
+    ($column:literal, $value:literal) => {
+        concat!(
+            "SELECT * FROM holds WHERE tenant = $1 AND ",
+            $column,
+            " = ",
+            $value,
+            " AND NOT closed AND no > $2 ORDER BY no LIMIT $3"
+        )
+    };
+}
+macro_rules! holds_of_session {
+    ($agent:literal, $session:literal) => {
+        concat!(
+            "SELECT o.* FROM runs q JOIN holds o ON o.run = q.id WHERE q.tenant = $1 AND q.agent = ",
+            $agent,
+            " AND q.session = ",
+            $session,
+            " AND NOT o.closed AND o.no > $2 ORDER BY o.no LIMIT $3"
+        )
+    };
+}
+/// Open holds of a tenant, oldest first.
+pub(super) const HOLDS_ALL: &str = page_of_holds!(holds_all!());
+/// The last of them that is looked at.
+pub(super) const HOLDS_ALL_END: &str = end_of_holds!(holds_all!());
+/// Open holds that one of these may see.
+pub(super) const HOLDS_SEEN: &str = page_of_holds!(holds_seen!("$5"));
+/// The last of them that is looked at.
+pub(super) const HOLDS_SEEN_END: &str = end_of_holds!(holds_seen!("$4"));
+/// Open holds of an agent.
+pub(super) const HOLDS_BY_AGENT: &str = page_of_holds!(holds_by!("agent", "$7"));
+/// The last of them that is looked at.
+pub(super) const HOLDS_BY_AGENT_END: &str = end_of_holds!(holds_by!("agent", "$4"));
+/// Open holds of a tool.
+pub(super) const HOLDS_BY_TOOL: &str = page_of_holds!(holds_by!("tool", "$7"));
+/// The last of them that is looked at.
+pub(super) const HOLDS_BY_TOOL_END: &str = end_of_holds!(holds_by!("tool", "$4"));
+/// Open holds of a run.
+pub(super) const HOLDS_BY_RUN: &str = page_of_holds!(holds_by!("run", "$7"));
+/// The last of them that is looked at.
+pub(super) const HOLDS_BY_RUN_END: &str = end_of_holds!(holds_by!("run", "$4"));
+/// Open holds of a conversation: few runs, few holds each.
+pub(super) const HOLDS_BY_SESSION: &str = page_of_holds!(holds_of_session!("$7", "$8"));
+/// The last of them that is looked at.
+pub(super) const HOLDS_BY_SESSION_END: &str = end_of_holds!(holds_of_session!("$4", "$5"));
+
+/// Due runs of each agent, the longest due first, of these shards and of a fold that this node knows.
+pub(super) const DUE: &str = "WITH RECURSIVE lanes AS (\
+     (SELECT tenant, agent FROM due ORDER BY tenant, agent LIMIT 1) UNION ALL \
+     (SELECT n.tenant, n.agent FROM lanes l, LATERAL (SELECT d.tenant, d.agent FROM due d \
+     WHERE (d.tenant, d.agent) > (l.tenant, l.agent) ORDER BY d.tenant, d.agent LIMIT 1) n)) \
+     SELECT l.tenant, l.agent, c.run, c.no, c.at FROM lanes l, LATERAL (SELECT s.run, s.no, s.at FROM \
+     (SELECT d.run, d.no, d.at, d.shard FROM due d WHERE d.tenant = l.tenant AND d.agent = l.agent AND d.at <= $1 \
+     ORDER BY d.at, d.no LIMIT $2) s LEFT JOIN runs r ON r.id = s.run WHERE s.shard = ANY($3) \
+     AND coalesce(r.fold, 0) <= $4 ORDER BY s.at, s.no LIMIT $5) c ORDER BY l.tenant, l.agent, c.at, c.no";
+/// Leases those of these runs that are still due.
+pub(super) const LEASE: &str = concat!(
+    "WITH taken AS (UPDATE runs SET lease_node = $2, lease_until = $3, wake_at = NULL, due_at = $3 \
+      WHERE id = ANY($1) AND due_at <= $4 AND fold <= $5 RETURNING *), \
+      moved AS (UPDATE due SET at = $3 FROM taken WHERE due.run = taken.id) SELECT ",
+    run_columns!(),
+    " FROM taken r"
+);
+/// A run that cannot be read is no longer due.
+pub(super) const QUARANTINE: &str = "WITH freed AS (UPDATE runs SET lease_node = NULL, lease_until = NULL, \
+     due_at = NULL WHERE id = $1) DELETE FROM due WHERE run = $1";
+/// Extends a node's leases.
+pub(super) const RENEW: &str = "WITH mine AS (UPDATE runs SET lease_until = $3, due_at = $3 \
+     WHERE id = ANY($1) AND lease_node = $2 RETURNING id), \
+     moved AS (UPDATE due SET at = $3 FROM mine WHERE due.run = mine.id) SELECT id FROM mine";
+/// Gives a lease back.
+pub(super) const RELEASE: &str = "WITH freed AS (UPDATE runs SET lease_node = NULL, lease_until = NULL, \
+     due_at = least(wants_at, wake_at) WHERE id = $1 AND lease_node = $2 RETURNING id, due_at), \
+     gone AS (DELETE FROM due USING freed WHERE due.run = freed.id AND freed.due_at IS NULL) \
+     UPDATE due SET at = freed.due_at FROM freed WHERE due.run = freed.id AND freed.due_at IS NOT NULL";
+
+/// Notices whose time has come.
+pub(super) const NOTICES_DUE: &str = "SELECT no, subscription, run, first_seq, attempts FROM \
+     (SELECT * FROM notices WHERE due_at IS NOT NULL AND due_at <= $1 ORDER BY due_at, no LIMIT $2) n \
+     WHERE shard = ANY($3) ORDER BY due_at, no LIMIT $4";
+/// What was told: all of it, or there is more.
+pub(super) const NOTICE_DELIVERED: &str = "WITH more AS (UPDATE notices SET first_seq = $2::bigint + 1, attempts = 0 \
+     WHERE no = $1 AND latest > $2) DELETE FROM notices WHERE no = $1 AND latest <= $2";
+/// It is tried again.
+pub(super) const NOTICE_RETRY: &str = "UPDATE notices SET due_at = $2, attempts = attempts + 1 \
+     WHERE no = $1 AND due_at IS NOT NULL";
+/// It is given up.
+pub(super) const NOTICE_DEAD: &str = "UPDATE notices SET due_at = NULL WHERE no = $1";
+
+/// A conversation by its name.
+pub(super) const SESSION: &str = "SELECT metadata, created_at, updated_at, closed FROM sessions \
+     WHERE tenant = $1 AND agent = $2 AND session = $3";
+/// Other metadata, if they still are what the caller read.
+pub(super) const SESSION_METADATA: &str = "UPDATE sessions SET metadata = $5, updated_at = $6 \
+     WHERE tenant = $1 AND agent = $2 AND session = $3 AND metadata = $4 RETURNING 1";
+/// No more runs in a conversation.
+pub(super) const SESSION_CLOSE: &str =
+    "UPDATE sessions SET closed = true WHERE tenant = $1 AND agent = $2 AND session = $3 RETURNING 1";
+
+/// A new credential, unless its prefix is taken.
+pub(super) const CREDENTIAL_ADD: &str = "INSERT INTO credentials (tenant, prefix, hash, facts, expires_at, revoked_at) \
+     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (prefix) DO NOTHING RETURNING 1";
+/// A credential by its prefix.
+pub(super) const CREDENTIAL: &str =
+    "SELECT tenant, prefix, hash, facts, expires_at, revoked_at FROM credentials WHERE prefix = $1";
+/// The credentials of a tenant.
+pub(super) const CREDENTIALS: &str = "SELECT tenant, prefix, hash, facts, expires_at, revoked_at FROM credentials \
+     WHERE tenant = $1 ORDER BY prefix";
+/// No longer valid; the first instant stays.
+pub(super) const CREDENTIAL_REVOKE: &str = "UPDATE credentials SET revoked_at = coalesce(revoked_at, $3) \
+     WHERE tenant = $1 AND prefix = $2 RETURNING 1";
+
+/// A node says that it is there.
+pub(super) const NODE_SET: &str = "INSERT INTO nodes (node, facts, seen_until) VALUES ($1, $2, $3) \
+     ON CONFLICT (node) DO UPDATE SET facts = excluded.facts, seen_until = excluded.seen_until";
+/// A node goes.
+pub(super) const NODE_GONE: &str = "DELETE FROM nodes WHERE node = $1";
+/// Nodes that nobody has heard of for long.
+pub(super) const NODES_FORGET: &str = "DELETE FROM nodes WHERE seen_until < $1";
+/// Everyone who is there. There are as many as there are machines.
+pub(super) const NODES: &str = "SELECT node, facts, seen_until FROM nodes WHERE seen_until > $1 ORDER BY node";
+/// Who has which shard; nobody else moves them until the end. There are 256.
+pub(super) const SHARDS_LOCK: &str = "SELECT shard, node, until FROM shards ORDER BY shard FOR UPDATE";
+/// Who has which shard.
+pub(super) const SHARDS: &str = "SELECT shard, node, until FROM shards ORDER BY shard";
+/// A node has these shards until then.
+pub(super) const SHARDS_TAKE: &str = "UPDATE shards SET node = $2, until = $3 WHERE shard = ANY($1)";
+/// Nobody has these shards.
+pub(super) const SHARDS_FREE: &str = "UPDATE shards SET node = NULL, until = 0 WHERE shard = ANY($1)";
+/// Nobody has the shards of this node.
+pub(super) const SHARDS_LEAVE: &str = "UPDATE shards SET node = NULL, until = 0 WHERE node = $1";
+
+/// The number of this session, by which its own hints are known.
+pub(super) const OWN_PROCESS: &str = "SELECT pg_backend_pid()";
+/// Listens to the other nodes.
+pub(super) const LISTEN: &str = "LISTEN holdpoint_hints";
+/// Tells the other nodes in which shards something changed.
+pub(super) const NOTIFY: &str = "SELECT pg_notify('holdpoint_hints', $1)";

@@ -1,0 +1,224 @@
+//! Leases and due work, notices, conversations, credentials, erasing: the smaller changes.
+//!
+//! Each is one statement, except a claim, which looks for candidates and then takes those that are still due, and
+//! erasing, which reads what it deletes.
+
+use std::collections::BTreeMap;
+
+use holdpoint_core::id::{Incarnation, RunId};
+use holdpoint_core::link::Link;
+use holdpoint_core::name::Tenant;
+use holdpoint_core::run::FOLD_VERSION;
+use holdpoint_core::time::Timestamp;
+use tokio_postgres::Row;
+
+use super::connect::Connection;
+use super::failure::Failure;
+use super::pool::{Pool, TRIES};
+use super::read::{shard_numbers, stored, unreadable};
+use super::rows::{self, RunColumns, column};
+use super::side::Side;
+use super::sql;
+use super::types::{self, Bytes16, signed};
+use crate::columns::Corrupt;
+use crate::error::StoreError;
+use crate::query::{Claim, Claimed, Credential, SCAN_MAX, SessionChange, SessionKey, SettleNotice, Stored};
+use crate::turns::take_turns;
+
+/// Goes on while others were quicker, so that whoever asks gets as much as there is.
+pub(super) async fn claim_due(pool: &Pool, claim: &Claim) -> Result<Vec<Claimed>, StoreError> {
+    let mut claimed = Vec::new();
+    let mut room = claim.room.clone();
+    for _ in 0..TRIES {
+        let limit = claim.limit - claimed.len();
+        if limit == 0 {
+            break;
+        }
+        let wanted = candidates(pool, &Claim { limit, room: room.clone(), ..claim.clone() }).await?;
+        let (count, taken) = (wanted.len(), lease(pool, claim, &wanted).await?);
+        let is_all = taken.len() == count;
+        for one in &taken {
+            if let Claimed::Run(stored) = one {
+                use_room(&mut room, stored);
+            }
+        }
+        claimed.extend(taken);
+        if is_all {
+            break;
+        }
+    }
+    Ok(claimed)
+}
+
+fn use_room(room: &mut [(Tenant, holdpoint_core::name::AgentName, usize)], stored: &Stored) {
+    let facts = &stored.row.run.facts;
+    if let Some((_, _, left)) =
+        room.iter_mut().find(|(tenant, agent, _)| *tenant == facts.tenant && *agent == facts.agent)
+    {
+        *left = left.saturating_sub(1);
+    }
+}
+
+/// Due runs in the order in which they are to be taken.
+async fn candidates(pool: &Pool, claim: &Claim) -> Result<Vec<RunId>, StoreError> {
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] = [
+        &claim.now.0,
+        &types::rows(SCAN_MAX),
+        &shard_numbers(&claim.shards),
+        &fold(),
+        &types::rows(claim.limit),
+    ];
+    let rows = pool.read(sql::DUE, &params).await?;
+    let mut lanes: BTreeMap<(&str, &str), Vec<(Timestamp, i64)>> = BTreeMap::new();
+    let mut runs: BTreeMap<i64, RunId> = BTreeMap::new();
+    for row in &rows {
+        let read = || -> Result<_, Corrupt> {
+            Ok(((column(row, 0)?, column(row, 1)?), column::<Bytes16>(row, 2)?, column(row, 3)?, column(row, 4)?))
+        };
+        let (lane, run, no, at) = read().map_err(unreadable)?;
+        lanes.entry(lane).or_default().push((Timestamp(at), no));
+        runs.insert(no, run.run());
+    }
+    let cut = |((tenant, agent), mut queue): ((&str, &str), Vec<(Timestamp, i64)>)| {
+        let room = claim.room.iter().find(|(t, a, _)| t.as_str() == tenant && a.as_str() == agent);
+        queue.truncate(room.map_or(claim.limit, |(_, _, room)| *room));
+        queue
+    };
+    let taken = take_turns(lanes.into_iter().map(cut).collect(), claim.limit);
+    Ok(taken.iter().filter_map(|no| runs.get(no).copied()).collect())
+}
+
+/// Leases those that are still due, in the order wanted.
+async fn lease(pool: &Pool, claim: &Claim, wanted: &[RunId]) -> Result<Vec<Claimed>, StoreError> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<Bytes16> = wanted.iter().map(|run| Bytes16::from(*run)).collect();
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+        [&ids, &Bytes16(claim.node.0), &claim.until.0, &claim.now.0, &fold()];
+    let rows = pool.write(sql::LEASE, &params).await?;
+    let mut taken: BTreeMap<RunId, &Row> = BTreeMap::new();
+    for row in &rows {
+        taken.insert(column::<Bytes16>(row, 0).map_err(unreadable)?.run(), row);
+    }
+    let mut claimed = Vec::with_capacity(taken.len());
+    for run in wanted {
+        let Some(row) = taken.get(run) else { continue };
+        match stored(pool, row, 0).await {
+            Ok(stored) => claimed.push(Claimed::Run(Box::new(stored))),
+            Err(StoreError::Corrupt { run, why }) => {
+                // Its events stay as they are; only the work list forgets it, or it would come up for ever.
+                pool.write(sql::QUARANTINE, &[&Bytes16::from(run)]).await?;
+                claimed.push(Claimed::Corrupt { run, why });
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(claimed)
+}
+
+fn fold() -> i32 {
+    i32::try_from(FOLD_VERSION).unwrap_or(i32::MAX)
+}
+
+pub(super) async fn renew(
+    pool: &Pool,
+    runs: Vec<RunId>,
+    node: Incarnation,
+    until: Timestamp,
+) -> Result<Vec<RunId>, StoreError> {
+    let ids: Vec<Bytes16> = runs.iter().map(|run| Bytes16::from(*run)).collect();
+    let rows = pool.write(sql::RENEW, &[&ids, &Bytes16(node.0), &until.0]).await?;
+    let still = rows.iter().map(|row| column::<Bytes16>(row, 0).map(Bytes16::run));
+    let still = still.collect::<Result<Vec<RunId>, Corrupt>>().map_err(unreadable)?;
+    Ok(runs.into_iter().filter(|run| still.contains(run)).collect())
+}
+
+pub(super) async fn release(pool: &Pool, run: RunId, node: Incarnation) -> Result<(), StoreError> {
+    pool.write(sql::RELEASE, &[&Bytes16::from(run), &Bytes16(node.0)]).await.map(|_| ())
+}
+
+pub(super) async fn forget_keys(pool: &Pool, until: Timestamp, limit: usize) -> Result<usize, StoreError> {
+    let rows = pool.write(sql::KEYS_FORGET, &[&until.0, &types::rows(limit)]).await?;
+    let count: i64 = rows.first().map(|row| column(row, 0)).transpose().map_err(unreadable)?.unwrap_or(0);
+    Ok(usize::try_from(count).unwrap_or_default())
+}
+
+pub(super) async fn settle_notice(pool: &Pool, no: i64, settle: SettleNotice) -> Result<(), StoreError> {
+    let settled = match settle {
+        SettleNotice::Delivered { upto } => pool.write(sql::NOTICE_DELIVERED, &[&no, &signed(upto.0)]).await,
+        SettleNotice::Retry { at } => pool.write(sql::NOTICE_RETRY, &[&no, &at.0]).await,
+        SettleNotice::Dead => pool.write(sql::NOTICE_DEAD, &[&no]).await,
+    };
+    settled.map(|_| ())
+}
+
+pub(super) async fn change_session(
+    pool: &Pool,
+    key: &SessionKey,
+    change: &SessionChange,
+    at: Timestamp,
+) -> Result<bool, StoreError> {
+    let (tenant, agent, session) = (key.tenant.as_str(), key.agent.as_str(), key.session.as_str());
+    let changed = match change {
+        SessionChange::Metadata { before, after } => {
+            pool.write(sql::SESSION_METADATA, &[&tenant, &agent, &session, before, after, &at.0]).await?
+        }
+        SessionChange::Close => pool.write(sql::SESSION_CLOSE, &[&tenant, &agent, &session]).await?,
+    };
+    Ok(!changed.is_empty())
+}
+
+pub(super) async fn put_credential(pool: &Pool, new: &Credential) -> Result<bool, StoreError> {
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 6] = [
+        &new.tenant.as_str(),
+        &new.prefix,
+        &new.hash.0.as_slice(),
+        &new.facts,
+        &new.expires_at.map(|at| at.0),
+        &new.revoked_at.map(|at| at.0),
+    ];
+    Ok(!pool.write(sql::CREDENTIAL_ADD, &params).await?.is_empty())
+}
+
+pub(super) async fn revoke_credential(
+    pool: &Pool,
+    tenant: &Tenant,
+    prefix: &str,
+    at: Timestamp,
+) -> Result<bool, StoreError> {
+    if prefix.contains('\0') {
+        return Ok(false);
+    }
+    Ok(!pool.write(sql::CREDENTIAL_REVOKE, &[&tenant.as_str(), &prefix, &at.0]).await?.is_empty())
+}
+
+/// Deletes payloads, salts and large values; the event that says so stays readable.
+pub(super) async fn erase(side: &Side, run: RunId) -> Result<(), StoreError> {
+    side.transact(|connection| Box::pin(erase_now(connection, run))).await
+}
+
+async fn erase_now(connection: &Connection, run: RunId) -> Result<(), Failure> {
+    let id = Bytes16::from(run);
+    let found = connection.query(sql::RUN_LOCK, &[&id]).await?;
+    let row = found.first().ok_or(StoreError::NotFound { run })?;
+    let columns = RunColumns::of(row, 0)?;
+    let log = connection.query(sql::LINKS, &[&id, &0i64, &i64::MAX]).await?;
+    let links = log.iter().map(|row| rows::link(run, row)).collect::<Result<Vec<Link>, Corrupt>>();
+    let links = links.map_err(|corrupt| corrupt.of(run))?;
+    let older = columns.is_of_an_older_fold().then_some(&*links);
+    if !columns.stored(older)?.row.run.state.erased {
+        let why = format!("run {run} has no run.erased event yet; append it first");
+        return Err(StoreError::unavailable(why).into());
+    }
+    // The event that says so stays readable, and so does what followed it.
+    let said_at = links.iter().position(Link::says_erased).unwrap_or(0);
+    let (firsts, commitments): (Vec<i64>, Vec<Vec<u8>>) = links
+        .iter()
+        .take(said_at)
+        .map(|link| (signed(link.header.first.0), link.contents.commitment().0.to_vec()))
+        .unzip();
+    connection.query(sql::LINKS_ERASE, &[&id, &firsts, &commitments]).await?;
+    connection.query(sql::BLOBS_ERASE, &[&id]).await?;
+    Ok(())
+}
