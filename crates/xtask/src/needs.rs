@@ -31,6 +31,9 @@ const CARGO_TOOLS: &[CargoTool] = &[
 const SYSTEM_PACKAGES: &[SystemPackage] = &[
     // Fault tests make system calls fail with it.
     SystemPackage { debian_name: "strace", program: "strace" },
+    // The tests of the Postgres store start a server of their own. Its programs are not on the path; this one, which
+    // comes with every server, is.
+    SystemPackage { debian_name: "postgresql", program: "pg_createcluster" },
     // The pages are tested in a real browser, driven from node.
     SystemPackage { debian_name: "chromium", program: "chromium" },
     SystemPackage { debian_name: "nodejs", program: "node" },

@@ -189,6 +189,7 @@ pub fn what_was_acknowledged_survives_reopening(factory: &Factory) {
     world.expect_stored(&held);
 }
 
-pub(super) fn say(text: &str) -> Command {
+/// Somebody says something.
+pub fn say(text: &str) -> Command {
     Command::Say(Say { message: Message::text(text), on_hold: OnHold::Refuse })
 }

@@ -22,7 +22,7 @@ use super::schema::OpenError;
 
 /// What every session sets. Plans made while the tables were empty would read whole tables for ever; a statement that
 /// hangs must not hold locks; compiling plans costs more than these statements take.
-const SESSION: &str = "SET enable_seqscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan; \
+pub(super) const SESSION: &str = "SET enable_seqscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan; \
      SET statement_timeout = '30s'; SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '30s'; \
      SET default_transaction_isolation = 'read committed'; SET client_min_messages = error; \
      SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";

@@ -48,13 +48,14 @@ impl Hints {
     /// What the other nodes tell from now on.
     pub(super) fn hear(&self, connector: &Arc<Connector>, handle: &Handle) -> broadcast::Receiver<ShardSet> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let running = running.get_or_insert_with(|| {
-            let (changed, changes) = mpsc::unbounded_channel();
-            let (heard, _) = broadcast::channel(BEHIND_MAX);
-            handle.spawn(run(connector.clone(), changes, heard.clone()));
-            Running { changed, heard }
-        });
-        running.heard.subscribe()
+        if let Some(running) = running.as_ref() {
+            return running.heard.subscribe();
+        }
+        let (changed, changes) = mpsc::unbounded_channel();
+        let (heard, first) = broadcast::channel(BEHIND_MAX);
+        handle.spawn(run(connector.clone(), changes, heard.clone()));
+        *running = Some(Running { changed, heard });
+        first
     }
 }
 
