@@ -17,8 +17,8 @@ use holdpoint_core::time::Timestamp;
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::query::{
-    Claim, Claimed, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery, SessionChange, SessionKey,
-    SessionRow, SettleNotice, ShardSet, Stored,
+    Claim, Claimed, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
+    SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored,
 };
 
 /// What a store answers with; boxed, so that `Arc<dyn Store>` works everywhere.

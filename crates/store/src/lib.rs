@@ -24,6 +24,7 @@ pub use batch::{Batch, Expected, Guard, LeaseChange, Notice, Put, Seal, Who};
 pub use contract::{Answer, Store};
 pub use error::StoreError;
 pub use query::{
-    Audience, Claim, Claimed, Credential, DueNotice, Heartbeat, HoldFilter, HoldQuery, KeyRecord, Lease, NodeRow, Page,
-    RunFilter, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored,
+    Audience, Claim, Claimed, Credential, DueNotice, Heartbeat, HoldFilter, HoldQuery, KeyRecord, Lease,
+    NodeRow, Page, RunFilter, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionRow, SettleNotice,
+    ShardSet, Stored,
 };

@@ -21,8 +21,8 @@ use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
-    Claim, Claimed, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery, SessionChange, SessionKey,
-    SessionRow, SettleNotice, ShardSet, Stored,
+    Claim, Claimed, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
+    SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored,
 };
 use state::State;
 

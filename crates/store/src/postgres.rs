@@ -109,8 +109,11 @@ impl PostgresStore {
         let connector = Arc::new(Connector::new(options)?);
         let unusable = |why: String| OpenError::Unusable { place: connector.place().to_owned(), why };
         // A runtime of its own: appends go on whoever calls, and whatever becomes of the caller's runtime.
-        let runtime =
-            Builder::new_multi_thread().worker_threads(2).thread_name("holdpoint-postgres").enable_all().build();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("holdpoint-postgres")
+            .enable_all()
+            .build();
         let runtime = runtime.map_err(|error| unusable(error.to_string()))?;
         let (said, opened) = std::sync::mpsc::channel();
         let opening = connector.clone();
@@ -254,7 +257,9 @@ impl Store for PostgresStore {
     }
 
     fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
-        self.begin(move |shared| async move { work::revoke_credential(&shared.pool, &tenant, &prefix, at).await })
+        self.begin(
+            move |shared| async move { work::revoke_credential(&shared.pool, &tenant, &prefix, at).await },
+        )
     }
 
     fn time(&self) -> Answer<Option<Timestamp>> {

@@ -16,7 +16,7 @@ use holdpoint_store::conformance::appending::say;
 use holdpoint_store::conformance::cluster::{query_count, query_text, run, shared};
 use holdpoint_store::conformance::support::{BEGIN, NewRun, Scribe, block_on, checked, events_of};
 use holdpoint_store::postgres::{OpenError, PostgresOptions, PostgresStore};
-use holdpoint_store::{Guard, Heartbeat, Put, ShardSet, Store, StoreError};
+use holdpoint_store::{Claim, Claimed, Guard, Heartbeat, Put, RunFilter, ShardSet, Store, StoreError};
 
 fn open(url: &str) -> Arc<PostgresStore> {
     Arc::new(PostgresStore::open(&PostgresOptions::at(url)).unwrap())
@@ -291,11 +291,49 @@ fn updates_of_runs_stay_on_their_page() {
     drop(store);
     // A session reports what it did when it ends.
     let seen = || {
-        let counts = "SELECT n_tup_upd || ' ' || n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'runs'";
+        let counts =
+            "SELECT n_tup_upd || ' ' || n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'runs'";
         query_text(&url, counts).unwrap()
     };
     while seen() == "0 0" {
         thread::yield_now();
     }
     assert_eq!(seen(), "50 50");
+}
+
+/// A row that cannot be read is reported once and leaves the work list; other runs go on. One of a newer version is left
+/// alone, one of an older version is made again from its events.
+#[test]
+fn a_row_that_cannot_be_read_concerns_its_own_run_only() {
+    let url = shared().database();
+    let store = open(&url);
+    let mut scribe = Scribe::new(1);
+    let rows: Vec<RunRow> = (0..4).map(|_| start(&store, &mut scribe)).collect();
+    let [broken, newer, older, whole] = [0, 1, 2, 3].map(|n: usize| rows[n].run.facts.id);
+    let change = |change: &str, run: holdpoint_core::id::RunId| {
+        let id: String = run.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("UPDATE runs SET {change} WHERE id = '{id}'")
+    };
+    let nonsense = "state = '{\"nonsense\":1}'";
+    run(&url, &[change(nonsense, broken), change("fold = 99", newer)]);
+    run(&url, &[change(&format!("fold = 0, {nonsense}"), older)]);
+    assert!(matches!(block_on(store.load(broken)), Err(StoreError::Corrupt { run, .. }) if run == broken));
+    assert_eq!(block_on(store.load(newer)), Err(StoreError::Newer { run: newer, found: 99 }));
+    assert_eq!(block_on(store.load(older)).unwrap().row, rows[2]);
+
+    let (now, until) = (scribe.now, scribe.now.plus(Millis::seconds(60)));
+    let node = Incarnation([1; 16]);
+    let claim = Claim { node, now, until, shards: ShardSet::all(), limit: 10, room: Vec::new() };
+    let claimed = block_on(store.claim_due(claim.clone())).unwrap();
+    let runs: Vec<_> = claimed
+        .iter()
+        .map(|one| match one {
+            Claimed::Run(stored) => (stored.row.run.facts.id, true),
+            Claimed::Corrupt { run, .. } => (*run, false),
+        })
+        .collect();
+    assert_eq!(runs, [(broken, false), (older, true), (whole, true)]);
+    assert_eq!(block_on(store.claim_due(claim)).unwrap(), []);
+    let query = holdpoint_store::conformance::support::runs_by(RunFilter::All);
+    assert_eq!(block_on(store.list_runs(query)).unwrap().items, [rows[3].clone(), rows[2].clone()]);
 }

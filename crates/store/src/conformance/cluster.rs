@@ -165,7 +165,11 @@ impl Place {
             done"#;
         let mut shell = Command::new("setsid");
         shell.args(["sh", "-c", script, "holdpoint-test-postgres"]);
-        shell.arg(self.directory()).arg(self.file("start")).arg(self.file("used")).arg(IDLE_SECONDS.to_string());
+        shell
+            .arg(self.directory())
+            .arg(self.file("start"))
+            .arg(self.file("used"))
+            .arg(IDLE_SECONDS.to_string());
         shell.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         shell.spawn().expect("setsid, from util-linux, is needed to end the server of the tests");
     }
@@ -220,7 +224,8 @@ fn succeed(command: &mut Command) {
 fn with_database(url: &str, name: &str) -> String {
     match url.contains("://") {
         true => {
-            let (before, query) = url.split_once('?').map_or((url, String::new()), |(a, b)| (a, format!("?{b}")));
+            let (before, query) =
+                url.split_once('?').map_or((url, String::new()), |(a, b)| (a, format!("?{b}")));
             let server = before.rsplit_once('/').map_or(before, |(server, _)| server);
             format!("{server}/{name}{query}")
         }
@@ -262,8 +267,7 @@ fn ask(url: &str, statements: &[String]) -> usize {
         for statement in &statements {
             let rows = client.simple_query(statement).await;
             let rows = rows.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
-            let is_row =
-                |message: &&_| matches!(message, tokio_postgres::SimpleQueryMessage::Row(_));
+            let is_row = |message: &&_| matches!(message, tokio_postgres::SimpleQueryMessage::Row(_));
             count += rows.iter().filter(is_row).count();
         }
         count

@@ -242,9 +242,8 @@ impl<'a> Tables<'a> {
             arrays!(woken => |one| Bytes16::from(*one.0), one.1.wake_at.map(|at| at.0),
                 one.1.due_at.map(|at| at.0)),
         );
-        let number = |run: &RunId| {
-            runs.iter().find(|moved| moved.encoded.batch.run() == *run).map(|moved| moved.no)
-        };
+        let number =
+            |run: &RunId| runs.iter().find(|moved| moved.encoded.batch.run() == *run).map(|moved| moved.no);
         let changed = picture.places.iter().filter(|(_, place)| place.due_at != place.due_before);
         let changed: Vec<Due<'_>> = changed
             .map(|(run, place)| {
@@ -337,10 +336,7 @@ impl<'a> Tables<'a> {
                 Bytes16(one.0.key.secret.0), one.1),
         );
         self.add(sql::BLOBS_ADD, arrays!(blobs => |one| Bytes16::from(one.0), one.1.clone(), one.2));
-        self.add(
-            sql::DEFINITIONS_ADD,
-            arrays!(definitions => |one| one.0, one.1.clone(), one.2),
-        );
+        self.add(sql::DEFINITIONS_ADD, arrays!(definitions => |one| one.0, one.1.clone(), one.2));
         self.add(
             sql::NOTICES_ADD,
             arrays!(notices => |new| new.no, i16::from(new.batch.run().shard(new.batch.tenant()).0),
@@ -365,10 +361,7 @@ impl<'a> Tables<'a> {
         self.add(sql::KEYS_UNRESERVE, arrays!(unused => |name| name.0.as_str(), name.1.as_slice()));
         let counted = picture.counters.iter().filter(|(_, (_, is_changed))| *is_changed);
         let counted: Vec<_> = counted.collect();
-        self.add(
-            sql::COUNTERS_SET,
-            arrays!(counted => |one| one.0.0.as_str(), one.0.1.as_slice(), one.1.0),
-        );
+        self.add(sql::COUNTERS_SET, arrays!(counted => |one| one.0.0.as_str(), one.0.1.as_slice(), one.1.0));
     }
 }
 
@@ -420,8 +413,7 @@ impl<'a> Moved<'a> {
         let moved = |encoded: &&'a Encoded| {
             let batch = &encoded.batch;
             let place = picture.places.get(&batch.run())?;
-            let fresh =
-                || numbers.next(batch.row.run.facts.started_at, low_bytes(batch.run().bytes()));
+            let fresh = || numbers.next(batch.row.run.facts.started_at, low_bytes(batch.run().bytes()));
             Some(Moved {
                 encoded,
                 is_new: place.no.is_none(),

@@ -76,7 +76,12 @@ struct Stop {
 
 impl Stop {
     /// A page that is not full has looked at everything there is, or at as much as it may.
-    async fn next(&self, pool: &Pool, its_end: &'static str, by: Params<'_>) -> Result<Option<u64>, StoreError> {
+    async fn next(
+        &self,
+        pool: &Pool,
+        its_end: &'static str,
+        by: Params<'_>,
+    ) -> Result<Option<u64>, StoreError> {
         let last = match (self.is_full, self.is_filtered) {
             (true, _) => self.last,
             (false, false) => None,
@@ -121,20 +126,31 @@ pub(super) async fn list_holds(pool: &Pool, query: &HoldQuery) -> Result<Page<Ho
             Some(_) => ((sql::HOLDS_SEEN, sql::HOLDS_SEEN_END), vec![]),
         },
         HoldFilter::Agent(agent) => {
-            return by_name(pool, query, (sql::HOLDS_BY_AGENT, sql::HOLDS_BY_AGENT_END), &first, &end, &[
-                &agent.as_str(),
-            ])
+            return by_name(
+                pool,
+                query,
+                (sql::HOLDS_BY_AGENT, sql::HOLDS_BY_AGENT_END),
+                &first,
+                &end,
+                &[&agent.as_str()],
+            )
             .await;
         }
         HoldFilter::Tool(tool) => {
-            return by_name(pool, query, (sql::HOLDS_BY_TOOL, sql::HOLDS_BY_TOOL_END), &first, &end, &[
-                &tool.as_str(),
-            ])
+            return by_name(
+                pool,
+                query,
+                (sql::HOLDS_BY_TOOL, sql::HOLDS_BY_TOOL_END),
+                &first,
+                &end,
+                &[&tool.as_str()],
+            )
             .await;
         }
         HoldFilter::Session(agent, session) => {
             let statements = (sql::HOLDS_BY_SESSION, sql::HOLDS_BY_SESSION_END);
-            return by_name(pool, query, statements, &first, &end, &[&agent.as_str(), &session.as_str()]).await;
+            return by_name(pool, query, statements, &first, &end, &[&agent.as_str(), &session.as_str()])
+                .await;
         }
         HoldFilter::Run(id) => {
             run = Bytes16::from(*id);
@@ -146,7 +162,8 @@ pub(super) async fn list_holds(pool: &Pool, query: &HoldQuery) -> Result<Page<Ho
         sql::HOLDS_SEEN => vec![&who],
         _ => by.clone(),
     };
-    page_of_holds(pool, query, (page, its_end), &[&first[..], &by].concat(), &[&end[..], &seen].concat()).await
+    page_of_holds(pool, query, (page, its_end), &[&first[..], &by].concat(), &[&end[..], &seen].concat())
+        .await
 }
 
 async fn by_name(

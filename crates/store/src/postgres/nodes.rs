@@ -155,10 +155,15 @@ mod tests {
                 if round == 2 {
                     let counts: Vec<usize> = alive
                         .iter()
-                        .map(|name| held.iter().filter(|one| one.node == Some(Incarnation([*name; 16]))).count())
+                        .map(|name| {
+                            held.iter().filter(|one| one.node == Some(Incarnation([*name; 16]))).count()
+                        })
                         .collect();
                     assert_eq!(counts.iter().sum::<usize>(), 256, "{alive:?}");
-                    assert!(counts.iter().all(|count| *count <= 256usize.div_ceil(alive.len())), "{counts:?}");
+                    assert!(
+                        counts.iter().all(|count| *count <= 256usize.div_ceil(alive.len())),
+                        "{counts:?}"
+                    );
                 }
             }
         }

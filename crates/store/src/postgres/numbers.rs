@@ -39,7 +39,8 @@ mod tests {
     #[test]
     fn later_is_higher_also_within_a_millisecond() {
         let numbers = Numbers::after(0);
-        let instants = [(5, [255; 3]), (5, [0; 3]), (4, [9; 3]), (6, [0; 3]), (i64::MAX, [0; 3]), (7, [0; 3])];
+        let instants =
+            [(5, [255; 3]), (5, [0; 3]), (4, [9; 3]), (6, [0; 3]), (i64::MAX, [0; 3]), (7, [0; 3])];
         let made: Vec<i64> =
             instants.iter().map(|(at, random)| numbers.next(Timestamp(*at), *random)).collect();
         assert!(made.is_sorted_by(|a, b| a < b), "{made:?}");

@@ -65,7 +65,8 @@ fn named_statements() -> Vec<(&'static str, &'static str)> {
 fn every_statement_is_in_the_list() {
     let source = include_str!("sql.rs");
     let declared = source.lines().filter_map(|line| line.trim().strip_prefix("pub(super) const "));
-    let declared: Vec<&str> = declared.filter_map(|rest| rest.split_once(": &str").map(|(name, _)| name)).collect();
+    let declared: Vec<&str> =
+        declared.filter_map(|rest| rest.split_once(": &str").map(|(name, _)| name)).collect();
     let listed: Vec<&str> = sql::ALL.iter().map(|(name, _)| *name).collect();
     assert_eq!(listed, declared);
 }
@@ -104,7 +105,10 @@ fn no_message_has_the_password() {
     ];
     for url in urls {
         let options = PostgresOptions::at(url);
-        assert!(!format!("{options:?} {:?}", Connector::new(&options).map(|c| c.place().to_owned())).contains("hunter2"));
+        assert!(
+            !format!("{options:?} {:?}", Connector::new(&options).map(|c| c.place().to_owned()))
+                .contains("hunter2")
+        );
         let error = super::PostgresStore::open(&options).unwrap_err();
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
     }

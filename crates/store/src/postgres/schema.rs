@@ -14,7 +14,9 @@ mod embedded {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The address cannot be understood.
-    #[error("the address of the database cannot be understood: {why}; it looks like postgres://user@host/database")]
+    #[error(
+        "the address of the database cannot be understood: {why}; it looks like postgres://user@host/database"
+    )]
     BadUrl {
         /// What is wrong with it.
         why: String,

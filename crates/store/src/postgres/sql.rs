@@ -12,8 +12,7 @@ pub(super) const HAS_HISTORY: &str = "SELECT to_regclass('refinery_schema_histor
 /// Its newest migration.
 pub(super) const NEWEST_MIGRATION: &str = "SELECT max(version) FROM refinery_schema_history";
 /// Whether there are tables that nobody of us made.
-pub(super) const FOREIGN_TABLES: &str =
-    "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace)";
+pub(super) const FOREIGN_TABLES: &str = "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace)";
 /// The highest number that orders anything.
 pub(super) const HIGHEST_NUMBER: &str = "SELECT greatest((SELECT max(no) FROM runs), (SELECT max(no) FROM holds), \
      (SELECT max(no) FROM notices))";
@@ -155,7 +154,11 @@ macro_rules! page_of_runs {
 /// The last run that such a page looks at, when there are so many.
 macro_rules! end_of_runs {
     ($by:literal) => {
-        concat!("SELECT no FROM runs WHERE ", $by, " AND no < $2 ORDER BY no DESC OFFSET $3::bigint - 1 LIMIT 1")
+        concat!(
+            "SELECT no FROM runs WHERE ",
+            $by,
+            " AND no < $2 ORDER BY no DESC OFFSET $3::bigint - 1 LIMIT 1"
+        )
     };
 }
 /// The agents of a tenant that have runs.
@@ -182,8 +185,7 @@ pub(super) const RUNS_BY_AGENT_END: &str = end_of_runs!("tenant = $1 AND agent =
 /// Runs of a conversation, newest first.
 pub(super) const RUNS_BY_SESSION: &str = page_of_runs!("tenant = $1 AND agent = $6 AND session = $7");
 /// The last of them that is looked at.
-pub(super) const RUNS_BY_SESSION_END: &str =
-    end_of_runs!("tenant = $1 AND agent = $4 AND session = $5");
+pub(super) const RUNS_BY_SESSION_END: &str = end_of_runs!("tenant = $1 AND agent = $4 AND session = $5");
 /// Runs that workers of an inbox may claim, by priority, then age.
 pub(super) const RUNS_CLAIMABLE: &str = concat!(
     "SELECT ",
@@ -374,7 +376,8 @@ pub(super) const NODE_GONE: &str = "DELETE FROM nodes WHERE node = $1";
 /// Nodes that nobody has heard of for long.
 pub(super) const NODES_FORGET: &str = "DELETE FROM nodes WHERE seen_until < $1";
 /// Everyone who is there. There are as many as there are machines.
-pub(super) const NODES: &str = "SELECT node, facts, seen_until FROM nodes WHERE seen_until > $1 ORDER BY node";
+pub(super) const NODES: &str =
+    "SELECT node, facts, seen_until FROM nodes WHERE seen_until > $1 ORDER BY node";
 /// Who has which shard; nobody else moves them until the end. There are 256.
 pub(super) const SHARDS_LOCK: &str = "SELECT shard, node, until FROM shards ORDER BY shard FOR UPDATE";
 /// Who has which shard.

@@ -73,7 +73,12 @@ async fn candidates(pool: &Pool, claim: &Claim) -> Result<Vec<RunId>, StoreError
     let mut runs: BTreeMap<i64, RunId> = BTreeMap::new();
     for row in &rows {
         let read = || -> Result<_, Corrupt> {
-            Ok(((column(row, 0)?, column(row, 1)?), column::<Bytes16>(row, 2)?, column(row, 3)?, column(row, 4)?))
+            Ok((
+                (column(row, 0)?, column(row, 1)?),
+                column::<Bytes16>(row, 2)?,
+                column(row, 3)?,
+                column(row, 4)?,
+            ))
         };
         let (lane, run, no, at) = read().map_err(unreadable)?;
         lanes.entry(lane).or_default().push((Timestamp(at), no));
