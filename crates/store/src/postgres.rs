@@ -75,7 +75,7 @@ pub struct PostgresOptions {
     /// `postgres://user:password@host:port/database?sslmode=require`. With `sslmode=require` the connection is encrypted
     /// and the server's certificate verified; without `sslmode` it is not encrypted.
     pub url: String,
-    /// Connections for appends.
+    /// Connections for appends. More of them make smaller groups: two let one group be judged while another commits.
     pub writers: usize,
     /// Connections for everything else.
     pub readers: usize,
@@ -98,7 +98,7 @@ impl PostgresOptions {
     /// The usual ones.
     #[must_use]
     pub fn at(url: impl Into<String>) -> PostgresOptions {
-        PostgresOptions { url: url.into(), writers: 4, readers: 4, queue: 4096 }
+        PostgresOptions { url: url.into(), writers: 2, readers: 4, queue: 4096 }
     }
 }
 

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tokio_postgres::{Config, NoTls};
+use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 
 use crate::postgres::{PostgresOptions, PostgresStore};
 
@@ -164,14 +164,16 @@ impl Place {
                 exec 9>&-
             done"#;
         let mut shell = Command::new("setsid");
-        shell.args(["sh", "-c", script, "holdpoint-test-postgres"]);
+        shell.args(["--fork", "sh", "-c", script, "holdpoint-test-postgres"]);
         shell
             .arg(self.directory())
             .arg(self.file("start"))
             .arg(self.file("used"))
             .arg(IDLE_SECONDS.to_string());
         shell.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        shell.spawn().expect("setsid, from util-linux, is needed to end the server of the tests");
+        let status =
+            shell.status().expect("setsid, from util-linux, is needed to end the server of the tests");
+        assert!(status.success(), "the shell that ends the server of the tests did not start");
     }
 }
 
@@ -251,9 +253,9 @@ pub fn query_text(url: &str, question: &str) -> Option<String> {
         let (client, connection) = config.connect(NoTls).await.unwrap();
         tokio::spawn(connection);
         let rows = client.simple_query(&question).await.unwrap();
-        rows.iter().find_map(|message| match message {
-            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-            _ => None,
+        rows.iter().find_map(|message| {
+            let SimpleQueryMessage::Row(row) = message else { return None };
+            row.get(0).map(str::to_owned)
         })
     })
 }
@@ -267,7 +269,7 @@ fn ask(url: &str, statements: &[String]) -> usize {
         for statement in &statements {
             let rows = client.simple_query(statement).await;
             let rows = rows.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
-            let is_row = |message: &&_| matches!(message, tokio_postgres::SimpleQueryMessage::Row(_));
+            let is_row = |message: &&_| matches!(message, SimpleQueryMessage::Row(_));
             count += rows.iter().filter(is_row).count();
         }
         count

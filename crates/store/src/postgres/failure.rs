@@ -53,10 +53,10 @@ impl Failure {
 
     /// What whoever asked is told when something may have been written.
     pub(super) fn after_sending(self) -> StoreError {
-        match self {
-            Failure::Lost(why) => StoreError::Unknown { why },
-            other => other.before_sending(),
+        if let Failure::Lost(why) = self {
+            return StoreError::Unknown { why };
         }
+        self.before_sending()
     }
 
     /// What whoever asked is told when nothing can have been written.

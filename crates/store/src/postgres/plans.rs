@@ -46,9 +46,9 @@ async fn whole_tables(client: &Client, name: &str, statement: &str) -> Vec<Strin
     let explained = client.simple_query(&format!("EXPLAIN EXECUTE looked_at{arguments}")).await;
     client.batch_execute("DEALLOCATE looked_at").await.unwrap();
     let explained = explained.unwrap_or_else(|error| panic!("{name}: {error:?}"));
-    let steps = explained.iter().filter_map(|message| match message {
-        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
-        _ => None,
+    let steps = explained.iter().filter_map(|message| {
+        let tokio_postgres::SimpleQueryMessage::Row(row) = message else { return None };
+        row.get(0)
     });
     let is_whole = |step: &&str| step.contains("Seq Scan") && !SMALL.iter().any(|table| step.contains(table));
     steps.filter(is_whole).map(|step| format!("{name}: {}", step.trim())).collect()

@@ -57,10 +57,12 @@ impl Side {
             if !failure.ends_the_connection() && connection.client.batch_execute("ROLLBACK").await.is_ok() {
                 *kept = Some(connection);
             }
-            match failure {
+            match &failure {
                 Failure::Again(_) if tries < TRIES => pause(tries).await,
                 Failure::Lost(_) if losses == 0 => losses += 1,
-                failure => return Err(failure.before_sending()),
+                Failure::Again(_) | Failure::Lost(_) | Failure::Standby(_) | Failure::Refused(_) => {
+                    return Err(failure.before_sending());
+                }
             }
         }
     }
