@@ -26,5 +26,5 @@ impl Store for Recorder {
         self.inner.append(batches)
     }
     holdpoint_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, list_holds, find_hold, find_key, due_notices,
-        settle_notice, session, change_session, erase);
+        settle_notice, session, change_session, erase, facts, quarantine, counts, list_sessions);
 }
