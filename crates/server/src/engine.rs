@@ -6,7 +6,10 @@
 mod drive;
 mod fits;
 mod follow;
+mod mishaps;
 mod orders;
+mod recovery;
+mod sessions;
 mod submit;
 mod views;
 mod worker;
@@ -21,7 +24,8 @@ use holdpoint_core::event::Envelope;
 use holdpoint_core::id::{Incarnation, RunId, Seq};
 use holdpoint_core::name::AgentName;
 use holdpoint_core::refusal::Refusal;
-use holdpoint_store::{Store, Stored};
+use holdpoint_core::time::Timestamp;
+use holdpoint_store::{Counts, Store, Stored};
 use tokio::task::JoinSet;
 
 use crate::clock::{self, Clock};
@@ -29,9 +33,13 @@ use crate::schema::Broken;
 use crate::settings::{Agent, Settings};
 
 pub use follow::Follower;
-pub use holdpoint_store::{Page, StoreError};
+pub use holdpoint_store::{Page, SessionRow, StoreError, Unreadable};
+pub use recovery::Recovery;
+pub use sessions::{
+    Deleted, Metadata, PENDING, SessionError, SessionList, SessionName, SessionView, metadata,
+};
 pub use submit::{Decision, NewRun};
-pub use views::{HoldList, HoldView, RunList, RunView};
+pub use views::{HoldList, HoldView, RunList, RunView, Seen};
 
 /// Why the engine did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +80,10 @@ struct Shared {
     wakes: follow::Wakes,
     /// How many runs of each agent are worked on here.
     busy: BTreeMap<AgentName, AtomicUsize>,
+    /// What was found at the start.
+    looking: std::sync::Mutex<recovery::Looking>,
+    /// The last counts, and when they were made.
+    counted: tokio::sync::Mutex<Option<(Timestamp, Counts)>>,
     /// What is at work here.
     tasks: std::sync::Mutex<JoinSet<()>>,
 }
@@ -88,6 +100,8 @@ impl Engine {
             settings,
             wakes: follow::Wakes::default(),
             busy,
+            looking: std::sync::Mutex::default(),
+            counted: tokio::sync::Mutex::default(),
             tasks: std::sync::Mutex::default(),
         };
         Engine { shared: Arc::new(shared) }

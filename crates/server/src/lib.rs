@@ -2,7 +2,7 @@
 //!
 //! Direction inside: surfaces → engine → (store, model, tool). `engine` is the only write path; `policy` and `auth` work
 //! out verdicts and authority before the core is asked; `clock` is the one file that reads time and draws randomness.
-//! `surface` has one folder for each protocol, `http` what they share.
+//! `surface` has one folder for each protocol, `http` what they share; `telemetry` is what the server measures of itself.
 
 pub mod auth;
 pub mod clock;
@@ -14,4 +14,5 @@ pub mod policy;
 pub mod schema;
 pub mod settings;
 pub mod surface;
+pub mod telemetry;
 pub mod tool;

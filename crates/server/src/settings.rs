@@ -12,6 +12,7 @@ use holdpoint_core::name::{AgentName, Tenant, ToolName, UserId};
 use holdpoint_core::time::Millis;
 
 use crate::model::Model;
+use crate::telemetry::Telemetry;
 use crate::tool::Tool;
 
 /// What a server is made of.
@@ -30,6 +31,8 @@ pub struct Settings {
     pub max_wait: Millis,
     /// How many bytes the body of a request may have.
     pub max_body: usize,
+    /// What is measured, and by whom.
+    pub telemetry: Arc<Telemetry>,
 }
 
 /// An agent.
@@ -81,6 +84,7 @@ impl Settings {
             poll: Millis(500),
             max_wait: Millis::seconds(300),
             max_body: 1024 * 1024,
+            telemetry: Arc::default(),
         }
     }
 }

@@ -16,6 +16,7 @@ use holdpoint::clock::Clock;
 use holdpoint::engine::Engine;
 use holdpoint::{demo, http};
 use holdpoint_core::name::{BadName, Tenant, UserId};
+use holdpoint_store::Observer;
 use holdpoint_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -89,11 +90,14 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         return Err(Failure::NotLoopback(arguments.listen));
     }
     let data = data_directory(arguments.data.as_deref())?;
-    let store = SqliteStore::open(&SqliteOptions::at(data.join("holdpoint.db")))?;
+    let settings = demo::settings(&data)?;
+    let observer = Some(settings.telemetry.clone() as Arc<dyn Observer>);
+    let store =
+        SqliteStore::open(&SqliteOptions { observer, ..SqliteOptions::at(data.join("holdpoint.db")) })?;
     let listener = listen(arguments.listen).await?;
     let address = listener.local_addr()?;
 
-    let engine = Engine::new(Arc::new(store), Clock::system(), demo::settings(&data)?);
+    let engine = Engine::new(Arc::new(store), Clock::system(), settings);
     engine.work();
     let (stop, stopping) = watch::channel(false);
     let app = http::App { engine: engine.clone(), stopping: stopping.clone() };

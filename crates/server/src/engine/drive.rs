@@ -4,8 +4,10 @@
 //! handed to the store at once. Whatever a node that died had started is found by its incarnation and never guessed.
 
 use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use holdpoint_core::actor::Actor;
 use holdpoint_core::body::Body;
 use holdpoint_core::command::{Begin, Command, FinishCall, RecordFailure, RecordReply, Suspend};
@@ -51,7 +53,12 @@ impl Shared {
             woken: self.wakes.listen(run),
             _place: place,
         };
-        self.spawn(drive.until_it_waits());
+        let shared = self.clone();
+        self.spawn(async move {
+            if let Err(panic) = AssertUnwindSafe(drive.until_it_waits()).catch_unwind().await {
+                shared.after_panic(run, panic).await;
+            }
+        });
     }
 
     /// Waits for something long without losing the run to another node.
@@ -101,6 +108,10 @@ impl Drive {
                 Ok(Step::GoOn) => {}
                 Ok(Step::Stop) => break,
                 Err(error) if self.recovers_from(&error).await => {}
+                Err(EngineError::Store(StoreError::Corrupt { why, .. })) => {
+                    self.shared.put_aside(self.run, &why).await;
+                    return;
+                }
                 Err(error) => {
                     tracing::warn!(run = %self.run, %error, "left for another try");
                     break;

@@ -3,9 +3,11 @@
 //! Load, decide, append at the expected sequence, decide again after a conflict, wake. An answer, also a no, leaves
 //! only after what it depends on is durable.
 
+use std::sync::Arc;
+
 use holdpoint_core::actor::Actor;
 use holdpoint_core::command::{Command, Decide, Resolve, Say, Start, Taken, Wanted};
-use holdpoint_core::decide::Answer;
+use holdpoint_core::decide::{Answer, Decided};
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Driver as DrivenBy, Event};
 use holdpoint_core::hold::Recorded;
@@ -13,8 +15,8 @@ use holdpoint_core::id::{HoldId, Place as LivesIn, RunId, Seq};
 use holdpoint_core::message::Message;
 use holdpoint_core::name::{AgentName, SessionId};
 use holdpoint_core::refusal::Refusal;
-use holdpoint_store::Put;
-use holdpoint_store::ahead::Driver;
+use holdpoint_store::ahead::{Beside, Driver};
+use holdpoint_store::{Guard, Put, SessionKey};
 
 use super::orders::{Lease, beside};
 use super::{Engine, EngineError};
@@ -83,7 +85,7 @@ impl Engine {
             Actor::Client(who.user.clone()),
             agent.definition.clone(),
             Default::default(),
-            beside(lease, &agent.approvers, Some(definition)),
+            in_open_session(&start, beside(lease, &agent.approvers, Some(definition))),
         );
         let mut driver = Driver::start(shared.store.clone(), start, order)?;
         let settlement = driver.settle().await;
@@ -158,7 +160,12 @@ impl Engine {
         self.settled(run, driver).await
     }
 
-    async fn submit(&self, who: &Principal, run: RunId, command: Command) -> Result<Answer, EngineError> {
+    pub(super) async fn submit(
+        &self,
+        who: &Principal,
+        run: RunId,
+        command: Command,
+    ) -> Result<Answer, EngineError> {
         let shared = &self.shared;
         let actor = Actor::Client(who.user.clone());
         let stored = self.visible(who, run).await?;
@@ -203,6 +210,20 @@ impl Engine {
             idempotency_key: resolved.idempotency_key,
         }))
     }
+}
+
+/// A run begins only in a conversation that is not closed; a new one is open.
+fn in_open_session(
+    start: &Start,
+    beside: Arc<dyn Fn(&Decided) -> Beside + Send + Sync>,
+) -> Arc<dyn Fn(&Decided) -> Beside + Send + Sync> {
+    let (tenant, agent) = (start.tenant.clone(), start.agent.clone());
+    let session = SessionKey { tenant, agent, session: start.session.clone() };
+    Arc::new(move |decided| {
+        let mut beside = beside(decided);
+        beside.guards.push(Guard::SessionOpen { session: session.clone() });
+        beside
+    })
 }
 
 impl EngineError {

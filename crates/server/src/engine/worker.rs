@@ -4,26 +4,39 @@
 //! for room. Claims skip agents at their limit, so one backlog does not starve others.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdpoint_core::id::Seq;
 use holdpoint_store::ahead::Driver;
-use holdpoint_store::{Claim, Claimed, ShardSet, Stored};
+use holdpoint_store::{Claim, Claimed, Lease, ShardSet, StoreError, Stored};
 use tokio::time::timeout;
 
-use super::{Engine, Shared};
+use super::{Engine, EngineError, Shared};
 use crate::clock::duration;
 
 /// Runs claimed at once at most.
 const CLAIM_MAX: usize = 64;
 
+/// How often measurements are summed up, whether somebody scrapes or not.
+const UPKEEP: Duration = Duration::from_secs(5);
+
 impl Engine {
     /// Looks for due runs from now on, until the engine is dropped or dies.
     pub fn work(&self) {
+        self.shared.begin_recovery();
+        let telemetry = self.shared.settings.telemetry.clone();
+        self.shared.spawn(async move {
+            loop {
+                tokio::time::sleep(UPKEEP).await;
+                telemetry.upkeep();
+            }
+        });
         let shared = Arc::downgrade(&self.shared);
         self.shared.spawn(async move {
             while let Some(shared) = shared.upgrade() {
                 let found = shared.claim_and_drive().await;
                 if found == 0 {
+                    shared.end_recovery();
                     let _ = timeout(duration(shared.settings.poll), shared.wakes.worker_woken()).await;
                 }
             }
@@ -51,27 +64,38 @@ impl Shared {
                 return 0;
             }
         };
-        let found = claimed.len();
+        let mut found = 0;
         for claimed in claimed {
             match claimed {
-                Claimed::Run(stored) => self.take_over(*stored).await,
+                Claimed::Run { stored, from } => found += usize::from(self.take_over(*stored, from).await),
                 Claimed::Corrupt { run, why } => {
-                    tracing::error!(%run, why, "quarantined: its rows cannot be read")
+                    tracing::error!(%run, why, "quarantined: failed to load execution state")
                 }
             }
         }
         found
     }
 
-    async fn take_over(self: &Arc<Shared>, stored: Stored) {
+    /// Drives a run that was claimed; says whether there is a place for it.
+    async fn take_over(self: &Arc<Shared>, stored: Stored, from: Option<Lease>) -> bool {
         let run = stored.row.run.facts.id;
-        let place = self.place(&stored.row.run.facts.agent);
-        match (place, self.events(run, Seq(0)).await) {
-            (Some(place), Ok(log)) => self.drive(Driver::of(self.store.clone(), stored.row), log, place),
-            (None, Ok(_)) => {
-                let _ = self.store.release(run, self.node).await;
-            }
-            (_, Err(error)) => tracing::error!(%run, %error, "its log cannot be read; it is left alone"),
+        self.recovered(&stored.row, from);
+        let Some(place) = self.place(&stored.row.run.facts.agent) else {
+            let _ = self.store.release(run, self.node).await;
+            return false;
+        };
+        let mut driver = Driver::of(self.store.clone(), stored.row);
+        let counted = self.count_cut_off(&mut driver, from).await;
+        let log = match counted {
+            Ok(()) => self.events(run, Seq(0)).await.map_err(EngineError::from),
+            Err(error) => Err(error),
+        };
+        match log {
+            Ok(log) => self.drive(driver, log, place),
+            Err(EngineError::Store(StoreError::Corrupt { why, .. })) => self.put_aside(run, &why).await,
+            // Its lease runs out, and it is tried again.
+            Err(error) => tracing::warn!(%run, %error, "could not be taken over; left for another try"),
         }
+        true
     }
 }

@@ -7,19 +7,19 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use utoipa_axum::router::OpenApiRouter;
 
 use super::app::App;
-use super::guard;
 use super::problem::Problem;
+use super::{guard, openapi};
 use crate::auth::Principal;
 use crate::surface::{api, operations};
 
 /// Every surface behind the door. Every caller is `local`.
 pub fn router(app: App, local: Principal) -> Router {
     let max_body = app.engine.settings().max_body;
-    Router::new()
-        .nest("/api/v1", api::routes())
-        .merge(operations::routes())
+    let described = OpenApiRouter::new().nest("/api/v1", api::routes()).merge(operations::routes());
+    openapi::described(described)
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(max_body))

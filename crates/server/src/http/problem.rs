@@ -5,12 +5,14 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// An error as a client reads it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Problem {
     /// Names the kind of problem; programs go by it.
     #[serde(rename = "type")]
+    #[schema(example = "urn:holdpoint:problem:not-found")]
     pub kind: String,
     /// The kind in words, the same every time.
     pub title: &'static str,
@@ -24,7 +26,7 @@ pub struct Problem {
 }
 
 /// What some problems say beside the usual.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct More {
     /// The decision that a hold already has.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,13 +43,16 @@ pub struct More {
     /// Holds that wait for a decision.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<String>,
+    /// Agents that have a session of the name that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<String>,
     /// Seconds after which to try again; sent as a header.
     #[serde(skip)]
     pub retry_after: Option<u32>,
 }
 
 /// The decision that a hold already has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct RecordedDecision {
     /// Who decided.
     pub by: String,
