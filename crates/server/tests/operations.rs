@@ -176,7 +176,10 @@ async fn a_broken_link_puts_its_run_aside() {
     change(data.path(), "UPDATE links SET payload = '[{' WHERE key = (SELECT min(key) FROM links)");
 
     let second = serve(data.path());
-    second.approve(&hold_of_broken).await;
+    // The decision is stored; what it was about can no longer be shown.
+    let path = format!("/api/v1/holds/{hold_of_broken}/resolve");
+    let (status, problem) = second.post(&path, r#"{"resolution": "approve"}"#).await;
+    assert_eq!((status, &problem["type"]), (500, &json!("urn:holdpoint:problem:corrupt")));
     second.approve(&hold_of_whole).await;
     second.until(&whole, "completed").await;
     let failed = second.until(&broken, "failed").await;

@@ -167,7 +167,7 @@ async fn a_deleted_session_loses_its_contents_and_takes_no_more_runs() {
     let (status, problem) = server.ask("POST", "/api/v1/agents/ops/runs", Some(body)).await;
     assert_eq!((status, &problem["detail"]), (409, &json!("session s is closed")));
     let approve = Some(json!({"resolution": "approve"}));
-    assert_eq!(server.ask("POST", &format!("/api/v1/holds/{hold}/resolve"), approve).await.0, 409);
+    assert_eq!(server.ask("POST", &format!("/api/v1/holds/{hold}/resolve"), approve).await.0, 404);
     assert_eq!(server.get(&format!("/api/v1/runs/{other}")).await["status"], "held");
     drop(server);
     let bytes = std::fs::read(data.path().join("holdpoint.db")).unwrap();

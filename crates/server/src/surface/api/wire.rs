@@ -13,6 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 /// What begins a run.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"input": "Free some space", "session": "night shift", "wait": "settled"}))]
 pub(super) struct StartRun {
     pub(super) input: Input,
     pub(super) session: Option<String>,
@@ -54,6 +55,7 @@ pub(super) enum Wait {
 /// A further message.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"input": "Only the old cache", "on_hold": "supersede"}))]
 pub(super) struct SendMessage {
     pub(super) input: Input,
     pub(super) on_hold: Option<OnHold>,
@@ -69,6 +71,7 @@ pub(super) enum OnHold {
 /// What stops a run.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"reason": "no longer needed"}))]
 pub(super) struct CancelRun {
     pub(super) reason: Option<String>,
 }
@@ -76,6 +79,7 @@ pub(super) struct CancelRun {
 /// A decision.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"resolution": "deny", "reason": "still needed"}))]
 pub(super) struct ResolveHold {
     pub(super) resolution: ResolutionWord,
     pub(super) reason: Option<String>,
@@ -475,6 +479,7 @@ pub(super) struct DeleteSessionArgs {
 /// What changes of a session.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"metadata": {"team": "night", "ticket": null}}))]
 pub(super) struct ChangeSession {
     /// Merged into what is there; a null takes a key away.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
