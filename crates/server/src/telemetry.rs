@@ -235,7 +235,6 @@ fn seconds(from: Timestamp, to: Timestamp) -> f64 {
 }
 
 /// Exact up to 2^53, which is more than there can be of anything here.
-#[expect(clippy::cast_precision_loss, reason = "a metric of more than 2^53 may be off by one")]
 fn number(n: u64) -> f64 {
     n as f64
 }

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use holdpoint::auth::Principal;
 use holdpoint::clock::Clock;
-use holdpoint::engine::{Decision, Engine, NewRun, Seen};
+use holdpoint::engine::{
+    Decision, Engine, EngineError, NewRun, RunList, Seen, SessionError, SessionList, SessionName,
+};
 use holdpoint::model::{Asked, Model, Prompt};
 use holdpoint::settings::{Agent, Approvers, Settings};
 use holdpoint::tool::{Invocation, Running, Tool};
@@ -24,7 +26,7 @@ use holdpoint_core::hold::{HoldKind, HoldPolicy};
 use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::json::RawJson;
 use holdpoint_core::message::{Message, Replay};
-use holdpoint_core::name::{AgentName, Tenant, ToolName, UserId};
+use holdpoint_core::name::{AgentName, SessionId, Tenant, ToolName, UserId};
 use holdpoint_core::run::{Status, Waiting, status};
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::Observer;
@@ -261,6 +263,12 @@ impl Site {
     }
 
     fn settings(&self) -> Settings {
+        let agents = [agent(), other_agent()].map(|name| (name.clone(), self.agent(name)));
+        let agents = BTreeMap::from(agents);
+        Settings { agents, lease: self.lease, poll: Millis(20), ..Settings::usual() }
+    }
+
+    fn agent(&self, name: AgentName) -> Agent {
         let tool = ToolName::new("hang").unwrap();
         let spec = ToolSpec {
             description: "Hangs".into(),
@@ -271,7 +279,7 @@ impl Site {
             holds: None,
         };
         let definition = Definition {
-            agent: agent(),
+            agent: name,
             prompt: String::new(),
             model: "test".into(),
             model_parameters: None,
@@ -282,7 +290,7 @@ impl Site {
             hold_batch: false,
             holds: self.holds.clone(),
         };
-        let ops = Agent {
+        Agent {
             digest: definition.digest(),
             definition: Arc::new(definition),
             model: self.model.clone(),
@@ -290,9 +298,7 @@ impl Site {
             needs_approval: BTreeSet::from([tool]),
             approvers: Approvers::default(),
             worker_pool: 8,
-        };
-        let agents = BTreeMap::from([(agent(), ops)]);
-        Settings { agents, lease: self.lease, poll: Millis(20), ..Settings::usual() }
+        }
     }
 }
 
@@ -322,8 +328,16 @@ fn agent() -> AgentName {
     AgentName::new("ops").unwrap()
 }
 
+fn other_agent() -> AgentName {
+    AgentName::new("night").unwrap()
+}
+
 fn alice() -> Principal {
-    Principal { tenant: Tenant::default_tenant(), user: UserId::new("alice").unwrap(), is_admin: false }
+    person("alice")
+}
+
+fn person(name: &str) -> Principal {
+    Principal { tenant: Tenant::default_tenant(), user: UserId::new(name).unwrap(), is_admin: false }
 }
 
 async fn start(engine: &Engine, text: &str) -> RunId {
@@ -445,4 +459,53 @@ async fn the_report_tells_what_expired_and_what_was_taken_over() {
     let found = second.recovery();
     assert_eq!((found.waiting_for_person, found.expired, found.taken_over), (0, 1, 1));
     assert!(second.metrics().await.contains("holdpoint_holds_expired_total 1\n"));
+}
+
+/// C35, T15: a run that cannot be read is still nobody's but its owner's.
+#[tokio::test]
+async fn an_unreadable_run_is_shown_to_its_owner_only() {
+    let site = Site::with(Does(|_: &Prompt| says("fine")));
+    let first = site.server(Clock::system());
+    let run = start(&first, "hello").await;
+    until(&first, run, |status| status == Status::Ended(Outcome::Completed)).await;
+    first.die().await;
+    drop(first);
+    change(site.directory.path(), "UPDATE runs SET head = zeroblob(32)");
+    let second = site.server(Clock::system());
+    let Ok(Seen::Quarantined(found)) = second.look_up(&alice(), run).await else {
+        panic!("it can be read");
+    };
+    assert_eq!(found.facts.unwrap().owner, alice().user);
+    assert_eq!(second.look_up(&person("bob"), run).await, Err(EngineError::NotFound));
+    let list = RunList { agent: None, session: None, cursor: None, limit: 10 };
+    let listed = second.runs(&alice(), list.clone()).await.unwrap();
+    assert_eq!((listed.items.len(), listed.unreadable.len()), (0, 1));
+    let listed = second.runs(&person("bob"), list).await.unwrap();
+    assert_eq!((listed.items.len(), listed.unreadable.len()), (0, 0));
+}
+
+/// S0-10, T15: a session belongs to one agent and is seen by whoever sees one of its runs.
+#[tokio::test]
+async fn a_session_of_several_agents_is_asked_about() {
+    let site = Site::with(Does(|_: &Prompt| says("fine")));
+    let server = site.server(Clock::system());
+    let session = SessionId::new("s").unwrap();
+    for name in [agent(), other_agent()] {
+        let new = NewRun { agent: name, session: Some(session.clone()), message: Message::text("hello") };
+        server.start(&alice(), new).await.unwrap();
+    }
+    let name = SessionName { session: session.clone(), agent: None };
+    let Err(SessionError::Ambiguous { agents }) = server.session(&alice(), &name).await else {
+        panic!("it is not ambiguous");
+    };
+    assert_eq!(agents, [other_agent(), agent()]);
+    let named = SessionName { agent: Some(agent()), ..name };
+    assert_eq!(server.session(&alice(), &named).await.unwrap().row.key.agent, agent());
+    let foreign = server.session(&person("bob"), &named).await;
+    assert!(matches!(foreign, Err(SessionError::Engine(EngineError::NotFound))));
+    let list = SessionList { agent: None, cursor: None, limit: 10 };
+    assert_eq!(server.sessions(&alice(), list.clone()).await.unwrap().items.len(), 2);
+    assert_eq!(server.sessions(&person("bob"), list).await.unwrap().items.len(), 0);
+    let deleted = server.delete_session(&person("bob"), &named, true).await;
+    assert!(matches!(deleted, Err(SessionError::Engine(EngineError::NotFound))));
 }

@@ -262,10 +262,10 @@ impl Engine {
         let mut found = Vec::new();
         for agent in agents {
             let key = SessionKey { tenant: who.tenant.clone(), agent, session: name.session.clone() };
-            if let Some(row) = self.shared.store.session(key).await? {
-                if who.is_admin || self.sees_one_of(who, &row.key).await? {
-                    found.push(row);
-                }
+            if let Some(row) = self.shared.store.session(key).await?
+                && (who.is_admin || self.sees_one_of(who, &row.key).await?)
+            {
+                found.push(row);
             }
         }
         match (found.pop(), found.is_empty()) {

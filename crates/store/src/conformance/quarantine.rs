@@ -42,7 +42,7 @@ pub fn a_run_put_aside_is_listed_apart(factory: &Factory) {
         let page = world.list_runs(runs_by(RunFilter::All));
         assert_eq!(ids(&page.items), [whole.run.facts.id]);
         let apart = Unreadable { run: facts.id, facts: Some(facts.clone()), why: WHY.into() };
-        assert_eq!(page.unreadable, [apart.clone()]);
+        assert_eq!(page.unreadable, vec![apart.clone()]);
         let failed = world.list_runs(RunQuery { phases: vec![Phase::Failed], ..runs_by(RunFilter::All) });
         assert_eq!((failed.items.len(), failed.unreadable), (0, vec![apart]));
         let queued = world.list_runs(RunQuery { phases: vec![Phase::Queued], ..runs_by(RunFilter::All) });

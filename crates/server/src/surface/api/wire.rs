@@ -559,7 +559,6 @@ impl PartialEq for RawText {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over references")]
 fn is_false(word: &bool) -> bool {
     !*word
 }
