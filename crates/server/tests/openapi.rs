@@ -103,7 +103,7 @@ async fn every_route_is_described_and_every_described_route_answers() {
     assert_eq!(described, ROUTES.map(str::to_owned).into());
     for route in ROUTES {
         let (method, path) = route.split_once(' ').unwrap();
-        let real = path.replace('{', "").replace('}', "");
+        let real = path.replace(['{', '}'], "");
         let (status, media_type, text) = server.ask(method, &real, None).await;
         assert!(status != 405 && !text.contains("no-such-path"), "{route}: {status} {text}");
         if status >= 400 {
