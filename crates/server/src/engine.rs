@@ -9,8 +9,11 @@ mod family;
 mod fits;
 mod follow;
 mod identify;
+mod mishaps;
 mod once;
 mod orders;
+mod recovery;
+mod sessions;
 mod submit;
 mod views;
 mod worker;
@@ -25,8 +28,8 @@ use holdpoint_core::event::Envelope;
 use holdpoint_core::id::{Incarnation, RunId, Seq};
 use holdpoint_core::name::{AgentName, SessionId};
 use holdpoint_core::refusal::Refusal;
-use holdpoint_core::time::Millis;
-use holdpoint_store::{Store, Stored};
+use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_store::{Counts, Store, Stored};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
@@ -38,10 +41,14 @@ use crate::settings::{Agent, Settings};
 
 pub use deltas::Delta;
 pub use follow::{Follower, News};
-pub use holdpoint_store::{Page, StoreError};
+pub use holdpoint_store::{Page, SessionRow, StoreError, Unreadable};
 pub use once::Once;
+pub use recovery::Recovery;
+pub use sessions::{
+    Deleted, Metadata, PENDING, SessionError, SessionList, SessionName, SessionView, metadata,
+};
 pub use submit::{Decision, NewRun};
-pub use views::{HoldList, HoldView, RunList, RunView};
+pub use views::{HoldList, HoldView, RunList, RunView, Seen};
 
 /// Why the engine did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -102,6 +109,10 @@ struct Shared {
     busy: BTreeMap<AgentName, AtomicUsize>,
     /// The runs that are driven here.
     driven: std::sync::Mutex<HashSet<RunId>>,
+    /// What was found at the start.
+    looking: std::sync::Mutex<recovery::Looking>,
+    /// The last counts, and when they were made.
+    counted: tokio::sync::Mutex<Option<(Timestamp, Counts)>>,
     /// What is at work here.
     tasks: std::sync::Mutex<JoinSet<()>>,
     /// Whether nothing new is begun.
@@ -122,6 +133,8 @@ impl Engine {
             deltas: Arc::default(),
             busy,
             driven: std::sync::Mutex::default(),
+            looking: std::sync::Mutex::default(),
+            counted: tokio::sync::Mutex::default(),
             tasks: std::sync::Mutex::default(),
             stopping: watch::Sender::new(false),
         };

@@ -3,6 +3,7 @@
 //! Direction inside: surfaces → engine → (store, model, tool). `engine` is the only write path; `policy` and `auth` work
 //! out verdicts and authority before the core is asked; `clock` is the one file that reads time and draws randomness.
 //! `surface` has one folder for each protocol, `http` what they share; `scenario` plays people's own tests.
+//! `telemetry` is what the server measures of itself.
 
 pub mod auth;
 pub mod clock;
@@ -15,5 +16,6 @@ pub mod scenario;
 pub mod schema;
 pub mod settings;
 pub mod surface;
+pub mod telemetry;
 pub mod tool;
 pub mod words;

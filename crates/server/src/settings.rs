@@ -14,6 +14,7 @@ use holdpoint_core::time::Millis;
 
 use crate::auth::{Party, Principal};
 use crate::model::Model;
+use crate::telemetry::Telemetry;
 use crate::tool::Tool;
 
 /// What a server is made of.
@@ -36,6 +37,8 @@ pub struct Settings {
     pub access: Access,
     /// What connections may cost.
     pub connections: Connections,
+    /// What is measured, and by whom.
+    pub telemetry: Arc<Telemetry>,
 }
 
 /// Who may call, and by which names.
@@ -148,6 +151,7 @@ impl Settings {
             max_body: 1024 * 1024,
             access: Access::default(),
             connections: Connections::default(),
+            telemetry: Arc::default(),
         }
     }
 }

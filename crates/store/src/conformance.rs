@@ -14,6 +14,7 @@
 pub mod appending;
 pub mod claims;
 pub mod concurrency;
+pub mod counts;
 pub mod credentials;
 pub mod differential;
 pub mod erasing;
@@ -27,6 +28,7 @@ pub mod lost_answers;
 pub mod notices;
 pub mod odd_payloads;
 pub mod puts;
+pub mod quarantine;
 pub mod random;
 pub mod run_lists;
 pub mod sessions;
@@ -158,6 +160,19 @@ macro_rules! conformance {
                 an_unknown_session_is_none,
                 metadata_change_only_as_they_were_read,
                 a_session_is_closed_for_good,
+                sessions_are_listed_newest_first,
+                ;
+            counts:
+                everything_is_counted,
+                counts_follow_every_append,
+                the_oldest_hold_is_the_oldest_that_is_open,
+                counts_belong_to_their_tenant,
+                a_refused_append_counts_nothing,
+                ;
+            quarantine:
+                a_run_put_aside_is_never_due_and_takes_nothing,
+                a_run_put_aside_is_listed_apart,
+                a_run_put_aside_keeps_its_facts_and_its_log,
                 ;
             credentials:
                 a_credential_is_found_by_its_whole_prefix,
@@ -269,6 +284,8 @@ mod tests {
             include_str!("conformance/hold_lists.rs"),
             include_str!("conformance/sessions.rs"),
             include_str!("conformance/credentials.rs"),
+            include_str!("conformance/counts.rs"),
+            include_str!("conformance/quarantine.rs"),
             include_str!("conformance/notices.rs"),
             include_str!("conformance/claims.rs"),
             include_str!("conformance/leases.rs"),

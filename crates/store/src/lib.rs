@@ -13,6 +13,7 @@ pub mod conformance;
 mod contract;
 mod error;
 pub mod memory;
+mod observer;
 mod query;
 pub mod sqlite;
 mod turns;
@@ -20,7 +21,9 @@ mod turns;
 pub use batch::{Batch, Expected, Guard, LeaseChange, Notice, Put, Seal, Who};
 pub use contract::{Answer, Store};
 pub use error::StoreError;
+pub use observer::Observer;
 pub use query::{
-    Audience, Claim, Claimed, Credential, DueNotice, HoldFilter, HoldQuery, KeyRecord, Lease, Page,
-    RunFilter, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored,
+    Audience, Claim, Claimed, Counts, Credential, DueNotice, HoldFilter, HoldQuery, KeyRecord, Lease,
+    OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionQuery, SessionRow,
+    SettleNotice, ShardSet, Stored, Unreadable,
 };

@@ -18,6 +18,7 @@ use holdpoint::engine::Engine;
 use holdpoint::settings::{Access, Auth, SelfApproval, Settings};
 use holdpoint::{demo, http};
 use holdpoint_core::time::Millis;
+use holdpoint_store::Observer;
 use holdpoint_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -121,11 +122,12 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let access = access(arguments)?;
     let data = data::directory(arguments.data.as_deref())?;
-    let store = SqliteStore::open(&SqliteOptions::at(data::database(&data)))?;
+    let settings = settings(arguments, access, &data)?;
+    let observer = Some(settings.telemetry.clone() as Arc<dyn Observer>);
+    let store = SqliteStore::open(&SqliteOptions { observer, ..SqliteOptions::at(data::database(&data)) })?;
     let listener = listen(arguments.listen).await?;
     let address = listener.local_addr()?;
 
-    let settings = settings(arguments, access, &data)?;
     let limits = settings.connections.clone();
     let engine = Engine::new(Arc::new(store), Clock::system(), settings);
     engine.work();

@@ -8,8 +8,10 @@ mod act;
 mod think;
 
 use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, PoisonError};
 
+use futures_util::FutureExt;
 use holdpoint_core::actor::Actor;
 use holdpoint_core::command::Command;
 use holdpoint_core::decide::Answer;
@@ -84,7 +86,12 @@ impl Shared {
             reins,
             _place: place,
         };
-        self.spawn(drive.until_it_waits());
+        let shared = drive.shared.clone();
+        self.spawn(async move {
+            if let Err(panic) = AssertUnwindSafe(drive.until_it_waits()).catch_unwind().await {
+                shared.after_panic(run, panic).await;
+            }
+        });
     }
 
     /// How often whoever drives a run says that it is still there.
@@ -133,6 +140,10 @@ impl Drive {
                 // Nothing was written, and whoever wished it has been told so: it must not happen later.
                 Err(_) if self.is_void => break true,
                 Err(error) if self.recovers_from(&error).await => {}
+                Err(EngineError::Store(StoreError::Corrupt { why, .. })) => {
+                    self.shared.put_aside(self.run, &why).await;
+                    return;
+                }
                 Err(error) => {
                     tracing::error!(run = %self.run, %error, "left for another try");
                     break false;

@@ -243,7 +243,7 @@ impl Engine {
         self.settled_once(who, run, driver, taking, decision.once.as_ref()).await
     }
 
-    async fn submit(
+    pub(super) async fn submit(
         &self,
         who: &Principal,
         run: RunId,
