@@ -9,9 +9,11 @@ mod exec_child;
 mod holds;
 mod plain;
 mod runs;
+mod schema;
 mod send;
 mod serve;
 mod timeline;
+mod validate;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,8 +34,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve the embedded demo: a scripted agent that asks before it deletes something. Needs no key, no network, no
-    /// configuration.
+    /// Serve what a configuration file says, or without one the embedded demo: a scripted agent that asks before it
+    /// deletes something, without key and network.
     Serve(serve::Serve),
     /// Send a message to an agent; it begins a run.
     Send(send::Send),
@@ -45,6 +47,10 @@ enum Command {
     Holds(holds::Holds),
     /// Stop a run.
     Cancel(runs::Cancel),
+    /// Check a configuration file and say what each agent comes to.
+    Validate(validate::Validate),
+    /// Print the JSON Schema of the configuration file; editors complete with it.
+    Schema(schema::Schema),
     /// Prove what is stored.
     #[command(subcommand)]
     Audit(Audit),
@@ -76,6 +82,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Show(show) => runs::show(&show),
         Command::Holds(holds) => holds::run(&holds),
         Command::Cancel(cancel) => runs::cancel(&cancel),
+        Command::Validate(validate) => validate::run(&validate),
+        Command::Schema(schema) => schema::run(&schema),
         Command::Audit(Audit::Verify { file, json }) => audit::verify(&file, json),
         Command::ExecChild(order) => exec_child::run(&order),
     }

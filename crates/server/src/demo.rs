@@ -11,12 +11,13 @@ use std::sync::Arc;
 use holdpoint_core::body::Body;
 use holdpoint_core::definition::{Definition, ToolSpec};
 use holdpoint_core::hold::HoldPolicy;
+use holdpoint_core::id::Place;
 use holdpoint_core::json::{BadJson, RawJson};
 use holdpoint_core::message::{Replay, ToolResult};
 use holdpoint_core::name::{AgentName, BadName, ToolName};
 
 use crate::model::scripted::{Line, Script};
-use crate::settings::{Agent, Approvers, Settings};
+use crate::settings::{Agent, Approvers, Settings, Tracking};
 use crate::tool::{Invocation, Outcome, Running, Tool};
 
 /// The file in the data directory that has a line for each start of the demo's tool.
@@ -72,6 +73,8 @@ pub fn settings(data: &Path) -> Result<Settings, BadDemo> {
         needs_approval: BTreeSet::from([tool]),
         approvers: Approvers::default(),
         worker_pool: 64,
+        tracking: Tracking::On,
+        lives: Place::Durable,
     };
     Ok(Settings { agents: BTreeMap::from([(agent, ops)]), ..Settings::usual() })
 }

@@ -53,7 +53,7 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
 /// What the program `holdpoint` knows; the documentation may name no other subcommand. Add the name in the
 /// change that adds the subcommand.
 pub(crate) const HOLDPOINT_SUBCOMMANDS: &[&str] =
-    &["audit", "cancel", "help", "holds", "runs", "send", "serve", "show"];
+    &["audit", "cancel", "help", "holds", "runs", "schema", "send", "serve", "show", "validate"];
 
 /// Turns the arguments into a command once, so that nothing after it looks at text.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {

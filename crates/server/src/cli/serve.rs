@@ -1,4 +1,4 @@
-//! `holdpoint serve`: the server with the embedded demo.
+//! `holdpoint serve`: the server, with what a configuration file says or with the embedded demo.
 //!
 //! Opens the data directory, listens, says where, and serves until a signal. Without identities only this machine may
 //! call, so any other address is refused.
@@ -13,9 +13,13 @@ use std::time::Duration;
 use clap::Args;
 use holdpoint::auth::Principal;
 use holdpoint::clock::Clock;
+use holdpoint::config::{self, BuildError, Built, Config, Lives, LoadError, Unset};
 use holdpoint::engine::Engine;
 use holdpoint::{demo, http};
 use holdpoint_core::name::{BadName, Tenant, UserId};
+use holdpoint_store::Store;
+use holdpoint_store::beside::Beside;
+use holdpoint_store::memory::MemoryStore;
 use holdpoint_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -28,9 +32,12 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// What `serve` can be told.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Where to listen; port 0 takes a free one.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
-    listen: SocketAddr,
+    /// The configuration file; without it the embedded demo.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to listen; port 0 takes a free one. Default: what the configuration says, else 127.0.0.1:8080.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
     /// Where runs are kept. Default: $XDG_DATA_HOME/holdpoint, else ~/.local/share/holdpoint.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -56,6 +63,10 @@ enum Failure {
     Listen { address: SocketAddr, error: std::io::Error },
     #[error(transparent)]
     Demo(#[from] demo::BadDemo),
+    #[error("{0}\nrepair the file; holdpoint validate checks it again")]
+    Config(#[from] LoadError),
+    #[error(transparent)]
+    Build(#[from] BuildError),
     #[error(transparent)]
     Name(#[from] BadName),
     #[error("{0}")]
@@ -85,20 +96,30 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
 
 async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    if !arguments.listen.ip().is_loopback() {
-        return Err(Failure::NotLoopback(arguments.listen));
+    let config = arguments.config.as_deref().map(|path| config::load(path, Unset::Refuse)).transpose()?;
+    let wanted = wanted_address(arguments, config.as_ref());
+    if !wanted.ip().is_loopback() {
+        return Err(Failure::NotLoopback(wanted));
     }
     let data = data_directory(arguments.data.as_deref())?;
-    let store = SqliteStore::open(&SqliteOptions::at(data.join("holdpoint.db")))?;
-    let listener = listen(arguments.listen).await?;
+    let Built { settings, database, uses_memory } = match &config {
+        Some(config) => config.build()?,
+        None => Built { settings: demo::settings(&data)?, database: None, uses_memory: false },
+    };
+    config.iter().for_each(warn);
+    let store = open(&database.unwrap_or_else(|| data.join("holdpoint.db")), uses_memory)?;
+    let listener = listen(wanted).await?;
     let address = listener.local_addr()?;
 
-    let engine = Engine::new(Arc::new(store), Clock::system(), demo::settings(&data)?);
+    let engine = Engine::new(store, Clock::system(), settings);
     engine.work();
     let (stop, stopping) = watch::channel(false);
     let app = http::App { engine: engine.clone(), stopping: stopping.clone() };
     let server = tokio::spawn(http::serve(listener, http::router(app, local()?), stopping));
-    greet(address, &data)?;
+    match &config {
+        Some(config) => greet_config(address, &data, config)?,
+        None => greet(address, &data)?,
+    }
 
     signals.next().await;
     tracing::info!("stopping; a second signal ends at once");
@@ -112,6 +133,35 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         () = signals.next() => std::process::exit(1),
     }
     Ok(())
+}
+
+/// Says what one should know of a configuration (C10, C28).
+fn warn(config: &Config) {
+    for notice in &config.notices {
+        tracing::warn!(line = notice.at.line, "{}", notice.what);
+    }
+    for plan in config.agents.iter().filter(|plan| plan.lives == Lives::InMemory) {
+        tracing::warn!(agent = plan.name, "its runs live in memory: a restart loses them");
+    }
+}
+
+/// The arguments win over the file.
+fn wanted_address(arguments: &Serve, config: Option<&Config>) -> SocketAddr {
+    let said = config.and_then(|config| config.file.server.listen.as_ref()?.parse().ok());
+    arguments.listen.or(said).unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8080)))
+}
+
+/// The database, with a memory store beside it for agents that live there (C28).
+fn open(database: &Path, uses_memory: bool) -> Result<Arc<dyn Store>, Failure> {
+    if let Some(folder) = database.parent() {
+        let failed = |error| Failure::DataDirectory { path: folder.to_owned(), error };
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let durable = Arc::new(SqliteStore::open(&SqliteOptions::at(database))?);
+    Ok(match uses_memory {
+        true => Arc::new(Beside::new(durable, Arc::new(MemoryStore::new()))),
+        false => durable,
+    })
 }
 
 /// Whoever is at this machine.
@@ -155,6 +205,23 @@ fn greet(address: SocketAddr, data: &Path) -> std::io::Result<()> {
         data.display(),
         effects.display()
     );
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+fn greet_config(address: SocketAddr, data: &Path, config: &Config) -> std::io::Result<()> {
+    let base = format!("http://{address}");
+    let mut text = format!(
+        "Holdpoint listens on {base}\ndata:     {}\nconfig:   {}\n",
+        data.display(),
+        config.source.name
+    );
+    for plan in &config.agents {
+        let mode = plan.mode.map_or("nothing can wait", |effective| effective.mode.as_str());
+        text.push_str(&format!("agent:    {base}/api/v1/agents/{} ({mode})\n", plan.name));
+    }
+    text.push_str(&format!("waiting:  {base}/api/v1/holds\n"));
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()

@@ -9,7 +9,7 @@ use holdpoint_core::decide::Answer;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Driver as DrivenBy, Event};
 use holdpoint_core::hold::Recorded;
-use holdpoint_core::id::{HoldId, Place as LivesIn, RunId, Seq};
+use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::message::Message;
 use holdpoint_core::name::{AgentName, SessionId};
 use holdpoint_core::refusal::Refusal;
@@ -57,7 +57,7 @@ impl Engine {
             Some(_) => (Taken::AtOnce, shared.while_busy()),
             None => (Taken::Queued, Lease::Untouched),
         };
-        let id = clock::run_id(&who.tenant, LivesIn::Durable, shared.clock.now());
+        let id = clock::run_id(&who.tenant, agent.lives, shared.clock.now());
         let session = match new.session {
             Some(session) => session,
             None => {

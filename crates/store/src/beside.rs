@@ -1,0 +1,234 @@
+//! A memory store beside a durable one (C28): ids say where a run lives, so everything about a run goes there.
+//!
+//! For servers of which some agents have no durable store. Lists show what lives in memory first. Nothing here knows
+//! which agent lives where; a run and its sub-runs live in one place.
+
+use std::sync::Arc;
+
+use holdpoint_core::digest::Digest;
+use holdpoint_core::id::{HoldId, Incarnation, Place, RunId, Seq};
+use holdpoint_core::link::Link;
+use holdpoint_core::name::Tenant;
+use holdpoint_core::project::{HoldRow, RunRow};
+use holdpoint_core::time::Timestamp;
+
+use crate::batch::Batch;
+use crate::contract::{Answer, Store};
+use crate::error::StoreError;
+use crate::query::{
+    Claim, Claimed, DueNotice, HoldQuery, KeyRecord, Page, RunQuery, SessionChange, SessionKey, SessionRow,
+    SettleNotice, ShardSet, Stored,
+};
+
+/// Marks a cursor that stands in the memory store.
+const IN_MEMORY: u64 = 1 << 63;
+
+/// The cursor between the two: nothing of the durable store has been listed yet.
+const BETWEEN: u64 = IN_MEMORY - 1;
+
+/// A durable store and a memory store, as one.
+#[derive(Clone)]
+pub struct Beside {
+    durable: Arc<dyn Store>,
+    memory: Arc<dyn Store>,
+}
+
+impl Beside {
+    /// Puts them side by side.
+    #[must_use]
+    pub fn new(durable: Arc<dyn Store>, memory: Arc<dyn Store>) -> Beside {
+        Beside { durable, memory }
+    }
+
+    fn of(&self, run: RunId) -> &Arc<dyn Store> {
+        match run.place() {
+            Place::Durable => &self.durable,
+            Place::Memory => &self.memory,
+        }
+    }
+}
+
+/// Where a list goes on.
+enum Cursor {
+    Memory(Option<u64>),
+    Durable(Option<u64>),
+}
+
+impl Cursor {
+    fn read(cursor: Option<u64>) -> Cursor {
+        match cursor {
+            None => Cursor::Memory(None),
+            Some(BETWEEN) => Cursor::Durable(None),
+            Some(cursor) if cursor & IN_MEMORY != 0 => Cursor::Memory(Some(cursor & !IN_MEMORY)),
+            Some(cursor) => Cursor::Durable(Some(cursor)),
+        }
+    }
+}
+
+/// One page over both: `list` asks one of them from a cursor.
+async fn page<T>(
+    cursor: Option<u64>,
+    limit: usize,
+    list: impl Fn(Place, Option<u64>, usize) -> Answer<Page<T>>,
+) -> Result<Page<T>, StoreError> {
+    let mut items = match Cursor::read(cursor) {
+        Cursor::Durable(cursor) => return list(Place::Durable, cursor, limit).await,
+        Cursor::Memory(cursor) => {
+            let page = list(Place::Memory, cursor, limit).await?;
+            if let Some(next) = page.next {
+                return Ok(Page { items: page.items, next: Some(next | IN_MEMORY) });
+            }
+            page.items
+        }
+    };
+    let left = limit.saturating_sub(items.len());
+    if left == 0 {
+        return Ok(Page { items, next: Some(BETWEEN) });
+    }
+    let page = list(Place::Durable, None, left).await?;
+    items.extend(page.items);
+    Ok(Page { items, next: page.next })
+}
+
+/// What the first of them has, or else the second.
+async fn either<T>(first: Answer<Option<T>>, second: Answer<Option<T>>) -> Result<Option<T>, StoreError> {
+    match first.await? {
+        Some(found) => Ok(Some(found)),
+        None => second.await,
+    }
+}
+
+impl Store for Beside {
+    fn append(&self, batches: Vec<Batch>) -> Answer<()> {
+        let mut places = batches.iter().map(|batch| batch.run().place());
+        match places.next() {
+            Some(first) if places.any(|place| place != first) => {
+                let why = "an append touches runs in memory and durable ones";
+                Box::pin(std::future::ready(Err(StoreError::unavailable(why))))
+            }
+            Some(Place::Memory) => self.memory.append(batches),
+            Some(Place::Durable) | None => self.durable.append(batches),
+        }
+    }
+
+    fn load(&self, run: RunId) -> Answer<Stored> {
+        self.of(run).load(run)
+    }
+
+    fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
+        self.of(run).links(run, after, limit)
+    }
+
+    fn blob(&self, run: RunId, digest: Digest) -> Answer<Option<String>> {
+        self.of(run).blob(run, digest)
+    }
+
+    fn definition(&self, tenant: Tenant, digest: Digest) -> Answer<Option<Vec<u8>>> {
+        let durable = self.durable.definition(tenant.clone(), digest);
+        Box::pin(either(durable, self.memory.definition(tenant, digest)))
+    }
+
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+        let memory = self.memory.clone();
+        let durable = self.durable.claim_due(claim.clone());
+        Box::pin(async move {
+            let mut claimed = durable.await?;
+            let limit = claim.limit.saturating_sub(claimed.len());
+            if limit > 0 {
+                claimed.extend(memory.claim_due(Claim { limit, ..claim }).await?);
+            }
+            Ok(claimed)
+        })
+    }
+
+    fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
+        let (durable, memory): (Vec<RunId>, Vec<RunId>) =
+            runs.into_iter().partition(|run| run.place() == Place::Durable);
+        let durable = self.durable.renew(durable, node, until);
+        let memory = self.memory.renew(memory, node, until);
+        Box::pin(async move {
+            let mut renewed = durable.await?;
+            renewed.extend(memory.await?);
+            Ok(renewed)
+        })
+    }
+
+    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
+        self.of(run).release(run, node)
+    }
+
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let list = |place, cursor, limit| {
+                let query = RunQuery { cursor, limit, ..query.clone() };
+                match place {
+                    Place::Memory => this.memory.list_runs(query),
+                    Place::Durable => this.durable.list_runs(query),
+                }
+            };
+            page(query.cursor, query.limit, list).await
+        })
+    }
+
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let list = |place, cursor, limit| {
+                let query = HoldQuery { cursor, limit, ..query.clone() };
+                match place {
+                    Place::Memory => this.memory.list_holds(query),
+                    Place::Durable => this.durable.list_holds(query),
+                }
+            };
+            page(query.cursor, query.limit, list).await
+        })
+    }
+
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        self.of(hold.run).find_hold(hold)
+    }
+
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
+        let durable = self.durable.find_key(tenant.clone(), key.clone());
+        Box::pin(either(durable, self.memory.find_key(tenant, key)))
+    }
+
+    /// Those of the memory store have the numbers below zero.
+    fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {
+        let durable = self.durable.due_notices(shards.clone(), now, limit);
+        let memory = self.memory.due_notices(shards, now, limit);
+        Box::pin(async move {
+            let mut due = durable.await?;
+            due.extend(memory.await?.into_iter().map(|notice| DueNotice { no: !notice.no, ..notice }));
+            due.truncate(limit);
+            Ok(due)
+        })
+    }
+
+    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
+        match no < 0 {
+            true => self.memory.settle_notice(!no, settle),
+            false => self.durable.settle_notice(no, settle),
+        }
+    }
+
+    fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
+        Box::pin(either(self.durable.session(key.clone()), self.memory.session(key)))
+    }
+
+    fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
+        let this = self.clone();
+        Box::pin(async move {
+            let store = match this.durable.session(key.clone()).await? {
+                Some(_) => &this.durable,
+                None => &this.memory,
+            };
+            store.change_session(key, change, at).await
+        })
+    }
+
+    fn erase(&self, run: RunId) -> Answer<()> {
+        self.of(run).erase(run)
+    }
+}
