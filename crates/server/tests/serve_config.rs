@@ -88,7 +88,7 @@ fn blocking_and_async_side_by_side() {
     let holds = first.ask(&["holds"]).unwrap();
     assert_eq!(holds["holds"].as_array().unwrap().len(), 2, "both are listed: {holds}");
     let hold = first.ask(&["holds", "show", text(&quick["holds"][0]["id"])]).unwrap();
-    assert_eq!(hold["prompt"], "Run echo hello?", "{hold}");
+    assert_eq!(hold["question"], "Run echo hello?", "{hold}");
     assert!(hold["expires_at"].is_string(), "S3-14: ten minutes for a blocking agent: {hold}");
     first.ask(&["holds", "approve", text(&quick["holds"][0]["id"])]).unwrap();
     drop(first);

@@ -232,3 +232,43 @@ impl Store for Beside {
         self.of(run).erase(run)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A list of numbers in pages; the cursor is how many came before.
+    fn numbers(all: &'static [u64], cursor: Option<u64>, limit: usize) -> Answer<Page<u64>> {
+        let start = cursor.map_or(0, |n| usize::try_from(n).unwrap());
+        let end = (start + limit).min(all.len());
+        let next = (end < all.len()).then_some(end as u64);
+        Box::pin(std::future::ready(Ok(Page { items: all[start..end].to_vec(), next })))
+    }
+
+    async fn pages(memory: &'static [u64], durable: &'static [u64], limit: usize) -> Vec<Vec<u64>> {
+        let list = |place, cursor, limit| match place {
+            Place::Memory => numbers(memory, cursor, limit),
+            Place::Durable => numbers(durable, cursor, limit),
+        };
+        let (mut pages, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = page(cursor, limit, list).await.unwrap();
+            pages.push(page.items);
+            cursor = page.next;
+            if cursor.is_none() {
+                return pages;
+            }
+        }
+    }
+
+    /// C28: a list over both stores shows everything once, in pages that a cursor continues, across the border too.
+    #[test]
+    fn pages_run_over_both() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let pages = |memory, durable, limit| runtime.block_on(pages(memory, durable, limit));
+        assert_eq!(pages(&[1, 2, 3], &[4, 5], 2), [vec![1, 2], vec![3, 4], vec![5]]);
+        assert_eq!(pages(&[1, 2], &[4, 5], 2), [vec![1, 2], vec![4, 5]]);
+        assert_eq!(pages(&[], &[4, 5], 9), [vec![4, 5]]);
+        assert_eq!(pages(&[1], &[], 1), [vec![1], vec![]]);
+    }
+}

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use holdpoint::config::file::{Mode, Span};
+use holdpoint::config::file::{Backend, Mode, SessionStore, Span};
 use holdpoint::config::{self, AgentPlan, Config, EffectiveMode, Lives, LoadError, Notice, Problem, Unset};
 use holdpoint_core::hold::OnTimeout;
 use serde_json::{Value, json};
@@ -125,7 +125,9 @@ fn to_async(plan: &AgentPlan, config: &Config) -> Vec<String> {
     let agent = config.file.agents.get(&plan.name);
     let mut lines = Vec::new();
     if agent.is_some_and(|agent| agent.session_store.is_none()) {
-        let known = config.file.session_stores.keys().next();
+        let is_durable = |store: &SessionStore| store.backend == Backend::Sql;
+        let known =
+            config.file.session_stores.iter().find(|(_, store)| is_durable(store)).map(|(name, _)| name);
         if known.is_none() {
             let store =
                 "session_stores: {main-db: {backend: sql, sql: {driver: sqlite, database: ./sessions.db}}}";
