@@ -117,7 +117,7 @@ fn variables_and_dotenv() {
         &format!("llms: {{m: {{type: openai, model: x, api_key: '${{OPENAI_API_KEY}}'}}}}\n{agents}"),
     );
     let unset = said(folder.path(), &["validate", "a.yaml"]);
-    assert!(unset.starts_with("error: the variable POOL is not set\n --> a.yaml:2:36\n"), "{unset}");
+    assert!(unset.starts_with("error: the variable POOL is not set\n --> a.yaml:2:42\n"), "{unset}");
     let allowed = said(folder.path(), &["validate", "--allow-unset", "a.yaml"]);
     assert!(allowed.contains("a decision may take 2m") && allowed.ends_with("exit code 0\n"), "{allowed}");
     write(".env", "# here\nPOOL=three\nWAIT='3h'\nOPENAI_API_KEY=sk-canary-in-the-file\n");

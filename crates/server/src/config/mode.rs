@@ -1,4 +1,7 @@
 //! Blocking or async: what an agent's mode comes to, and why (S0-56, C10).
+//!
+//! One table. What the two differ in is `plan.rs` (deadlines) and `stores.rs` (where runs live); docs/blocking-or-async.md
+//! tells people.
 
 use super::file::Mode;
 

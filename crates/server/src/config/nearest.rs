@@ -1,4 +1,6 @@
 //! The known word that somebody most likely meant.
+//!
+//! For keys, names and words of a choice alike; whoever asks says what is known.
 
 /// The nearest of the known words, if one is near enough to be meant.
 #[must_use]

@@ -1,4 +1,6 @@
 //! The path of a key: `agents.assistant.tools[1]`.
+//!
+//! How messages name a place, and how `tree.rs` finds it.
 
 use std::fmt;
 

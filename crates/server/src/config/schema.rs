@@ -46,7 +46,8 @@ pub(super) fn words(schema: &Value) -> Option<Vec<&str>> {
 pub(super) fn may_be(schema: &Value, kind: &str) -> bool {
     match &schema["type"] {
         Value::Array(kinds) => kinds.iter().any(|known| known == kind),
-        known => known == kind,
+        Value::String(known) => known == kind,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
     }
 }
 

@@ -1,4 +1,6 @@
 //! Names that point to something: each must be there, or the nearest one is named.
+//!
+//! Taken from the tree, not from the types: an entry with a mistake in it has its name all the same.
 
 use crate::config::check::Checked;
 use crate::config::file::{File, ToolType};
@@ -8,7 +10,6 @@ use crate::config::tree::{Form, Node, Value};
 
 /// Checks every name of an agent.
 pub(super) fn check(file: &File, tree: &Node, found: &mut Checked) {
-    // Names are taken from the tree: an entry with a mistake in it is there all the same.
     let names = |section: &str| tree.keys(&Path::of(&[section]));
     let built_in = ToolType::BUILT_IN.iter().map(|(name, _)| *name);
     let tools: Vec<&str> = names("tools").into_iter().chain(built_in).collect();

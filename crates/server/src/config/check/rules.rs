@@ -1,4 +1,6 @@
 //! Keys that go together, and keys that do not: one function for each kind of entry.
+//!
+//! What a single value may be is `file/`; where stores are concerned, `stores.rs`.
 
 use std::path::Path as FilePath;
 
