@@ -35,7 +35,7 @@ pub use path::Path;
 pub use plan::{AgentPlan, ToolPlan};
 pub use problem::{Notice, Problem, Problems};
 pub use reference::markdown as reference;
-pub use schema::json as schema;
+pub use schema::published as schema;
 pub use source::{Source, Spot};
 pub use stores::Lives;
 

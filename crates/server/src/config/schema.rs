@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use schemars::generate::SchemaSettings;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::file::File;
 
@@ -15,10 +15,41 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     generator.into_root_schema_for::<File>().to_value()
 });
 
-/// The schema.
-#[must_use]
-pub fn json() -> &'static Value {
+/// The schema that files are checked against, after variables are filled in.
+pub(super) fn json() -> &'static Value {
     &SCHEMA
+}
+
+/// The schema as editors get it: whatever a value should be, it may also be a variable.
+#[must_use]
+pub fn published() -> Value {
+    let mut schema = SCHEMA.clone();
+    allow_variables(&mut schema);
+    schema
+}
+
+/// What a text with a variable in it looks like.
+const VARIABLE: &str = "[$][{]";
+
+fn allow_variables(schema: &mut Value) {
+    if let Some(object) = schema.as_object_mut() {
+        let is_plain = |kind: &Value| ["integer", "number", "boolean"].iter().any(|plain| kind == plain);
+        let mut kinds = match object.get("type") {
+            Some(Value::Array(kinds)) => kinds.clone(),
+            other => other.cloned().into_iter().collect(),
+        };
+        if kinds.iter().any(is_plain) && !kinds.contains(&"string".into()) {
+            kinds.push("string".into());
+            object.insert("type".to_owned(), Value::Array(kinds));
+            object.insert("pattern".to_owned(), VARIABLE.into());
+        }
+        if let Some(Value::Array(choices)) = object.get_mut("oneOf") {
+            choices.push(json!({"description": "A variable.", "type": "string", "pattern": VARIABLE}));
+        }
+        object.values_mut().for_each(allow_variables);
+    } else if let Some(items) = schema.as_array_mut() {
+        items.iter_mut().for_each(allow_variables);
+    }
 }
 
 /// What a schema comes to: references followed, the possibility of *nothing* left out.

@@ -76,7 +76,7 @@ impl JsonSchema for Span {
             "type": ["integer", "string"],
             "format": Span::FORMAT,
             "minimum": 0,
-            "pattern": "^[0-9]+(ms|s|m|h|d)?$",
+            "pattern": "^[0-9]+(ms|s|m|h|d)?$|[$][{]",
         })
     }
 
