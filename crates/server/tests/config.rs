@@ -79,7 +79,7 @@ fn ten_mistakes_are_ten_errors() {
 
 #[test]
 fn what_is_not_yaml() {
-    check(&["broken", "tabs", "empty"]);
+    check(&["broken", "tabs", "empty", "two_documents", "list"]);
 }
 
 /// C17: other names of `requires_approval` are taken, with a notice.

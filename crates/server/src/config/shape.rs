@@ -70,8 +70,7 @@ impl Shaper {
             }
             Value::Nothing | Value::Scalar(_) | Value::List(_) | Value::Map(_) => {
                 let at = if matches!(node.value, Value::Scalar(_)) { node.at } else { here.at };
-                let what =
-                    format!("`{}` must be {}, not {}", shown(here), wanted(schema), found(&node.value));
+                let what = format!("{} must be {}, not {}", quoted(here), wanted(schema), found(&node.value));
                 self.wrong(here, at, what, example(schema, here, &node.value))
             }
         }
@@ -230,7 +229,13 @@ impl Shaper {
         };
         if number.is_none() {
             let what = format!("`{}` must be {}, not `{}`", shown(here), wanted(schema), scalar.written);
-            return self.wrong(here, at, what, "write digits, without quotes and without a unit");
+            let is_too_large =
+                !scalar.text.is_empty() && scalar.text.bytes().all(|byte| byte.is_ascii_digit());
+            let help = match is_too_large {
+                true => "write a smaller number",
+                false => "write digits, without quotes and without a unit",
+            };
+            return self.wrong(here, at, what, help);
         }
         number.map(Json::Number)
     }
@@ -244,6 +249,10 @@ fn whole(text: &str, format: Option<&str>) -> Option<u64> {
 
 fn shown(here: &Here) -> String {
     if here.path.is_top() { "the file".into() } else { here.path.to_string() }
+}
+
+fn quoted(here: &Here) -> String {
+    if here.path.is_top() { "the file".into() } else { format!("`{}`", here.path) }
 }
 
 fn wanted(schema: &Json) -> &'static str {
@@ -277,6 +286,9 @@ fn example(schema: &Json, here: &Here, value: &Value) -> String {
                 format!("write it as a list: `{key}: [one, two]`")
             }
         };
+    }
+    if here.path.is_top() {
+        return "begin with a section at the left margin, such as `agents:`".into();
     }
     if may_be(schema, "object") {
         return match properties(schema).and_then(|known| known.keys().next()) {

@@ -81,6 +81,11 @@ fn broken(error: &serde_saphyr::Error) -> Problem {
     // Where it is, is shown in our own way.
     let message = error.without_snippet().to_string();
     let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
+    if message.starts_with("multiple YAML documents") {
+        let what = "the file has more than one YAML document".to_owned();
+        let help = "remove the line `---` and what follows it, or put it into a file of its own".to_owned();
+        return Problem { at, path: Path::top(), what, help };
+    }
     let help = "YAML is read by its indentation: spaces, not tabs; a colon and a space after each key; quotes around \
                 text with `: ` or ` #` in it";
     Problem { at, path: Path::top(), what: format!("this is not YAML: {message}"), help: help.into() }
