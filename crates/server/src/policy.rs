@@ -8,13 +8,19 @@ use holdpoint_core::name::{RuleId, ToolName};
 use holdpoint_core::policy::{Effect, Verdict, Verdicts};
 use holdpoint_core::run::Run;
 
-use crate::settings::Agent;
+use crate::settings::{Agent, Tracking};
 
 /// The rule of tools that a person is asked about.
 pub const REQUIRES_APPROVAL: &str = "tool:requires_approval";
 
 /// The rule of tools that run without asking.
 pub const NEEDS_NO_APPROVAL: &str = "tool:needs_no_approval";
+
+/// The rule of tools that a person would be asked about if the agent's runs were tracked (C29).
+pub const NO_TRACKING: &str = "agent:no_task_tracking";
+
+/// C29: what the model is told when such a tool is denied.
+pub const NOT_TRACKED: &str = "Tool requires approval but task tracking not enabled";
 
 /// Verdicts on the calls of a reply, numbered as they will be.
 #[must_use]
@@ -34,11 +40,12 @@ pub fn of_run(agent: &Agent, run: &Run) -> Verdicts {
 }
 
 fn judge(agent: &Agent, tool: &ToolName) -> Option<Verdict> {
-    let (effect, rule) = match agent.needs_approval.contains(tool) {
-        true => (Effect::Hold, REQUIRES_APPROVAL),
-        false => (Effect::Allow, NEEDS_NO_APPROVAL),
+    let (effect, rule, reason) = match (agent.needs_approval.contains(tool), agent.tracking) {
+        (false, _) => (Effect::Allow, NEEDS_NO_APPROVAL, None),
+        (true, Tracking::On) => (Effect::Hold, REQUIRES_APPROVAL, None),
+        (true, Tracking::Off) => (Effect::Deny, NO_TRACKING, Some(NOT_TRACKED.to_owned())),
     };
     // A tool that the agent does not have any more is judged by nobody: the core holds or refuses it.
     agent.tools.get(tool)?;
-    Some(Verdict::new(effect, RuleId::new(rule).ok()?))
+    Some(Verdict { reason, ..Verdict::new(effect, RuleId::new(rule).ok()?) })
 }

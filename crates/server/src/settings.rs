@@ -9,6 +9,7 @@ use std::sync::Arc;
 use holdpoint_core::command::Limits;
 use holdpoint_core::definition::Definition;
 use holdpoint_core::digest::Digest;
+use holdpoint_core::id::Place;
 use holdpoint_core::name::{AgentName, Tenant, ToolName};
 use holdpoint_core::time::Millis;
 
@@ -91,6 +92,20 @@ pub struct Agent {
     pub approvers: Approvers,
     /// How many of its runs are worked on at once.
     pub worker_pool: usize,
+    /// Whether its calls can wait for a person.
+    pub tracking: Tracking,
+    /// Where its runs live.
+    pub lives: Place,
+}
+
+/// Whether the calls of an agent can wait for a person (C29).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tracking {
+    /// They can.
+    #[default]
+    On,
+    /// They cannot: calls that need approval are denied.
+    Off,
 }
 
 /// Who may decide (C24).

@@ -16,17 +16,17 @@ use holdpoint::clock::Clock;
 use holdpoint::engine::{
     Decision, Engine, EngineError, NewRun, RunList, Seen, SessionError, SessionList, SessionName,
 };
-use holdpoint::model::{Asked, Model, Prompt};
-use holdpoint::settings::{Agent, Approvers, Settings};
+use holdpoint::model::{Asked, Live, Model, Prompt};
+use holdpoint::settings::{Agent, Approvers, Settings, Tracking};
 use holdpoint::tool::{Invocation, Running, Tool};
 use holdpoint_core::command::Wanted;
 use holdpoint_core::definition::{Definition, ToolSpec};
 use holdpoint_core::event::Outcome;
 use holdpoint_core::hold::{HoldKind, HoldPolicy};
-use holdpoint_core::id::{HoldId, RunId, Seq};
+use holdpoint_core::id::{HoldId, Place, RunId, Seq};
 use holdpoint_core::json::RawJson;
 use holdpoint_core::message::{Message, Replay};
-use holdpoint_core::name::{AgentName, SessionId, Tenant, ToolName, UserId};
+use holdpoint_core::name::{AgentName, SessionId, ToolName, UserId};
 use holdpoint_core::run::{Status, Waiting, status};
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::Observer;
@@ -298,6 +298,8 @@ impl Site {
             needs_approval: BTreeSet::from([tool]),
             approvers: Approvers::default(),
             worker_pool: 8,
+            tracking: Tracking::On,
+            lives: Place::Durable,
         }
     }
 }
@@ -314,7 +316,7 @@ impl Tool for Hangs {
 struct Does<F>(F);
 
 impl<F: Fn(&Prompt) -> Option<holdpoint::model::ModelReply> + Send + Sync> Model for Does<F> {
-    fn ask(&self, prompt: Prompt) -> Asked<'_> {
+    fn ask<'a>(&'a self, prompt: Prompt, _: &'a Live) -> Asked<'a> {
         Box::pin(async move {
             match (self.0)(&prompt) {
                 Some(reply) => Ok(reply),
@@ -337,11 +339,11 @@ fn alice() -> Principal {
 }
 
 fn person(name: &str) -> Principal {
-    Principal { tenant: Tenant::default_tenant(), user: UserId::new(name).unwrap(), is_admin: false }
+    Principal::of(UserId::new(name).unwrap())
 }
 
 async fn start(engine: &Engine, text: &str) -> RunId {
-    let new = NewRun { agent: agent(), session: None, message: Message::text(text) };
+    let new = NewRun { agent: agent(), session: None, message: Message::text(text), once: None };
     engine.start(&alice(), new).await.unwrap()
 }
 
@@ -435,8 +437,7 @@ async fn the_report_tells_what_expired_and_what_was_taken_over() {
     until(&first, hangs, held).await;
     let hold = first.load(hangs).await.unwrap().row.run.state.holds[0].key;
     let hold = HoldId { run: hangs, key: hold };
-    let decision =
-        Decision { hold, wanted: Wanted::Approve, digest: None, revision: None, idempotency_key: None };
+    let decision = Decision { hold, wanted: Wanted::Approve, digest: None, revision: None, once: None };
     first.decide(&alice(), decision).await.unwrap();
     let is_started = |engine: Engine| async move {
         let events = engine.events(hangs, Seq(0)).await.unwrap();
@@ -491,7 +492,12 @@ async fn a_session_of_several_agents_is_asked_about() {
     let server = site.server(Clock::system());
     let session = SessionId::new("s").unwrap();
     for name in [agent(), other_agent()] {
-        let new = NewRun { agent: name, session: Some(session.clone()), message: Message::text("hello") };
+        let new = NewRun {
+            agent: name,
+            session: Some(session.clone()),
+            message: Message::text("hello"),
+            once: None,
+        };
         server.start(&alice(), new).await.unwrap();
     }
     let name = SessionName { session: session.clone(), agent: None };

@@ -63,6 +63,21 @@ pub fn sqlite() -> Box<dyn Backend> {
     Box::new(InFile(tempfile::tempdir().unwrap()))
 }
 
+/// A memory store beside another one that stands for the durable one.
+#[must_use]
+pub fn beside() -> Box<dyn Backend> {
+    let (durable, memory) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
+    Box::new(SideBySide(Arc::new(crate::beside::Beside::new(durable, memory))))
+}
+
+struct SideBySide(Arc<crate::beside::Beside>);
+
+impl Backend for SideBySide {
+    fn open(&self) -> Arc<dyn Store> {
+        self.0.clone()
+    }
+}
+
 struct InMemory(Arc<MemoryStore>);
 
 impl Backend for InMemory {

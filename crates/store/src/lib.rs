@@ -2,12 +2,13 @@
 //!
 //! A store knows rows and locks, nothing of what they mean: events, rows and guards come in by shape. The contract is
 //! [`Store`]; what an append consists of is [`Batch`]. Backends: [`memory`] (the reference), [`sqlite`] (the embedded
-//! default). `conformance` is the one suite that every backend passes; [`ahead`] drives a run without waiting for
-//! each of its appends.
+//! default), [`beside`] (memory beside a durable one). `conformance` is the one suite that every backend passes;
+//! [`ahead`] drives a run without waiting for each of its appends.
 
 pub mod ahead;
 pub mod audit;
 mod batch;
+pub mod beside;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod contract;

@@ -9,3 +9,7 @@ mod memory {
 mod sqlite {
     holdpoint_store::conformance!(holdpoint_store::conformance::sqlite);
 }
+
+mod beside {
+    holdpoint_store::conformance!(holdpoint_store::conformance::beside);
+}

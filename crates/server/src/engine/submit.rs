@@ -11,7 +11,7 @@ use holdpoint_core::decide::Answer;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Driver as DrivenBy, Envelope, Event};
 use holdpoint_core::hold::Recorded;
-use holdpoint_core::id::{HoldId, Place as LivesIn, RunId, Seq};
+use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::message::Message;
 use holdpoint_core::name::{AgentName, SessionId};
 use holdpoint_core::project::HoldRow;
@@ -108,7 +108,7 @@ impl Engine {
         if let Some(before) = shared.done_before(who, new.once.as_ref()).await? {
             return Ok(before.run);
         }
-        let id = clock::run_id(&who.tenant, LivesIn::Durable, shared.clock.now());
+        let id = clock::run_id(&who.tenant, agent.lives, shared.clock.now());
         let (place, reins) = (shared.place(&new.agent), shared.reins(id));
         let (taken, lease) = match place {
             Some(_) => (Taken::AtOnce, shared.while_busy()),
