@@ -9,11 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use holdpoint_core::event::Envelope;
 use holdpoint_core::id::{RunId, Seq};
+use holdpoint_core::time::Millis;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::{Engine, EngineError};
 use crate::clock::duration;
+
+/// A reader that hears nothing looks at least this often by itself.
+const LONGEST_TICK: Millis = Millis::seconds(30);
 
 /// Who wants to hear when something changed.
 #[derive(Debug, Default)]
@@ -78,6 +82,7 @@ impl Engine {
 impl Follower {
     /// The next events; waits until there are some.
     pub async fn next(&mut self) -> Result<Vec<Envelope>, EngineError> {
+        let mut tick = self.engine.shared.settings.poll;
         loop {
             // Registered before reading, so that nothing falls between the two.
             let mut woken = pin!(self.notify.notified());
@@ -87,8 +92,11 @@ impl Follower {
                 self.cursor = last.seq;
                 return Ok(events);
             }
-            // A tick makes up for a wake that was lost.
-            let _ = timeout(duration(self.engine.shared.settings.poll), woken).await;
+            // A tick makes up for a wake that was lost. The longer nothing happens, the longer it is in coming, so that
+            // thousands of readers of runs that wait cost next to nothing.
+            if timeout(duration(tick), woken).await.is_err() {
+                tick = Millis(tick.0.saturating_mul(2).min(LONGEST_TICK.0));
+            }
         }
     }
 }

@@ -2,14 +2,20 @@
 //!
 //! A body is read from its bytes in one pass, so that raw JSON inside it keeps its text.
 
+use std::time::Duration;
+
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 
 use super::problem::Problem;
+
+/// How long a body may take to arrive.
+const BODY_WITHIN: Duration = Duration::from_secs(30);
 
 /// A JSON body. An absent one counts as `{}`.
 #[derive(Debug)]
@@ -24,7 +30,8 @@ where
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let is_json = is_json(request.headers());
-        let bytes = axum::body::Bytes::from_request(request, state).await.map_err(unread)?;
+        let reading = axum::body::Bytes::from_request(request, state);
+        let bytes = timeout(BODY_WITHIN, reading).await.map_err(|_| too_slow())?.map_err(unread)?;
         if bytes.is_empty() {
             return read(b"{}").map(JsonBody);
         }
@@ -83,6 +90,11 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     }
     let misfit = |error: serde_json::Error| Problem::invalid(format!("the body does not fit: {error}"));
     serde_json::from_str(raw.get()).map_err(misfit)
+}
+
+fn too_slow() -> Problem {
+    let (status, detail) = (StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time; send it at once");
+    Problem::new(status, "too-slow", "Body too slow", detail)
 }
 
 fn unread(rejection: BytesRejection) -> Problem {

@@ -51,7 +51,8 @@ async fn all(wishes: &[Wish], rounds: usize, every: usize) -> Row {
         crashes += usize::from(case.did_crash);
         recoveries += case.recoveries;
     }
-    let note = format!("{crashes} crashes at {} places, {recoveries} unknown outcomes asked about", cases.len());
+    let note =
+        format!("{crashes} crashes at {} places, {recoveries} unknown outcomes asked about", cases.len());
     Row::new("F1", "abort around every write", cases.len() * rounds, violations).with(note)
 }
 

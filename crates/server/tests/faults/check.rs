@@ -22,7 +22,7 @@ use holdpoint_store::{RunFilter, RunQuery, Store};
 use crate::server::panics;
 use crate::story::{Acked, lines};
 
-/// Everything that is wrong with what a dead server left behind. `is_quiet`: every run should be over or wait.
+/// Everything that is wrong with what a dead server left behind.
 pub(crate) fn check(data: &Path, acked: &[Acked]) -> Vec<String> {
     let mut wrong = audit(data);
     wrong.extend(panics(data));
@@ -219,7 +219,8 @@ impl Facts {
         }
         let entries = transcript(log);
         for no in self.calls.keys() {
-            let results = entries.iter().filter(|entry| matches!(entry, Entry::Tool(result) if result.call == *no));
+            let results =
+                entries.iter().filter(|entry| matches!(entry, Entry::Tool(result) if result.call == *no));
             let count = results.count();
             if count != 1 {
                 self.wrong.push(format!("I5: call {no} has {count} results"));
@@ -263,7 +264,8 @@ fn lost(acked: &Acked, logs: &HashMap<RunId, Facts>) -> Option<String> {
                 Resolution::Expire | Resolution::Withdraw | Resolution::Supersede => "nobody's",
             };
             let is_kept = recorded == *word && with.as_deref().is_none_or(|with| with == key);
-            (!is_kept).then(|| format!("I2: acknowledged {word} with {key}, recorded {recorded} with {with:?}"))
+            (!is_kept)
+                .then(|| format!("I2: acknowledged {word} with {key}, recorded {recorded} with {with:?}"))
         }
     }
 }
@@ -275,7 +277,8 @@ fn wrong_effects(data: &Path, logs: &HashMap<RunId, Facts>) -> Vec<String> {
     for (token, arguments) in lines(data) {
         let mut parts = token.split('/');
         let mut part = || parts.next().unwrap_or_default();
-        let (Ok(run), Ok(no), Ok(attempt)) = (part().parse::<RunId>(), part().parse::<u32>(), part().parse()) else {
+        let (Ok(run), Ok(no), Ok(attempt)) = (part().parse::<RunId>(), part().parse::<u32>(), part().parse())
+        else {
             wrong.push(format!("I4: a line that no start explains: {token}"));
             continue;
         };

@@ -41,8 +41,7 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        let behaviour =
-            Behaviour { tool: Duration::ZERO, model: Duration::ZERO, expiry: Millis(300) };
+        let behaviour = Behaviour { tool: Duration::ZERO, model: Duration::ZERO, expiry: Millis(300) };
         Options { nodes: 1, behaviour, abort_at: None, late: None, trace: None }
     }
 }

@@ -10,7 +10,8 @@ use crate::report::Row;
 use crate::server::{Gone, Http, Server, now, pause};
 
 /// What the agent `shell` wants to run: it leaves its own number and that of its child, and would take very long.
-pub(crate) const ARGUMENTS: &str = r#"{"argv": ["sh", "-c", "sleep 1000 & echo $$ $! >> \"$HOME/started\"; sleep 1000"]}"#;
+pub(crate) const ARGUMENTS: &str =
+    r#"{"argv": ["sh", "-c", "sleep 1000 & echo $$ $! >> \"$HOME/started\"; sleep 1000"]}"#;
 
 /// Kills servers in the middle of a command, so many at once.
 pub(crate) fn commands(count: usize) -> Row {
@@ -36,7 +37,8 @@ async fn story(data: &Path) -> Result<Vec<String>, Gone> {
     let http = server.http();
     let body = r#"{"input": "Go", "wait": "settled"}"#;
     let (_, run) = http.post("/api/v1/agents/shell/runs", body, None).await?;
-    let (run, hold) = (run["id"].as_str().unwrap().to_owned(), run["holds"][0]["id"].as_str().unwrap().to_owned());
+    let (run, hold) =
+        (run["id"].as_str().unwrap().to_owned(), run["holds"][0]["id"].as_str().unwrap().to_owned());
     let (status, _) =
         http.post(&format!("/api/v1/holds/{hold}/resolve"), r#"{"resolution": "approve"}"#, None).await?;
     assert_eq!(status, 200);

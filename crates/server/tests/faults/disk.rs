@@ -2,6 +2,7 @@
 //!
 //! Needs the right to mount a small file system of memory; without it the row says that it did nothing.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -16,9 +17,11 @@ use crate::story::{Acked, ClearUp, Story, Wish};
 pub(crate) fn full_disk(count: usize) -> Row {
     let directory = tempfile::tempdir().unwrap();
     let what = "disk full under the server, then room again";
-    let is_mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=3m", "none"]).arg(directory.path()).status();
+    let is_mounted =
+        Command::new("mount").args(["-t", "tmpfs", "-o", "size=3m", "none"]).arg(directory.path()).status();
     if !is_mounted.is_ok_and(|status| status.success()) {
-        return Row::new("F14", what, 0, Vec::new()).with("not done: no right to mount a small file system here");
+        return Row::new("F14", what, 0, Vec::new())
+            .with("not done: no right to mount a small file system here");
     }
     let violations = crate::runtime().block_on(fill(directory.path(), count));
     let _ = Command::new("umount").arg(directory.path()).status();
@@ -33,7 +36,8 @@ async fn fill(data: &Path, count: usize) -> Vec<String> {
     for n in 0..count {
         let ballast = data.join("ballast");
         // Everything that is left, up to the last page.
-        let _ = std::fs::copy("/dev/zero", &ballast);
+        let mut file = std::fs::File::create(&ballast).unwrap();
+        while file.write_all(&[0; 4096]).is_ok() {}
         match refused(&http).await {
             Ok(()) => {}
             Err(why) => wrong.push(why),

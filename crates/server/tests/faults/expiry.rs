@@ -60,7 +60,7 @@ pub(crate) fn expiry(count: usize) -> Row {
         )
     });
     // Whoever is at work just now shall come to an end first.
-    runtime.block_on(tokio::time::sleep(Duration::from_millis(500)));
+    runtime.block_on(async { tokio::time::sleep(Duration::from_millis(500)).await });
     server.kill();
     violations.extend(check(data.path(), &[]));
     Row::new("F21", "holds expire in one second", count, violations).with(note)

@@ -52,8 +52,11 @@ struct Where {
 }
 
 async fn round(data: &Path, kills: usize, seed: u64) -> Round {
-    let behaviour =
-        Behaviour { tool: Duration::from_millis(20), model: Duration::from_millis(5), ..Options::default().behaviour };
+    let behaviour = Behaviour {
+        tool: Duration::from_millis(20),
+        model: Duration::from_millis(5),
+        ..Options::default().behaviour
+    };
     let options = Options { behaviour, ..Options::default() };
     let place = Arc::new(RwLock::new(Where::default()));
     let mut clients = JoinSet::new();

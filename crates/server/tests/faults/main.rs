@@ -15,6 +15,7 @@ mod disk;
 mod expiry;
 mod kills;
 mod malformed;
+mod oracle;
 mod points;
 mod races;
 mod report;
@@ -49,7 +50,11 @@ fn main() -> ExitCode {
 fn trials() -> Vec<Trial> {
     let few = [Wish::Approve, Wish::Deny, Wish::Edit, Wish::Answer, Wish::Result, Wish::Cancel];
     let rows: Vec<(&str, Box<dyn FnOnce() -> Row + Send>)> = vec![
-        ("f1_a_crash_around_any_write_loses_and_repeats_nothing", Box::new(move || boundaries::boundaries(&few, 1, 2))),
+        ("the_oracle_notices_what_is_wrong", Box::new(oracle::notices)),
+        (
+            "f1_a_crash_around_any_write_loses_and_repeats_nothing",
+            Box::new(move || boundaries::boundaries(&few, 1, 2)),
+        ),
         ("f2_kill_9_under_load_loses_and_repeats_nothing", Box::new(|| kills::kills(5, 1))),
         ("f3_a_stop_in_order_leaves_what_a_kill_leaves", Box::new(|| stops::stops(3))),
         ("f5_of_many_decisions_on_two_nodes_one_counts", Box::new(|| races::on_one_hold(12))),
@@ -70,8 +75,10 @@ fn trials() -> Vec<Trial> {
 fn full(arguments: &[String]) -> ExitCode {
     let is_quick = arguments.iter().any(|argument| argument == "--quick");
     let of = |count: usize| if is_quick { count.div_ceil(20) } else { count };
-    let only = arguments.iter().position(|argument| argument == "--only").and_then(|at| arguments.get(at + 1));
-    let json = arguments.iter().position(|argument| argument == "--json").and_then(|at| arguments.get(at + 1));
+    let only =
+        arguments.iter().position(|argument| argument == "--only").and_then(|at| arguments.get(at + 1));
+    let json =
+        arguments.iter().position(|argument| argument == "--json").and_then(|at| arguments.get(at + 1));
     let json = json.map(PathBuf::from);
     let rows: Vec<(&str, Box<dyn Fn() -> Row>)> = vec![
         ("F1", Box::new(move || boundaries::boundaries(&Wish::ALL, of(5), 1))),

@@ -25,7 +25,22 @@ const SEEDS: [&str; 8] = [
 ];
 
 const PIECES: [&str; 16] = [
-    "\u{0}", "\"", "{", "[", "}", "]", ":", ",", "NaN", "1e999", "-0", "\\ud800", "\u{202e}", "null", "\"input\"", "99999999999999999999",
+    "\u{0}",
+    "\"",
+    "{",
+    "[",
+    "}",
+    "]",
+    ":",
+    ",",
+    "NaN",
+    "1e999",
+    "-0",
+    "\\ud800",
+    "\u{202e}",
+    "null",
+    "\"input\"",
+    "99999999999999999999",
 ];
 
 /// Sends so many.
@@ -87,7 +102,10 @@ async fn send(http: &Http, paths: &[String], count: usize, seed: u64) -> (usize,
                 match status {
                     200..=299 => taken += 1,
                     400..=499 if is_problem => {}
-                    _ => wrong.push(format!("{status} for {path} {:?}", String::from_utf8_lossy(&body[..body.len().min(200)]))),
+                    _ => wrong.push(format!(
+                        "{status} for {path} {:?}",
+                        String::from_utf8_lossy(&body[..body.len().min(200)])
+                    )),
                 }
             }
             // It may close while a body that is too long is still being sent.

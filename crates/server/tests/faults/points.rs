@@ -88,11 +88,7 @@ impl<S: Store> Store for Crashing<S> {
         self.around(kinds(&batches), |store| store.append(batches))
     }
 
-    fn release(
-        &self,
-        run: holdpoint_core::id::RunId,
-        node: holdpoint_core::id::Incarnation,
-    ) -> Answer<()> {
+    fn release(&self, run: holdpoint_core::id::RunId, node: holdpoint_core::id::Incarnation) -> Answer<()> {
         self.around("release".into(), |store| store.release(run, node))
     }
 

@@ -124,7 +124,12 @@ pub(crate) async fn held(http: &Http, agent: &str) -> (String, String) {
     (text(&run["id"]), text(&run["holds"][0]["id"]))
 }
 
-async fn one_race(nodes: [Http; 2], agent: &str, acts: Vec<Act>, expiry: Millis) -> (Vec<String>, Vec<Acked>) {
+async fn one_race(
+    nodes: [Http; 2],
+    agent: &str,
+    acts: Vec<Act>,
+    expiry: Millis,
+) -> (Vec<String>, Vec<Acked>) {
     let begin = now();
     let (run, hold) = held(&nodes[0], agent).await;
     let (mut wrong, mut acked) = (Vec::new(), Vec::new());
@@ -260,7 +265,8 @@ pub(crate) fn early_and_late_results(count: usize) -> Row {
 
 async fn one_result(http: Http, n: usize) -> Result<Acked, String> {
     let gone = |_| "I6: no answer".to_owned();
-    let (_, run) = http.post("/api/v1/agents/outside/runs", r#"{"input": "Go"}"#, None).await.map_err(gone)?;
+    let (_, run) =
+        http.post("/api/v1/agents/outside/runs", r#"{"input": "Go"}"#, None).await.map_err(gone)?;
     let run = run["id"].as_str().unwrap_or_default().to_owned();
     let begin = now();
     let hold = loop {
@@ -295,7 +301,8 @@ async fn one_result(http: Http, n: usize) -> Result<Acked, String> {
         return Err(format!("I1: the result was answered with {status} {body}"));
     }
     let (again, _) = http.post(&path, answer, Some(&key)).await.map_err(gone)?;
-    let (other, body) = http.post(&path, r#"{"resolution": "fail", "reason": "no"}"#, None).await.map_err(gone)?;
+    let (other, body) =
+        http.post(&path, r#"{"resolution": "fail", "reason": "no"}"#, None).await.map_err(gone)?;
     if (again, other) != (200, 409) || body["recorded"]["how"] != "answered" {
         return Err(format!("I2: repeated: {again}; another: {other} {body}"));
     }

@@ -30,8 +30,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Starts the server under test on a data directory. None when it died before it listened, as it may when a crash
-    /// point lies on that way.
+    /// Starts the server under test on a data directory. One that died before it listened has no address.
     pub(crate) fn start(data: &Path, options: &Options) -> Server {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.arg(SERVE).arg(data).args(options.arguments());
@@ -62,7 +61,9 @@ impl Server {
         for _ in 0..nodes {
             let mut line = String::new();
             said.read_line(&mut line).unwrap();
-            bases.extend(line.trim().strip_prefix(greeting).filter(|base| !base.is_empty()).map(str::to_owned));
+            bases.extend(
+                line.trim().strip_prefix(greeting).filter(|base| !base.is_empty()).map(str::to_owned),
+            );
         }
         // The rest is read so that nobody waits for a reader.
         std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));

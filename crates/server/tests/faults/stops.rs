@@ -24,7 +24,8 @@ pub(crate) fn stops(count: usize) -> Row {
     let runtime = crate::runtime();
     let mut violations = Vec::new();
     for first in (0..count).step_by(AT_ONCE) {
-        let cases: JoinSet<_> = runtime.block_on(async { (first..count.min(first + AT_ONCE)).map(one).collect() });
+        let cases: JoinSet<_> =
+            runtime.block_on(async { (first..count.min(first + AT_ONCE)).map(one).collect() });
         violations.extend(runtime.block_on(cases.join_all()).concat());
     }
     Row::new("F3", "SIGTERM, twice, killed while draining", count, violations)
@@ -35,7 +36,8 @@ async fn one(case: usize) -> Vec<String> {
     let mut random = Random::new(case as u64);
     let mut server = Server::product(data.path());
     let wishes = (0..CLIENTS).map(|client| WISHES[(case + client) % WISHES.len()]);
-    let stories = wishes.enumerate().map(|(n, wish)| Story::new(format!("stop-{n}"), wish, ClearUp::ByLooking));
+    let stories =
+        wishes.enumerate().map(|(n, wish)| Story::new(format!("stop-{n}"), wish, ClearUp::ByLooking));
     let living = live(stories, &server.http(), data.path());
     tokio::time::sleep(Duration::from_millis(20 + random.below(120))).await;
     let mut wrong = Vec::new();
@@ -63,7 +65,9 @@ async fn one(case: usize) -> Vec<String> {
     let stories = live(stories.into_iter(), &server.http(), data.path()).join_all().await;
     server.kill();
     let acked: Vec<Acked> = stories.iter().flat_map(|story| story.acked.clone()).collect();
-    wrong.extend(stories.iter().filter(|story| !story.is_over).map(|story| format!("I6: not over: {story:?}")));
+    wrong.extend(
+        stories.iter().filter(|story| !story.is_over).map(|story| format!("I6: not over: {story:?}")),
+    );
     wrong.extend(stories.into_iter().flat_map(|story| story.violations));
     wrong.extend(check(data.path(), &acked));
     wrong.into_iter().map(|why| format!("case {case}: {why}")).collect()

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::agents::{EDITED, EFFECTS};
+use crate::agents::{EDITED, EFFECTS, OTHER_ARGUMENTS};
 use crate::server::{Gone, Http, now, pause};
 
 /// What the client wants.
@@ -189,14 +189,21 @@ impl Story {
         let (id, kind) = (hold["id"].as_str().unwrap_or_default(), hold["kind"].as_str().unwrap_or_default());
         let (word, body) = match kind {
             "recovery" => self.cleared_up(run, data),
-            "external" if self.wish == Wish::Failure => ("fail", json!({"resolution": "fail", "reason": "no"})),
+            "external" if self.wish == Wish::Failure => {
+                ("fail", json!({"resolution": "fail", "reason": "no"}))
+            }
             "external" | "input" => ("answer", json!({"resolution": "answer", "value": "the second"})),
             _ => match self.wish {
                 Wish::Deny => ("deny", json!({"resolution": "deny", "reason": "still needed"})),
                 Wish::Edit => ("approve", json!({"resolution": "approve", "arguments": "HERE"})),
-                // Of two, the first that is listed may run.
-                Wish::Pair if holds.len() == 2 => ("approve", json!({"resolution": "approve"})),
-                Wish::Pair => ("deny", json!({"resolution": "deny"})),
+                // Of two, one may run.
+                Wish::Pair => {
+                    let (_, shown) = http.get(&format!("/api/v1/holds/{id}")).await?;
+                    match shown["arguments_text"] == OTHER_ARGUMENTS {
+                        true => ("deny", json!({"resolution": "deny"})),
+                        false => ("approve", json!({"resolution": "approve"})),
+                    }
+                }
                 Wish::Cancel => return self.cancel(http, run).await,
                 Wish::Message => return self.supersede(http, run).await,
                 Wish::Expire => {
@@ -211,8 +218,7 @@ impl Story {
         self.recoveries += usize::from(kind == "recovery");
         let key = format!("{}/{}", self.name, id.get(id.len().saturating_sub(12)..).unwrap_or_default());
         let body = body.to_string().replace(r#""HERE""#, EDITED);
-        let (status, answer) =
-            http.post(&format!("/api/v1/holds/{id}/resolve"), &body, Some(&key)).await?;
+        let (status, answer) = http.post(&format!("/api/v1/holds/{id}/resolve"), &body, Some(&key)).await?;
         match status {
             200 => {
                 let (run, hold) = (run.to_owned(), id.to_owned());
@@ -263,7 +269,8 @@ impl Story {
 
 /// The lines that tools left, each the token of a start and its arguments.
 pub(crate) fn lines(data: &Path) -> Vec<(String, String)> {
-    let text = ["demo-effects.log", EFFECTS].map(|file| std::fs::read_to_string(data.join(file)).unwrap_or_default());
+    let text = ["demo-effects.log", EFFECTS]
+        .map(|file| std::fs::read_to_string(data.join(file)).unwrap_or_default());
     let split = |line: &str| line.split_once(' ').map(|(token, rest)| (token.to_owned(), rest.to_owned()));
     text.concat().lines().filter_map(split).collect()
 }

@@ -58,15 +58,25 @@ async fn read_across(kills: usize) -> Vec<String> {
         let (_, log) = http.get(&format!("/api/v1/runs/{run}/events")).await.unwrap();
         let log = log["events"].as_array().cloned().unwrap_or_default();
         if log != seen {
-            let numbers = |events: &[Value]| events.iter().map(|one| one["seq"].to_string()).collect::<Vec<_>>().join(" ");
-            wrong.push(format!("I7: the log of {run} is {}, the reader saw {}", numbers(&log), numbers(&seen)));
+            let numbers = |events: &[Value]| {
+                events.iter().map(|one| one["seq"].to_string()).collect::<Vec<_>>().join(" ")
+            };
+            wrong.push(format!(
+                "I7: the log of {run} is {}, the reader saw {}",
+                numbers(&log),
+                numbers(&seen)
+            ));
         }
     }
     wrong
 }
 
 /// Lives a story while a reader follows its run; what the reader saw.
-async fn told_and_read(mut story: Story, base: &RwLock<String>, data: &std::path::Path) -> (Story, Vec<Value>) {
+async fn told_and_read(
+    mut story: Story,
+    base: &RwLock<String>,
+    data: &std::path::Path,
+) -> (Story, Vec<Value>) {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let http = || Http { client: client.clone(), base: base.read().unwrap().clone() };
     // The run begins with the first step; only then there is something to read.
@@ -110,7 +120,9 @@ async fn read_on(http: &Http, run: &str, seen: &mut Vec<Value>) {
         while let Some(end) = text.find("\n\n") {
             let event: String = text.drain(..end + 2).collect();
             let data = event.lines().find_map(|line| line.strip_prefix("data:")).map(str::trim);
-            let Some(event) = data.and_then(|data| serde_json::from_str::<Value>(data).ok()) else { continue };
+            let Some(event) = data.and_then(|data| serde_json::from_str::<Value>(data).ok()) else {
+                continue;
+            };
             let is_last = event["type"] == "run.ended";
             seen.push(event);
             if is_last {
