@@ -38,6 +38,7 @@ async fn fill(data: &Path, count: usize) -> Vec<String> {
         // Everything that is left, up to the last page.
         let mut file = std::fs::File::create(&ballast).unwrap();
         while file.write_all(&[0; 4096]).is_ok() {}
+        drop(file);
         match refused(&http).await {
             Ok(()) => {}
             Err(why) => wrong.push(why),

@@ -17,7 +17,7 @@ use crate::check::check;
 use crate::child::Options;
 use crate::commands::ended;
 use crate::report::Row;
-use crate::server::{Http, Server, now};
+use crate::server::{Http, Server, now, pause};
 use crate::story::{Acked, lines};
 
 /// What somebody does to a held run.
@@ -158,11 +158,27 @@ async fn one_race(
     if decided > 1 {
         wrong.push(format!("I2: {decided} decisions of {hold} were acknowledged"));
     }
-    match ended(&nodes[1], &run).await {
-        Ok((200, body)) if body["status"] != "held" && body["status"] != "working" => {}
-        other => wrong.push(format!("I6: {run} is not over: {other:?}")),
+    if let Err(why) = settled(&nodes[1], &run, &hold).await {
+        wrong.push(why);
     }
     (wrong, acked)
+}
+
+/// Waits until the run is over, or until it asks about something else because a message was heard after the decision.
+async fn settled(http: &Http, run: &str, raced: &str) -> Result<(), String> {
+    let begin = now();
+    loop {
+        let (_, body) =
+            http.get(&format!("/api/v1/runs/{run}")).await.map_err(|_| "I6: no answer".to_owned())?;
+        match (body["status"].as_str(), body["holds"][0]["id"].as_str()) {
+            (Some("completed" | "failed" | "canceled"), _) => return Ok(()),
+            (Some("held"), Some(hold)) if hold != raced => return Ok(()),
+            _ if begin.elapsed() > Duration::from_secs(20) => {
+                return Err(format!("I6: {run} is not over: {body}"));
+            }
+            _ => pause().await,
+        }
+    }
 }
 
 /// What was acknowledged, nothing when somebody else was faster, or why the answer is wrong.
@@ -191,7 +207,7 @@ async fn do_it(http: &Http, act: Act, run: &str, hold: &str, key: &str) -> Resul
             let key = key.unwrap_or_default().to_owned();
             Ok(Some(Acked::Decided { run, hold: hold.to_owned(), key, word }))
         }
-        (409, "approve" | "deny") if answer["recorded"].is_null() && answer["type"] != ENDED => {
+        (409, "approve" | "deny") if answer["recorded"].is_null() && !says_why(&answer) => {
             Err(format!("I2: {act:?} lost and is not told to what: {answer}"))
         }
         (409, _) => Ok(None),
@@ -199,7 +215,12 @@ async fn do_it(http: &Http, act: Act, run: &str, hold: &str, key: &str) -> Resul
     }
 }
 
-const ENDED: &str = "urn:holdpoint:problem:ended";
+/// A decision that came too late may also hear that the run is over or that its time had run out.
+fn says_why(answer: &Value) -> bool {
+    ["urn:holdpoint:problem:ended", "urn:holdpoint:problem:expired"]
+        .iter()
+        .any(|kind| answer["type"] == *kind)
+}
 
 /// F7: approved on one node, both look for it: the call runs once.
 pub(crate) fn both_nodes_claim(count: usize) -> Row {
