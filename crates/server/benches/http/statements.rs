@@ -17,7 +17,7 @@ use holdpoint_core::message::Message;
 use holdpoint_core::name::AgentName;
 use holdpoint_core::time::Millis;
 use holdpoint_store::memory::MemoryStore;
-use holdpoint_store::{Answer, Batch, Store};
+use holdpoint_store::{Answer, Batch, Expected, Store};
 use serde_json::{Value, json};
 
 use crate::ours;
@@ -100,7 +100,11 @@ async fn record(count: usize) -> Vec<Vec<Batch>> {
     engine.die().await;
     let mut appends: HashMap<RunId, Vec<Batch>> = HashMap::new();
     for batch in std::mem::take(&mut *recorder.appends.lock().unwrap()) {
-        appends.entry(batch.run()).or_default().push(batch);
+        let written = appends.entry(batch.run()).or_default();
+        // What lost a race was decided again; only what was written counts.
+        if batch.expected == written.last().map_or(Expected::NEW, |last: &Batch| Expected::after(&last.row)) {
+            written.push(batch);
+        }
     }
     runs.iter().filter_map(|run| appends.remove(run)).collect()
 }
