@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use axum::extract::rejection::BytesRejection;
+use axum::RequestExt;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
+use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
@@ -28,10 +29,9 @@ where
 {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
         let is_json = is_json(request.headers());
-        let reading = axum::body::Bytes::from_request(request, state);
-        let bytes = timeout(BODY_WITHIN, reading).await.map_err(|_| too_slow())?.map_err(unread)?;
+        let bytes = timeout(BODY_WITHIN, whole(request)).await.map_err(|_| too_slow())??;
         if bytes.is_empty() {
             return read(b"{}").map(JsonBody);
         }
@@ -97,14 +97,26 @@ fn too_slow() -> Problem {
     Problem::new(status, "too-slow", "Body too slow", detail)
 }
 
-fn unread(rejection: BytesRejection) -> Problem {
-    match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(
+/// The body in one piece. Its parts are copied as they come: kept as they are, each would keep the whole buffer that it
+/// arrived in, and a client that sends drop by drop would fill the memory.
+async fn whole(request: Request) -> Result<Vec<u8>, Problem> {
+    let mut parts = request.into_limited_body().into_data_stream();
+    let mut bytes = Vec::new();
+    while let Some(part) = parts.next().await {
+        bytes.extend_from_slice(&part.map_err(unread)?);
+    }
+    Ok(bytes)
+}
+
+fn unread(error: axum::Error) -> Problem {
+    let why = error.to_string();
+    match why.contains("length limit exceeded") {
+        true => Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too-large",
             "Body too large",
             "the body has more bytes than this server takes; send large things by reference",
         ),
-        _ => Problem::bad_request(rejection.body_text()),
+        false => Problem::bad_request(format!("the body cannot be read: {why}")),
     }
 }

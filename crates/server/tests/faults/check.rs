@@ -170,9 +170,8 @@ impl Facts {
                 }
             }
             Event::RunEnded(ended) => {
-                if self.outcome.replace(ended.outcome).is_some() {
-                    self.wrong.push("I6: it ended twice".into());
-                }
+                let before = self.outcome.replace(ended.outcome);
+                self.wrong.extend(before.map(|_| "I6: it ended twice".to_owned()));
             }
             _ => {}
         }

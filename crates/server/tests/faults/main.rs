@@ -36,6 +36,10 @@ use story::Wish;
 /// The product's own program.
 pub(crate) const HOLDPOINT: &str = env!("CARGO_BIN_EXE_holdpoint");
 
+/// A row with the count of a test, and one with its full count.
+type Few = Box<dyn FnOnce() -> Row + Send>;
+type Many = Box<dyn Fn() -> Row>;
+
 fn main() -> ExitCode {
     raise_descriptors();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -49,7 +53,7 @@ fn main() -> ExitCode {
 /// A few of each row. The name of a test begins with its row.
 fn trials() -> Vec<Trial> {
     let few = [Wish::Approve, Wish::Deny, Wish::Edit, Wish::Answer, Wish::Result, Wish::Cancel];
-    let rows: Vec<(&str, Box<dyn FnOnce() -> Row + Send>)> = vec![
+    let rows: Vec<(&str, Few)> = vec![
         ("the_oracle_notices_what_is_wrong", Box::new(oracle::notices)),
         (
             "f1_a_crash_around_any_write_loses_and_repeats_nothing",
@@ -80,7 +84,7 @@ fn full(arguments: &[String]) -> ExitCode {
     let json =
         arguments.iter().position(|argument| argument == "--json").and_then(|at| arguments.get(at + 1));
     let json = json.map(PathBuf::from);
-    let rows: Vec<(&str, Box<dyn Fn() -> Row>)> = vec![
+    let rows: Vec<(&str, Many)> = vec![
         ("F1", Box::new(move || boundaries::boundaries(&Wish::ALL, of(5), 1))),
         ("F2", Box::new(move || kills::kills(of(200), 1))),
         ("F3", Box::new(move || stops::stops(of(200)))),
