@@ -78,7 +78,7 @@ fn trials() -> Vec<Trial> {
 /// Every row with its full count.
 fn full(arguments: &[String]) -> ExitCode {
     let is_quick = arguments.iter().any(|argument| argument == "--quick");
-    let of = |count: usize| if is_quick { count.div_ceil(20) } else { count };
+    let of = move |count: usize| if is_quick { count.div_ceil(20) } else { count };
     let only =
         arguments.iter().position(|argument| argument == "--only").and_then(|at| arguments.get(at + 1));
     let json =
