@@ -93,8 +93,16 @@ async fn send(http: &Http, paths: &[String], count: usize, seed: u64) -> (usize,
         let body = body(&mut random);
         let path = random.pick(paths).clone();
         let media_type = if random.one_in(20) { "text/plain" } else { "application/json" };
-        let request = http.client.post(format!("{}{path}", http.base)).header("content-type", media_type);
-        match request.body(body.clone()).send().await {
+        let request = || {
+            let request = http.client.post(format!("{}{path}", http.base)).header("content-type", media_type);
+            request.body(body.clone()).send()
+        };
+        // A kept connection may just have been closed after an answer to a body that was not wanted: once more.
+        let answered = match request().await {
+            Err(_) => request().await,
+            answered => answered,
+        };
+        match answered {
             Ok(response) => {
                 let (status, is_problem) = (response.status().as_u16(), is_problem(&response));
                 // Read to its end, so that the connection can be used again.
@@ -110,7 +118,7 @@ async fn send(http: &Http, paths: &[String], count: usize, seed: u64) -> (usize,
             }
             // It may answer and close before it has read a long body that it does not want.
             Err(_) if body.len() > 4096 => {}
-            Err(error) => wrong.push(format!("no answer for {path}: {error}")),
+            Err(error) => wrong.push(format!("no answer for {path}: {error:?}")),
         }
     }
     (taken, wrong)
