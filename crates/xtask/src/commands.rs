@@ -35,12 +35,12 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "bench",
         arguments: "[ARGS…]",
-        summary: "measure the store's approval cycle (--quick, --json FILE)",
+        summary: "measure the approval cycle over HTTP (--quick, --full, --json FILE; --store: the store alone)",
     },
     Subcommand {
         name: "faults",
         arguments: "[ARGS…]",
-        summary: "the store under injected faults, at full length",
+        summary: "store and server under injected faults, at full length (--quick, --only F1,F2, --json FILE)",
     },
     Subcommand {
         name: "tidy",

@@ -46,7 +46,8 @@ pub fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// Serves until `stopping` becomes true and what was in progress is done.
+/// Serves until `stopping` becomes true and what was in progress is done. A client that takes too long for the head of
+/// a request is cut off; bodies have their own limit, see `extract.rs`.
 pub async fn serve(
     listener: TcpListener,
     router: Router,

@@ -91,6 +91,8 @@ pub(super) struct ResolveHold {
     pub(super) value: Option<Box<RawValue>>,
     pub(super) digest: Option<String>,
     pub(super) revision: Option<u32>,
+    #[serde(default)]
+    pub(super) wait: Wait,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
