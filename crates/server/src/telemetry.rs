@@ -102,9 +102,12 @@ impl Telemetry {
         self.handle.render()
     }
 
-    /// Sums up what was measured, so that it does not pile up while nobody scrapes.
-    pub fn upkeep(&self) {
-        self.handle.run_upkeep();
+    /// Sums up what was measured again and again, so that it does not pile up while nobody scrapes.
+    pub async fn keep_up(&self, every: std::time::Duration) {
+        loop {
+            tokio::time::sleep(every).await;
+            self.handle.run_upkeep();
+        }
     }
 
     fn gauge(&self, name: &'static str, labels: Vec<Label>) -> Gauge {

@@ -165,7 +165,10 @@ async fn a_deleted_session_loses_its_contents_and_takes_no_more_runs() {
     assert_eq!((&session["closed"], &session["metadata"]), (&json!(true), &json!({})));
     let body = json!({"input": "more", "session": "s"});
     let (status, problem) = server.ask("POST", "/api/v1/agents/ops/runs", Some(body)).await;
-    assert_eq!((status, &problem["detail"]), (409, &json!("session s is closed")));
+    assert_eq!(
+        (status, &problem["detail"]),
+        (409, &json!("session s of agent ops is closed; begin another one"))
+    );
     let approve = Some(json!({"resolution": "approve"}));
     assert_eq!(server.ask("POST", &format!("/api/v1/holds/{hold}/resolve"), approve).await.0, 404);
     assert_eq!(server.get(&format!("/api/v1/runs/{other}")).await["status"], "held");

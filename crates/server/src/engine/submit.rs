@@ -77,8 +77,14 @@ impl Shared {
             return Ok(None);
         }
         let Some(place) = self.place(&facts.agent) else { return Ok(None) };
-        let log = self.events(facts.id, Seq(0)).await?;
-        Ok(Some(Taking { place, reins, log }))
+        match self.events(facts.id, Seq(0)).await {
+            Ok(log) => Ok(Some(Taking { place, reins, log })),
+            Err(StoreError::Corrupt { run, why }) => {
+                self.put_aside(run, &why).await;
+                Err(StoreError::Corrupt { run, why }.into())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The start of the call that a decision lets run: written with the decision, so that nothing comes between. The

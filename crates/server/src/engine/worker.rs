@@ -27,10 +27,12 @@ impl Engine {
     pub fn work(&self) {
         self.shared.begin_recovery();
         let telemetry = self.shared.settings.telemetry.clone();
+        let mut stopping = self.shared.stopping.subscribe();
         self.shared.spawn(async move {
-            loop {
-                tokio::time::sleep(UPKEEP).await;
-                telemetry.upkeep();
+            let stopped = stopping.wait_for(|stopping| *stopping);
+            tokio::select! {
+                _ = stopped => {}
+                () = telemetry.keep_up(UPKEEP) => {}
             }
         });
         let shared = Arc::downgrade(&self.shared);
