@@ -20,7 +20,7 @@ mod worker;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use holdpoint_core::definition::Definition;
 use holdpoint_core::digest::Digest;
@@ -113,6 +113,8 @@ struct Shared {
     looking: std::sync::Mutex<recovery::Looking>,
     /// The last counts, and when they were made.
     counted: tokio::sync::Mutex<Option<(Timestamp, Counts)>>,
+    /// Whether a run found no place in its agent's pool, so that whoever leaves one looks for it.
+    is_crowded: AtomicBool,
     /// What is at work here.
     tasks: std::sync::Mutex<JoinSet<()>>,
     /// Whether nothing new is begun.
@@ -135,6 +137,7 @@ impl Engine {
             driven: std::sync::Mutex::default(),
             looking: std::sync::Mutex::default(),
             counted: tokio::sync::Mutex::default(),
+            is_crowded: AtomicBool::new(false),
             tasks: std::sync::Mutex::default(),
             stopping: watch::Sender::new(false),
         };
@@ -227,6 +230,9 @@ impl Shared {
         let pool = self.settings.agents.get(name)?.worker_pool;
         let busy = self.busy.get(name)?;
         let took = busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n < pool).then_some(n + 1));
+        if took.is_err() {
+            self.is_crowded.store(true, Ordering::SeqCst);
+        }
         took.ok().map(|_| Place { shared: self.clone(), agent: name.clone() })
     }
 

@@ -9,6 +9,7 @@ mod think;
 
 use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use futures_util::FutureExt;
@@ -22,7 +23,7 @@ use holdpoint_core::id::{Incarnation, RunId, Seq};
 use holdpoint_core::next::{Next, next};
 use holdpoint_core::policy::{Role, Verdicts};
 use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::CallAttempt;
+use holdpoint_core::run::{CallAttempt, Run};
 use holdpoint_core::time::Millis;
 use holdpoint_store::StoreError;
 use holdpoint_store::ahead::Driver;
@@ -76,6 +77,7 @@ impl Shared {
             log,
             accepted,
             is_void: false,
+            is_leased: true,
             refused: None,
             definition: None,
             tools: JoinSet::new(),
@@ -110,6 +112,8 @@ pub(super) struct Drive {
     accepted: Option<Accepted>,
     /// Whether what they wished was not written, so that there is nothing to drive.
     is_void: bool,
+    /// Whether this node has the run: the append after which there is nothing to do gives it back by itself.
+    is_leased: bool,
     /// The latest refusal among what settled last.
     refused: Option<Refusal>,
     /// The definition that the run is pinned to, kept so that nothing in hand is lost to a failing read.
@@ -156,16 +160,23 @@ impl Drive {
 
     /// Gives the run back. After an error its lease runs out instead: trying again at once would fail at once.
     async fn leave(self, ended_well: bool) {
-        let Drive { shared, run, reins, tools, _place, .. } = self;
+        let has_family = self
+            .driver
+            .durable()
+            .is_some_and(|row| row.run.facts.parent.is_some() || row.run.state.children > 0);
+        let Drive { shared, run, reins, tools, _place, is_leased, .. } = self;
         drop(tools);
         // Handed over before the reins are free, so that it cannot undo the next drive's lease.
-        let released = ended_well.then(|| shared.store.release(run, shared.node));
+        let released = (ended_well && is_leased).then(|| shared.store.release(run, shared.node));
         drop((reins, _place));
+        let is_due = released.is_some();
         if let Some(released) = released {
-            // Mostly the last append has released it already.
             let _ = released.await;
         }
-        shared.wakes.wake_worker();
+        // Looking for due runs costs the writer's time: only when there may be one.
+        if is_due || has_family || shared.is_crowded.swap(false, Ordering::SeqCst) {
+            shared.wakes.wake_worker();
+        }
     }
 
     /// Whoever woke the run may have done so for its sub-runs, or for its parent.
@@ -275,6 +286,9 @@ impl Drive {
                 let _ = accepted.send(settled.outcome.map_err(EngineError::from));
             }
             let node = self.shared.node;
+            if !settled.events.is_empty() {
+                self.is_leased = self.driver.durable().is_none_or(|row| is_busy(&row.run));
+            }
             self.begun.extend(settled.events.iter().filter_map(|envelope| started_by(node, envelope)));
             self.log.extend(settled.events);
         }
@@ -322,6 +336,14 @@ impl Drive {
     /// The run's events with those that are still on their way.
     fn events(&self) -> Vec<Envelope> {
         self.log.iter().chain(self.driver.unsettled()).cloned().collect()
+    }
+}
+
+/// Whether whoever has the run keeps it, as `orders.rs` writes it.
+pub(super) fn is_busy(run: &Run) -> bool {
+    match next(run, run.state.at) {
+        Next::Think | Next::Tick | Next::Act { .. } => true,
+        Next::Wait(_) | Next::Nothing => false,
     }
 }
 

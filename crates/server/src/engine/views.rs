@@ -10,7 +10,7 @@ use holdpoint_core::json::RawJson;
 use holdpoint_core::name::{AgentName, SessionId, ToolName};
 use holdpoint_core::project::{HoldRow, RunRow};
 use holdpoint_core::receipt::{Receipt, receipt};
-use holdpoint_core::run::{Facts, Run, Status, status};
+use holdpoint_core::run::{Facts, Run};
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_core::transcript::{approval_text, stored_call};
 use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, StoreError, Stored, Unreadable};
@@ -187,17 +187,13 @@ impl Engine {
         run: RunId,
         at_most: Millis,
     ) -> Result<RunView, EngineError> {
-        let mut follower = self.follow(run, Seq(0));
-        let settles = async {
-            loop {
-                // The events come first, so that what the row says is never older than what woke us.
-                follower.next().await?;
-                match status(&self.load(run).await?.row.run) {
-                    Status::Held(_) | Status::Ended(_) => return Ok::<(), EngineError>(()),
-                    Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => {}
-                }
-            }
-        };
+        self.settles(run, at_most).await?;
+        self.run(who, run).await
+    }
+
+    /// Waits until a run waits or is over, at most this long.
+    pub async fn settles(&self, run: RunId, at_most: Millis) -> Result<(), EngineError> {
+        let settles = self.follow(run, Seq(0)).settles();
         let mut stopping = self.shared.stopping.subscribe();
         tokio::select! {
             settled = self.shared.clock.timeout(at_most, settles) => match settled {
@@ -206,7 +202,7 @@ impl Engine {
             },
             _ = stopping.wait_for(|stopping| *stopping) => tracing::debug!(%run, "the server stops"),
         }
-        self.run(who, run).await
+        Ok(())
     }
 
     /// The events of a run after a position, if the caller may see it.

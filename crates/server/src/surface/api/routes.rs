@@ -304,7 +304,7 @@ async fn resolve(
     let answer = app.engine.decide(&who, decision).await.map_err(about(hold.run))?;
     if let wire::Wait::Settled = body.wait {
         let at_most = app.engine.settings().max_wait;
-        app.engine.settled_run(&who, hold.run, at_most).await.map_err(about(hold.run))?;
+        app.engine.settles(hold.run, at_most).await.map_err(about(hold.run))?;
     }
     let view = app.engine.hold(&who, hold).await.map_err(about(hold.run))?;
     Ok(Json(map::resolved(&answer, map::hold_view(view))))
