@@ -13,6 +13,7 @@ mod exec_child;
 mod holds;
 mod keys;
 mod plain;
+mod reload;
 mod runs;
 mod schema;
 mod send;

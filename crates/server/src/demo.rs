@@ -59,9 +59,9 @@ pub fn settings(data: &Path) -> Result<Settings, BadDemo> {
         Line::says("The receipt is in the books, as you read it."),
     ];
     let agents = BTreeMap::from([
-        (AgentName::new(AGENT)?, ops(data)?),
-        (AgentName::new(RECEIPTS)?, asks(RECEIPTS, "You keep the books.", receipts)?),
-        (AgentName::new(TRAVEL)?, asks(TRAVEL, "You book trips.", travel.collect())?),
+        (AgentName::new(AGENT)?, Arc::new(ops(data)?)),
+        (AgentName::new(RECEIPTS)?, Arc::new(asks(RECEIPTS, "You keep the books.", receipts)?)),
+        (AgentName::new(TRAVEL)?, Arc::new(asks(TRAVEL, "You book trips.", travel.collect())?)),
     ]);
     Ok(Settings { agents, ..Settings::usual() })
 }

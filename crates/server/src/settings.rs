@@ -23,7 +23,7 @@ pub struct Settings {
     /// Whose runs they are.
     pub tenant: Tenant,
     /// The agents.
-    pub agents: BTreeMap<AgentName, Agent>,
+    pub agents: BTreeMap<AgentName, Arc<Agent>>,
     /// Budgets and caps.
     pub limits: Arc<Limits>,
     /// How long a node's claim on a run lasts without renewal.
@@ -77,6 +77,7 @@ pub struct Connections {
 }
 
 /// An agent.
+#[derive(Clone)]
 pub struct Agent {
     /// What its runs are pinned to.
     pub definition: Arc<Definition>,

@@ -263,7 +263,7 @@ impl Site {
     }
 
     fn settings(&self) -> Settings {
-        let agents = [agent(), other_agent()].map(|name| (name.clone(), self.agent(name)));
+        let agents = [agent(), other_agent()].map(|name| (name.clone(), Arc::new(self.agent(name))));
         let agents = BTreeMap::from(agents);
         Settings { agents, lease: self.lease, poll: Millis(20), ..Settings::usual() }
     }

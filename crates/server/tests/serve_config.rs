@@ -154,3 +154,43 @@ fn a_wrong_file_is_not_served() {
     assert!(said.contains("there is no llm `scirpt`") && said.contains("did you mean `script`?"), "{said}");
     assert!(said.contains("async HITL requires session_store to be configured"), "{said}");
 }
+
+/// S0-57, F30: a changed file is taken while runs wait, a bad one is not; what waits keeps what it was started with.
+#[test]
+fn a_changed_file_is_taken_and_a_bad_one_is_not() {
+    let folder = folder(TWO_AGENTS);
+    let file = folder.path().join("holdpoint.yaml");
+    let server = serve(folder.path());
+    let held = server.send("durable");
+    let before = std::fs::read_to_string(&file).unwrap();
+
+    std::fs::write(&file, before.replace("llm: script", "llm: missing")).unwrap();
+    let hangup = |server: &Server| {
+        let pid = rustix::process::Pid::from_child(&server.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    };
+    hangup(&server);
+    assert_eq!(server.send("durable")["status"], "held", "the old one stays");
+
+    let with_more = before.replace("  quick:", "  third: {llm: script, task: {}}\n  quick:");
+    let with_more =
+        with_more.replace("approval_prompt: 'Run {input}?'", "approval_prompt: 'Really {input}?'");
+    std::fs::write(&file, with_more).unwrap();
+    hangup(&server);
+    let mut new = None;
+    for _ in 0..200 {
+        new = server.ask(&["send", "third", "please"]);
+        if new.is_some() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(new.is_some(), "the new agent is there");
+    let question = |run: &Value| {
+        let hold = server.ask(&["holds", "show", text(&run["holds"][0]["id"])]).unwrap();
+        text(&hold["question"]).to_owned()
+    };
+    assert_eq!(question(&held), "Run echo hello?", "what waits is as it was started");
+    assert_eq!(question(&server.send("durable")), "Really echo hello?");
+    server.ask(&["holds", "approve", text(&held["holds"][0]["id"])]).unwrap();
+}

@@ -115,7 +115,7 @@ impl Site {
         ];
         let agents = agents.map(|(name, line)| {
             let name = AgentName::new(name).unwrap();
-            (name.clone(), agent(name, line, &effects, &holds, &approvers))
+            (name.clone(), Arc::new(agent(name, line, &effects, &holds, &approvers)))
         });
         let access = Access { auth: Auth::Keys, ..Access::default() };
         let agents = BTreeMap::from(agents);

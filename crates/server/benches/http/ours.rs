@@ -88,7 +88,7 @@ fn settings(thinks: i64) -> Settings {
         tracking: Tracking::On,
         lives: Place::Durable,
     };
-    Settings { agents: BTreeMap::from([(agent, ops)]), ..Settings::usual() }
+    Settings { agents: BTreeMap::from([(agent, Arc::new(ops))]), ..Settings::usual() }
 }
 
 struct Nothing;

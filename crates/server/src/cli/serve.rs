@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use super::data::{self, NoDirectory};
+use super::reload::{self, Fixed};
 
 /// How long requests in progress may take once the server stops.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -141,6 +142,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     overrule(&mut settings, arguments, wanted)?;
     config.iter().for_each(warn);
     let observer = settings.telemetry.clone() as Arc<dyn Observer>;
+    let fixed = Fixed { database: database.clone(), uses_memory };
     let store = open(&database.unwrap_or_else(|| data::database(&data)), uses_memory, observer)?;
     let listener = listen(wanted).await?;
     let address = listener.local_addr()?;
@@ -157,7 +159,21 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         None => greet(address, &data, auth)?,
     }
 
-    signals.next().await;
+    let keeps_up = async {
+        match &arguments.config {
+            Some(path) => {
+                let overrule = |settings: &mut Settings| {
+                    overrule(settings, arguments, wanted).map_err(|no| no.to_string())
+                };
+                reload::keep_up(path, &engine, &fixed, overrule).await
+            }
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = signals.next() => {}
+        failed = keeps_up => failed?,
+    }
     tracing::info!("stopping; a second signal ends at once");
     let _ = stop.send(true);
     let stopped = async {
@@ -224,7 +240,7 @@ fn overrule(settings: &mut Settings, arguments: &Serve, wanted: SocketAddr) -> R
     if let Some(most) = arguments.max_connections {
         settings.connections.at_once = most.get();
     }
-    for agent in settings.agents.values_mut() {
+    for agent in settings.agents.values_mut().map(Arc::make_mut) {
         if !arguments.approvers.is_empty() {
             agent.approvers.named = Some(arguments.approvers.iter().cloned().collect());
         }

@@ -83,7 +83,7 @@ impl Config {
         let mut agents = BTreeMap::new();
         for plan in &self.agents {
             if let Some(agent) = self.file.agents.get(&plan.name) {
-                agents.insert(AgentName::new(&plan.name)?, self.agent(agent, plan)?);
+                agents.insert(AgentName::new(&plan.name)?, Arc::new(self.agent(agent, plan)?));
             }
         }
         let usual = Settings::usual();

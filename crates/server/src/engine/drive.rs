@@ -98,7 +98,7 @@ impl Shared {
 
     /// How often whoever drives a run says that it is still there.
     fn renewal(&self) -> Millis {
-        Millis(self.settings.lease.0 / 3)
+        Millis(self.settings().lease.0 / 3)
     }
 }
 
@@ -199,7 +199,7 @@ impl Drive {
                 return false;
             };
             tracing::warn!(run = %self.run, %error, "waiting for the store");
-            self.shared.clock.sleep(self.shared.settings.poll).await;
+            self.shared.clock.sleep(self.shared.settings().poll).await;
             match self.settle().await {
                 Ok(()) => return true,
                 Err(again) => error = again,
@@ -266,7 +266,7 @@ impl Drive {
         if let Some((_, known)) = self.definition.as_ref().filter(|(digest, _)| *digest == pinned) {
             return Ok(known.clone());
         }
-        let found = self.shared.definition(self.shared.agent(&agent)?, pinned).await?;
+        let found = self.shared.definition(&*self.shared.agent(&agent)?, pinned).await?;
         self.definition = Some((pinned, found.clone()));
         Ok(found)
     }
@@ -309,7 +309,7 @@ impl Drive {
 
     /// Keeps the lease, and looks at what others have appended: that makes up for a wake that was lost.
     async fn keep(&mut self) -> Result<(), EngineError> {
-        let until = self.shared.clock.now().plus(self.shared.settings.lease);
+        let until = self.shared.clock.now().plus(self.shared.settings().lease);
         // Losing a lease never harms state: whoever takes over is told apart by the sequence.
         let _ = self.shared.store.renew(vec![self.run], self.shared.node, until).await;
         self.refresh().await

@@ -115,7 +115,7 @@ impl Follower {
 
     /// Waits until the run waits or is over. Looks at its row only: nobody's log is read for it.
     pub(super) async fn settles(self) -> Result<(), EngineError> {
-        let mut tick = self.engine.shared.settings.poll;
+        let mut tick = self.engine.shared.settings().poll;
         loop {
             let mut woken = pin!(self.notify.notified());
             woken.as_mut().enable();
@@ -132,7 +132,7 @@ impl Follower {
 
     /// What happened since, in order; waits until there is something. Words of a reply come before the reply.
     pub async fn news(&mut self) -> Result<Vec<News>, EngineError> {
-        let mut tick = self.engine.shared.settings.poll;
+        let mut tick = self.engine.shared.settings().poll;
         loop {
             // Registered before reading, so that nothing falls between the two.
             let mut woken = pin!(self.notify.notified());

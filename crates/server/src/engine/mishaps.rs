@@ -102,7 +102,7 @@ impl Shared {
         command: Command,
     ) -> Result<(), EngineError> {
         let agent = self.agent(&run.facts.agent)?;
-        let definition = self.definition(agent, run.state.definition).await?;
+        let definition = self.definition(&agent, run.state.definition).await?;
         let beside = beside(self.while_busy(), &agent.approvers, More::default());
         let actor = Actor::Node(self.node);
         driver.push(self.order(vec![command], actor, definition, Verdicts::default(), beside));

@@ -61,7 +61,7 @@ impl Shared {
             verdicts,
             authority: None,
             recorded: None,
-            limits: self.settings.limits.clone(),
+            limits: self.settings().limits.clone(),
             over_soft_cap: false,
         };
         Order { commands, given, beside }
@@ -69,7 +69,7 @@ impl Shared {
 
     /// A lease that lasts as long as there is something to do.
     pub(super) fn while_busy(&self) -> Lease {
-        Lease::WhileBusy { node: self.node, until: self.clock.now().plus(self.settings.lease) }
+        Lease::WhileBusy { node: self.node, until: self.clock.now().plus(self.settings().lease) }
     }
 }
 

@@ -257,7 +257,7 @@ impl Engine {
     async fn find_session(&self, who: &Principal, name: &SessionName) -> Result<SessionRow, SessionError> {
         let agents = match &name.agent {
             Some(agent) => vec![agent.clone()],
-            None => self.shared.settings.agents.keys().cloned().collect(),
+            None => self.shared.settings().agents.keys().cloned().collect(),
         };
         let mut found = Vec::new();
         for agent in agents {
@@ -305,7 +305,7 @@ impl Engine {
 
     async fn state_of(&self, run: &Run) -> Result<ExecutionState, EngineError> {
         let agent = self.shared.agent(&run.facts.agent)?;
-        let definition = self.shared.definition(agent, run.state.definition).await?;
+        let definition = self.shared.definition(&agent, run.state.definition).await?;
         let events = self.shared.events(run.facts.id, Seq(0)).await?;
         Ok(execution_state(run, &definition, &events))
     }

@@ -215,7 +215,7 @@ impl Engine {
             Some(closed) => self.recorded(decision.hold, closed.seq).await?,
             None => None,
         };
-        let definition = shared.definition(agent, stored.row.run.state.definition).await?;
+        let definition = shared.definition(&agent, stored.row.run.state.definition).await?;
         let is_open = authority.is_some() && hold.closed.is_none();
         if is_open {
             shared.refuse_misfit(&hold, &decision.wanted, &definition).await?;
@@ -239,7 +239,7 @@ impl Engine {
             std::iter::once(resolve).chain(begin).collect(),
             Actor::Person(who.user.clone()),
             definition,
-            policy::of_run(agent, &stored.row.run),
+            policy::of_run(&agent, &stored.row.run),
             beside(lease, &agent.approvers, shared.mark(who, decision.once.as_ref()).into()),
         );
         order.given.authority = authority;
@@ -264,7 +264,7 @@ impl Engine {
             return Ok(Answer::Repeated);
         }
         let agent = shared.agent(&stored.row.run.facts.agent)?;
-        let definition = shared.definition(agent, stored.row.run.state.definition).await?;
+        let definition = shared.definition(&agent, stored.row.run.state.definition).await?;
         let order = shared.order(
             vec![command],
             actor,

@@ -2,6 +2,8 @@
 //!
 //! Reads only. Whatever the caller may not see is answered like something that does not exist.
 
+use std::sync::Arc;
+
 use holdpoint_core::body::Body;
 use holdpoint_core::event::{Envelope, Event};
 use holdpoint_core::hold::{Ask, HoldKind, Recorded};
@@ -104,8 +106,8 @@ pub struct HoldList {
 impl Engine {
     /// What this server is made of.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
-        &self.shared.settings
+    pub fn settings(&self) -> Arc<Settings> {
+        self.shared.settings()
     }
 
     /// A run, if the caller may see it.
@@ -171,13 +173,13 @@ impl Engine {
         let mut counted = shared.counted.lock().await;
         let is_fresh = |at: &Timestamp| now.since(*at) < COUNTS_LAST && now >= *at;
         if counted.as_ref().is_none_or(|(at, _)| !is_fresh(at)) {
-            let counts = shared.store.counts(shared.settings.tenant.clone()).await;
+            let counts = shared.store.counts(shared.settings().tenant.clone()).await;
             *counted = counts
                 .inspect_err(|error| tracing::warn!(%error, "nothing was counted"))
                 .ok()
                 .map(|new| (now, new));
         }
-        shared.settings.telemetry.render(counted.as_ref().map(|(_, counts)| counts), now)
+        shared.settings().telemetry.render(counted.as_ref().map(|(_, counts)| counts), now)
     }
 
     /// A run as soon as it waits or is over; as it is when that takes longer than `at_most`.
@@ -299,7 +301,7 @@ impl Engine {
         let events = self.shared.events(hold.run, Seq(0)).await?;
         let arguments = arguments(&row, &events);
         let agent = self.shared.agent(&run.facts.agent).ok();
-        let definition = match agent {
+        let definition = match &agent {
             Some(agent) => Some(self.shared.definition(agent, run.state.definition).await?),
             None => None,
         };
@@ -367,7 +369,7 @@ impl Engine {
     /// Owners, approvers and administrators of the run's tenant.
     pub(super) fn may_see(&self, who: &Principal, facts: &Facts) -> bool {
         let agent = self.shared.agent(&facts.agent).ok();
-        may_see(who, facts, agent.map(|agent| &agent.approvers))
+        may_see(who, facts, agent.as_ref().map(|agent| &agent.approvers))
     }
 
     /// Of a run that does not even say whose it is, only its id speaks, and only to administrators.

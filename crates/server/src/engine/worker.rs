@@ -26,7 +26,7 @@ impl Engine {
     /// Looks for due runs from now on, until the engine is dropped or dies.
     pub fn work(&self) {
         self.shared.begin_recovery();
-        let telemetry = self.shared.settings.telemetry.clone();
+        let telemetry = self.shared.settings().telemetry.clone();
         let mut stopping = self.shared.stopping.subscribe();
         self.shared.spawn(async move {
             let stopped = stopping.wait_for(|stopping| *stopping);
@@ -43,7 +43,7 @@ impl Engine {
                 shared.see_to_keys(&mut keys_seen_to).await;
                 if found == 0 {
                     shared.end_recovery();
-                    let _ = shared.clock.timeout(shared.settings.poll, shared.wakes.worker_woken()).await;
+                    let _ = shared.clock.timeout(shared.settings().poll, shared.wakes.worker_woken()).await;
                 }
             }
         });
@@ -71,14 +71,15 @@ impl Shared {
     /// Claims what is due and there is room for; says how many runs that was.
     async fn claim_and_drive(self: &Arc<Shared>) -> usize {
         let now = self.clock.now();
-        let rooms = self.settings.agents.keys().map(|agent| (agent, self.room(agent)));
+        let settings = self.settings();
+        let rooms = settings.agents.keys().map(|agent| (agent, self.room(agent)));
         let claim = Claim {
             node: self.node,
             now,
-            until: now.plus(self.settings.lease),
+            until: now.plus(self.settings().lease),
             shards: ShardSet::all(),
             limit: CLAIM_MAX,
-            room: rooms.map(|(agent, room)| (self.settings.tenant.clone(), agent.clone(), room)).collect(),
+            room: rooms.map(|(agent, room)| (settings.tenant.clone(), agent.clone(), room)).collect(),
         };
         let claimed = match self.store.claim_due(claim).await {
             Ok(claimed) => claimed,
@@ -106,7 +107,7 @@ impl Shared {
         let Some(reins) = self.reins(run) else { return false };
         self.recovered(&stored.row, from);
         let Some(place) = self.place(&agent) else {
-            match self.settings.agents.contains_key(&agent) {
+            match self.settings().agents.contains_key(&agent) {
                 true => drop(self.store.release(run, self.node).await),
                 // It keeps the lease until that runs out: giving it back would claim it again at once, for ever.
                 false => tracing::warn!(%run, %agent, "this server has no such agent; the run waits"),

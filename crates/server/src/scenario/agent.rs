@@ -92,7 +92,7 @@ impl Cast {
             tracking: Tracking::On,
             lives: Place::Durable,
         };
-        let agents = BTreeMap::from([(self.name.clone(), agent)]);
+        let agents = BTreeMap::from([(self.name.clone(), Arc::new(agent))]);
         Settings { agents, lease: LEASE, poll: NEVER, ..Settings::usual() }
     }
 }
@@ -109,10 +109,10 @@ fn named(name: &str) -> Result<Cast, Broken> {
     let (name, agent) = found.ok_or_else(|| Broken::here("the demo has no agent"))?;
     Ok(Cast {
         name,
-        definition: agent.definition,
-        model: agent.model,
-        needs_approval: agent.needs_approval,
-        approvers: agent.approvers,
+        definition: agent.definition.clone(),
+        model: agent.model.clone(),
+        needs_approval: agent.needs_approval.clone(),
+        approvers: agent.approvers.clone(),
         built_in: BTreeSet::new(),
         behaviours: BTreeMap::new(),
     })

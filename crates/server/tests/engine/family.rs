@@ -58,7 +58,7 @@ fn settings(site: &Site) -> Settings {
         tracking: Tracking::On,
         lives: Place::Durable,
     };
-    settings.agents.insert(lead(), lead_settings);
+    settings.agents.insert(lead(), Arc::new(lead_settings));
     settings
 }
 

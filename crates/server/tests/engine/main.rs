@@ -169,7 +169,7 @@ impl Site {
         // Short times, so that a take-over does not make the test wait.
         let lease = Millis(2_600);
         Settings {
-            agents: BTreeMap::from([(agent(), agent_settings)]),
+            agents: BTreeMap::from([(agent(), Arc::new(agent_settings))]),
             lease,
             poll: Millis(50),
             ..Settings::usual()

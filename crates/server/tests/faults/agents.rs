@@ -104,7 +104,7 @@ pub(crate) fn settings(data: &Path, behaviour: &Behaviour, points: &Arc<Points>)
             tracking: Tracking::On,
             lives: Place::Durable,
         };
-        (agent_name, agent)
+        (agent_name, Arc::new(agent))
     });
     Settings {
         agents: agents.collect(),

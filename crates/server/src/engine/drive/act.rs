@@ -27,7 +27,7 @@ const START_MARGIN: Millis = Millis::seconds(2);
 impl Shared {
     /// The start of a call by this node.
     pub(in crate::engine) fn begin(&self, call: CallNo, stored: StoredCall) -> Command {
-        let lease = Millis(self.settings.lease.0 - START_MARGIN.0);
+        let lease = Millis(self.settings().lease.0 - START_MARGIN.0);
         let start_by = self.clock.now().plus(lease);
         Command::Begin(Begin { call, node: self.node, start_by, stored })
     }
@@ -62,7 +62,7 @@ impl Drive {
     }
 
     async fn begin_all(&mut self, run: &Run, ready: Vec<CallNo>) -> Result<(), EngineError> {
-        let verdicts = policy::of_run(self.shared.agent(&run.facts.agent)?, run);
+        let verdicts = policy::of_run(&*self.shared.agent(&run.facts.agent)?, run);
         // Before anything starts, everything below it is durable.
         self.settle().await?;
         for call in ready {
@@ -128,7 +128,7 @@ impl Drive {
     /// A call that somebody started and does not run any more; a node knows at once that it lost its own.
     async fn orphan(&mut self, lost: Running) -> Result<(), EngineError> {
         if lost.node != self.shared.node {
-            let from = lost.start_by.plus(self.shared.settings.limits.orphan_margin);
+            let from = lost.start_by.plus(self.shared.settings().limits.orphan_margin);
             while from > self.shared.clock.now() {
                 let left = from.since(self.shared.clock.now());
                 let shared = self.shared.clone();

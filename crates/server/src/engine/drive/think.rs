@@ -51,7 +51,7 @@ impl Drive {
             },
         };
         let replied = replied.unwrap_or_else(|panic| resume_unwind(panic));
-        self.record(run, agent, heard, replied).await?;
+        self.record(run, &agent, heard, replied).await?;
         settled
     }
 
@@ -61,7 +61,7 @@ impl Drive {
         &mut self,
         mut asked: Pin<&mut impl Future<Output = Said>>,
     ) -> (Option<Said>, Result<(), EngineError>) {
-        let (clock, pause) = (self.shared.clock.clone(), self.shared.settings.poll);
+        let (clock, pause) = (self.shared.clock.clone(), self.shared.settings().poll);
         let mut replied = None;
         loop {
             let settled = {

@@ -72,7 +72,8 @@ pub fn routes() -> OpenApiRouter<App> {
     get, path = "/agents", tag = "agents", responses((status = 200, body = wire::Agents), DefaultAnswers)
 )]
 async fn agents(State(app): State<App>) -> Json<wire::Agents> {
-    let agents = app.engine.settings().agents.iter();
+    let settings = app.engine.settings();
+    let agents = settings.agents.iter();
     Json(wire::Agents { agents: agents.map(|(name, agent)| map::agent(name.to_string(), agent)).collect() })
 }
 
@@ -83,7 +84,8 @@ async fn agents(State(app): State<App>) -> Json<wire::Agents> {
 )]
 async fn agent(State(app): State<App>, Segment(agent): Segment) -> Answered<Json<wire::AgentBody>> {
     let name = AgentName::new(agent).map_err(|_| Problem::not_found())?;
-    let found = app.engine.settings().agents.get(&name).ok_or_else(Problem::not_found)?;
+    let settings = app.engine.settings();
+    let found = settings.agents.get(&name).ok_or_else(Problem::not_found)?;
     Ok(Json(map::agent(name.to_string(), found)))
 }
 
