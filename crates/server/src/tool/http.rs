@@ -171,3 +171,31 @@ fn told(error: &reqwest::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// T11: between the check and the connection a name is not looked up again, so it cannot lead elsewhere by then.
+    #[tokio::test]
+    async fn a_connection_goes_to_the_address_that_was_checked() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let url = format!("http://no-such-name.invalid:{}/", address.port()).parse().unwrap();
+        let checked = Checked { url, host: "no-such-name.invalid".into(), addresses: vec![address] };
+        let serve = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1024];
+            let read = stream.read(&mut request).await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nhere").await.unwrap();
+            String::from_utf8_lossy(&request[..read]).to_ascii_lowercase()
+        });
+        let client = client(&checked, &HttpLimits::default()).unwrap();
+        let answer = client.get(checked.url).send().await.unwrap().text().await.unwrap();
+        assert_eq!(answer, "here");
+        assert!(serve.await.unwrap().contains("host: no-such-name.invalid:"));
+    }
+}

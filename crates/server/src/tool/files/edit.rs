@@ -6,7 +6,7 @@ use holdpoint_core::body::Body;
 use serde::Deserialize;
 
 use super::FileLimits;
-use crate::tool::workspace::Workspace;
+use crate::tool::workspace::{Intent, Workspace};
 
 pub(super) const DESCRIPTION: &str = "Replace an exact piece of text in a file of the workspace. It must stand there \
                                       exactly once, or all is true. Paths begin at the workspace.";
@@ -28,6 +28,7 @@ pub(super) fn run(at: &Workspace, limits: &FileLimits, asked: &Arguments) -> Res
     if asked.old.is_empty() {
         return Err(refused("old is empty".into()));
     }
+    at.checked(&asked.path, Intent::Change).map_err(|why| refused(why.to_string()))?;
     let text = at.read(&asked.path, limits.file_bytes).map_err(|why| refused(why.to_string()))?;
     let count = text.matches(&asked.old).count();
     match count {
