@@ -112,7 +112,6 @@ async fn addresses_that_are_not_public_are_not_called() {
         "http://192.88.99.1/",
         "http://localhost/",
         "http://LOCALHOST/",
-        "http://localhost./",
         "http://\u{ff11}\u{ff12}\u{ff17}.0.0.1/",
         "http://user@example.com/",
         "http://example.com:pass@127.0.0.1/",

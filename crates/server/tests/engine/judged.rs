@@ -163,7 +163,7 @@ async fn an_outside_job_is_finished_by_the_id_that_it_was_started_with() {
     let sent = other.request().await;
     assert!(sent.contains(&format!(r#""pendingID":"{hold}""#)), "{sent}");
     let view = engine.hold(&who("alice"), hold).await.unwrap();
-    assert_eq!(view.ask.and_then(|ask| ask.external_ref).as_deref(), Some("job-7"));
+    assert_eq!(view.ask.external_ref.as_deref(), Some("job-7"));
     let result = Wanted::Answer { value: Body::text("deployed") };
     assert_eq!(engine.decide(&who("alice"), decision(hold, result)).await, Ok(Answer::Done));
     until(&engine, run, COMPLETED).await;

@@ -63,10 +63,10 @@ impl Drive {
     }
 
     async fn begin_all(&mut self, run: &Run, ready: Vec<CallNo>) -> Result<(), EngineError> {
+        // Before anything starts, everything below it is durable. The log has its arguments only then.
+        self.settle().await?;
         let arguments = |call| stored_call(&self.log, call).map(|stored| stored.arguments);
         let verdicts = policy::of_run(self.shared.agent(&run.facts.agent)?, run, arguments);
-        // Before anything starts, everything below it is durable.
-        self.settle().await?;
         for call in ready {
             let Some(stored) = stored_call(&self.log, call) else {
                 return self
