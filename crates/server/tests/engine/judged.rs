@@ -104,7 +104,7 @@ async fn a_listed_command_runs_and_a_denied_one_is_refused_with_a_reason() {
     let run = start(&engine).await;
     until(&engine, run, COMPLETED).await;
     let why = told(&engine, run).await;
-    assert!(why.contains(r#"not executed: "rm" is denied here"#), "{why}");
+    assert!(why.contains(r#"not executed: \"rm\" is denied here"#), "{why}");
 }
 
 /// T22: a wrapper around a listed command waits for a person although the tool needs no approval, and runs once it has
