@@ -12,10 +12,12 @@ const RUNS_ANYTHING: &[&str] = &[
     "sh bash dash zsh ksh mksh fish csh tcsh ash rbash busybox toybox pwsh elvish nu xonsh yash rc es",
     // Programs that start what follows them.
     "env sudo doas su runuser setpriv nice ionice nohup timeout time stdbuf setsid setarch linux32 linux64 i386 \
-     x86_64 taskset chrt numactl prlimit unshare nsenter chroot fakeroot fakechroot proot bwrap firejail systemd-run systemd-nspawn xargs parallel rlwrap script scriptreplay expect unbuffer watch entr flock run-parts \
+     x86_64 taskset chrt numactl prlimit unshare nsenter chroot fakeroot fakechroot proot bwrap firejail \
+     systemd-run systemd-nspawn xargs parallel rlwrap script scriptreplay expect unbuffer watch entr flock run-parts \
      start-stop-daemon daemonize dbus-run-session dbus-launch ssh-agent xvfb-run cpulimit choom pkexec capsh sg \
      newgrp exec eval command builtin source . xdg-open open faketime softlimit setlock chpst envdir envuidgid \
-     tini dumb-init gosu su-exec strace ltrace gdb lldb valgrind perf catchsegv ld.so ld-linux.so.2 ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 ld-musl-x86_64.so.1 ldd logsave hexedit torsocks torify proxychains \
+     tini dumb-init gosu su-exec strace ltrace gdb lldb valgrind perf catchsegv ld.so ld-linux.so.2 \
+     ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 ld-musl-x86_64.so.1 ldd logsave hexedit torsocks torify proxychains \
      proxychains4 aa-exec multitime hyperfine bpftrace uncover dvtm abduco dtach screen tmux byobu ttyrec",
     // Interpreters and compilers.
     "python python2 python3 pypy pypy3 ipython perl perl5 ruby irb node nodejs deno bun php lua luajit tclsh wish \
