@@ -63,7 +63,7 @@ impl Tool for TestTool {
             Does::NobodyKnows => Outcome::Unknown("the connection broke".into()),
             Does::WaitsFor(kind) => {
                 let ask = Ask { reason: Some("<i>elsewhere</i>".into()), ..Ask::default() };
-                Outcome::Pending(Box::new(Pending { kind, ask, timeout: None }))
+                Outcome::Pending(Box::new(Pending { kind, ask, timeout: None, secret: None }))
             }
         };
         Box::pin(std::future::ready(outcome))

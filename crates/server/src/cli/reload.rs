@@ -19,6 +19,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 pub(super) struct Fixed {
     /// The database.
     pub(super) database: Option<PathBuf>,
+    /// Where the server keeps its data.
+    pub(super) data: PathBuf,
     /// Whether there is a memory store beside it.
     pub(super) uses_memory: bool,
 }
@@ -73,7 +75,8 @@ fn taken(
     fixed: &Fixed,
     overrule: impl Fn(&mut Settings) -> Result<(), String>,
 ) -> Result<Settings, NotTaken> {
-    let Built { mut settings, database, uses_memory } = config::load(path, Unset::Refuse)?.build()?;
+    let Built { mut settings, database, uses_memory } =
+        config::load(path, Unset::Refuse)?.build(std::slice::from_ref(&fixed.data))?;
     // A memory store that is not needed any more does no harm.
     if database != fixed.database || (uses_memory && !fixed.uses_memory) {
         return Err(NotTaken::OtherStore);

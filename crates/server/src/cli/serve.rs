@@ -136,13 +136,13 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let wanted = wanted_address(arguments, config.as_ref());
     let data = data::directory(arguments.data.as_deref())?;
     let Built { mut settings, database, uses_memory } = match &config {
-        Some(config) => config.build()?,
+        Some(config) => config.build(std::slice::from_ref(&data))?,
         None => Built { settings: demo::settings(&data)?, database: None, uses_memory: false },
     };
     overrule(&mut settings, arguments, wanted)?;
     config.iter().for_each(warn);
     let observer = settings.telemetry.clone() as Arc<dyn Observer>;
-    let fixed = Fixed { database: database.clone(), uses_memory };
+    let fixed = Fixed { database: database.clone(), uses_memory, data: data.clone() };
     let store = open(&database.unwrap_or_else(|| data::database(&data)), uses_memory, observer)?;
     let listener = listen(wanted).await?;
     let address = listener.local_addr()?;

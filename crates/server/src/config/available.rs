@@ -43,13 +43,14 @@ fn llm(config: &Config, agent: &Agent) -> Option<String> {
 
 fn runs(kind: ToolType) -> bool {
     match kind {
-        ToolType::Command | ToolType::SuspendForInput => true,
-        ToolType::ReadFile
+        ToolType::Command
+        | ToolType::SuspendForInput
+        | ToolType::ReadFile
         | ToolType::WriteFile
         | ToolType::DeleteFile
         | ToolType::ListDir
-        | ToolType::SearchFiles
-        | ToolType::External => false,
+        | ToolType::SearchFiles => true,
+        ToolType::External => false,
     }
 }
 

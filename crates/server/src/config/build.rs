@@ -25,8 +25,11 @@ use crate::settings::{
     Access, Agent, Approvers, Auth, Connections, SelfApproval as Decides, Settings, Tracking,
 };
 use crate::tool::Tool;
-use crate::tool::command::CommandTool;
+use crate::tool::command::{CommandOptions, CommandTool};
+use crate::tool::files::{FileKind, FileLimits, FileTool};
+use crate::tool::sandbox::NoSandbox;
 use crate::tool::suspend::SuspendForInput;
+use crate::tool::workspace::{BadWorkspace, Workspace};
 
 /// Why a right configuration is not a server.
 #[derive(Debug, thiserror::Error)]
@@ -53,9 +56,12 @@ pub enum BuildError {
         /// What is wrong with it.
         why: String,
     },
-    /// The program that starts commands cannot be found.
-    #[error("cannot find the program holdpoint, which starts commands: {0}")]
-    Shim(#[from] std::io::Error),
+    /// Commands cannot be confined.
+    #[error("commands cannot run here: {0}")]
+    Sandbox(#[from] NoSandbox),
+    /// The directory of the file tools cannot be used.
+    #[error(transparent)]
+    Workspace(#[from] BadWorkspace),
 }
 
 fn list(missing: &[String]) -> String {
@@ -75,15 +81,25 @@ pub struct Built {
 
 impl Config {
     /// The settings that this configuration comes to.
-    pub fn build(&self) -> Result<Built, BuildError> {
+    ///
+    /// What is `protected` no tool can reach: store and keys. The file itself and its `.env` always are.
+    pub fn build(&self, protected: &[PathBuf]) -> Result<Built, BuildError> {
         let missing = available::not_yet(self);
         if !missing.is_empty() {
             return Err(BuildError::NotYet { file: self.source.name.clone(), missing });
         }
+        let own = [PathBuf::from(&self.source.name), self.folder.join(".env")];
+        let protected: Vec<PathBuf> = protected
+            .iter()
+            .cloned()
+            .chain(self.database.clone())
+            .chain(own)
+            .filter(|path| path.exists())
+            .collect();
         let mut agents = BTreeMap::new();
         for plan in &self.agents {
             if let Some(agent) = self.file.agents.get(&plan.name) {
-                agents.insert(AgentName::new(&plan.name)?, Arc::new(self.agent(agent, plan)?));
+                agents.insert(AgentName::new(&plan.name)?, Arc::new(self.agent(agent, plan, &protected)?));
             }
         }
         let usual = Settings::usual();
@@ -107,13 +123,18 @@ impl Config {
         Ok(Built { settings, database: self.database.clone(), uses_memory })
     }
 
-    fn agent(&self, agent: &file::Agent, plan: &AgentPlan) -> Result<Agent, BuildError> {
+    fn agent(
+        &self,
+        agent: &file::Agent,
+        plan: &AgentPlan,
+        protected: &[PathBuf],
+    ) -> Result<Agent, BuildError> {
         let definition = self.definition(agent, plan)?;
         let mut tools: BTreeMap<ToolName, Arc<dyn Tool>> = BTreeMap::new();
         let mut needs_approval = BTreeSet::new();
         for tool in &plan.tools {
             let name = ToolName::new(&tool.name)?;
-            if let Some(built) = self.tool(tool)? {
+            if let Some(built) = self.tool(tool, protected)? {
                 tools.insert(name.clone(), built);
             }
             if tool.asks {
@@ -165,12 +186,12 @@ impl Config {
         let mut spec = match plan.kind {
             ToolType::Command => CommandTool::spec(),
             ToolType::SuspendForInput => SuspendForInput::spec(),
-            ToolType::ReadFile
-            | ToolType::WriteFile
-            | ToolType::DeleteFile
-            | ToolType::ListDir
-            | ToolType::SearchFiles
-            | ToolType::External => return None,
+            ToolType::ReadFile => FileKind::Read.spec(),
+            ToolType::WriteFile => FileKind::Write.spec(),
+            ToolType::DeleteFile => FileKind::Delete.spec(),
+            ToolType::ListDir => FileKind::List.spec(),
+            ToolType::SearchFiles => FileKind::Search.spec(),
+            ToolType::External => return None,
         };
         if let Some(tool) = self.file.tools.get(&plan.name) {
             spec.description = tool.description.clone().unwrap_or(spec.description);
@@ -180,29 +201,42 @@ impl Config {
         Some(spec)
     }
 
-    fn tool(&self, plan: &ToolPlan) -> Result<Option<Arc<dyn Tool>>, BuildError> {
-        Ok(match plan.kind {
-            ToolType::Command => Some(Arc::new(self.command(self.file.tools.get(&plan.name))?)),
-            ToolType::SuspendForInput => Some(Arc::new(SuspendForInput)),
-            ToolType::ReadFile
-            | ToolType::WriteFile
-            | ToolType::DeleteFile
-            | ToolType::ListDir
-            | ToolType::SearchFiles
-            | ToolType::External => None,
-        })
+    fn tool(&self, plan: &ToolPlan, protected: &[PathBuf]) -> Result<Option<Arc<dyn Tool>>, BuildError> {
+        let tool = self.file.tools.get(&plan.name);
+        let file = |kind: FileKind| -> Result<Option<Arc<dyn Tool>>, BuildError> {
+            let root = self.directory(tool).unwrap_or_else(|| self.folder.clone());
+            let workspace = Workspace::open(&root, protected)?;
+            Ok(Some(Arc::new(FileTool::new(kind, Arc::new(workspace), FileLimits::default()))))
+        };
+        match plan.kind {
+            ToolType::Command => Ok(Some(Arc::new(self.command(tool, protected)?))),
+            ToolType::SuspendForInput => Ok(Some(Arc::new(SuspendForInput))),
+            ToolType::ReadFile => file(FileKind::Read),
+            ToolType::WriteFile => file(FileKind::Write),
+            ToolType::DeleteFile => file(FileKind::Delete),
+            ToolType::ListDir => file(FileKind::List),
+            ToolType::SearchFiles => file(FileKind::Search),
+            ToolType::External => Ok(None),
+        }
     }
 
-    fn command(&self, tool: Option<&file::Tool>) -> Result<CommandTool, BuildError> {
-        let usual = CommandTool::usual()?;
-        let Some(tool) = tool else { return Ok(usual) };
-        Ok(CommandTool {
-            allowed: tool.allowed_commands.as_ref().map(|allowed| allowed.iter().cloned().collect()),
-            directory: tool.working_directory.as_ref().map(|path| absolute(&self.folder, path)),
-            time_limit: tool.timeout.map_or(usual.time_limit, |span| span.0),
-            output_limit: tool.max_output.unwrap_or(usual.output_limit),
-            shim: usual.shim,
-        })
+    /// Where a tool works, if the file says so.
+    fn directory(&self, tool: Option<&file::Tool>) -> Option<PathBuf> {
+        tool?.working_directory.as_ref().map(|path| absolute(&self.folder, path))
+    }
+
+    fn command(&self, tool: Option<&file::Tool>, protected: &[PathBuf]) -> Result<CommandTool, BuildError> {
+        let usual = CommandOptions::default();
+        Ok(CommandTool::new(CommandOptions {
+            allowed_commands: tool.and_then(|tool| tool.allowed_commands.clone()),
+            working_directory: self.directory(tool),
+            max_execution_time: tool
+                .and_then(|tool| tool.timeout)
+                .map_or(usual.max_execution_time, |span| span.0),
+            output_limit: tool.and_then(|tool| tool.max_output).unwrap_or(usual.output_limit),
+            protected: protected.to_vec(),
+            ..usual
+        })?)
     }
 
     fn model(&self, agent: &file::Agent) -> Result<Arc<dyn Model>, BuildError> {

@@ -226,6 +226,19 @@ impl Engine {
         };
         let begin =
             taking.as_ref().and_then(|taking| shared.begin_decided(&hold, &decision.wanted, &taking.log));
+        // What is about to be decided: edited arguments where there are some, the stored ones otherwise.
+        let arguments = |call| match &decision.wanted {
+            Wanted::ApproveEdited { arguments } if call == hold.id.key.call => {
+                Some(arguments.text().to_owned())
+            }
+            Wanted::Approve
+            | Wanted::ApproveEdited { .. }
+            | Wanted::Deny { .. }
+            | Wanted::Answer { .. }
+            | Wanted::Fail { .. }
+            | Wanted::Withdraw => Some(stored_call(&taking.as_ref()?.log, call)?.arguments),
+        };
+        let verdicts = policy::of_run(&agent, &stored.row.run, arguments);
         let resolve = Command::Resolve(Resolve {
             decide: Decide { hold: decision.hold.key, digest: decision.digest, revision: decision.revision },
             resolution: decision.wanted,
@@ -239,7 +252,7 @@ impl Engine {
             std::iter::once(resolve).chain(begin).collect(),
             Actor::Person(who.user.clone()),
             definition,
-            policy::of_run(&agent, &stored.row.run),
+            verdicts,
             beside(lease, &agent.approvers, shared.mark(who, decision.once.as_ref()).into()),
         );
         order.given.authority = authority;

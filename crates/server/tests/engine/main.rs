@@ -10,6 +10,9 @@
 )]
 
 mod family;
+mod judged;
+#[path = "../tooling/other_server.rs"]
+mod other_server;
 mod races;
 mod repeats;
 mod stopping;

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use holdpoint::model::scripted::{Line, Script};
 use holdpoint::settings::{Agent, Approvers, Settings, Tracking};
-use holdpoint::tool::command::CommandTool;
+use holdpoint::tool::command::{CommandOptions, CommandTool};
+use holdpoint::tool::sandbox::Confinement;
 use holdpoint::tool::suspend::{self, SuspendForInput};
 use holdpoint::tool::{Invocation, Outcome, Pending, Running, Tool};
 use holdpoint_core::body::Body;
@@ -51,7 +52,8 @@ pub(crate) fn settings(data: &Path, behaviour: &Behaviour, points: &Arc<Points>)
     let effects = data.join(EFFECTS);
     let deletes: Arc<dyn Tool> = Arc::new(Deletes { effects: effects.clone(), takes: behaviour.tool });
     let job: Arc<dyn Tool> = Arc::new(Job { effects });
-    let shell = CommandTool { shim: PathBuf::from(crate::HOLDPOINT), ..CommandTool::usual().unwrap() };
+    let options = CommandOptions { confinement: Confinement::Off, ..CommandOptions::default() };
+    let shell = CommandTool::through(options, PathBuf::from(crate::HOLDPOINT)).unwrap();
     let expiry = HoldPolicy { timeout: Some(behaviour.expiry), ..HoldPolicy::default() };
     let resumed = HoldPolicy { on_timeout: OnTimeout::ResumeWithError, ..expiry.clone() };
     let asks = r#"{"reason": "two invoices", "question": "Which one?"}"#;

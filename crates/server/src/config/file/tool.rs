@@ -39,10 +39,12 @@ pub struct Tool {
     pub expiry_grace: Option<Span>,
     /// What the end of the grace does, instead of the agent's `task.hitl.after_grace`.
     pub after_grace: Option<AfterGrace>,
-    /// For `command`: the programs that may run, as bare names or absolute paths. Without it any program may run; an
-    /// empty list allows none.
+    /// For `command`: what may run, as programs or the first words of a command (`git log`). Anything else is refused.
+    /// Without it every command asks a person.
     pub allowed_commands: Option<Vec<String>>,
-    /// For `command`: where the programs run, relative to the configuration file; where the server runs without it.
+    /// Relative to the configuration file. For `command`: where the programs run, and the only place that they can write
+    /// to; where the server runs without it. For file tools: the directory that they stay below; that of the file
+    /// without it.
     #[garde(inner(length(min = 1)))]
     pub working_directory: Option<String>,
     /// For `command`: how long one may run (2m without it). For `external`: how long the job may take (24h without it).
