@@ -168,7 +168,7 @@ impl Issuer {
                     kept.said_away_at = Some(now);
                     let meanwhile = match self.is_usable(&kept, now) {
                         true => "those that are there are used until they are too old",
-                        false => "until then tokens get 503 and let nobody in",
+                        false => "until they can be, tokens get 503 and let nobody in",
                     };
                     tracing::warn!(url = %self.url, %error, "the keys of the identity provider cannot be fetched; {meanwhile}");
                 }

@@ -109,7 +109,9 @@ async fn principal(app: &App, headers: &HeaderMap) -> Result<Principal, Problem>
                 NotLetIn::NoKeys { retry_after } => {
                     let detail = "the keys of the identity provider cannot be fetched, so it cannot be told now whether \
                                   this token is valid";
-                    cannot_tell(detail, u32::try_from(retry_after.0.div_euclid(1000)).unwrap_or(u32::MAX))
+                    // Rounded up: whoever comes too early waits once more.
+                    let seconds = retry_after.0.saturating_add(999) / 1000;
+                    cannot_tell(detail, u32::try_from(seconds).unwrap_or(u32::MAX))
                 }
             }),
             None => Err(unknown()),

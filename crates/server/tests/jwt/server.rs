@@ -198,7 +198,7 @@ async fn the_provider_is_away_at_the_start() {
     let problem: Value = response.json().await.unwrap();
     assert!(problem["detail"].as_str().unwrap().contains("identity provider"), "{problem}");
     let log = server.log();
-    assert!(log.contains("cannot be fetched; until then tokens get 503"), "{log}");
+    assert!(log.contains("cannot be fetched; until they can be, tokens get 503"), "{log}");
     assert_eq!(server.status(&server.key("ann")).await, 200, "keys need no provider");
     assert_eq!(server.status("").await, 401);
     let ready = server.get("", "/readyz").send().await.unwrap();
