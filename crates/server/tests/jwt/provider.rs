@@ -190,9 +190,13 @@ impl Provider {
     }
 
     pub(crate) async fn is_asked(&self, times: usize) {
-        while self.asked() < times {
+        for _ in 0..2000 {
+            if self.asked() >= times {
+                return;
+            }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+        panic!("asked {} times, not {times}", self.asked());
     }
 
     /// Nothing listens any more. Whoever is connected already gets nothing, as every answer ends its connection.
@@ -204,13 +208,13 @@ impl Provider {
 
     /// At the same address as before.
     pub(crate) async fn come_back(&mut self) {
-        let listener = loop {
-            match TcpListener::bind(self.address).await {
-                Ok(listener) => break listener,
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        for _ in 0..500 {
+            if let Ok(listener) = TcpListener::bind(self.address).await {
+                return self.serve(listener);
             }
-        };
-        self.serve(listener);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("somebody else has {}", self.address);
     }
 
     fn serve(&mut self, listener: TcpListener) {

@@ -75,6 +75,17 @@ impl Server {
         self.get(token, "/api/v1/holds").send().await.unwrap().status().as_u16()
     }
 
+    /// Waits until it does.
+    async fn lets_in(&self, token: &str) {
+        for _ in 0..300 {
+            if self.status(token).await == 200 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        panic!("a token that is right is never let in; the log: {}", self.log());
+    }
+
     async fn post(&self, token: &str, path: &str, body: Value) -> (u16, Value) {
         let request = self.client.post(format!("{}{path}", self.base)).bearer_auth(token).json(&body);
         let response = request.send().await.unwrap();
@@ -205,9 +216,7 @@ async fn the_provider_is_away_at_the_start() {
     assert_eq!(ready.status(), StatusCode::OK);
 
     provider.come_back().await;
-    while server.status(&token).await != 200 {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    server.lets_in(&token).await;
     assert!(server.log().contains("are there again"), "{}", server.log());
 }
 
@@ -220,9 +229,7 @@ async fn the_provider_changes_its_key() {
     let (before, after) = (old.token(&claims("ann", json!({}))), new.token(&claims("ann", json!({}))));
     assert_eq!(server.status(&before).await, 200);
     provider.answers(published(&[&new]));
-    while server.status(&after).await != 200 {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    server.lets_in(&after).await;
     assert_eq!(server.status(&before).await, 401);
     assert_eq!(server.status(&server.key("ann")).await, 401, "keys are not taken here");
 }
