@@ -13,7 +13,7 @@ use holdpoint_core::id::Place;
 use holdpoint_core::name::{AgentName, Tenant, ToolName};
 use holdpoint_core::time::Millis;
 
-use crate::auth::{Party, Principal};
+use crate::auth::{Issuer, Party, Principal};
 use crate::model::Model;
 use crate::telemetry::Telemetry;
 use crate::tool::Tool;
@@ -54,13 +54,17 @@ pub struct Access {
 }
 
 /// How callers are known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Auth {
     /// Not at all: everyone is the user `local`, who administers. For this machine only.
     #[default]
     Local,
     /// By an API key on every request.
     Keys,
+    /// By a token of this identity provider on every request.
+    Tokens(Arc<Issuer>),
+    /// By either.
+    KeysAndTokens(Arc<Issuer>),
 }
 
 /// What connections may cost.
@@ -133,6 +137,26 @@ impl Approvers {
     #[must_use]
     pub fn include(&self, who: &Principal) -> bool {
         self.named.as_ref().is_some_and(|named| who.parties().any(|party| named.contains(&party)))
+    }
+}
+
+impl Auth {
+    /// Whether API keys are taken.
+    #[must_use]
+    pub fn takes_keys(&self) -> bool {
+        match self {
+            Auth::Keys | Auth::KeysAndTokens(_) => true,
+            Auth::Local | Auth::Tokens(_) => false,
+        }
+    }
+
+    /// Whose tokens are taken.
+    #[must_use]
+    pub fn issuer(&self) -> Option<&Arc<Issuer>> {
+        match self {
+            Auth::Tokens(issuer) | Auth::KeysAndTokens(issuer) => Some(issuer),
+            Auth::Local | Auth::Keys => None,
+        }
     }
 }
 

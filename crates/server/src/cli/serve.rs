@@ -147,7 +147,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let listener = listen(wanted).await?;
     let address = listener.local_addr()?;
 
-    let (limits, auth) = (settings.connections.clone(), settings.access.auth);
+    let (limits, auth) = (settings.connections.clone(), settings.access.auth.clone());
     let engine = Engine::new(store, Clock::system(), settings);
     engine.work();
     let (stop, stopping) = watch::channel(false);
@@ -156,7 +156,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         tokio::spawn(async move { http::serve(listener, http::router(app), &limits, stopping).await });
     match &config {
         Some(config) => greet_config(address, &data, config)?,
-        None => greet(address, &data, auth)?,
+        None => greet(address, &data, &auth)?,
     }
 
     let keeps_up = async {
@@ -274,13 +274,13 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     }
 }
 
-fn greet(address: SocketAddr, data: &Path, auth: Auth) -> std::io::Result<()> {
+fn greet(address: SocketAddr, data: &Path, auth: &Auth) -> std::io::Result<()> {
     let base = format!("http://{address}");
     let agent = demo::AGENT;
     let effects = data.join(demo::EFFECTS);
-    let (key, make_key) = match auth {
-        Auth::Local => ("", String::new()),
-        Auth::Keys => {
+    let (key, make_key) = match auth.takes_keys() {
+        false => ("", String::new()),
+        true => {
             let make = format!("holdpoint keys create --user NAME --data '{}'", data.display());
             (
                 "-H \"authorization: Bearer $HOLDPOINT_KEY\" ",

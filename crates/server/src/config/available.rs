@@ -18,9 +18,6 @@ pub(super) fn not_yet(config: &Config) -> Vec<String> {
         let kinds = plan.tools.iter().filter(|tool| !runs(tool.kind));
         list.extend(kinds.map(|tool| format!("tools.{}: tools of type `{}`", tool.name, tool.kind.as_str())));
     }
-    if config.file.server.auth.as_ref().is_some_and(|auth| auth.jwt.is_some()) {
-        list.push("server.auth.jwt: tokens of an identity provider".to_owned());
-    }
     if config.file.server.public_url.is_some() {
         list.push("server.public_url: links and callbacks".to_owned());
     }

@@ -18,7 +18,7 @@ use super::file::{self, LlmType, SelfApproval, ToolType};
 use super::plan::{AgentPlan, ToolPlan, tool_holds};
 use super::stores::{Lives, absolute};
 use super::{Config, available};
-use crate::auth::{BadParty, Party};
+use crate::auth::{BadIssuer, BadParty, Issuer, IssuerSettings, Party, TokenRules};
 use crate::model::Model;
 use crate::model::script_file::{self, ScriptError};
 use crate::settings::{
@@ -48,6 +48,9 @@ pub enum BuildError {
     /// An approver is none.
     #[error(transparent)]
     Party(#[from] BadParty),
+    /// The identity provider is none.
+    #[error(transparent)]
+    Issuer(#[from] BadIssuer),
     /// A script is gone or changed since it was checked.
     #[error("the script {}: {why}", path.display())]
     Script {
@@ -107,7 +110,7 @@ impl Config {
         let settings = Settings {
             agents,
             limits: Arc::new(limits(server)),
-            access: access(&self.file.server),
+            access: access(&self.file.server)?,
             connections: Connections {
                 at_once: server
                     .max_connections
@@ -270,13 +273,34 @@ fn party(name: &str) -> Result<Party, BadParty> {
 }
 
 /// Who may call, as far as the file says; the address is known later.
-fn access(server: &file::Server) -> Access {
+fn access(server: &file::Server) -> Result<Access, BuildError> {
     let takes_keys = server.auth.as_ref().is_some_and(|auth| auth.api_keys == Some(true));
-    Access {
-        auth: if takes_keys { Auth::Keys } else { Auth::Local },
-        hosts: server.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
-        ..Access::default()
-    }
+    let issuer = server.auth.as_ref().and_then(|auth| auth.jwt.as_ref()).map(issuer).transpose()?;
+    let auth = match (issuer.map(Arc::new), takes_keys) {
+        (None, false) => Auth::Local,
+        (None, true) => Auth::Keys,
+        (Some(issuer), false) => Auth::Tokens(issuer),
+        (Some(issuer), true) => Auth::KeysAndTokens(issuer),
+    };
+    let hosts = server.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+    Ok(Access { auth, hosts, ..Access::default() })
+}
+
+fn issuer(jwt: &file::Jwt) -> Result<Issuer, BadIssuer> {
+    let claim = |said: &Option<String>, usual: &str| said.clone().unwrap_or_else(|| usual.to_owned());
+    Issuer::new(IssuerSettings {
+        jwks_url: jwt.jwks_url.clone(),
+        refresh: jwt.refresh.map_or(Millis::seconds(15 * 60), |span| span.0),
+        max_age: jwt.max_age.map_or(Millis::hours(24), |span| span.0),
+        rules: TokenRules {
+            issuer: jwt.issuer.clone(),
+            audience: jwt.audience.clone(),
+            skew: jwt.skew.map_or(Millis::seconds(60), |span| span.0),
+            user_claim: claim(&jwt.user_claim, "sub"),
+            groups_claim: claim(&jwt.groups_claim, "groups"),
+            roles_claim: claim(&jwt.roles_claim, "roles"),
+        },
+    })
 }
 
 /// What a model is asked with beside the conversation.

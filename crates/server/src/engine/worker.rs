@@ -35,6 +35,15 @@ impl Engine {
                 () = telemetry.keep_up(UPKEEP) => {}
             }
         });
+        if let Some(issuer) = self.shared.settings.access.auth.issuer().cloned() {
+            let (clock, mut stopping) = (self.shared.clock.clone(), self.shared.stopping.subscribe());
+            self.shared.spawn(async move {
+                tokio::select! {
+                    _ = stopping.wait_for(|stopping| *stopping) => {}
+                    () = issuer.keep_fresh(&clock) => {}
+                }
+            });
+        }
         let shared = Arc::downgrade(&self.shared);
         self.shared.spawn(async move {
             let mut keys_seen_to = None;

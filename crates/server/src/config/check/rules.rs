@@ -4,6 +4,8 @@
 
 use std::path::Path as FilePath;
 
+use holdpoint_core::time::Millis;
+
 use crate::config::check::Checked;
 use crate::config::file::{Agent, File, Hitl, Llm, LlmType, OnTimeout, Server, Tool, ToolType};
 use crate::config::mode::{self, ASYNC_NEEDS_STORE};
@@ -174,6 +176,15 @@ pub(super) fn server(server: &Server, tree: &Node, found: &mut Checked) {
     if !has_auth && !server.hosts.is_empty() {
         let what = "`server.hosts` names this server for others, and there is no `server.auth`".to_owned();
         found.problem(tree, &path.key("hosts"), what, "add `server.auth`, or remove `hosts`");
+    }
+    if let Some(jwt) = server.auth.as_ref().and_then(|auth| auth.jwt.as_ref()) {
+        let (max_age, refresh) = (jwt.max_age.map(|span| span.0), jwt.refresh.map(|span| span.0));
+        if max_age.is_some_and(|max_age| max_age < refresh.unwrap_or(Millis::seconds(15 * 60))) {
+            let what =
+                "`max_age` is shorter than `refresh`, so keys are too old before they are fetched again";
+            let help = "write a `max_age` of several times `refresh`";
+            found.problem(tree, &path.key("auth").key("jwt").key("max_age"), what.to_owned(), help);
+        }
     }
     if let Some(auth) = &server.auth {
         let auth_path = path.key("auth");

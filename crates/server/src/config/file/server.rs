@@ -3,11 +3,13 @@
 //! What the command line says (`--listen`, `--data`) wins over what stands here.
 
 use garde::Validate;
+use holdpoint_core::time::Millis;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::llm::web_address;
 use super::values::{SelfApproval, Span};
+use crate::auth;
 
 /// The server itself.
 #[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
@@ -51,8 +53,8 @@ pub struct Auth {
 #[serde(deny_unknown_fields)]
 #[garde(allow_unvalidated)]
 pub struct Jwt {
-    /// Where the provider publishes its keys.
-    #[garde(custom(web_address))]
+    /// Where the provider publishes its keys: an https address, or http on this machine.
+    #[garde(custom(keys_address))]
     pub jwks_url: String,
     /// What `iss` of a token must be.
     #[garde(length(min = 1))]
@@ -61,11 +63,36 @@ pub struct Jwt {
     #[garde(length(min = 1))]
     pub audience: String,
     /// How often the provider's keys are fetched again.
+    #[garde(inner(custom(a_second_or_more)))]
     #[schemars(extend("default" = "15m"))]
     pub refresh: Option<Span>,
+    /// How long they may be used when they cannot be fetched again; after that nobody with a token is let in.
+    #[garde(inner(custom(a_second_or_more)))]
+    #[schemars(extend("default" = "24h"))]
+    pub max_age: Option<Span>,
     /// How far the clocks may be apart.
     #[schemars(extend("default" = "60s"))]
     pub skew: Option<Span>,
+    /// The claim with the name of the user. With a slash in front it is a JSON pointer, as in `/realm_access/roles`.
+    #[garde(inner(length(min = 1)))]
+    #[schemars(extend("default" = "sub"))]
+    pub user_claim: Option<String>,
+    /// The claim with their groups: a list, or a text with spaces between them.
+    #[garde(inner(length(min = 1)))]
+    #[schemars(extend("default" = "groups"))]
+    pub groups_claim: Option<String>,
+    /// The claim with their roles. The role `admin` makes an administrator.
+    #[garde(inner(length(min = 1)))]
+    #[schemars(extend("default" = "roles"))]
+    pub roles_claim: Option<String>,
+}
+
+fn keys_address(text: &str, (): &()) -> garde::Result {
+    auth::keys_address(text).map(|_| ()).map_err(garde::Error::new)
+}
+
+fn a_second_or_more(span: &Span, (): &()) -> garde::Result {
+    if span.0 >= Millis::seconds(1) { Ok(()) } else { Err(garde::Error::new("must be a second or more")) }
 }
 
 /// How much is allowed.
