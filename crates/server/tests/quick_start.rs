@@ -47,7 +47,7 @@ fn steps(page: &str) -> Vec<Step> {
             step.command.push_str(&format!("\n{line}"));
             goes_on = line.ends_with('\\');
         } else if inside {
-            steps.last_mut().expect("output without a command").shown.push(line.to_owned());
+            steps.last_mut().unwrap().shown.push(line.to_owned());
         }
     }
     steps
@@ -143,7 +143,7 @@ impl Person {
         } else if SERVERS.iter().any(|server| command.starts_with(server)) {
             self.serves(step);
         } else if command.contains(THE_SERVER) {
-            let mut server = self.server.take().expect("a page kills a server that does not run");
+            let mut server = self.server.take().unwrap();
             let killed = self.types(&command.replace(THE_SERVER, &server.id().to_string()));
             assert_eq!(killed, (true, String::new()), "{command}");
             server.wait().unwrap();
