@@ -197,6 +197,34 @@ fn the_page_is_up_to_date() {
     assert!(output.stdout == page, "docs/configuration.md is {how}");
 }
 
+/// S0-82: every cap that can be set is on the page of limits, with the default that the types say.
+#[test]
+fn the_limits_are_told_as_they_are() {
+    let page = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+        std::fs::read_to_string(path).unwrap()
+    };
+    let rows = |text: String| -> Vec<Vec<String>> {
+        let rows = text.lines().filter(|line| line.starts_with("| "));
+        rows.map(|row| row.split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
+    };
+    let told = rows(page("limits.md"));
+    let mut count = 0;
+    for row in rows(page("configuration.md")) {
+        let Some(key) = row[1].strip_prefix("`limits.").and_then(|key| key.strip_suffix('`')) else {
+            continue;
+        };
+        let names = [format!("`{key}`"), format!("`server.limits.{key}`")];
+        let is_it = |row: &&Vec<String>| names.iter().any(|name| row[3].split(", ").any(|one| one == name));
+        let told = told.iter().find(is_it).unwrap_or_else(|| panic!("{key} is not in docs/limits.md"));
+        let written = told[2].replace([',', ' '], "").replace("1MiB", "1048576");
+        let default = row[3].trim_matches('`');
+        assert_eq!(written, if default.is_empty() { "withoutlimit" } else { default }, "{key}");
+        count += 1;
+    }
+    assert!(count >= 10, "only {count} limits were found");
+}
+
 /// Every file in `examples` is right.
 #[test]
 fn the_examples_are_right() {

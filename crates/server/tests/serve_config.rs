@@ -106,6 +106,36 @@ fn blocking_and_async_side_by_side() {
     panic!("the durable run did not complete");
 }
 
+/// S0-62, S0-67: the way back to blocking loses nothing that is stored. A run of before is decided while its agent lives
+/// in memory, as docs/moving.md says.
+#[test]
+fn back_to_blocking_keeps_what_waits() {
+    let folder = folder(TWO_AGENTS);
+    let first = serve(folder.path());
+    let stored = first.send("durable");
+    drop(first);
+    let moved = TWO_AGENTS
+        .replace("durable: {llm: script, session_store: main-db,", "durable: {llm: script,")
+        .replace("quick: {llm: script,", "quick: {llm: script, session_store: main-db,");
+    std::fs::write(
+        folder.path().join("holdpoint.yaml"),
+        format!("llms: {{script: {{type: scripted, script: script.yaml}}}}\n{moved}"),
+    )
+    .unwrap();
+    let second = serve(folder.path());
+    assert!(text(&second.send("durable")["id"]).starts_with("mrun_"), "new runs live in memory");
+    assert!(text(&second.send("quick")["id"]).starts_with("run_"), "the other one is async now, by one line");
+    second.ask(&["holds", "approve", text(&stored["holds"][0]["id"])]).unwrap();
+    for _ in 0..200 {
+        let run = second.ask(&["show", text(&stored["id"])]).unwrap();
+        if run.get("run").unwrap_or(&run)["status"] == "completed" {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("the stored run did not complete");
+}
+
 /// C29, S0-30, S3-27: without a `task` block the call is not held but denied, with the exact text, and the run goes on.
 #[test]
 fn without_a_task_block_the_call_is_denied() {

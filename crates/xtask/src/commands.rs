@@ -16,6 +16,7 @@ pub(crate) enum Command {
     Faults(Vec<OsString>),
     Tidy,
     TidyMissing,
+    Book,
 }
 
 /// A line of the help text.
@@ -30,7 +31,7 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "test",
         arguments: "",
-        summary: "what CI does: needs, format, clippy, tests, browser tests, doc tests, tidy, deny",
+        summary: "what CI does: needs, format, clippy, tests, browser tests, doc tests, tidy, book, deny",
     },
     Subcommand {
         name: "bench",
@@ -46,6 +47,11 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
         name: "tidy",
         arguments: "[--missing]",
         summary: "the repository's rules; --missing lists the requirements that no test names",
+    },
+    Subcommand {
+        name: "book",
+        arguments: "",
+        summary: "build the guide into target/book and follow every link",
     },
     Subcommand { name: "help", arguments: "", summary: "this list" },
 ];
@@ -73,6 +79,8 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         Some("tidy") if rest.is_empty() => Ok(Command::Tidy),
         Some("tidy") if rest == ["--missing"] => Ok(Command::TidyMissing),
         Some("tidy") => bail!("`cargo xtask tidy` takes --missing or nothing, it got {}", joined(&rest)),
+        Some("book") if rest.is_empty() => Ok(Command::Book),
+        Some("book") => bail!("`cargo xtask book` takes no arguments, it got {}", joined(&rest)),
         Some(_) | None => bail!(
             "there is no subcommand `{}`; known: {}. `cargo xtask help` says what each does",
             name.to_string_lossy(),
@@ -137,6 +145,6 @@ mod tests {
     #[test]
     fn an_unknown_subcommand_names_the_known_ones() {
         let message = parsed("tset").unwrap_err().to_string();
-        assert!(message.contains("`tset`; known: test, bench, faults, tidy, help"), "{message}");
+        assert!(message.contains("`tset`; known: test, bench, faults, tidy, book, help"), "{message}");
     }
 }

@@ -1,8 +1,10 @@
 //! `cargo xtask`: the repository's own commands, so that a person and CI run the same thing.
 //!
 //! Knows how to build, check and measure the product, never how the product works. `commands.rs` has the list
-//! of subcommands, `test.rs` what CI does, `long_runs.rs` what takes too long for it, `tidy/` the rules that a compiler cannot check.
+//! of subcommands, `test.rs` what CI does, `long_runs.rs` what takes too long for it, `tidy/` the rules that a
+//! compiler cannot check, `book.rs` the guide.
 
+mod book;
 mod commands;
 mod long_runs;
 mod needs;
@@ -40,5 +42,6 @@ fn run() -> Result<()> {
         Command::Faults(arguments) => long_runs::faults(&root, &arguments),
         Command::Tidy => tidy::check(&root),
         Command::TidyMissing => tidy::missing(&root),
+        Command::Book => book::build_and_check(&root),
     }
 }

@@ -35,7 +35,7 @@ impl Engine {
                 () = telemetry.keep_up(UPKEEP) => {}
             }
         });
-        if let Some(issuer) = self.shared.settings.access.auth.issuer().cloned() {
+        if let Some(issuer) = self.shared.settings().access.auth.issuer().cloned() {
             let (clock, mut stopping) = (self.shared.clock.clone(), self.shared.stopping.subscribe());
             self.shared.spawn(async move {
                 tokio::select! {

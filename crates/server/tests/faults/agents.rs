@@ -160,7 +160,7 @@ impl Tool for Job {
         let effects = self.effects.clone();
         Box::pin(async move {
             leave_a_line(effects, &invocation).await;
-            let pending = Pending { kind: SuspendFor::External, ask: Ask::default(), timeout: None };
+            let pending = Pending { kind: SuspendFor::External, ask: Ask::default(), timeout: None, secret: None };
             Outcome::Pending(Box::new(pending))
         })
     }
