@@ -13,11 +13,14 @@ mod exec_child;
 mod holds;
 mod keys;
 mod plain;
+mod reload;
 mod runs;
+mod schema;
 mod send;
 mod serve;
 mod test;
 mod timeline;
+mod validate;
 mod watch;
 
 use std::path::PathBuf;
@@ -39,8 +42,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve the embedded demo: a scripted agent that asks before it deletes something. Needs no key, no network, no
-    /// configuration.
+    /// Serve what a configuration file says, or without one the embedded demo: a scripted agent that asks before it
+    /// deletes something, without key and network.
     Serve(serve::Serve),
     /// Send a message to an agent; it begins a run.
     Send(send::Send),
@@ -59,6 +62,10 @@ enum Command {
     /// Make, list and revoke API keys, in a server's data directory. The server may be running.
     #[command(subcommand)]
     Keys(keys::Keys),
+    /// Check a configuration file and say what each agent comes to.
+    Validate(validate::Validate),
+    /// Print the JSON Schema of the configuration file; editors complete with it.
+    Schema(schema::Schema),
     /// Prove what is stored.
     #[command(subcommand)]
     Audit(Audit),
@@ -105,6 +112,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Watch(watch) => watch::run(&watch),
         Command::Test(test) => test::run(&test),
         Command::Keys(keys) => keys::run(&keys),
+        Command::Validate(validate) => validate::run(&validate),
+        Command::Schema(schema) => schema::run(&schema),
         Command::Audit(Audit::Verify { file, json }) => audit::verify(&file, json),
         Command::Audit(Audit::Export { file, run, json }) => audit_export::run(&file, run.as_deref(), json),
         Command::ExecChild(order) => exec_child::run(&order),

@@ -109,6 +109,25 @@ impl Clock {
     }
 }
 
+/// Measures spans, on the monotonic clock.
+#[derive(Debug)]
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts now.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "the one place where time is read")]
+    pub fn start() -> Stopwatch {
+        Stopwatch(Instant::now())
+    }
+
+    /// Microseconds since it was started.
+    #[must_use]
+    pub fn micros(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
 /// How long to sleep for a span; never negative.
 #[must_use]
 pub fn duration(span: Millis) -> Duration {

@@ -12,12 +12,13 @@ use std::sync::Arc;
 use holdpoint_core::body::Body;
 use holdpoint_core::definition::{Definition, ToolSpec};
 use holdpoint_core::hold::HoldPolicy;
+use holdpoint_core::id::Place;
 use holdpoint_core::json::{BadJson, RawJson};
 use holdpoint_core::message::{Replay, ToolResult};
 use holdpoint_core::name::{AgentName, BadName, ToolName};
 
 use crate::model::scripted::{Line, Script};
-use crate::settings::{Agent, Approvers, Settings};
+use crate::settings::{Agent, Approvers, Settings, Tracking};
 use crate::tool::suspend::{self, SuspendForInput};
 use crate::tool::{Invocation, Outcome, Running, Tool};
 
@@ -58,9 +59,9 @@ pub fn settings(data: &Path) -> Result<Settings, BadDemo> {
         Line::says("The receipt is in the books, as you read it."),
     ];
     let agents = BTreeMap::from([
-        (AgentName::new(AGENT)?, ops(data)?),
-        (AgentName::new(RECEIPTS)?, asks(RECEIPTS, "You keep the books.", receipts)?),
-        (AgentName::new(TRAVEL)?, asks(TRAVEL, "You book trips.", travel.collect())?),
+        (AgentName::new(AGENT)?, Arc::new(ops(data)?)),
+        (AgentName::new(RECEIPTS)?, Arc::new(asks(RECEIPTS, "You keep the books.", receipts)?)),
+        (AgentName::new(TRAVEL)?, Arc::new(asks(TRAVEL, "You book trips.", travel.collect())?)),
     ]);
     Ok(Settings { agents, ..Settings::usual() })
 }
@@ -99,6 +100,8 @@ fn ops(data: &Path) -> Result<Agent, BadDemo> {
         needs_approval: BTreeSet::from([tool]),
         approvers: Approvers::default(),
         worker_pool: 64,
+        tracking: Tracking::On,
+        lives: Place::Durable,
     })
 }
 
@@ -125,6 +128,8 @@ fn asks(name: &str, prompt: &str, lines: Vec<Line>) -> Result<Agent, BadDemo> {
         needs_approval: BTreeSet::new(),
         approvers: Approvers::default(),
         worker_pool: 64,
+        tracking: Tracking::On,
+        lives: Place::Durable,
     })
 }
 

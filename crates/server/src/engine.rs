@@ -9,15 +9,18 @@ mod family;
 mod fits;
 mod follow;
 mod identify;
+mod mishaps;
 mod once;
 mod orders;
+mod recovery;
+mod sessions;
 mod submit;
 mod views;
 mod worker;
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use holdpoint_core::definition::Definition;
 use holdpoint_core::digest::Digest;
@@ -25,8 +28,8 @@ use holdpoint_core::event::Envelope;
 use holdpoint_core::id::{Incarnation, RunId, Seq};
 use holdpoint_core::name::{AgentName, SessionId};
 use holdpoint_core::refusal::Refusal;
-use holdpoint_core::time::Millis;
-use holdpoint_store::{Store, Stored};
+use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_store::{Counts, Store, Stored};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
@@ -38,10 +41,14 @@ use crate::settings::{Agent, Settings};
 
 pub use deltas::Delta;
 pub use follow::{Follower, News};
-pub use holdpoint_store::{Page, StoreError};
+pub use holdpoint_store::{Page, SessionRow, StoreError, Unreadable};
 pub use once::Once;
+pub use recovery::Recovery;
+pub use sessions::{
+    Deleted, Metadata, PENDING, SessionError, SessionList, SessionName, SessionView, metadata,
+};
 pub use submit::{Decision, NewRun};
-pub use views::{HoldList, HoldView, RunList, RunView};
+pub use views::{HoldList, HoldView, RunList, RunView, Seen};
 
 /// Why the engine did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -95,15 +102,21 @@ struct Shared {
     store: Arc<dyn Store>,
     clock: Clock,
     node: Incarnation,
-    settings: Settings,
+    settings: RwLock<Arc<Settings>>,
     wakes: follow::Wakes,
     deltas: Arc<deltas::Deltas>,
     /// How many runs of each agent are worked on here.
-    busy: BTreeMap<AgentName, AtomicUsize>,
+    busy: Mutex<HashMap<AgentName, usize>>,
     /// The runs that are driven here.
-    driven: std::sync::Mutex<HashSet<RunId>>,
+    driven: Mutex<HashSet<RunId>>,
+    /// What was found at the start.
+    looking: Mutex<recovery::Looking>,
+    /// The last counts, and when they were made.
+    counted: tokio::sync::Mutex<Option<(Timestamp, Counts)>>,
+    /// Whether a run found no place in its agent's pool, so that whoever leaves one looks for it.
+    is_crowded: AtomicBool,
     /// What is at work here.
-    tasks: std::sync::Mutex<JoinSet<()>>,
+    tasks: Mutex<JoinSet<()>>,
     /// Whether nothing new is begun.
     stopping: watch::Sender<bool>,
 }
@@ -112,20 +125,40 @@ impl Engine {
     /// An engine on a store. Nothing runs before [`Engine::work`] or a message.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, clock: Clock, settings: Settings) -> Engine {
-        let busy = settings.agents.keys().map(|agent| (agent.clone(), AtomicUsize::new(0))).collect();
         let shared = Shared {
             store,
             clock,
             node: clock::incarnation(),
-            settings,
+            settings: RwLock::new(Arc::new(settings)),
             wakes: follow::Wakes::default(),
             deltas: Arc::default(),
-            busy,
-            driven: std::sync::Mutex::default(),
-            tasks: std::sync::Mutex::default(),
+            busy: Mutex::default(),
+            driven: Mutex::default(),
+            looking: Mutex::default(),
+            counted: tokio::sync::Mutex::default(),
+            is_crowded: AtomicBool::new(false),
+            tasks: Mutex::default(),
             stopping: watch::Sender::new(false),
         };
         Engine { shared: Arc::new(shared) }
+    }
+
+    /// Goes on with other settings: agents, limits, who may call. Runs keep the definitions that they are pinned to; who
+    /// may decide, models, tools and limits are those of now. What a process has only once stays: its tenant, its
+    /// lease and poll times, its connections and what it measures.
+    pub fn reload(&self, new: Settings) {
+        let old = self.shared.settings();
+        let kept = Settings {
+            tenant: old.tenant.clone(),
+            lease: old.lease,
+            poll: old.poll,
+            max_body: old.max_body,
+            connections: old.connections.clone(),
+            telemetry: old.telemetry.clone(),
+            ..new
+        };
+        *self.shared.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kept);
+        self.shared.wakes.wake_worker();
     }
 
     /// The clock it goes by.
@@ -184,8 +217,8 @@ impl Engine {
 }
 
 impl Shared {
-    fn tasks(&self) -> std::sync::MutexGuard<'_, JoinSet<()>> {
-        self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_stopping(&self) -> bool {
@@ -199,11 +232,17 @@ impl Shared {
         tasks.spawn(self.clock.follows(task));
     }
 
-    fn agent(&self, name: &AgentName) -> Result<&Agent, EngineError> {
-        self.settings.agents.get(name).ok_or_else(|| {
-            let known: Vec<&str> = self.settings.agents.keys().map(AgentName::as_str).collect();
+    fn agent(&self, name: &AgentName) -> Result<Arc<Agent>, EngineError> {
+        let settings = self.settings();
+        settings.agents.get(name).cloned().ok_or_else(|| {
+            let known: Vec<&str> = settings.agents.keys().map(AgentName::as_str).collect();
             EngineError::NoSuchAgent { agent: name.clone(), known: known.join(", ") }
         })
+    }
+
+    /// What the server is made of now. Whoever works with it for a while keeps what it got.
+    fn settings(&self) -> Arc<Settings> {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Takes a place of an agent's pool; none when it is full.
@@ -211,16 +250,25 @@ impl Shared {
         if self.is_stopping() {
             return None;
         }
-        let pool = self.settings.agents.get(name)?.worker_pool;
-        let busy = self.busy.get(name)?;
-        let took = busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n < pool).then_some(n + 1));
-        took.ok().map(|_| Place { shared: self.clone(), agent: name.clone() })
+        let pool = self.settings().agents.get(name)?.worker_pool;
+        let mut busy = self.busy();
+        let count = busy.entry(name.clone()).or_default();
+        if *count >= pool {
+            self.is_crowded.store(true, Ordering::SeqCst);
+            return None;
+        }
+        *count += 1;
+        Some(Place { shared: self.clone(), agent: name.clone() })
     }
 
     /// How many more runs of an agent may be worked on here.
     fn room(&self, name: &AgentName) -> usize {
-        let pool = self.settings.agents.get(name).map_or(0, |agent| agent.worker_pool);
-        pool.saturating_sub(self.busy.get(name).map_or(0, |busy| busy.load(Ordering::SeqCst)))
+        let pool = self.settings().agents.get(name).map_or(0, |agent| agent.worker_pool);
+        pool.saturating_sub(self.busy().get(name).copied().unwrap_or(0))
+    }
+
+    fn busy(&self) -> MutexGuard<'_, HashMap<AgentName, usize>> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The definition that a run is pinned to.
@@ -228,7 +276,7 @@ impl Shared {
         if agent.digest == digest {
             return Ok(agent.definition.clone());
         }
-        let tenant = self.settings.tenant.clone();
+        let tenant = self.settings().tenant.clone();
         let bytes = self.store.definition(tenant, digest).await?;
         let parsed = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         parsed.map(Arc::new).ok_or(EngineError::NotFound)
@@ -266,8 +314,8 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(busy) = self.shared.busy.get(&self.agent) {
-            busy.fetch_sub(1, Ordering::SeqCst);
+        if let Some(count) = self.shared.busy().get_mut(&self.agent) {
+            *count = count.saturating_sub(1);
         }
     }
 }

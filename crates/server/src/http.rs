@@ -6,6 +6,7 @@ mod app;
 mod extract;
 mod guard;
 mod listen;
+mod openapi;
 mod problem;
 mod time;
 

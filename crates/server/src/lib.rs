@@ -3,9 +3,11 @@
 //! Direction inside: surfaces → engine → (store, model, tool). `engine` is the only write path; `policy` and `auth` work
 //! out verdicts and authority before the core is asked; `clock` is the one file that reads time and draws randomness.
 //! `surface` has one folder for each protocol, `http` what they share; `scenario` plays people's own tests.
+//! `telemetry` is what the server measures of itself. `config` turns a file into `settings`.
 
 pub mod auth;
 pub mod clock;
+pub mod config;
 pub mod demo;
 pub mod engine;
 pub mod http;
@@ -15,5 +17,6 @@ pub mod scenario;
 pub mod schema;
 pub mod settings;
 pub mod surface;
+pub mod telemetry;
 pub mod tool;
 pub mod words;

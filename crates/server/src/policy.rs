@@ -8,7 +8,8 @@ use holdpoint_core::name::{RuleId, ToolName};
 use holdpoint_core::policy::{Effect, Verdict, Verdicts};
 use holdpoint_core::run::Run;
 
-use crate::settings::Agent;
+use crate::settings::{Agent, Tracking};
+use crate::tool::Judgement;
 
 /// The rule of tools that a person is asked about.
 pub const REQUIRES_APPROVAL: &str = "tool:requires_approval";
@@ -16,29 +17,60 @@ pub const REQUIRES_APPROVAL: &str = "tool:requires_approval";
 /// The rule of tools that run without asking.
 pub const NEEDS_NO_APPROVAL: &str = "tool:needs_no_approval";
 
+/// The rule of tools that a person would be asked about if the agent's runs were tracked (C29).
+pub const NO_TRACKING: &str = "agent:no_task_tracking";
+
+/// C29: what the model is told when such a tool is denied.
+pub const NOT_TRACKED: &str = "Tool requires approval but task tracking not enabled";
+
+/// The rule of calls whose arguments could not be read where a tool wants to judge them.
+pub const ARGUMENTS_UNREAD: &str = "tool:arguments_unread";
+
 /// Verdicts on the calls of a reply, numbered as they will be.
 #[must_use]
 pub fn of_reply(agent: &Agent, run: &Run, calls: &[AskedCall]) -> Verdicts {
     let numbers = (run.state.calls_made + 1..).map(CallNo);
-    let judged = numbers
-        .zip(calls)
-        .filter_map(|(no, call)| Some((no, judge(agent, &ToolName::new(&call.tool).ok()?)?)));
-    Verdicts { policy: None, by_call: judged.collect() }
+    let mut by_call = Vec::new();
+    for (no, call) in numbers.zip(calls) {
+        let Ok(tool) = ToolName::new(&call.tool) else { continue };
+        by_call.extend(judge(agent, &tool, Some(&call.arguments)).into_iter().map(|verdict| (no, verdict)));
+    }
+    Verdicts { policy: None, by_call }
 }
 
-/// Verdicts on the calls of the current turn, as of now.
+/// Verdicts on the calls of the current turn, as of now, with the arguments that they would run with.
 #[must_use]
-pub fn of_run(agent: &Agent, run: &Run) -> Verdicts {
-    let judged = run.state.calls.iter().filter_map(|call| Some((call.no, judge(agent, &call.tool)?)));
-    Verdicts { policy: None, by_call: judged.collect() }
+pub fn of_run(agent: &Agent, run: &Run, arguments: impl Fn(CallNo) -> Option<String>) -> Verdicts {
+    let mut by_call = Vec::new();
+    for call in &run.state.calls {
+        let verdicts = judge(agent, &call.tool, arguments(call.no).as_deref());
+        by_call.extend(verdicts.into_iter().map(|verdict| (call.no, verdict)));
+    }
+    Verdicts { policy: None, by_call }
 }
 
-fn judge(agent: &Agent, tool: &ToolName) -> Option<Verdict> {
-    let (effect, rule) = match agent.needs_approval.contains(tool) {
-        true => (Effect::Hold, REQUIRES_APPROVAL),
-        false => (Effect::Allow, NEEDS_NO_APPROVAL),
+/// What the agent's settings say, and what the tool itself says of the arguments; the core lets the strictest win.
+/// A tool that the agent does not have any more is judged by nobody: the core holds or refuses it.
+fn judge(agent: &Agent, name: &ToolName, arguments: Option<&str>) -> Vec<Verdict> {
+    let Some(tool) = agent.tools.get(name) else { return Vec::new() };
+    let by_settings = match agent.needs_approval.contains(name) {
+        true => (Effect::Hold, REQUIRES_APPROVAL, None),
+        false => (Effect::Allow, NEEDS_NO_APPROVAL, None),
     };
-    // A tool that the agent does not have any more is judged by nobody: the core holds or refuses it.
-    agent.tools.get(tool)?;
-    Some(Verdict::new(effect, RuleId::new(rule).ok()?))
+    let by_tool = match arguments.map(|arguments| tool.judge(arguments)) {
+        Some(Judgement::Allow) => None,
+        Some(Judgement::Ask(why)) => Some((Effect::Hold, why.rule, Some(why.reason))),
+        Some(Judgement::Forbid(why)) => Some((Effect::Deny, why.rule, Some(why.reason))),
+        None => Some((Effect::Hold, ARGUMENTS_UNREAD, None)),
+    };
+    let verdict = |(effect, rule, reason): (Effect, &str, Option<String>)| {
+        let (effect, rule, reason) = match (effect, agent.tracking) {
+            (Effect::Hold, Tracking::Off) => (Effect::Deny, NO_TRACKING, Some(NOT_TRACKED.to_owned())),
+            (Effect::Hold | Effect::Allow | Effect::Deny, Tracking::On | Tracking::Off) => {
+                (effect, rule, reason)
+            }
+        };
+        Some(Verdict { reason, ..Verdict::new(effect, RuleId::new(rule).ok()?) })
+    };
+    std::iter::once(by_settings).chain(by_tool).filter_map(verdict).collect()
 }

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use holdpoint_core::command::Limits;
 use holdpoint_core::definition::Definition;
 use holdpoint_core::digest::Digest;
+use holdpoint_core::id::Place;
 use holdpoint_core::name::{AgentName, Tenant, ToolName};
 use holdpoint_core::time::Millis;
 
-use crate::auth::{Party, Principal};
+use crate::auth::{Issuer, Party, Principal};
 use crate::model::Model;
+use crate::telemetry::Telemetry;
 use crate::tool::Tool;
 
 /// What a server is made of.
@@ -21,7 +23,7 @@ pub struct Settings {
     /// Whose runs they are.
     pub tenant: Tenant,
     /// The agents.
-    pub agents: BTreeMap<AgentName, Agent>,
+    pub agents: BTreeMap<AgentName, Arc<Agent>>,
     /// Budgets and caps.
     pub limits: Arc<Limits>,
     /// How long a node's claim on a run lasts without renewal.
@@ -36,6 +38,8 @@ pub struct Settings {
     pub access: Access,
     /// What connections may cost.
     pub connections: Connections,
+    /// What is measured, and by whom.
+    pub telemetry: Arc<Telemetry>,
 }
 
 /// Who may call, and by which names.
@@ -50,13 +54,17 @@ pub struct Access {
 }
 
 /// How callers are known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Auth {
     /// Not at all: everyone is the user `local`, who administers. For this machine only.
     #[default]
     Local,
     /// By an API key on every request.
     Keys,
+    /// By a token of this identity provider on every request.
+    Tokens(Arc<Issuer>),
+    /// By either.
+    KeysAndTokens(Arc<Issuer>),
 }
 
 /// What connections may cost.
@@ -73,6 +81,7 @@ pub struct Connections {
 }
 
 /// An agent.
+#[derive(Clone)]
 pub struct Agent {
     /// What its runs are pinned to.
     pub definition: Arc<Definition>,
@@ -88,6 +97,20 @@ pub struct Agent {
     pub approvers: Approvers,
     /// How many of its runs are worked on at once.
     pub worker_pool: usize,
+    /// Whether its calls can wait for a person.
+    pub tracking: Tracking,
+    /// Where its runs live.
+    pub lives: Place,
+}
+
+/// Whether the calls of an agent can wait for a person (C29).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tracking {
+    /// They can.
+    #[default]
+    On,
+    /// They cannot: calls that need approval are denied.
+    Off,
 }
 
 /// Who may decide (C24).
@@ -114,6 +137,26 @@ impl Approvers {
     #[must_use]
     pub fn include(&self, who: &Principal) -> bool {
         self.named.as_ref().is_some_and(|named| who.parties().any(|party| named.contains(&party)))
+    }
+}
+
+impl Auth {
+    /// Whether API keys are taken.
+    #[must_use]
+    pub fn takes_keys(&self) -> bool {
+        match self {
+            Auth::Keys | Auth::KeysAndTokens(_) => true,
+            Auth::Local | Auth::Tokens(_) => false,
+        }
+    }
+
+    /// Whose tokens are taken.
+    #[must_use]
+    pub fn issuer(&self) -> Option<&Arc<Issuer>> {
+        match self {
+            Auth::Tokens(issuer) | Auth::KeysAndTokens(issuer) => Some(issuer),
+            Auth::Local | Auth::Keys => None,
+        }
     }
 }
 
@@ -148,6 +191,7 @@ impl Settings {
             max_body: 1024 * 1024,
             access: Access::default(),
             connections: Connections::default(),
+            telemetry: Arc::default(),
         }
     }
 }

@@ -6,16 +6,24 @@
 pub mod agent;
 pub mod child;
 pub mod command;
+pub mod descendants;
+pub mod external;
+pub mod files;
+pub mod guard;
+pub mod http;
+pub mod http_request;
+pub mod sandbox;
 pub mod suspend;
+pub mod workspace;
 
 use std::future::Future;
 use std::pin::Pin;
 
 use holdpoint_core::command::SuspendFor;
 use holdpoint_core::hold::Ask;
-use holdpoint_core::id::CallId;
+use holdpoint_core::id::{CallId, HoldId, Secret};
 use holdpoint_core::message::{Message, ToolResult};
-use holdpoint_core::name::AgentName;
+use holdpoint_core::name::{AgentName, SessionId, ToolName};
 use holdpoint_core::time::Millis;
 
 /// One start of a call.
@@ -27,6 +35,15 @@ pub struct Invocation {
     pub attempt: u32,
     /// The argument text.
     pub arguments: String,
+    /// What the agent calls the tool.
+    pub tool: ToolName,
+    /// The session of the run.
+    pub session: SessionId,
+    /// The turn of the run that the call belongs to.
+    pub turn: u32,
+    /// The hold that the call waits in, if it comes to that: known before, so that it can be told to the outside. A
+    /// tool that told it returns its secret with [`Pending`].
+    pub pending: HoldId,
 }
 
 impl Invocation {
@@ -57,6 +74,29 @@ pub struct Pending {
     pub ask: Ask,
     /// How long it may take, when that is not the agent's policy.
     pub timeout: Option<Millis>,
+    /// The secret of [`Invocation::pending`], when somebody outside was told that id.
+    pub secret: Option<Secret>,
+}
+
+/// What a tool says of arguments before it is asked to run them. Later ones are stricter, and the strictest of this and
+/// what the agent's settings say wins: a tool can ask for a person, never do without one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Judgement {
+    /// Nothing against them.
+    Allow,
+    /// A person has to look at them.
+    Ask(Because),
+    /// They must not run; the model is told why.
+    Forbid(Because),
+}
+
+/// Why a tool does not simply run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Because {
+    /// The rule, as the log names it.
+    pub rule: &'static str,
+    /// In words, for people or for the model.
+    pub reason: String,
 }
 
 /// Work for another agent of this server.
@@ -75,6 +115,12 @@ pub type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 pub trait Tool: Send + Sync {
     /// Runs it. Dropping the future stops it as far as that is possible.
     fn run(&self, invocation: Invocation) -> Running;
+
+    /// What it says of arguments, before people are asked and again directly before it runs. Arguments that cannot be
+    /// read are never allowed by a tool that judges at all.
+    fn judge(&self, _arguments: &str) -> Judgement {
+        Judgement::Allow
+    }
 
     /// The run that these arguments ask another agent of this server for; none for every other tool.
     fn sub_run(&self, _arguments: &str) -> Option<SubRun> {

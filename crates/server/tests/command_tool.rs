@@ -5,29 +5,40 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
+mod tooling;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use holdpoint::tool::command::CommandTool;
-use holdpoint::tool::{Invocation, Outcome, Tool};
+use holdpoint::tool::command::{CommandOptions, CommandTool};
+use holdpoint::tool::sandbox::Confinement;
+use holdpoint::tool::{Outcome, Tool};
 use holdpoint_core::body::Body;
-use holdpoint_core::id::{CallId, CallNo, Place, RunId};
 use holdpoint_core::message::ToolResult;
-use holdpoint_core::name::Tenant;
-use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_core::time::Millis;
 use serde_json::{Value, json};
+
+use tooling::invocation;
 
 const SHIM: &str = env!("CARGO_BIN_EXE_holdpoint");
 
-fn tool() -> CommandTool {
-    CommandTool { shim: PathBuf::from(SHIM), ..CommandTool::usual().unwrap() }
+/// Everything may run, and nothing is confined: what is shown here is how commands start and end.
+fn options() -> CommandOptions {
+    CommandOptions { confinement: Confinement::Off, ..CommandOptions::default() }
 }
 
-fn invocation(arguments: &Value) -> Invocation {
-    let run = RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(0), [7; 5]);
-    Invocation { call: CallId { run, no: CallNo(1) }, attempt: 1, arguments: arguments.to_string() }
+fn tool() -> CommandTool {
+    with(options())
+}
+
+fn with(options: CommandOptions) -> CommandTool {
+    CommandTool::through(options, PathBuf::from(SHIM)).unwrap()
+}
+
+fn through(shim: &str) -> CommandTool {
+    CommandTool::through(options(), PathBuf::from(shim)).unwrap()
 }
 
 async fn run(tool: &CommandTool, arguments: Value) -> ToolResult {
@@ -122,7 +133,7 @@ async fn exit_code_and_both_streams_are_reported() {
 
 #[tokio::test]
 async fn output_is_kept_up_to_the_limit() {
-    let tool = CommandTool { output_limit: 1_000, ..tool() };
+    let tool = with(CommandOptions { output_limit: 1_000, ..options() });
     let result = ran(&tool, json!({"command": "head -c 10000000 /dev/zero"})).await;
     assert_eq!(result["truncated"], true);
     assert_eq!(result["exit_code"], 0);
@@ -134,7 +145,7 @@ async fn output_is_kept_up_to_the_limit() {
 #[tokio::test]
 async fn time_ends_a_command_with_everything_it_started() {
     let word = unique(1);
-    let tool = CommandTool { time_limit: Millis(300), ..tool() };
+    let tool = with(CommandOptions { max_execution_time: Millis(300), ..options() });
     let script = format!("echo begun; sleep {word} & sleep {word}");
     let result = json_of(&failed(&tool, json!({"argv": ["sh", "-c", script]})).await);
     let expected = json!({"exit_code": null, "stdout": "begun\n", "stderr": "", "timed_out": true});
@@ -153,16 +164,19 @@ async fn what_a_command_leaves_behind_ends_with_it() {
 
 #[tokio::test]
 async fn only_listed_programs_run() {
-    let allowed = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>());
-    let listed = CommandTool { allowed: allowed(&["echo", "/bin/ls"]), ..tool() };
+    let allowed = |names: &[&str]| {
+        let allowed_commands = Some(names.iter().map(|name| (*name).to_owned()).collect());
+        with(CommandOptions { allowed_commands, ..options() })
+    };
+    let listed = allowed(&["echo", "/bin/ls"]);
     assert_eq!(ran(&listed, json!({"command": "echo a"})).await["stdout"], "a\n");
     assert_eq!(ran(&listed, json!({"command": "/bin/ls -d /"})).await["stdout"], "/\n");
     for refused in ["ls", "./echo", "/bin/echo a", "cat"] {
         let Body::Text(why) = failed(&listed, json!({"command": refused})).await else { panic!("{refused}") };
         assert!(why.starts_with("not executed: the program"), "{why}");
-        assert!(why.ends_with("is not allowed here; allowed: /bin/ls, echo"), "{why}");
+        assert!(why.ends_with("is not allowed here; allowed: echo, /bin/ls"), "{why}");
     }
-    let none = CommandTool { allowed: allowed(&[]), ..tool() };
+    let none = allowed(&[]);
     let why = failed(&none, json!({"command": "echo a"})).await;
     assert_eq!(why, Body::text("not executed: the program \"echo\" is not allowed here; allowed: nothing"));
 }
@@ -181,15 +195,14 @@ async fn what_cannot_run_says_why() {
     assert_eq!(empty, "not executed: the command names no program");
     let nul = why(tool(), json!({"argv": ["echo", "a\0b"]})).await;
     assert_eq!(nul, "not executed: the command has a NUL character");
-    let nowhere = CommandTool { directory: Some("/no/such/place".into()), ..tool() };
+    let nowhere = with(CommandOptions { working_directory: Some("/no/such/place".into()), ..options() });
     let nowhere = why(nowhere, json!({"command": "echo a"})).await;
     assert!(nowhere.contains("working directory /no/such/place cannot be entered"), "{nowhere}");
-    let no_shim = why(CommandTool { shim: "/no/shim".into(), ..tool() }, json!({"command": "echo a"})).await;
+    let no_shim = why(through("/no/shim"), json!({"command": "echo a"})).await;
     assert!(no_shim.contains("own program /no/shim did not start"), "{no_shim}");
     let comment = why(tool(), json!({"command": "ls # and nothing else"})).await;
     assert!(comment.contains("would be dropped as a comment"), "{comment}");
-    let mute =
-        unknown(&CommandTool { shim: "/bin/true".into(), ..tool() }, json!({"command": "echo a"})).await;
+    let mute = unknown(&through("/bin/true"), json!({"command": "echo a"})).await;
     assert!(mute.contains("nothing is known of what it did"), "{mute}");
 }
 
@@ -197,13 +210,14 @@ async fn what_cannot_run_says_why() {
 async fn a_command_gets_its_directory_and_hardly_any_environment() {
     let directory = tempfile::tempdir().unwrap();
     let there = directory.path().canonicalize().unwrap();
-    let tool = CommandTool { directory: Some(there.clone()), ..tool() };
+    let tool = with(CommandOptions { working_directory: Some(there.clone()), ..options() });
     let result = ran(&tool, json!({"command": "pwd"})).await;
     assert_eq!(result["stdout"].as_str().unwrap().trim_end(), there.to_str().unwrap());
     let result = ran(&tool, json!({"command": "env"})).await;
     let text = result["stdout"].as_str().unwrap();
     let names: BTreeSet<&str> = text.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
-    assert!(names.is_subset(&BTreeSet::from(["PATH", "HOME", "LANG", "HOLDPOINT_CALL"])), "{names:?}");
+    assert_eq!(names, BTreeSet::from(["PATH", "HOME", "LANG", "TERM", "HOLDPOINT_CALL"]));
+    assert!(text.lines().any(|line| line == format!("HOME={}", there.display())), "{text}");
     let token = invocation(&json!({})).token();
     assert!(text.lines().any(|line| line == format!("HOLDPOINT_CALL={token}")), "{text}");
 }

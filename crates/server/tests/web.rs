@@ -15,14 +15,14 @@ use holdpoint::clock::Clock;
 use holdpoint::engine::{Engine, NewRun};
 use holdpoint::http;
 use holdpoint::model::scripted::{Line, Script};
-use holdpoint::settings::{Access, Agent, Approvers, Auth, Connections, SelfApproval, Settings};
+use holdpoint::settings::{Access, Agent, Approvers, Auth, Connections, SelfApproval, Settings, Tracking};
 use holdpoint::tool::suspend::{self, SuspendForInput};
 use holdpoint::tool::{Invocation, Outcome, Pending, Running, Tool};
 use holdpoint_core::body::Body;
 use holdpoint_core::command::SuspendFor;
 use holdpoint_core::definition::{Definition, ToolSpec};
 use holdpoint_core::hold::{Ask, HoldPolicy};
-use holdpoint_core::id::{HoldId, RunId};
+use holdpoint_core::id::{HoldId, Place, RunId};
 use holdpoint_core::json::RawJson;
 use holdpoint_core::message::{Message, Replay, ToolResult};
 use holdpoint_core::name::{AgentName, ToolName, UserId};
@@ -63,7 +63,7 @@ impl Tool for TestTool {
             Does::NobodyKnows => Outcome::Unknown("the connection broke".into()),
             Does::WaitsFor(kind) => {
                 let ask = Ask { reason: Some("<i>elsewhere</i>".into()), ..Ask::default() };
-                Outcome::Pending(Box::new(Pending { kind, ask, timeout: None }))
+                Outcome::Pending(Box::new(Pending { kind, ask, timeout: None, secret: None }))
             }
         };
         Box::pin(std::future::ready(outcome))
@@ -115,7 +115,7 @@ impl Site {
         ];
         let agents = agents.map(|(name, line)| {
             let name = AgentName::new(name).unwrap();
-            (name.clone(), agent(name, line, &effects, &holds, &approvers))
+            (name.clone(), Arc::new(agent(name, line, &effects, &holds, &approvers)))
         });
         let access = Access { auth: Auth::Keys, ..Access::default() };
         let agents = BTreeMap::from(agents);
@@ -217,6 +217,8 @@ fn agent(
         needs_approval: BTreeSet::from([tool("delete_file")]),
         approvers: approvers.clone(),
         worker_pool: 5,
+        tracking: Tracking::On,
+        lives: Place::Durable,
     }
 }
 

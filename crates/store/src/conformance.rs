@@ -15,6 +15,7 @@ pub mod appending;
 pub mod claims;
 pub mod cluster;
 pub mod concurrency;
+pub mod counts;
 pub mod credentials;
 pub mod differential;
 pub mod erasing;
@@ -29,6 +30,7 @@ pub mod nodes;
 pub mod notices;
 pub mod odd_payloads;
 pub mod puts;
+pub mod quarantine;
 pub mod random;
 pub mod run_lists;
 pub mod sessions;
@@ -75,6 +77,21 @@ struct InDatabase(String);
 impl Backend for InDatabase {
     fn open(&self) -> Arc<dyn Store> {
         Arc::new(PostgresStore::open(&PostgresOptions::at(self.0.as_str())).unwrap())
+    }
+}
+
+/// A memory store beside another one that stands for the durable one.
+#[must_use]
+pub fn beside() -> Box<dyn Backend> {
+    let (durable, memory) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
+    Box::new(SideBySide(Arc::new(crate::beside::Beside::new(durable, memory))))
+}
+
+struct SideBySide(Arc<crate::beside::Beside>);
+
+impl Backend for SideBySide {
+    fn open(&self) -> Arc<dyn Store> {
+        self.0.clone()
     }
 }
 
@@ -175,6 +192,19 @@ macro_rules! conformance {
                 an_unknown_session_is_none,
                 metadata_change_only_as_they_were_read,
                 a_session_is_closed_for_good,
+                sessions_are_listed_newest_first,
+                ;
+            counts:
+                everything_is_counted,
+                counts_follow_every_append,
+                the_oldest_hold_is_the_oldest_that_is_open,
+                counts_belong_to_their_tenant,
+                a_refused_append_counts_nothing,
+                ;
+            quarantine:
+                a_run_put_aside_is_never_due_and_takes_nothing,
+                a_run_put_aside_is_listed_apart,
+                a_run_put_aside_keeps_its_facts_and_its_log,
                 ;
             credentials:
                 a_credential_is_found_by_its_whole_prefix,
@@ -293,6 +323,8 @@ mod tests {
             include_str!("conformance/sessions.rs"),
             include_str!("conformance/credentials.rs"),
             include_str!("conformance/nodes.rs"),
+            include_str!("conformance/counts.rs"),
+            include_str!("conformance/quarantine.rs"),
             include_str!("conformance/notices.rs"),
             include_str!("conformance/claims.rs"),
             include_str!("conformance/leases.rs"),

@@ -12,13 +12,14 @@ use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
 use holdpoint_core::link::Link;
 use holdpoint_core::name::Tenant;
 use holdpoint_core::project::{HoldRow, RunRow};
+use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::query::{
-    Claim, Claimed, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
-    SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored,
+    Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
+    SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
 
 /// What a store answers with; boxed, so that `Arc<dyn Store>` works everywhere.
@@ -52,6 +53,18 @@ pub trait Store: Send + Sync + 'static {
     /// Gives a lease back; the run is due when its row says. Does nothing when the node no longer has it.
     fn release(&self, run: RunId, node: Incarnation) -> Answer<()>;
 
+    /// What never changes of a run, from its columns alone: also for a run that cannot be loaded. None when there is
+    /// no such run, or when not even that can be read.
+    fn facts(&self, run: RunId) -> Answer<Option<Facts>>;
+
+    /// Takes a run whose log cannot be read off the work list and marks it: from now on it loads as `Corrupt`, is never
+    /// due and takes no appends. Its events and its row stay as they are.
+    fn quarantine(&self, run: RunId, why: String) -> Answer<()>;
+
+    /// How much a tenant has of what, as of an instant between the call and the answer. The first time after opening it
+    /// may look at every run; after that it is cheap, however many there are.
+    fn counts(&self, tenant: Tenant) -> Answer<Counts>;
+
     /// Runs of a tenant, newest first, in pages.
     fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>>;
 
@@ -76,6 +89,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// A conversation.
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>>;
+
+    /// Conversations of a tenant, newest first, in pages.
+    fn list_sessions(&self, query: SessionQuery) -> Answer<Page<SessionRow>>;
 
     /// Changes a conversation. False when its metadata are no longer what the caller read, or there is none.
     fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool>;

@@ -2,19 +2,21 @@
 //!
 //! A store knows rows and locks, nothing of what they mean: events, rows and guards come in by shape. The contract is
 //! [`Store`]; what an append consists of is [`Batch`]. Backends: [`memory`] (the reference), [`sqlite`] (the embedded
-//! default), [`postgres`] (many nodes). `conformance` is the one suite that every backend passes; [`ahead`] drives a run without waiting for
-//! each of its appends.
+//! default), [`postgres`] (many nodes), [`beside`] (memory beside a durable one). `conformance` is the one suite that
+//! every backend passes; [`ahead`] drives a run without waiting for each of its appends.
 
 pub mod ahead;
 mod alone;
 pub mod audit;
 mod batch;
+pub mod beside;
 mod columns;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod contract;
 mod error;
 pub mod memory;
+mod observer;
 pub mod postgres;
 mod query;
 pub mod sqlite;
@@ -23,8 +25,9 @@ mod turns;
 pub use batch::{Batch, Expected, Guard, LeaseChange, Notice, Put, Seal, Who};
 pub use contract::{Answer, Store};
 pub use error::StoreError;
+pub use observer::Observer;
 pub use query::{
-    Audience, Claim, Claimed, Credential, DueNotice, Heartbeat, HoldFilter, HoldQuery, KeyRecord, Lease,
-    NodeRow, Page, RunFilter, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionRow, SettleNotice,
-    ShardSet, Stored,
+    Audience, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldFilter, HoldQuery, KeyRecord,
+    Lease, NodeRow, OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionQuery,
+    SessionRow, SettleNotice, ShardSet, Stored, Unreadable,
 };

@@ -14,6 +14,7 @@ use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
 use holdpoint_core::link::Link;
 use holdpoint_core::name::Tenant;
 use holdpoint_core::project::{HoldRow, RunRow};
+use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 
 use crate::alone::Alone;
@@ -21,8 +22,8 @@ use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
-    Claim, Claimed, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
-    SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored,
+    Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
+    SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
 use state::State;
 
@@ -85,6 +86,18 @@ impl Store for MemoryStore {
         answer(Ok(()))
     }
 
+    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
+        answer(Ok(self.state().facts(run)))
+    }
+
+    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
+        answer(self.state().quarantine(run, why))
+    }
+
+    fn counts(&self, tenant: Tenant) -> Answer<Counts> {
+        answer(Ok(self.state().counts(&tenant)))
+    }
+
     fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
         answer(Ok(self.state().list_runs(&query)))
     }
@@ -94,7 +107,7 @@ impl Store for MemoryStore {
     }
 
     fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
-        answer(Ok(self.state().find_hold(hold)))
+        answer(self.state().find_hold(hold))
     }
 
     fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
@@ -116,6 +129,10 @@ impl Store for MemoryStore {
 
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
         answer(Ok(self.state().session(&key)))
+    }
+
+    fn list_sessions(&self, query: SessionQuery) -> Answer<Page<SessionRow>> {
+        answer(Ok(self.state().list_sessions(&query)))
     }
 
     fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {

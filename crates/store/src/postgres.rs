@@ -7,6 +7,7 @@
 
 mod append;
 mod connect;
+mod counts;
 mod failure;
 mod group;
 mod hints;
@@ -33,6 +34,7 @@ use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
 use holdpoint_core::link::Link;
 use holdpoint_core::name::Tenant;
 use holdpoint_core::project::{HoldRow, RunRow};
+use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::broadcast;
@@ -41,8 +43,8 @@ use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
-    Claim, Claimed, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
-    SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored,
+    Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
+    SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
 use connect::Connector;
 use group::Encoded;
@@ -204,6 +206,18 @@ impl Store for PostgresStore {
         self.begin(move |shared| async move { work::release(&shared.pool, run, node).await })
     }
 
+    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
+        self.begin(move |shared| async move { read::facts(&shared.pool, run).await })
+    }
+
+    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
+        self.begin(move |shared| async move { work::quarantine(&shared.side, run, &why).await })
+    }
+
+    fn counts(&self, tenant: Tenant) -> Answer<Counts> {
+        self.begin(move |shared| async move { counts::counts(&shared.pool, &tenant).await })
+    }
+
     fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
         self.begin(move |shared| async move { lists::list_runs(&shared.pool, &query).await })
     }
@@ -234,6 +248,10 @@ impl Store for PostgresStore {
 
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
         self.begin(move |shared| async move { read::session(&shared.pool, key).await })
+    }
+
+    fn list_sessions(&self, query: SessionQuery) -> Answer<Page<SessionRow>> {
+        self.begin(move |shared| async move { lists::list_sessions(&shared.pool, &query).await })
     }
 
     fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {

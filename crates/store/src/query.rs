@@ -2,11 +2,14 @@
 //!
 //! Plain values without behaviour. Filters are an index or a bounded scan, and a cursor says where a page stopped.
 
+use std::collections::BTreeMap;
+
 use holdpoint_core::digest::Digest;
 use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{Incarnation, RunId, Seq, Shard};
 use holdpoint_core::name::{AgentName, InboxName, SessionId, Tenant, ToolName};
 use holdpoint_core::project::{Phase, RunRow};
+use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 
 use crate::batch::Who;
@@ -53,7 +56,12 @@ pub struct Claim {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claimed {
     /// Now leased to the node that asked.
-    Run(Box<Stored>),
+    Run {
+        /// The run.
+        stored: Box<Stored>,
+        /// The lease that ran out, if somebody had one: whoever had it has died, or lost touch.
+        from: Option<Lease>,
+    },
     /// Its rows cannot be read: it is quarantined and no longer due.
     Corrupt {
         /// Which run.
@@ -139,8 +147,66 @@ pub struct NodeRow {
 pub struct Page<T> {
     /// What was found.
     pub items: Vec<T>,
+    /// What was found and cannot be read; empty for anything but runs.
+    pub unreadable: Vec<Unreadable>,
     /// Where to go on; none when there is no more.
     pub next: Option<u64>,
+}
+
+impl<T> Page<T> {
+    /// A page on which everything can be read.
+    #[must_use]
+    pub fn of(items: Vec<T>, next: Option<u64>) -> Page<T> {
+        Page { items, unreadable: Vec::new(), next }
+    }
+}
+
+/// A run whose rows cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Which run.
+    pub run: RunId,
+    /// What its columns still say of it, if they do.
+    pub facts: Option<Facts>,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// How much there is of what.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Open holds, by kind and agent; each pair once, none with zero.
+    pub holds: Vec<OpenHolds>,
+    /// Runs by phase; none with zero. Without those that were found to be unreadable before they were counted.
+    pub runs: BTreeMap<Phase, u64>,
+    /// Runs that cannot be read, as far as somebody has tried. Those that are not over were all tried once.
+    pub quarantined: u64,
+}
+
+/// The open holds of one kind and one agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenHolds {
+    /// What they wait for.
+    pub kind: HoldKind,
+    /// The agent of their runs.
+    pub agent: AgentName,
+    /// How many.
+    pub count: u64,
+    /// When the oldest of them opened; none when that cannot be read.
+    pub oldest: Option<Timestamp>,
+}
+
+/// Which conversations are asked for. Newest first.
+#[derive(Debug, Clone)]
+pub struct SessionQuery {
+    /// Whose.
+    pub tenant: Tenant,
+    /// With which agent; none means any.
+    pub agent: Option<AgentName>,
+    /// Where to go on.
+    pub cursor: Option<u64>,
+    /// How many at most.
+    pub limit: usize,
 }
 
 /// Which runs are asked for. Newest first.

@@ -16,6 +16,7 @@ mod read;
 mod rows;
 mod schema;
 mod sql;
+mod tally;
 mod work;
 mod writer;
 
@@ -27,19 +28,22 @@ use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
 use holdpoint_core::link::Link;
 use holdpoint_core::name::Tenant;
 use holdpoint_core::project::{HoldRow, RunRow};
+use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 
 use crate::alone::Alone;
 use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
+use crate::observer::Observer;
 use crate::query::{
-    Claim, Claimed, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
-    SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Stored,
+    Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
+    SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
 use append::Encoded;
 use credentials::CredentialChange;
 use read::Readers;
+use tally::Tallies;
 use writer::{Job, Writer};
 
 pub use audit::{export, verify};
@@ -51,6 +55,8 @@ pub use schema::OpenError;
 pub struct SqliteStore {
     writer: Writer,
     readers: Arc<Readers>,
+    tallies: Arc<Tallies>,
+    observer: Option<Arc<dyn Observer>>,
     alone: Alone,
 }
 
@@ -63,13 +69,15 @@ pub struct SqliteOptions {
     pub max_pages: Option<u32>,
     /// Appends that may wait for the writer; more are refused until it has caught up.
     pub queue: usize,
+    /// Who watches the writer, to measure it.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 impl SqliteOptions {
     /// The usual ones.
     #[must_use]
     pub fn at(path: impl AsRef<Path>) -> SqliteOptions {
-        SqliteOptions { path: path.as_ref().to_owned(), max_pages: None, queue: 4096 }
+        SqliteOptions { path: path.as_ref().to_owned(), max_pages: None, queue: 4096, observer: None }
     }
 }
 
@@ -79,7 +87,15 @@ impl SqliteStore {
     pub fn open(options: &SqliteOptions) -> Result<SqliteStore, OpenError> {
         let file = schema::open(options)?;
         let readers = Arc::new(Readers::new(&options.path)?);
-        Ok(SqliteStore { writer: Writer::start(file, options.queue)?, readers, alone: Alone::default() })
+        let tallies = Arc::new(Tallies::default());
+        let writer = Writer::start(file, options, tallies.clone())?;
+        Ok(SqliteStore {
+            writer,
+            readers,
+            tallies,
+            observer: options.observer.clone(),
+            alone: Alone::default(),
+        })
     }
 
     /// Why the writer stopped for good, if it did: a sync that failed. Reads still work; nothing more is written.
@@ -100,11 +116,16 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         let encoded: Vec<Encoded> = batches.into_iter().map(Encoded::new).collect();
-        self.writer.hand_over(|reply| Job::Append(encoded, reply))
+        let now = self.observer.as_ref().map_or(0, |observer| observer.now());
+        self.writer.hand_over(|reply| Job::Append(encoded, now, reply))
     }
 
     fn load(&self, run: RunId) -> Answer<Stored> {
-        self.read(|reading| reading.load(run))
+        let loaded = self.readers.read(|reading| reading.load(run));
+        if let Err(StoreError::Corrupt { run, .. }) = &loaded {
+            self.tallies.quarantined(*run);
+        }
+        Box::pin(std::future::ready(loaded))
     }
 
     fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
@@ -120,7 +141,17 @@ impl Store for SqliteStore {
     }
 
     fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
-        self.writer.hand_over(|reply| Job::Claim(claim, reply))
+        let claimed = self.writer.hand_over(|reply| Job::Claim(claim, reply));
+        let tallies = self.tallies.clone();
+        Box::pin(async move {
+            let claimed = claimed.await?;
+            for one in &claimed {
+                if let Claimed::Corrupt { run, .. } = one {
+                    tallies.quarantined(*run);
+                }
+            }
+            Ok(claimed)
+        })
     }
 
     fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
@@ -129,6 +160,24 @@ impl Store for SqliteStore {
 
     fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
         self.writer.hand_over(|reply| Job::Release(run, node, reply))
+    }
+
+    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
+        self.read(|reading| reading.facts(run))
+    }
+
+    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
+        let done = self.writer.hand_over(|reply| Job::Quarantine(run, why, reply));
+        let tallies = self.tallies.clone();
+        Box::pin(async move {
+            done.await?;
+            tallies.quarantined(run);
+            Ok(())
+        })
+    }
+
+    fn counts(&self, tenant: Tenant) -> Answer<Counts> {
+        self.tallies.counts(&self.readers, tenant)
     }
 
     fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
@@ -161,6 +210,10 @@ impl Store for SqliteStore {
 
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
         self.read(|reading| reading.session(&key))
+    }
+
+    fn list_sessions(&self, query: SessionQuery) -> Answer<Page<SessionRow>> {
+        self.read(|reading| reading.list_sessions(&query))
     }
 
     fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {

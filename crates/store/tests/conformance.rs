@@ -13,3 +13,7 @@ mod sqlite {
 mod postgres {
     holdpoint_store::conformance!(holdpoint_store::conformance::postgres);
 }
+
+mod beside {
+    holdpoint_store::conformance!(holdpoint_store::conformance::beside);
+}

@@ -43,7 +43,8 @@ fn a_row_of_an_older_fold_is_rebuilt_wherever_it_is_read() {
     let holds = block_on(store.list_holds(holds_by(HoldFilter::All))).unwrap().items;
     assert_eq!(holds.len(), 3);
     let claimed = block_on(store.claim_due(claim(&Scribe::new(1), 10))).unwrap();
-    let is_victim = |claimed: &Claimed| matches!(claimed, Claimed::Run(stored) if stored.row == scene.victim);
+    let is_victim =
+        |claimed: &Claimed| matches!(claimed, Claimed::Run { stored, .. } if stored.row == scene.victim);
     assert!(claimed.iter().any(is_victim), "{claimed:?}");
     assert_eq!(block_on(store.release(run, NODE)), Ok(()));
     let batch = Scribe::new(2).batch(&scene.victim, &Command::Cancel { reason: None });

@@ -16,6 +16,7 @@ pub(crate) enum Command {
     Faults(Vec<OsString>),
     Tidy,
     TidyMissing,
+    Book,
 }
 
 /// A line of the help text.
@@ -30,30 +31,37 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "test",
         arguments: "",
-        summary: "what CI does: needs, format, clippy, tests, browser tests, doc tests, tidy, deny",
+        summary: "what CI does: needs, format, clippy, tests, browser tests, doc tests, tidy, book, deny",
     },
     Subcommand {
         name: "bench",
         arguments: "[ARGS…]",
-        summary: "measure the store's approval cycle (--quick, --json FILE)",
+        summary: "measure the approval cycle over HTTP (--quick, --full, --json FILE; --store: the store alone)",
     },
     Subcommand {
         name: "faults",
         arguments: "[ARGS…]",
-        summary: "the store under injected faults, at full length",
+        summary: "store and server under injected faults, at full length (--quick, --only F1,F2, --json FILE)",
     },
     Subcommand {
         name: "tidy",
         arguments: "[--missing]",
         summary: "the repository's rules; --missing lists the requirements that no test names",
     },
+    Subcommand {
+        name: "book",
+        arguments: "",
+        summary: "build the guide into target/book and follow every link",
+    },
     Subcommand { name: "help", arguments: "", summary: "this list" },
 ];
 
 /// What the program `holdpoint` knows; the documentation may name no other subcommand. Add the name in the
 /// change that adds the subcommand.
-pub(crate) const HOLDPOINT_SUBCOMMANDS: &[&str] =
-    &["audit", "cancel", "help", "holds", "keys", "runs", "send", "serve", "show", "test", "watch"];
+pub(crate) const HOLDPOINT_SUBCOMMANDS: &[&str] = &[
+    "audit", "cancel", "help", "holds", "keys", "runs", "schema", "send", "serve", "show", "test",
+    "validate", "watch",
+];
 
 /// Turns the arguments into a command once, so that nothing after it looks at text.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
@@ -71,6 +79,8 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         Some("tidy") if rest.is_empty() => Ok(Command::Tidy),
         Some("tidy") if rest == ["--missing"] => Ok(Command::TidyMissing),
         Some("tidy") => bail!("`cargo xtask tidy` takes --missing or nothing, it got {}", joined(&rest)),
+        Some("book") if rest.is_empty() => Ok(Command::Book),
+        Some("book") => bail!("`cargo xtask book` takes no arguments, it got {}", joined(&rest)),
         Some(_) | None => bail!(
             "there is no subcommand `{}`; known: {}. `cargo xtask help` says what each does",
             name.to_string_lossy(),
@@ -135,6 +145,6 @@ mod tests {
     #[test]
     fn an_unknown_subcommand_names_the_known_ones() {
         let message = parsed("tset").unwrap_err().to_string();
-        assert!(message.contains("`tset`; known: test, bench, faults, tidy, help"), "{message}");
+        assert!(message.contains("`tset`; known: test, bench, faults, tidy, book, help"), "{message}");
     }
 }

@@ -1,9 +1,12 @@
 //! `cargo xtask`: the repository's own commands, so that a person and CI run the same thing.
 //!
 //! Knows how to build, check and measure the product, never how the product works. `commands.rs` has the list
-//! of subcommands, `test.rs` what CI does, `tidy/` the rules that a compiler cannot check.
+//! of subcommands, `test.rs` what CI does, `long_runs.rs` what takes too long for it, `tidy/` the rules that a
+//! compiler cannot check, `book.rs` the guide.
 
+mod book;
 mod commands;
+mod long_runs;
 mod needs;
 mod process;
 mod test;
@@ -35,16 +38,10 @@ fn run() -> Result<()> {
     match command {
         Command::Help => Ok(()),
         Command::Test => test::run(&root),
-        Command::Bench(arguments) => {
-            let bench = ["bench", "-p", "holdpoint-store", "--bench", "cycle", "--"];
-            process::cargo_with(&root, &bench, &arguments)
-        }
-        Command::Faults(arguments) => {
-            let faults = ["run", "--release", "-p", "holdpoint-store", "--features", "faults"];
-            let program = ["--bin", "store-faults", "--"];
-            process::cargo_with(&root, &[&faults[..], &program[..]].concat(), &arguments)
-        }
+        Command::Bench(arguments) => long_runs::bench(&root, &arguments),
+        Command::Faults(arguments) => long_runs::faults(&root, &arguments),
         Command::Tidy => tidy::check(&root),
         Command::TidyMissing => tidy::missing(&root),
+        Command::Book => book::build_and_check(&root),
     }
 }

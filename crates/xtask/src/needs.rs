@@ -10,10 +10,17 @@ use anyhow::{Result, bail};
 
 use crate::process;
 
-/// A subcommand of cargo that is installed from crates.io.
+/// What is installed from crates.io, and how to see whether it is there.
 struct CargoTool {
-    subcommand: &'static str,
+    known_as: KnownAs,
     install: &'static [&'static str],
+}
+
+enum KnownAs {
+    /// `cargo NAME`.
+    Subcommand(&'static str),
+    /// A program of its own.
+    Program(&'static str),
 }
 
 /// A package of the operating system, known to be there when its program is found.
@@ -22,10 +29,33 @@ struct SystemPackage {
     program: &'static str,
 }
 
+/// What makes the guide.
+pub(crate) const MDBOOK: &str = "mdbook";
+
 const CARGO_TOOLS: &[CargoTool] = &[
-    CargoTool { subcommand: "nextest", install: &["install", "cargo-nextest", "--locked"] },
+    CargoTool {
+        known_as: KnownAs::Subcommand("nextest"),
+        install: &["install", "cargo-nextest", "--locked"],
+    },
     // Pinned: deny.toml is written for this version's schema. About two minutes on two cores, once.
-    CargoTool { subcommand: "deny", install: &["install", "cargo-deny", "--locked", "--version", "0.20.2"] },
+    CargoTool {
+        known_as: KnownAs::Subcommand("deny"),
+        install: &["install", "cargo-deny", "--locked", "--version", "0.20.2"],
+    },
+    // Pinned: docs/book.toml is written for it. Without its server and file watcher; a minute and a half on two cores, once.
+    CargoTool {
+        known_as: KnownAs::Program(MDBOOK),
+        install: &[
+            "install",
+            "mdbook",
+            "--locked",
+            "--version",
+            "0.5.4",
+            "--no-default-features",
+            "--features",
+            "search",
+        ],
+    },
 ];
 
 const SYSTEM_PACKAGES: &[SystemPackage] = &[
@@ -34,6 +64,8 @@ const SYSTEM_PACKAGES: &[SystemPackage] = &[
     // The tests of the Postgres store start a server of their own. Its programs are not on the path; this one, which
     // comes with every server, is.
     SystemPackage { debian_name: "postgresql", program: "pg_createcluster" },
+    // The commands of README.md and of the five-minute start are run as they stand.
+    SystemPackage { debian_name: "curl", program: "curl" },
     // The pages are tested in a real browser, driven from node.
     SystemPackage { debian_name: "chromium", program: "chromium" },
     SystemPackage { debian_name: "nodejs", program: "node" },
@@ -46,7 +78,11 @@ pub(crate) const BROWSER_TESTS: &str = "crates/server/tests/browser";
 /// Installs what is missing, or says what to install.
 pub(crate) fn install_missing(root: &Path) -> Result<()> {
     for tool in CARGO_TOOLS {
-        if !process::has_cargo_subcommand(root, tool.subcommand) {
+        let is_there = match tool.known_as {
+            KnownAs::Subcommand(name) => process::has_cargo_subcommand(root, name),
+            KnownAs::Program(name) => process::installed(name).is_some(),
+        };
+        if !is_there {
             process::cargo(root, tool.install)?;
         }
     }

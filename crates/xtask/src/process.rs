@@ -79,8 +79,25 @@ pub(crate) fn has_cargo_subcommand(root: &Path, name: &str) -> bool {
 
 /// Whether a program of this name is in one of the folders of `PATH`.
 pub(crate) fn is_on_path(program: &str) -> bool {
+    on_path(program).is_some()
+}
+
+/// A program from crates.io: on `PATH`, or where `cargo install` puts it, which need not be on it.
+pub(crate) fn installed(program: &str) -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
+    let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from).or(home);
+    let by_cargo = cargo_home.map(|folder| folder.join("bin").join(program)).filter(|path| path.is_file());
+    on_path(program).or(by_cargo)
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_folder(root: &Path) -> PathBuf {
+    root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target")))
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 /// The cargo that runs us, so that a pinned toolchain is kept for what we start.

@@ -3,12 +3,12 @@
 //! The steps are a table. A check that CI should make is a row here and nowhere else; `.ci/run` only calls
 //! this.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{needs, process, tidy};
+use crate::{book, needs, process, tidy};
 
 struct Step {
     name: &'static str,
@@ -27,6 +27,7 @@ const STEPS: &[Step] = &[
     Step { name: "browser", run: browser },
     Step { name: "doc tests", run: |root| process::cargo(root, &["test", "--doc", "--workspace"]) },
     Step { name: "tidy", run: tidy::check },
+    Step { name: "book", run: book::build_and_check },
     Step {
         name: "deny",
         run: |root| process::cargo(root, &["deny", "check", "bans", "licenses", "sources"]),
@@ -64,9 +65,8 @@ fn run_steps(root: &Path, steps: &[Step]) -> Result<()> {
 /// The pages in Chromium, against the program that the step before built.
 fn browser(root: &Path) -> Result<()> {
     process::cargo(root, &["build", "-p", "holdpoint"])?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let mut npm = needs::npm(&["test"]);
-    npm.env("HOLDPOINT_BINARY", root.join(target).join("debug").join("holdpoint"));
+    npm.env("HOLDPOINT_BINARY", process::target_folder(root).join("debug").join("holdpoint"));
     process::run(&root.join(needs::BROWSER_TESTS), npm)
 }
 

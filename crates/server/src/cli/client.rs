@@ -159,7 +159,7 @@ impl Server {
     /// Events as they come, from behind the one with this number.
     pub(super) fn stream(&self, path: &str, after: u64) -> Result<impl BufRead + use<>, Failure> {
         let request = agent(Patience::Any).get(self.url(path)).header("accept", "text/event-stream");
-        let asked = request.header("last-event-id", after.to_string()).call();
+        let asked = self.identified(request).header("last-event-id", after.to_string()).call();
         match asked {
             Ok(response) if response.status().is_success() => {
                 Ok(BufReader::new(response.into_body().into_reader()))

@@ -1,9 +1,9 @@
 //! The shim between the server and a command: it makes a session and process group of its own, starts the command in
-//! it, reports, and ends the whole group.
+//! it, confined as it was told, reports, and ends everything that the command started.
 //!
-//! The group ends when the command ends, when its time is over, or when standard input closes: then the server does
-//! not want the command any more, or is dead. The shim belongs to the group and dies with it; what it has to say it
-//! says before.
+//! Everything ends when the command ends, when its time is over, when it has too many processes, or when standard input
+//! closes: then the server does not want the command any more, or is dead. The shim is a subreaper: what leaves the
+//! group stays below it and is found. What it has to say it says last, and then it ends itself with the group.
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -14,12 +14,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use holdpoint::tool::child::{End, Kept, Ran, Report};
+use holdpoint::tool::descendants::{below, end_below, tasks_of_machine};
+use holdpoint::tool::sandbox::Plan;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getpgrp, getpid, kill_current_process_group, setpgid, setsid, waitid,
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpgrp, getpid, kill_current_process_group,
+    set_child_subreaper, setpgid, setrlimit, setsid, waitid,
 };
+use tempfile::TempDir;
 
-/// How long output may still come after the command has ended: whoever else has the pipe is about to be killed.
+/// How long output may still come after everything has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How often the number of processes is looked at.
+const LOOKS_EVERY: Duration = Duration::from_millis(20);
+
+/// Every so many looks everything is counted, however few tasks the machine has.
+const COUNTS_EVERY: u32 = 25;
 
 /// What is to run, and how far it may go.
 #[derive(Debug, clap::Args)]
@@ -30,6 +40,12 @@ pub(super) struct ExecChild {
     /// Bytes of output that are kept, both streams together.
     #[arg(long)]
     output_limit: u64,
+    /// How many processes it may have at a time.
+    #[arg(long, default_value_t = 64)]
+    process_limit: u32,
+    /// What it can reach, as JSON; without this, everything.
+    #[arg(long)]
+    sandbox: Option<String>,
     /// Where it runs.
     #[arg(long)]
     directory: Option<PathBuf>,
@@ -44,6 +60,8 @@ enum News {
     Ended,
     /// Nobody wants it any more.
     Unwanted,
+    /// It has more processes than it may have.
+    TooMany,
 }
 
 /// Runs a command until it ends, its time is over or standard input closes.
@@ -53,8 +71,11 @@ pub(super) fn run(order: &ExecChild) -> ExitCode {
         report(&Report::NotStarted("a process group of its own could not be made".into()));
         return ExitCode::FAILURE;
     }
+    // Where there is no such thing, the group has to do.
+    let _ = set_child_subreaper(Some(getpid()));
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     match start(order) {
-        Ok(child) => supervise(child, order),
+        Ok(started) => supervise(started, order),
         Err(why) => {
             report(&Report::NotStarted(why));
             ExitCode::FAILURE
@@ -62,67 +83,110 @@ pub(super) fn run(order: &ExecChild) -> ExitCode {
     }
 }
 
-fn start(order: &ExecChild) -> Result<Child, String> {
-    let Some((program, rest)) = order.argv.split_first() else { return Err("no program is named".into()) };
-    if let Some(directory) = &order.directory {
-        std::env::set_current_dir(directory).map_err(|error| {
-            format!("the working directory {} cannot be entered: {error}", directory.display())
-        })?;
-    }
-    let mut command = Command::new(program);
-    command.args(rest).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().map_err(|error| format!("the program {program:?} cannot be started: {error}"))
+/// A command that runs, and the directory for its temporary files, which goes with it.
+struct Started {
+    child: Child,
+    scratch: Option<TempDir>,
 }
 
-fn supervise(mut child: Child, order: &ExecChild) -> ExitCode {
+fn start(order: &ExecChild) -> Result<Started, String> {
+    let Some((program, rest)) = order.argv.split_first() else { return Err("no program is named".into()) };
+    let directory = order.directory.clone().unwrap_or_else(|| PathBuf::from("."));
+    std::env::set_current_dir(&directory).map_err(|error| {
+        format!("the working directory {} cannot be entered: {error}", directory.display())
+    })?;
+    let mut command = Command::new(program);
+    command.args(rest).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let cannot = format!("the program {program:?} cannot be started");
+    let spawn = move |command: &mut Command| command.spawn().map_err(|error| format!("{cannot}: {error}"));
+    let Some(plan) = &order.sandbox else {
+        return Ok(Started { child: spawn(&mut command)?, scratch: None });
+    };
+    let mut plan: Plan =
+        serde_json::from_str(plan).map_err(|error| format!("what it can reach cannot be read: {error}"))?;
+    let scratch = tempfile::Builder::new().prefix("holdpoint-").tempdir();
+    let scratch = scratch.map_err(|error| format!("no directory for temporary files: {error}"))?;
+    plan.writable.push(scratch.path().to_owned());
+    command.env("TMPDIR", scratch.path());
+    // Only this thread is confined, and the command inherits it. The others have to end what the command started.
+    let confined = std::thread::spawn(move || {
+        plan.apply().map_err(|error| error.to_string())?;
+        spawn(&mut command)
+    });
+    let child = confined.join().map_err(|_| "starting it ended in a panic".to_owned())??;
+    Ok(Started { child, scratch: Some(scratch) })
+}
+
+fn supervise(started: Started, order: &ExecChild) -> ExitCode {
+    let Started { mut child, scratch } = started;
     let budget = Arc::new(Mutex::new(order.output_limit));
     let (closed, all_closed) = channel();
     let stdout = Stream::keep(child.stdout.take(), &budget, &closed);
     let stderr = Stream::keep(child.stderr.take(), &budget, &closed);
     drop(closed);
-    let news = listen(&child);
-    let status = match news.recv_timeout(Duration::from_millis(order.time_limit_ms)) {
-        Ok(News::Ended) => child.wait().ok(),
-        Ok(News::Unwanted) | Err(RecvTimeoutError::Disconnected) => return end_group(),
-        Err(RecvTimeoutError::Timeout) => {
-            // At once, and not after the report, which may have to wait for its reader.
-            let _ = child.kill();
-            let _ = child.wait();
-            None
+    let news = listen(&child, order.process_limit);
+    let end = match news.recv_timeout(Duration::from_millis(order.time_limit_ms)) {
+        Ok(News::Ended) => child.wait().map_or(End::TimedOut, end_of),
+        Ok(News::TooMany) => End::TooManyProcesses,
+        Err(RecvTimeoutError::Timeout) => End::TimedOut,
+        Ok(News::Unwanted) | Err(RecvTimeoutError::Disconnected) => {
+            end_below(getpid());
+            drop(scratch);
+            return end_group();
         }
     };
+    // Before the report, which may have to wait for its reader. With them the pipes close.
+    end_below(getpid());
     while all_closed.recv_timeout(LAST_WORDS).is_ok() {}
-    report(&Report::Ran(Ran { end: end_of(status), stdout: stdout.take(), stderr: stderr.take() }));
+    drop(scratch);
+    report(&Report::Ran(Ran { end, stdout: stdout.take(), stderr: stderr.take() }));
     end_group()
 }
 
-/// Two threads that wait: for the end of the command, and for the end of standard input.
-fn listen(child: &Child) -> Receiver<News> {
+/// Three threads that wait: for the end of the command, for the end of standard input, for too many processes.
+fn listen(child: &Child, process_limit: u32) -> Receiver<News> {
     let (tell, news) = channel();
     let command = Pid::from_child(child);
-    let ended = tell.clone();
+    let (ended, too_many) = (tell.clone(), tell.clone());
     std::thread::spawn(move || {
         // Not reaped here: as long as it is not, the main thread can kill it by its number.
         let _ = waitid(WaitId::Pid(command), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let _ = ended.send(News::Ended);
     });
     std::thread::spawn(move || {
+        wait_for_too_many(process_limit);
+        let _ = too_many.send(News::TooMany);
+    });
+    std::thread::spawn(move || {
         let mut ignored = [0; 64];
         let mut stdin = std::io::stdin();
         while let Ok(1..) = stdin.read(&mut ignored) {}
         let _ = tell.send(News::Unwanted);
-        // A report may be stuck on its way to a server that is gone.
+        // The main thread may be stuck with a report on its way to a server that is gone.
         std::thread::sleep(LAST_WORDS);
+        end_below(getpid());
         end_group();
     });
     news
 }
 
-fn end_of(status: Option<ExitStatus>) -> End {
-    match status.map(|status| (status.code(), status.signal())) {
-        Some((Some(code), _)) => End::Exit(code),
-        Some((None, signal)) => End::Signal(signal.unwrap_or_default()),
-        None => End::TimedOut,
+/// Root is not bound by a limit on processes, so they are counted: often when the machine has many more than before,
+/// now and then otherwise.
+fn wait_for_too_many(limit: u32) {
+    let before = tasks_of_machine().unwrap_or(0);
+    for look in 1u32.. {
+        std::thread::sleep(LOOKS_EVERY);
+        let many_more = tasks_of_machine().is_none_or(|now| now > before + u64::from(limit) / 2);
+        if (many_more || look % COUNTS_EVERY == 0) && below(getpid()).len() > limit as usize {
+            return;
+        }
+    }
+}
+
+fn end_of(status: ExitStatus) -> End {
+    match status.code() {
+        Some(code) => End::Exit(code),
+        None => End::Signal(status.signal().unwrap_or_default()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `holdpoint serve`: the server with the embedded demo.
+//! `holdpoint serve`: the server, with what a configuration file says or with the embedded demo.
 //!
 //! Opens the data directory, listens, says where, and serves until a signal. Without identities only this machine may
 //! call: any other address is refused, unless a flag insists.
@@ -14,17 +14,22 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use holdpoint::auth::Party;
 use holdpoint::clock::Clock;
+use holdpoint::config::{self, BuildError, Built, Config, Lives, LoadError, Unset};
 use holdpoint::engine::Engine;
-use holdpoint::settings::{Access, Auth, SelfApproval, Settings};
+use holdpoint::settings::{Auth, SelfApproval, Settings};
 use holdpoint::{demo, http};
 use holdpoint_core::time::Millis;
+use holdpoint_store::beside::Beside;
+use holdpoint_store::memory::MemoryStore;
 use holdpoint_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
+use holdpoint_store::{Observer, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use super::data::{self, NoDirectory};
+use super::reload::{self, Fixed};
 
 /// How long requests in progress may take once the server stops.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -35,28 +40,32 @@ const DRAIN_RUNS: Millis = Millis::seconds(30);
 /// What `serve` can be told.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Where to listen; port 0 takes a free one.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
-    listen: SocketAddr,
+    /// The configuration file; without it the embedded demo.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to listen; port 0 takes a free one. Default: what the configuration says, else 127.0.0.1:8080.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
     /// Where runs are kept. Default: $XDG_DATA_HOME/holdpoint, else ~/.local/share/holdpoint.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// How callers are known: `local` not at all, for this machine only; `keys` by an API key on every request.
-    #[arg(long, value_name = "HOW", default_value = "local")]
-    auth: AuthArg,
+    /// Default: what the configuration says, else `local`.
+    #[arg(long, value_name = "HOW")]
+    auth: Option<AuthArg>,
     /// A name that callers may know this server by, beside its address and those of this machine. May be repeated.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
     /// Listen beyond this machine without any identities: whoever reaches the server may decide everything.
     #[arg(long)]
     allow_unauthenticated: bool,
-    /// Connections at once; more wait.
-    #[arg(long, value_name = "N", default_value = "20000")]
-    max_connections: NonZeroUsize,
-    /// Who may decide the demo's holds beside the owner: user:NAME, group:NAME or role:NAME. May be repeated.
+    /// Connections at once; more wait. Default: what the configuration says, else 20000.
+    #[arg(long, value_name = "N")]
+    max_connections: Option<NonZeroUsize>,
+    /// Who may decide beside the owner, whatever the agent says: user:NAME, group:NAME or role:NAME. May be repeated.
     #[arg(long = "approver", value_name = "WHO")]
     approvers: Vec<Party>,
-    /// Whoever started a run of the demo may not decide its holds.
+    /// Whoever started a run may not decide its holds.
     #[arg(long)]
     forbid_self_approval: bool,
 }
@@ -92,6 +101,10 @@ enum Failure {
     Listen { address: SocketAddr, error: std::io::Error },
     #[error(transparent)]
     Demo(#[from] demo::BadDemo),
+    #[error("{0}\nrepair the file; holdpoint validate checks it again")]
+    Config(#[from] LoadError),
+    #[error(transparent)]
+    Build(#[from] BuildError),
     #[error("{0}")]
     Io(#[from] std::io::Error),
 }
@@ -119,23 +132,48 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
 
 async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    let access = access(arguments)?;
+    let config = arguments.config.as_deref().map(|path| config::load(path, Unset::Refuse)).transpose()?;
+    let wanted = wanted_address(arguments, config.as_ref());
     let data = data::directory(arguments.data.as_deref())?;
-    let store = SqliteStore::open(&SqliteOptions::at(data::database(&data)))?;
-    let listener = listen(arguments.listen).await?;
+    let Built { mut settings, database, uses_memory } = match &config {
+        Some(config) => config.build(std::slice::from_ref(&data))?,
+        None => Built { settings: demo::settings(&data)?, database: None, uses_memory: false },
+    };
+    overrule(&mut settings, arguments, wanted)?;
+    config.iter().for_each(warn);
+    let observer = settings.telemetry.clone() as Arc<dyn Observer>;
+    let fixed = Fixed { database: database.clone(), uses_memory, data: data.clone() };
+    let store = open(&database.unwrap_or_else(|| data::database(&data)), uses_memory, observer)?;
+    let listener = listen(wanted).await?;
     let address = listener.local_addr()?;
 
-    let settings = settings(arguments, access, &data)?;
-    let limits = settings.connections.clone();
-    let engine = Engine::new(Arc::new(store), Clock::system(), settings);
+    let (limits, auth) = (settings.connections.clone(), settings.access.auth.clone());
+    let engine = Engine::new(store, Clock::system(), settings);
     engine.work();
     let (stop, stopping) = watch::channel(false);
     let app = http::App { engine: engine.clone(), stopping: stopping.clone() };
     let server =
         tokio::spawn(async move { http::serve(listener, http::router(app), &limits, stopping).await });
-    greet(address, &data, arguments.auth)?;
+    match &config {
+        Some(config) => greet_config(address, &data, config)?,
+        None => greet(address, &data, &auth)?,
+    }
 
-    signals.next().await;
+    let keeps_up = async {
+        match &arguments.config {
+            Some(path) => {
+                let overrule = |settings: &mut Settings| {
+                    overrule(settings, arguments, wanted).map_err(|no| no.to_string())
+                };
+                reload::keep_up(path, &engine, &fixed, overrule).await
+            }
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = signals.next() => {}
+        failed = keeps_up => failed?,
+    }
     tracing::info!("stopping; a second signal ends at once");
     let _ = stop.send(true);
     let stopped = async {
@@ -152,25 +190,44 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Who may call. Beyond this machine nobody may without saying who they are, unless the flag says so.
-fn access(arguments: &Serve) -> Result<Access, Failure> {
-    let listen = arguments.listen.ip();
-    let auth = match arguments.auth {
-        AuthArg::Local => Auth::Local,
-        AuthArg::Keys => Auth::Keys,
-    };
-    if auth == Auth::Local && !arguments.allow_unauthenticated {
-        if !listen.is_loopback() {
-            return Err(Failure::NotLoopback(arguments.listen));
+/// Says what one should know of a configuration (C10, C28).
+fn warn(config: &Config) {
+    for notice in &config.notices {
+        tracing::warn!(line = notice.at.line, "{}", notice.what);
+    }
+    for plan in config.agents.iter().filter(|plan| plan.lives == Lives::InMemory) {
+        tracing::warn!(agent = plan.name, "its runs live in memory: a restart loses them");
+    }
+}
+
+/// The arguments win over the file.
+fn wanted_address(arguments: &Serve, config: Option<&Config>) -> SocketAddr {
+    let said = config.and_then(|config| config.file.server.listen.as_ref()?.parse().ok());
+    arguments.listen.or(said).unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8080)))
+}
+
+/// What the arguments say beside or against the settings. Beyond this machine nobody may call without saying who they
+/// are, unless the flag says so.
+fn overrule(settings: &mut Settings, arguments: &Serve, wanted: SocketAddr) -> Result<(), Failure> {
+    let access = &mut settings.access;
+    access.listen = wanted.ip();
+    if let Some(auth) = arguments.auth {
+        access.auth = match auth {
+            AuthArg::Local => Auth::Local,
+            AuthArg::Keys => Auth::Keys,
+        };
+    }
+    if access.auth == Auth::Local && !arguments.allow_unauthenticated {
+        if !access.listen.is_loopback() {
+            return Err(Failure::NotLoopback(wanted));
         }
         if let Some(host) = arguments.hosts.first() {
             return Err(Failure::HostWithoutAuth(host.clone()));
         }
     }
-    if auth == Auth::Local && !listen.is_loopback() {
+    if access.auth == Auth::Local && !access.listen.is_loopback() {
         tracing::warn!(
-            "ANYONE WHO REACHES {} MAY SEE AND DECIDE EVERYTHING: it asks nobody who they are (--allow-unauthenticated)",
-            arguments.listen
+            "ANYONE WHO REACHES {wanted} MAY SEE AND DECIDE EVERYTHING: it asks nobody who they are (--allow-unauthenticated)"
         );
     }
     let is_name = |host: &&String| {
@@ -179,16 +236,11 @@ fn access(arguments: &Serve) -> Result<Access, Failure> {
     if let Some(host) = arguments.hosts.iter().find(|host| !is_name(host)) {
         return Err(Failure::BadHost(host.clone()));
     }
-    let hosts = arguments.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
-    Ok(Access { auth, listen, hosts })
-}
-
-/// The demo as the arguments want it.
-fn settings(arguments: &Serve, access: Access, data: &Path) -> Result<Settings, Failure> {
-    let mut settings = demo::settings(data)?;
-    settings.access = access;
-    settings.connections.at_once = arguments.max_connections.get();
-    for agent in settings.agents.values_mut() {
+    access.hosts.extend(arguments.hosts.iter().map(|host| host.to_ascii_lowercase()));
+    if let Some(most) = arguments.max_connections {
+        settings.connections.at_once = most.get();
+    }
+    for agent in settings.agents.values_mut().map(Arc::make_mut) {
         if !arguments.approvers.is_empty() {
             agent.approvers.named = Some(arguments.approvers.iter().cloned().collect());
         }
@@ -196,7 +248,21 @@ fn settings(arguments: &Serve, access: Access, data: &Path) -> Result<Settings, 
             agent.approvers.self_approval = SelfApproval::Forbid;
         }
     }
-    Ok(settings)
+    Ok(())
+}
+
+/// The database, with a memory store beside it for agents that live there (C28).
+fn open(database: &Path, uses_memory: bool, observer: Arc<dyn Observer>) -> Result<Arc<dyn Store>, Failure> {
+    if let Some(folder) = database.parent() {
+        let failed = |error| NoDirectory::Unusable { path: folder.to_owned(), error };
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let options = SqliteOptions { observer: Some(observer), ..SqliteOptions::at(database) };
+    let durable = Arc::new(SqliteStore::open(&options)?);
+    Ok(match uses_memory {
+        true => Arc::new(Beside::new(durable, Arc::new(MemoryStore::new()))),
+        false => durable,
+    })
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
@@ -208,13 +274,13 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     }
 }
 
-fn greet(address: SocketAddr, data: &Path, auth: AuthArg) -> std::io::Result<()> {
+fn greet(address: SocketAddr, data: &Path, auth: &Auth) -> std::io::Result<()> {
     let base = format!("http://{address}");
     let agent = demo::AGENT;
     let effects = data.join(demo::EFFECTS);
-    let (key, make_key) = match auth {
-        AuthArg::Local => ("", String::new()),
-        AuthArg::Keys => {
+    let (key, make_key) = match auth.takes_keys() {
+        false => ("", String::new()),
+        true => {
             let make = format!("holdpoint keys create --user NAME --data '{}'", data.display());
             (
                 "-H \"authorization: Bearer $HOLDPOINT_KEY\" ",
@@ -234,6 +300,23 @@ fn greet(address: SocketAddr, data: &Path, auth: AuthArg) -> std::io::Result<()>
         data.display(),
         effects.display()
     );
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+fn greet_config(address: SocketAddr, data: &Path, config: &Config) -> std::io::Result<()> {
+    let base = format!("http://{address}");
+    let mut text = format!(
+        "Holdpoint listens on {base}\ndata:     {}\nconfig:   {}\n",
+        data.display(),
+        config.source.name
+    );
+    for plan in &config.agents {
+        let mode = plan.mode.map_or("nothing can wait", |effective| effective.mode.as_str());
+        text.push_str(&format!("agent:    {base}/api/v1/agents/{} ({mode})\n", plan.name));
+    }
+    text.push_str(&format!("waiting:  {base}/api/v1/holds\n"));
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()

@@ -8,8 +8,11 @@ mod act;
 mod think;
 
 use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use futures_util::FutureExt;
 use holdpoint_core::actor::Actor;
 use holdpoint_core::command::Command;
 use holdpoint_core::decide::Answer;
@@ -20,7 +23,7 @@ use holdpoint_core::id::{Incarnation, RunId, Seq};
 use holdpoint_core::next::{Next, next};
 use holdpoint_core::policy::{Role, Verdicts};
 use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::CallAttempt;
+use holdpoint_core::run::{CallAttempt, Run};
 use holdpoint_core::time::Millis;
 use holdpoint_store::StoreError;
 use holdpoint_store::ahead::Driver;
@@ -74,6 +77,7 @@ impl Shared {
             log,
             accepted,
             is_void: false,
+            is_leased: true,
             refused: None,
             definition: None,
             tools: JoinSet::new(),
@@ -84,12 +88,17 @@ impl Shared {
             reins,
             _place: place,
         };
-        self.spawn(drive.until_it_waits());
+        let shared = drive.shared.clone();
+        self.spawn(async move {
+            if let Err(panic) = AssertUnwindSafe(drive.until_it_waits()).catch_unwind().await {
+                shared.after_panic(run, panic).await;
+            }
+        });
     }
 
     /// How often whoever drives a run says that it is still there.
     fn renewal(&self) -> Millis {
-        Millis(self.settings.lease.0 / 3)
+        Millis(self.settings().lease.0 / 3)
     }
 }
 
@@ -103,6 +112,8 @@ pub(super) struct Drive {
     accepted: Option<Accepted>,
     /// Whether what they wished was not written, so that there is nothing to drive.
     is_void: bool,
+    /// Whether this node has the run: the append after which there is nothing to do gives it back by itself.
+    is_leased: bool,
     /// The latest refusal among what settled last.
     refused: Option<Refusal>,
     /// The definition that the run is pinned to, kept so that nothing in hand is lost to a failing read.
@@ -133,6 +144,10 @@ impl Drive {
                 // Nothing was written, and whoever wished it has been told so: it must not happen later.
                 Err(_) if self.is_void => break true,
                 Err(error) if self.recovers_from(&error).await => {}
+                Err(EngineError::Store(StoreError::Corrupt { why, .. })) => {
+                    self.shared.put_aside(self.run, &why).await;
+                    return;
+                }
                 Err(error) => {
                     tracing::error!(run = %self.run, %error, "left for another try");
                     break false;
@@ -145,16 +160,23 @@ impl Drive {
 
     /// Gives the run back. After an error its lease runs out instead: trying again at once would fail at once.
     async fn leave(self, ended_well: bool) {
-        let Drive { shared, run, reins, tools, _place, .. } = self;
+        let has_family = self
+            .driver
+            .durable()
+            .is_some_and(|row| row.run.facts.parent.is_some() || row.run.state.children > 0);
+        let Drive { shared, run, reins, tools, _place, is_leased, .. } = self;
         drop(tools);
         // Handed over before the reins are free, so that it cannot undo the next drive's lease.
-        let released = ended_well.then(|| shared.store.release(run, shared.node));
+        let released = (ended_well && is_leased).then(|| shared.store.release(run, shared.node));
         drop((reins, _place));
+        let is_due = released.is_some();
         if let Some(released) = released {
-            // Mostly the last append has released it already.
             let _ = released.await;
         }
-        shared.wakes.wake_worker();
+        // Looking for due runs costs the writer's time: only when there may be one.
+        if is_due || has_family || shared.is_crowded.swap(false, Ordering::SeqCst) {
+            shared.wakes.wake_worker();
+        }
     }
 
     /// Whoever woke the run may have done so for its sub-runs, or for its parent.
@@ -177,7 +199,7 @@ impl Drive {
                 return false;
             };
             tracing::warn!(run = %self.run, %error, "waiting for the store");
-            self.shared.clock.sleep(self.shared.settings.poll).await;
+            self.shared.clock.sleep(self.shared.settings().poll).await;
             match self.settle().await {
                 Ok(()) => return true,
                 Err(again) => error = again,
@@ -244,7 +266,7 @@ impl Drive {
         if let Some((_, known)) = self.definition.as_ref().filter(|(digest, _)| *digest == pinned) {
             return Ok(known.clone());
         }
-        let found = self.shared.definition(self.shared.agent(&agent)?, pinned).await?;
+        let found = self.shared.definition(&*self.shared.agent(&agent)?, pinned).await?;
         self.definition = Some((pinned, found.clone()));
         Ok(found)
     }
@@ -264,6 +286,9 @@ impl Drive {
                 let _ = accepted.send(settled.outcome.map_err(EngineError::from));
             }
             let node = self.shared.node;
+            if !settled.events.is_empty() {
+                self.is_leased = self.driver.durable().is_none_or(|row| is_busy(&row.run));
+            }
             self.begun.extend(settled.events.iter().filter_map(|envelope| started_by(node, envelope)));
             self.log.extend(settled.events);
         }
@@ -284,7 +309,7 @@ impl Drive {
 
     /// Keeps the lease, and looks at what others have appended: that makes up for a wake that was lost.
     async fn keep(&mut self) -> Result<(), EngineError> {
-        let until = self.shared.clock.now().plus(self.shared.settings.lease);
+        let until = self.shared.clock.now().plus(self.shared.settings().lease);
         // Losing a lease never harms state: whoever takes over is told apart by the sequence.
         let _ = self.shared.store.renew(vec![self.run], self.shared.node, until).await;
         self.refresh().await
@@ -311,6 +336,14 @@ impl Drive {
     /// The run's events with those that are still on their way.
     fn events(&self) -> Vec<Envelope> {
         self.log.iter().chain(self.driver.unsettled()).cloned().collect()
+    }
+}
+
+/// Whether whoever has the run keeps it, as `orders.rs` writes it.
+pub(super) fn is_busy(run: &Run) -> bool {
+    match next(run, run.state.at) {
+        Next::Think | Next::Tick | Next::Act { .. } => true,
+        Next::Wait(_) | Next::Nothing => false,
     }
 }
 

@@ -9,10 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use holdpoint_core::event::Envelope;
 use holdpoint_core::id::{RunId, Seq};
+use holdpoint_core::run::{Status, status};
+use holdpoint_core::time::Millis;
 use tokio::sync::Notify;
 
 use super::deltas::{Delta, Listening};
 use super::{Engine, EngineError};
+
+/// A reader that hears nothing looks at least this often by itself.
+const LONGEST_TICK: Millis = Millis::seconds(30);
 
 /// Who wants to hear when something changed.
 #[derive(Debug, Default)]
@@ -108,8 +113,26 @@ impl Follower {
         }
     }
 
+    /// Waits until the run waits or is over. Looks at its row only: nobody's log is read for it.
+    pub(super) async fn settles(self) -> Result<(), EngineError> {
+        let mut tick = self.engine.shared.settings().poll;
+        loop {
+            let mut woken = pin!(self.notify.notified());
+            woken.as_mut().enable();
+            match status(&self.engine.load(self.run).await?.row.run) {
+                Status::Held(_) | Status::Ended(_) => return Ok(()),
+                Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => {}
+            }
+            tokio::select! {
+                () = woken => {}
+                () = self.engine.shared.clock.sleep(tick) => tick = longer(tick),
+            }
+        }
+    }
+
     /// What happened since, in order; waits until there is something. Words of a reply come before the reply.
     pub async fn news(&mut self) -> Result<Vec<News>, EngineError> {
+        let mut tick = self.engine.shared.settings().poll;
         loop {
             // Registered before reading, so that nothing falls between the two.
             let mut woken = pin!(self.notify.notified());
@@ -140,11 +163,16 @@ impl Follower {
             tokio::select! {
                 () = woken => {}
                 () = next_words => {}
-                // A tick makes up for a wake that was lost.
-                () = self.engine.shared.clock.sleep(self.engine.shared.settings.poll) => {}
+                // A tick makes up for a wake that was lost. The longer nothing happens, the longer it is in coming, so
+                // that thousands of readers of runs that wait cost next to nothing.
+                () = self.engine.shared.clock.sleep(tick) => tick = longer(tick),
             }
         }
     }
+}
+
+fn longer(tick: Millis) -> Millis {
+    Millis(tick.0.saturating_mul(2).min(LONGEST_TICK.0))
 }
 
 impl News {

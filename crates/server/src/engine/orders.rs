@@ -10,12 +10,12 @@ use holdpoint_core::decide::Decided;
 use holdpoint_core::definition::Definition;
 use holdpoint_core::event::Event;
 use holdpoint_core::id::{HoldId, Incarnation};
-use holdpoint_core::next::{Next, next};
 use holdpoint_core::policy::Verdicts;
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::ahead::{Beside, Given, Order};
 use holdpoint_store::{Guard, LeaseChange, Put, Who};
 
+use super::drive::is_busy;
 use super::once::Mark;
 use super::{Shared, family};
 use crate::auth::Party;
@@ -61,7 +61,7 @@ impl Shared {
             verdicts,
             authority: None,
             recorded: None,
-            limits: self.settings.limits.clone(),
+            limits: self.settings().limits.clone(),
             over_soft_cap: false,
         };
         Order { commands, given, beside }
@@ -69,7 +69,7 @@ impl Shared {
 
     /// A lease that lasts as long as there is something to do.
     pub(super) fn while_busy(&self) -> Lease {
-        Lease::WhileBusy { node: self.node, until: self.clock.now().plus(self.settings.lease) }
+        Lease::WhileBusy { node: self.node, until: self.clock.now().plus(self.settings().lease) }
     }
 }
 
@@ -83,9 +83,9 @@ pub(super) fn beside(
     Arc::new(move |decided| {
         let lease = match lease {
             Lease::Untouched => None,
-            Lease::WhileBusy { node, until } => Some(match next(&decided.run, decided.run.state.at) {
-                Next::Think | Next::Tick | Next::Act { .. } => LeaseChange::Take { node, until },
-                Next::Wait(_) | Next::Nothing => LeaseChange::Release,
+            Lease::WhileBusy { node, until } => Some(match is_busy(&decided.run) {
+                true => LeaseChange::Take { node, until },
+                false => LeaseChange::Release,
             }),
         };
         // A request that was refused is not done: sent again it must be refused again.

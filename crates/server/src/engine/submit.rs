@@ -11,7 +11,7 @@ use holdpoint_core::decide::Answer;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Driver as DrivenBy, Envelope, Event};
 use holdpoint_core::hold::Recorded;
-use holdpoint_core::id::{HoldId, Place as LivesIn, RunId, Seq};
+use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::message::Message;
 use holdpoint_core::name::{AgentName, SessionId};
 use holdpoint_core::project::HoldRow;
@@ -77,8 +77,14 @@ impl Shared {
             return Ok(None);
         }
         let Some(place) = self.place(&facts.agent) else { return Ok(None) };
-        let log = self.events(facts.id, Seq(0)).await?;
-        Ok(Some(Taking { place, reins, log }))
+        match self.events(facts.id, Seq(0)).await {
+            Ok(log) => Ok(Some(Taking { place, reins, log })),
+            Err(StoreError::Corrupt { run, why }) => {
+                self.put_aside(run, &why).await;
+                Err(StoreError::Corrupt { run, why }.into())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The start of the call that a decision lets run: written with the decision, so that nothing comes between. The
@@ -108,7 +114,7 @@ impl Engine {
         if let Some(before) = shared.done_before(who, new.once.as_ref()).await? {
             return Ok(before.run);
         }
-        let id = clock::run_id(&who.tenant, LivesIn::Durable, shared.clock.now());
+        let id = clock::run_id(&who.tenant, agent.lives, shared.clock.now());
         let (place, reins) = (shared.place(&new.agent), shared.reins(id));
         let (taken, lease) = match place {
             Some(_) => (Taken::AtOnce, shared.while_busy()),
@@ -209,7 +215,7 @@ impl Engine {
             Some(closed) => self.recorded(decision.hold, closed.seq).await?,
             None => None,
         };
-        let definition = shared.definition(agent, stored.row.run.state.definition).await?;
+        let definition = shared.definition(&agent, stored.row.run.state.definition).await?;
         let is_open = authority.is_some() && hold.closed.is_none();
         if is_open {
             shared.refuse_misfit(&hold, &decision.wanted, &definition).await?;
@@ -220,6 +226,19 @@ impl Engine {
         };
         let begin =
             taking.as_ref().and_then(|taking| shared.begin_decided(&hold, &decision.wanted, &taking.log));
+        // What is about to be decided: edited arguments where there are some, the stored ones otherwise.
+        let arguments = |call| match &decision.wanted {
+            Wanted::ApproveEdited { arguments } if call == hold.id.key.call => {
+                Some(arguments.text().to_owned())
+            }
+            Wanted::Approve
+            | Wanted::ApproveEdited { .. }
+            | Wanted::Deny { .. }
+            | Wanted::Answer { .. }
+            | Wanted::Fail { .. }
+            | Wanted::Withdraw => Some(stored_call(&taking.as_ref()?.log, call)?.arguments),
+        };
+        let verdicts = policy::of_run(&agent, &stored.row.run, arguments);
         let resolve = Command::Resolve(Resolve {
             decide: Decide { hold: decision.hold.key, digest: decision.digest, revision: decision.revision },
             resolution: decision.wanted,
@@ -233,7 +252,7 @@ impl Engine {
             std::iter::once(resolve).chain(begin).collect(),
             Actor::Person(who.user.clone()),
             definition,
-            policy::of_run(agent, &stored.row.run),
+            verdicts,
             beside(lease, &agent.approvers, shared.mark(who, decision.once.as_ref()).into()),
         );
         order.given.authority = authority;
@@ -243,7 +262,7 @@ impl Engine {
         self.settled_once(who, run, driver, taking, decision.once.as_ref()).await
     }
 
-    async fn submit(
+    pub(super) async fn submit(
         &self,
         who: &Principal,
         run: RunId,
@@ -258,7 +277,7 @@ impl Engine {
             return Ok(Answer::Repeated);
         }
         let agent = shared.agent(&stored.row.run.facts.agent)?;
-        let definition = shared.definition(agent, stored.row.run.state.definition).await?;
+        let definition = shared.definition(&agent, stored.row.run.state.definition).await?;
         let order = shared.order(
             vec![command],
             actor,

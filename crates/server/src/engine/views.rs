@@ -2,18 +2,20 @@
 //!
 //! Reads only. Whatever the caller may not see is answered like something that does not exist.
 
+use std::sync::Arc;
+
 use holdpoint_core::body::Body;
 use holdpoint_core::event::{Envelope, Event};
 use holdpoint_core::hold::{Ask, HoldKind, Recorded};
-use holdpoint_core::id::{HoldId, RunId, Seq};
+use holdpoint_core::id::{HoldId, RunId, Seq, tenant_tag};
 use holdpoint_core::json::RawJson;
 use holdpoint_core::name::{AgentName, SessionId, ToolName};
 use holdpoint_core::project::{HoldRow, RunRow};
 use holdpoint_core::receipt::{Receipt, receipt};
-use holdpoint_core::run::{Run, Status, status};
-use holdpoint_core::time::Millis;
+use holdpoint_core::run::{Facts, Run};
+use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_core::transcript::{approval_text, stored_call};
-use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, Stored};
+use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, StoreError, Stored, Unreadable};
 
 use super::orders;
 use super::{Engine, EngineError, Page};
@@ -22,6 +24,9 @@ use crate::settings::Settings;
 
 /// A list reads this many pages at most before it answers with what it has.
 const PAGES_MAX: usize = 16;
+
+/// Counts are told again for this long before they are made anew.
+const COUNTS_LAST: Millis = Millis::seconds(5);
 
 /// A run with what it came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +39,15 @@ pub struct RunView {
     pub reason: Option<String>,
     /// Open holds of its sub-runs: what it really waits for.
     pub holds_below: Vec<(HoldId, HoldKind)>,
+}
+
+/// What looking for a run comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// The run.
+    Run(Box<RunView>),
+    /// Its rows cannot be read: it counts as failed (C35).
+    Quarantined(Box<Unreadable>),
 }
 
 /// A hold with everything that people need to decide it.
@@ -92,8 +106,8 @@ pub struct HoldList {
 impl Engine {
     /// What this server is made of.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
-        &self.shared.settings
+    pub fn settings(&self) -> Arc<Settings> {
+        self.shared.settings()
     }
 
     /// A run, if the caller may see it.
@@ -136,6 +150,38 @@ impl Engine {
         Ok(path)
     }
 
+    /// A run, also one whose rows cannot be read, if the caller may see it.
+    pub async fn look_up(&self, who: &Principal, run: RunId) -> Result<Seen, EngineError> {
+        match self.run(who, run).await {
+            Ok(view) => Ok(Seen::Run(Box::new(view))),
+            Err(EngineError::Store(StoreError::Corrupt { run, why })) => {
+                let facts = self.shared.store.facts(run).await?;
+                let found = Unreadable { run, facts, why };
+                match self.may_see_unreadable(who, &found) {
+                    true => Ok(Seen::Quarantined(Box::new(found))),
+                    false => Err(EngineError::NotFound),
+                }
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// How much there is of what, as `/metrics` shows it. At most a few seconds old, so that scraping costs nothing.
+    pub async fn metrics(&self) -> String {
+        let shared = &self.shared;
+        let now = shared.clock.now();
+        let mut counted = shared.counted.lock().await;
+        let is_fresh = |at: &Timestamp| now.since(*at) < COUNTS_LAST && now >= *at;
+        if counted.as_ref().is_none_or(|(at, _)| !is_fresh(at)) {
+            let counts = shared.store.counts(shared.settings().tenant.clone()).await;
+            *counted = counts
+                .inspect_err(|error| tracing::warn!(%error, "nothing was counted"))
+                .ok()
+                .map(|new| (now, new));
+        }
+        shared.settings().telemetry.render(counted.as_ref().map(|(_, counts)| counts), now)
+    }
+
     /// A run as soon as it waits or is over; as it is when that takes longer than `at_most`.
     pub async fn settled_run(
         &self,
@@ -143,17 +189,13 @@ impl Engine {
         run: RunId,
         at_most: Millis,
     ) -> Result<RunView, EngineError> {
-        let mut follower = self.follow(run, Seq(0));
-        let settles = async {
-            loop {
-                // The events come first, so that what the row says is never older than what woke us.
-                follower.next().await?;
-                match status(&self.load(run).await?.row.run) {
-                    Status::Held(_) | Status::Ended(_) => return Ok::<(), EngineError>(()),
-                    Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => {}
-                }
-            }
-        };
+        self.settles(run, at_most).await?;
+        self.run(who, run).await
+    }
+
+    /// Waits until a run waits or is over, at most this long.
+    pub async fn settles(&self, run: RunId, at_most: Millis) -> Result<(), EngineError> {
+        let settles = self.follow(run, Seq(0)).settles();
         let mut stopping = self.shared.stopping.subscribe();
         tokio::select! {
             settled = self.shared.clock.timeout(at_most, settles) => match settled {
@@ -162,7 +204,7 @@ impl Engine {
             },
             _ = stopping.wait_for(|stopping| *stopping) => tracing::debug!(%run, "the server stops"),
         }
-        self.run(who, run).await
+        Ok(())
     }
 
     /// The events of a run after a position, if the caller may see it.
@@ -180,23 +222,30 @@ impl Engine {
         };
         let is_wanted = |row: &RunRow| {
             let facts = &row.run.facts;
-            self.may_see(who, &row.run)
+            self.may_see(who, facts)
                 && list.agent.as_ref().is_none_or(|agent| *agent == facts.agent)
                 && list.session.as_ref().is_none_or(|session| *session == facts.session)
         };
-        let mut page = Page { items: Vec::new(), next: list.cursor };
+        let is_wanted_too = |found: &Unreadable| {
+            let of = |wanted: &dyn Fn(&Facts) -> bool| found.facts.as_ref().is_some_and(wanted);
+            self.may_see_unreadable(who, found)
+                && list.agent.as_ref().is_none_or(|agent| of(&|facts| *agent == facts.agent))
+                && list.session.as_ref().is_none_or(|session| of(&|facts| *session == facts.session))
+        };
+        let mut page = Page::of(Vec::new(), list.cursor);
         for _ in 0..PAGES_MAX {
             let query = RunQuery {
                 tenant: who.tenant.clone(),
                 filter: filter.clone(),
                 phases: Vec::new(),
                 cursor: page.next,
-                limit: list.limit - page.items.len(),
+                limit: list.limit - page.items.len() - page.unreadable.len(),
             };
             let found = self.shared.store.list_runs(query).await?;
             page.items.extend(found.items.into_iter().filter(is_wanted));
+            page.unreadable.extend(found.unreadable.into_iter().filter(is_wanted_too));
             page.next = found.next;
-            if page.next.is_none() || page.items.len() >= list.limit {
+            if page.next.is_none() || page.items.len() + page.unreadable.len() >= list.limit {
                 break;
             }
         }
@@ -220,7 +269,7 @@ impl Engine {
                 && list.session.as_ref().is_none_or(|session| *session == row.session)
                 && list.tool.as_ref().is_none_or(|tool| Some(tool) == row.tool.as_ref())
         };
-        let mut page = Page { items: Vec::new(), next: list.cursor };
+        let mut page = Page::of(Vec::new(), list.cursor);
         for _ in 0..PAGES_MAX {
             let query = HoldQuery {
                 tenant: who.tenant.clone(),
@@ -252,7 +301,7 @@ impl Engine {
         let events = self.shared.events(hold.run, Seq(0)).await?;
         let arguments = arguments(&row, &events);
         let agent = self.shared.agent(&run.facts.agent).ok();
-        let definition = match agent {
+        let definition = match &agent {
             Some(agent) => Some(self.shared.definition(agent, run.state.definition).await?),
             None => None,
         };
@@ -311,16 +360,24 @@ impl Engine {
     /// A run as it is stored, if the caller may see it. A foreign run and one that does not exist look alike (T15).
     pub(super) async fn visible(&self, who: &Principal, run: RunId) -> Result<Stored, EngineError> {
         let stored = self.load(run).await?;
-        match self.may_see(who, &stored.row.run) {
+        match self.may_see(who, &stored.row.run.facts) {
             true => Ok(stored),
             false => Err(EngineError::NotFound),
         }
     }
 
     /// Owners, approvers and administrators of the run's tenant.
-    fn may_see(&self, who: &Principal, run: &Run) -> bool {
-        let agent = self.shared.agent(&run.facts.agent).ok();
-        may_see(who, &run.facts, agent.map(|agent| &agent.approvers))
+    pub(super) fn may_see(&self, who: &Principal, facts: &Facts) -> bool {
+        let agent = self.shared.agent(&facts.agent).ok();
+        may_see(who, facts, agent.as_ref().map(|agent| &agent.approvers))
+    }
+
+    /// Of a run that does not even say whose it is, only its id speaks, and only to administrators.
+    fn may_see_unreadable(&self, who: &Principal, found: &Unreadable) -> bool {
+        match &found.facts {
+            Some(facts) => self.may_see(who, facts),
+            None => who.is_admin() && found.run.tenant_tag() == tenant_tag(&who.tenant),
+        }
     }
 }
 

@@ -4,13 +4,14 @@
 //! for room. Claims skip agents at their limit, so one backlog does not starve others.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdpoint_core::id::Seq;
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::ahead::Driver;
-use holdpoint_store::{Claim, Claimed, ShardSet, Stored};
+use holdpoint_store::{Claim, Claimed, Lease, ShardSet, StoreError, Stored};
 
-use super::{Engine, Shared};
+use super::{Engine, EngineError, Shared};
 
 /// Runs claimed at once at most.
 const CLAIM_MAX: usize = 64;
@@ -18,9 +19,31 @@ const CLAIM_MAX: usize = 64;
 /// How often old idempotency keys are looked for.
 const KEYS_EVERY: Millis = Millis::hours(1);
 
+/// How often measurements are summed up, whether somebody scrapes or not.
+const UPKEEP: Duration = Duration::from_secs(5);
+
 impl Engine {
     /// Looks for due runs from now on, until the engine is dropped or dies.
     pub fn work(&self) {
+        self.shared.begin_recovery();
+        let telemetry = self.shared.settings().telemetry.clone();
+        let mut stopping = self.shared.stopping.subscribe();
+        self.shared.spawn(async move {
+            let stopped = stopping.wait_for(|stopping| *stopping);
+            tokio::select! {
+                _ = stopped => {}
+                () = telemetry.keep_up(UPKEEP) => {}
+            }
+        });
+        if let Some(issuer) = self.shared.settings().access.auth.issuer().cloned() {
+            let (clock, mut stopping) = (self.shared.clock.clone(), self.shared.stopping.subscribe());
+            self.shared.spawn(async move {
+                tokio::select! {
+                    _ = stopping.wait_for(|stopping| *stopping) => {}
+                    () = issuer.keep_fresh(&clock) => {}
+                }
+            });
+        }
         let shared = Arc::downgrade(&self.shared);
         self.shared.spawn(async move {
             let mut keys_seen_to = None;
@@ -28,7 +51,8 @@ impl Engine {
                 let found = shared.claim_and_drive().await;
                 shared.see_to_keys(&mut keys_seen_to).await;
                 if found == 0 {
-                    let _ = shared.clock.timeout(shared.settings.poll, shared.wakes.worker_woken()).await;
+                    shared.end_recovery();
+                    let _ = shared.clock.timeout(shared.settings().poll, shared.wakes.worker_woken()).await;
                 }
             }
         });
@@ -56,14 +80,15 @@ impl Shared {
     /// Claims what is due and there is room for; says how many runs that was.
     async fn claim_and_drive(self: &Arc<Shared>) -> usize {
         let now = self.clock.now();
-        let rooms = self.settings.agents.keys().map(|agent| (agent, self.room(agent)));
+        let settings = self.settings();
+        let rooms = settings.agents.keys().map(|agent| (agent, self.room(agent)));
         let claim = Claim {
             node: self.node,
             now,
-            until: now.plus(self.settings.lease),
+            until: now.plus(self.settings().lease),
             shards: ShardSet::all(),
             limit: CLAIM_MAX,
-            room: rooms.map(|(agent, room)| (self.settings.tenant.clone(), agent.clone(), room)).collect(),
+            room: rooms.map(|(agent, room)| (settings.tenant.clone(), agent.clone(), room)).collect(),
         };
         let claimed = match self.store.claim_due(claim).await {
             Ok(claimed) => claimed,
@@ -75,9 +100,9 @@ impl Shared {
         let mut taken = 0;
         for claimed in claimed {
             match claimed {
-                Claimed::Run(stored) => taken += usize::from(self.take_over(*stored).await),
+                Claimed::Run { stored, from } => taken += usize::from(self.take_over(*stored, from).await),
                 Claimed::Corrupt { run, why } => {
-                    tracing::error!(%run, why, "quarantined: its rows cannot be read")
+                    tracing::error!(%run, why, "quarantined: failed to load execution state")
                 }
             }
         }
@@ -85,27 +110,31 @@ impl Shared {
     }
 
     /// Drives a run that was claimed; says whether it is driven from here on.
-    async fn take_over(self: &Arc<Shared>, stored: Stored) -> bool {
+    async fn take_over(self: &Arc<Shared>, stored: Stored, from: Option<Lease>) -> bool {
         let (run, agent) = (stored.row.run.facts.id, stored.row.run.facts.agent.clone());
         // A drive whose lease ran out while it was alive has it again now.
         let Some(reins) = self.reins(run) else { return false };
+        self.recovered(&stored.row, from);
         let Some(place) = self.place(&agent) else {
-            match self.settings.agents.contains_key(&agent) {
+            match self.settings().agents.contains_key(&agent) {
                 true => drop(self.store.release(run, self.node).await),
                 // It keeps the lease until that runs out: giving it back would claim it again at once, for ever.
                 false => tracing::warn!(%run, %agent, "this server has no such agent; the run waits"),
             }
             return false;
         };
-        match self.events(run, Seq(0)).await {
-            Ok(log) => {
-                self.drive(Driver::of(self.store.clone(), stored.row), log, (place, reins), None);
-                true
-            }
-            Err(error) => {
-                tracing::error!(%run, %error, "its log cannot be read; it is left alone");
-                false
-            }
+        let mut driver = Driver::of(self.store.clone(), stored.row);
+        let counted = self.count_cut_off(&mut driver, from).await;
+        let log = match counted {
+            Ok(()) => self.events(run, Seq(0)).await.map_err(EngineError::from),
+            Err(error) => Err(error),
+        };
+        match log {
+            Ok(log) => self.drive(driver, log, (place, reins), None),
+            Err(EngineError::Store(StoreError::Corrupt { why, .. })) => self.put_aside(run, &why).await,
+            // Its lease runs out, and it is tried again.
+            Err(error) => tracing::warn!(%run, %error, "could not be taken over; left for another try"),
         }
+        true
     }
 }

@@ -4,15 +4,16 @@
 
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
+use axum::RequestExt;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
+use futures_util::StreamExt;
 use holdpoint_core::digest;
 use holdpoint_core::json::MAX_DEPTH;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 
 use super::problem::Problem;
 use crate::engine::Once;
@@ -20,11 +21,11 @@ use crate::engine::Once;
 /// Bytes of an idempotency key at most.
 const KEY_MAX: usize = 256;
 
-/// How long a body may take to arrive.
-const BODY_WAIT: Duration = Duration::from_secs(30);
-
 /// How deep a body may be nested: the values in it, and what stands around them.
 const DEPTH: usize = MAX_DEPTH + 8;
+
+/// How long a body may take to arrive.
+const BODY_WITHIN: Duration = Duration::from_secs(30);
 
 /// A JSON body. An absent one counts as `{}`.
 #[derive(Debug)]
@@ -37,8 +38,8 @@ where
 {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        read(&json_bytes(request, state).await?).map(JsonBody)
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
+        read(&json_bytes(request).await?).map(JsonBody)
     }
 }
 
@@ -58,21 +59,20 @@ where
 {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
         let key = idempotency_key(request.headers())?;
         let route = format!("{} {}", request.method(), request.uri().path());
-        let bytes = json_bytes(request, state).await?;
+        let bytes = json_bytes(request).await?;
         let once = key.map(|key| Once { route, key, request: digest::of_bytes(&bytes) });
         Ok(Repeatable { body: read(&bytes)?, once })
     }
 }
 
-async fn json_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+async fn json_bytes(request: Request) -> Result<Vec<u8>, Problem> {
     let is_json = is_json(request.headers());
-    let reading = Bytes::from_request(request, state);
-    let bytes = tokio::time::timeout(BODY_WAIT, reading).await.map_err(|_| too_slow())?.map_err(unread)?;
+    let bytes = timeout(BODY_WITHIN, whole(request)).await.map_err(|_| too_slow())??;
     if bytes.is_empty() {
-        return Ok(Bytes::from_static(b"{}"));
+        return Ok(b"{}".to_vec());
     }
     // A browser sends other types across origins without asking first.
     match is_json {
@@ -172,15 +172,27 @@ fn too_slow() -> Problem {
     Problem::new(StatusCode::REQUEST_TIMEOUT, "too-slow", "Too slow", detail)
 }
 
-fn unread(rejection: BytesRejection) -> Problem {
-    match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(
+/// The body in one piece. Its parts are copied as they come: kept as they are, each would keep the whole buffer that it
+/// arrived in, and a client that sends drop by drop would fill the memory.
+async fn whole(request: Request) -> Result<Vec<u8>, Problem> {
+    let mut parts = request.into_limited_body().into_data_stream();
+    let mut bytes = Vec::new();
+    while let Some(part) = parts.next().await {
+        bytes.extend_from_slice(&part.map_err(unread)?);
+    }
+    Ok(bytes)
+}
+
+fn unread(error: axum::Error) -> Problem {
+    let why = error.to_string();
+    match why.contains("length limit exceeded") {
+        true => Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too-large",
             "Body too large",
             "the body has more bytes than this server takes; send large things by reference",
         ),
-        _ => Problem::bad_request(rejection.body_text()),
+        false => Problem::bad_request(format!("the body cannot be read: {why}")),
     }
 }
 

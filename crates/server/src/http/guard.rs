@@ -1,8 +1,9 @@
 //! The door: which hosts and origins are let in, and who they are.
 //!
 //! Without configured identities only this machine may call, and every caller is the user `local`. Otherwise every
-//! request needs an API key, except those that ask whether the server is up. The `Host` check stops pages that point
-//! their own name at this server; the `Origin` check stops pages that post to it.
+//! request needs an API key or a token of the identity provider, as configured, except those that ask whether the server
+//! is up. The `Host` check stops pages that point their own name at this server; the `Origin` check stops pages that
+//! post to it.
 
 use std::net::IpAddr;
 
@@ -14,7 +15,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 
 use super::app::App;
 use super::problem::{More, Problem};
-use crate::auth::{ApiKey, Principal, Scope};
+use crate::auth::{ApiKey, NotLetIn, Principal, Scope};
 use crate::settings::{Access, Auth};
 
 /// Paths that whoever watches the server may ask without saying who they are.
@@ -89,41 +90,84 @@ fn is_ours(access: &Access, authority: &str) -> bool {
 }
 
 async fn principal(app: &App, headers: &HeaderMap) -> Result<Principal, Problem> {
-    if app.engine.settings().access.auth == Auth::Local {
+    let auth = &app.engine.settings().access.auth;
+    if matches!(auth, Auth::Local) {
         return Ok(Principal::local());
     }
-    let Some(key) = one(headers, header::AUTHORIZATION).and_then(key) else { return Err(unknown(headers)) };
-    match app.engine.identify(&key).await {
-        Ok(who) => who.ok_or_else(|| unknown(headers)),
-        Err(error) => {
-            tracing::error!(%error, "nobody can be let in");
-            let detail = "it cannot be told now whether this key is valid";
-            let problem =
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Not available now", detail);
-            Err(problem.with(More { retry_after: Some(1), ..More::default() }))
-        }
+    let unknown = || unknown(auth, headers);
+    match one(headers, header::AUTHORIZATION).and_then(credential).ok_or_else(unknown)? {
+        Credential::Key(key) if auth.takes_keys() => match app.engine.identify(&key).await {
+            Ok(who) => who.ok_or_else(unknown),
+            Err(error) => {
+                tracing::error!(%error, "nobody can be let in");
+                Err(cannot_tell("it cannot be told now whether this key is valid", 1))
+            }
+        },
+        Credential::Token(token) => match auth.issuer() {
+            Some(issuer) => app.engine.identify_token(issuer, &token).await.map_err(|why| match why {
+                NotLetIn::Refused(_) => unknown(),
+                NotLetIn::NoKeys { retry_after } => {
+                    let detail = "the keys of the identity provider cannot be fetched, so it cannot be told now whether \
+                                  this token is valid";
+                    // Rounded up: whoever comes too early waits once more.
+                    let seconds = retry_after.0.saturating_add(999) / 1000;
+                    cannot_tell(detail, u32::try_from(seconds).unwrap_or(u32::MAX))
+                }
+            }),
+            None => Err(unknown()),
+        },
+        Credential::Key(_) => Err(unknown()),
     }
 }
 
-/// The key of `Bearer KEY`, or of `Basic` with the key as password: so that a browser can ask for it. What it gives as
-/// user name does not count.
-fn key(authorization: &str) -> Option<ApiKey> {
+/// What a caller shows.
+enum Credential {
+    Key(ApiKey),
+    /// Whatever does not begin as keys do.
+    Token(String),
+}
+
+/// The credential of `Bearer …`, or of `Basic` as password: so that a browser can ask for it. What it gives as user name
+/// does not count.
+fn credential(authorization: &str) -> Option<Credential> {
     let (scheme, value) = authorization.split_once(' ')?;
     let value = value.trim();
-    if scheme.eq_ignore_ascii_case("bearer") {
-        return ApiKey::parse(value);
-    }
-    if !scheme.eq_ignore_ascii_case("basic") {
+    let text = if scheme.eq_ignore_ascii_case("bearer") {
+        value.to_owned()
+    } else if scheme.eq_ignore_ascii_case("basic") {
+        let pair = String::from_utf8(BASE64_STANDARD.decode(value).ok()?).ok()?;
+        pair.split_once(':')?.1.to_owned()
+    } else {
         return None;
+    };
+    if text.starts_with("hp_") {
+        ApiKey::parse(&text).map(Credential::Key)
+    } else {
+        Some(Credential::Token(text))
     }
-    let pair = String::from_utf8(BASE64_STANDARD.decode(value).ok()?).ok()?;
-    ApiKey::parse(pair.split_once(':')?.1)
 }
 
-/// The one answer to a key that is missing, malformed, unknown, expired or revoked.
-fn unknown(headers: &HeaderMap) -> Problem {
-    let detail = "a valid API key is needed: send it as `Authorization: Bearer hp_…`, or give it to the commands of \
-                  holdpoint in HOLDPOINT_KEY; `holdpoint keys create` makes one";
+fn cannot_tell(detail: &str, retry_after: u32) -> Problem {
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Not available now", detail);
+    problem.with(More { retry_after: Some(retry_after), ..More::default() })
+}
+
+/// The one answer to a credential that is missing, malformed, unknown, expired or revoked.
+fn unknown(auth: &Auth, headers: &HeaderMap) -> Problem {
+    let detail = match auth {
+        Auth::Local | Auth::Keys => {
+            "a valid API key is needed: send it as `Authorization: Bearer hp_…`, or give it to the commands of \
+             holdpoint in HOLDPOINT_KEY; `holdpoint keys create` makes one"
+        }
+        Auth::Tokens(_) => {
+            "a valid token of your identity provider is needed: send it as `Authorization: Bearer …`, or give it to the \
+             commands of holdpoint in HOLDPOINT_KEY"
+        }
+        Auth::KeysAndTokens(_) => {
+            "a valid API key or a valid token of your identity provider is needed: send it as `Authorization: Bearer …`, \
+             or give it to the commands of holdpoint in HOLDPOINT_KEY"
+        }
+    };
     let accept = one(headers, header::ACCEPT).unwrap_or_default();
     // Only for pages, or a browser would ask its user in the middle of a script's request.
     let challenges: &[&str] = match accept.contains("text/html") {
@@ -241,7 +285,8 @@ mod tests {
             ("Bearer ".into(), false),
             ("Basic \u{7f}".into(), false),
         ] {
-            assert_eq!(key(&header).is_some(), is_key, "{header}");
+            let found = credential(&header);
+            assert_eq!(matches!(found, Some(Credential::Key(_))), is_key, "{header}");
         }
     }
 }

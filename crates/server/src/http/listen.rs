@@ -17,10 +17,11 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
+use utoipa_axum::router::OpenApiRouter;
 
 use super::app::App;
-use super::guard;
 use super::problem::Problem;
+use super::{guard, openapi};
 use crate::clock::duration;
 use crate::settings::Connections;
 use crate::surface::{api, operations, web};
@@ -34,9 +35,8 @@ const LEAST_HEADER_BYTES: usize = 8192;
 /// Every surface behind the door.
 pub fn router(app: App) -> Router {
     let max_body = app.engine.settings().max_body;
-    Router::new()
-        .nest("/api/v1", api::routes())
-        .merge(operations::routes())
+    let described = OpenApiRouter::new().nest("/api/v1", api::routes()).merge(operations::routes());
+    openapi::described(described)
         .merge(web::routes())
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
@@ -46,7 +46,8 @@ pub fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// Serves until `stopping` becomes true and what was in progress is done.
+/// Serves until `stopping` becomes true and what was in progress is done. A client that takes too long for the head of
+/// a request is cut off; bodies have their own limit, see `extract.rs`.
 pub async fn serve(
     listener: TcpListener,
     router: Router,

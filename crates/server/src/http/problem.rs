@@ -5,14 +5,16 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::auth::Scope;
 
 /// An error as a client reads it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Problem {
     /// Names the kind of problem; programs go by it.
     #[serde(rename = "type")]
+    #[schema(example = "urn:holdpoint:problem:not-found")]
     pub kind: String,
     /// The kind in words, the same every time.
     pub title: &'static str,
@@ -26,7 +28,7 @@ pub struct Problem {
 }
 
 /// What some problems say beside the usual.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct More {
     /// The decision that a hold already has.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,17 +47,21 @@ pub struct More {
     pub holds: Vec<String>,
     /// The scope that the caller's key lacks.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub scope: Option<Scope>,
     /// How the caller could say who they are; sent as headers.
     #[serde(skip)]
     pub challenges: &'static [&'static str],
+    /// Agents that have a session of the name that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<String>,
     /// Seconds after which to try again; sent as a header.
     #[serde(skip)]
     pub retry_after: Option<u32>,
 }
 
 /// The decision that a hold already has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct RecordedDecision {
     /// Who decided.
     pub by: String,

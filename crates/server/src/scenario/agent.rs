@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use holdpoint_core::definition::{Definition, ToolSpec};
 use holdpoint_core::hold::HoldPolicy;
+use holdpoint_core::id::Place;
 use holdpoint_core::json::RawJson;
 use holdpoint_core::message::Replay;
 use holdpoint_core::name::{AgentName, ToolName, UserId};
@@ -21,7 +22,7 @@ use crate::clock::Clock;
 use crate::demo;
 use crate::model::Model;
 use crate::model::scripted::Script;
-use crate::settings::{Agent, Approvers, SelfApproval, Settings};
+use crate::settings::{Agent, Approvers, SelfApproval, Settings, Tracking};
 use crate::tool::Tool;
 use crate::tool::suspend::{self, SuspendForInput};
 
@@ -88,8 +89,10 @@ impl Cast {
             needs_approval: self.needs_approval.clone(),
             approvers: self.approvers.clone(),
             worker_pool: 64,
+            tracking: Tracking::On,
+            lives: Place::Durable,
         };
-        let agents = BTreeMap::from([(self.name.clone(), agent)]);
+        let agents = BTreeMap::from([(self.name.clone(), Arc::new(agent))]);
         Settings { agents, lease: LEASE, poll: NEVER, ..Settings::usual() }
     }
 }
@@ -106,10 +109,10 @@ fn named(name: &str) -> Result<Cast, Broken> {
     let (name, agent) = found.ok_or_else(|| Broken::here("the demo has no agent"))?;
     Ok(Cast {
         name,
-        definition: agent.definition,
-        model: agent.model,
-        needs_approval: agent.needs_approval,
-        approvers: agent.approvers,
+        definition: agent.definition.clone(),
+        model: agent.model.clone(),
+        needs_approval: agent.needs_approval.clone(),
+        approvers: agent.approvers.clone(),
         built_in: BTreeSet::new(),
         behaviours: BTreeMap::new(),
     })

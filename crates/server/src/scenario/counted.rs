@@ -11,10 +11,12 @@ use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
 use holdpoint_core::link::Link;
 use holdpoint_core::name::Tenant;
 use holdpoint_core::project::{HoldRow, RunRow};
+use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::{
-    Answer, Batch, Claim, Claimed, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page,
-    RunQuery, SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet, Store, Stored,
+    Answer, Batch, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
+    Page, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Store,
+    Stored,
 };
 use tokio::sync::Notify;
 
@@ -131,6 +133,22 @@ impl<S: Store> Store for Counted<S> {
 
     fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
         self.count(self.store.revoke_credential(tenant, prefix, at))
+    }
+
+    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
+        self.count(self.store.facts(run))
+    }
+
+    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
+        self.count(self.store.quarantine(run, why))
+    }
+
+    fn counts(&self, tenant: Tenant) -> Answer<Counts> {
+        self.count(self.store.counts(tenant))
+    }
+
+    fn list_sessions(&self, query: SessionQuery) -> Answer<Page<SessionRow>> {
+        self.count(self.store.list_sessions(query))
     }
 
     fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {

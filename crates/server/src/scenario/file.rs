@@ -264,7 +264,7 @@ impl PendingText {
             options: self.options,
             ..Ask::default()
         };
-        Pending { kind, ask, timeout: self.timeout.map(|span| span.0) }
+        Pending { kind, ask, timeout: self.timeout.map(|span| span.0), secret: None }
     }
 }
 

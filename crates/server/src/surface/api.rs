@@ -1,4 +1,4 @@
-//! The native API under `/api/v1`: agents, runs, holds, events.
+//! The native API under `/api/v1`: agents, runs, holds, sessions, events.
 //!
 //! `wire.rs` has the bodies, `map.rs` what core values become, `routes.rs` the handlers, `events.rs` the stream,
 //! `error.rs` what a no becomes.
@@ -7,6 +7,7 @@ mod error;
 mod events;
 mod map;
 mod routes;
+mod sessions;
 mod wire;
 
 pub(crate) use error::problem;

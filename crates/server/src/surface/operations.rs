@@ -1,19 +1,41 @@
 //! For whoever operates the server: is it up, and does it work?
 //!
-//! `/healthz` says that the process answers, `/readyz` that the store does too.
+//! `/healthz` says that the process answers, `/readyz` that the store does too, `/metrics` what there is to measure, in
+//! the text format of Prometheus.
 
-use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::routing::get;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::http::{App, More, Problem};
 
 /// The routes.
-pub fn routes() -> Router<App> {
-    Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(readyz))
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(metrics))
 }
 
+/// Whether the process answers.
+#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, body = String)))]
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// What there is to measure, in the text format of Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, body = String)))]
+async fn metrics(State(app): State<App>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.engine.metrics().await)
+}
+
+/// Whether the server can work: its store answers and it is not stopping.
+#[utoipa::path(
+    get, path = "/readyz", tag = "operations",
+    responses(
+        (status = 200, body = String),
+        (status = 503, body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn readyz(State(app): State<App>) -> Result<&'static str, Problem> {
     match app.engine.is_ready().await {
         Ok(()) if !*app.stopping.borrow() => Ok("ready\n"),

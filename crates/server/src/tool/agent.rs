@@ -58,7 +58,12 @@ impl Tool for AsksAgent {
                 let child = invocation.call.run.child(invocation.call.no, invocation.attempt);
                 let interim = Some(Body::text(format!("agent {} works on it", self.agent)));
                 let ask = Ask { child: Some(child), interim, ..Ask::default() };
-                Outcome::Pending(Box::new(Pending { kind: SuspendFor::External, ask, timeout: None }))
+                Outcome::Pending(Box::new(Pending {
+                    kind: SuspendFor::External,
+                    ask,
+                    timeout: None,
+                    secret: None,
+                }))
             }
             None => Outcome::Done(ToolResult::Failed(Body::text("give a message: what the agent shall do"))),
         };

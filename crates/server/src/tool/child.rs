@@ -1,12 +1,13 @@
 //! A command in a process group of its own, seen from the server: start it, wait for its report, or let go of it.
 //!
 //! The server never starts a command itself. It starts its own binary as a shim (`exec-child`) with a pipe as standard
-//! input; the shim starts the command and ends the whole group when that pipe closes. A pipe closes also when the
+//! input; the shim starts the command and ends everything below it when that pipe closes. A pipe closes also when the
 //! server is killed with signal 9, so no list of children has to survive. What the shim does is `cli/exec_child.rs`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use holdpoint_core::time::Millis;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -15,13 +16,15 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
+use super::descendants::end_below;
+use super::sandbox::Plan;
 use crate::clock::duration;
 
 /// How much later than the shim the server gives up: the shim may have been stopped.
 const GRACE: Millis = Millis::seconds(10);
 
-/// The variables that a command keeps; everything else, keys above all, stays in the server.
-const KEPT_VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
+/// How long the shim may take to end everything below it, once it is told to.
+const LETTING_GO: Duration = Duration::from_secs(3);
 
 /// The variable with the token of this one start.
 const TOKEN_VARIABLE: &str = "HOLDPOINT_CALL";
@@ -31,12 +34,18 @@ const TOKEN_VARIABLE: &str = "HOLDPOINT_CALL";
 pub struct Order {
     /// The program and its arguments.
     pub argv: Vec<String>,
+    /// Where programs are looked for.
+    pub path: OsString,
     /// Where it runs; none is where the server runs.
     pub directory: Option<PathBuf>,
     /// How long it may take.
     pub time_limit: Millis,
     /// How many bytes of its output are kept, both streams together.
     pub output_limit: u64,
+    /// How many processes it may have at a time.
+    pub process_limit: u32,
+    /// What it can reach; none is everything.
+    pub plan: Option<Plan>,
     /// Names this start to the command.
     pub token: String,
 }
@@ -72,6 +81,8 @@ pub enum End {
     Signal(i32),
     /// Its time was over.
     TimedOut,
+    /// It had more processes than it may have.
+    TooManyProcesses,
 }
 
 /// What was kept of a stream.
@@ -109,7 +120,7 @@ pub fn own_program() -> std::io::Result<PathBuf> {
 pub async fn run(shim: &Path, order: &Order) -> Result<Report, Lost> {
     let no_shim = |error| Lost::NoShim { shim: shim.display().to_string(), error };
     let mut group = Group::start(shim, order).map_err(no_shim)?;
-    let Some(stdout) = group.child.stdout.take() else {
+    let Some(stdout) = group.child.as_mut().and_then(|child| child.stdout.take()) else {
         unreachable!("standard output was asked for as a pipe");
     };
     // Text in JSON is at most six times as long as the bytes it came from.
@@ -132,7 +143,8 @@ pub async fn run(shim: &Path, order: &Order) -> Result<Report, Lost> {
 
 /// The shim and everything it started. Letting go of it ends them.
 struct Group {
-    child: Child,
+    /// None once it is let go.
+    child: Option<Child>,
     /// Never written to. That it is open says that the call is still wanted.
     wanted: Option<ChildStdin>,
 }
@@ -141,37 +153,57 @@ impl Group {
     fn start(shim: &Path, order: &Order) -> std::io::Result<Group> {
         let mut command = Command::new(shim);
         command.arg0("holdpoint").args(arguments(order));
-        command
-            .env_clear()
-            .envs(KEPT_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        command.env(TOKEN_VARIABLE, &order.token);
+        // Nothing of the server's own environment: keys live there.
+        command.env_clear().env("PATH", &order.path).env("LANG", "C.UTF-8").env("TERM", "dumb");
+        let home = order.directory.clone().or_else(|| std::env::current_dir().ok());
+        command.envs(home.map(|home| ("HOME", home))).env(TOKEN_VARIABLE, &order.token);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         let wanted = child.stdin.take();
-        Ok(Group { child, wanted })
+        Ok(Group { child: Some(child), wanted })
     }
 
     /// The report is here: whatever is left of the group is not wanted any more.
     async fn end(mut self) -> std::io::Result<std::process::ExitStatus> {
-        self.kill();
-        self.child.wait().await
-    }
-
-    /// Ends the group. The shim is its leader and not reaped before, so the number cannot mean another group by now.
-    /// Directly after the start there may be no group yet: then the shim itself ends it when it finds the pipe closed.
-    fn kill(&mut self) {
         drop(self.wanted.take());
-        let leader = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        if let Some(leader) = leader {
-            // An error means that nobody is left.
-            let _ = kill_process_group(leader, Signal::KILL);
+        match self.child.take() {
+            Some(child) => let_go(child).await,
+            None => Err(std::io::ErrorKind::NotFound.into()),
         }
+    }
+}
+
+/// The shim finds its standard input closed and ends everything below it, also what has left its group; only then it
+/// ends itself. One that does not (it may have been stopped) is ended from here.
+async fn let_go(mut child: Child) -> std::io::Result<std::process::ExitStatus> {
+    // Not reaped before, so the number cannot mean anybody else by now.
+    let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    if let Ok(ended) = timeout(LETTING_GO, child.wait()).await {
+        kill_group(leader);
+        return ended;
+    }
+    if let Some(leader) = leader {
+        end_below(leader);
+    }
+    kill_group(leader);
+    child.wait().await
+}
+
+/// An error means that nobody is left.
+fn kill_group(leader: Option<Pid>) {
+    if let Some(leader) = leader {
+        let _ = kill_process_group(leader, Signal::KILL);
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.kill();
+        drop(self.wanted.take());
+        let Some(child) = self.child.take() else { return };
+        // Without a runtime the server is at its end: the pipe is closed, and the shim does the rest.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(let_go(child));
+        }
     }
 }
 
@@ -180,6 +212,10 @@ fn arguments(order: &Order) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["exec-child".into()];
     words.push(format!("--time-limit-ms={}", order.time_limit.0.max(0)).into());
     words.push(format!("--output-limit={}", order.output_limit).into());
+    words.push(format!("--process-limit={}", order.process_limit).into());
+    if let Some(plan) = order.plan.as_ref().and_then(|plan| serde_json::to_string(plan).ok()) {
+        words.push(format!("--sandbox={plan}").into());
+    }
     if let Some(directory) = &order.directory {
         let mut word = OsString::from("--directory=");
         word.push(directory);

@@ -1,11 +1,15 @@
 //! The tool of type `command`: one program with its arguments, never a shell.
 //!
 //! The text of a command is split into words as a POSIX shell splits it (quotes, backslashes and `#` comments), and
-//! nothing else of a shell happens: `$HOME`, `;`, `|` and `*` are ordinary characters. How it is started and ended is
-//! `child.rs`.
+//! nothing else of a shell happens: `$HOME`, `;`, `|` and `*` are ordinary characters. Which commands need a person is
+//! `command/rules.rs`, how one is started and ended `child.rs`, what it can reach `sandbox.rs`.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+mod authority;
+pub mod rules;
+
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use holdpoint_core::body::Body;
 use holdpoint_core::definition::ToolSpec;
@@ -15,7 +19,8 @@ use holdpoint_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
 use super::child::{self, End, Kept, Lost, Order, Ran, Report};
-use super::{Invocation, Outcome, Running, Tool};
+use super::sandbox::{self, Confinement, NoSandbox, Plan, Reach};
+use super::{Invocation, Judgement, Outcome, Running, Tool};
 
 /// What the model is told of it.
 const DESCRIPTION: &str = "Run one program with arguments. There is no shell: no pipes, no redirection, no variables, \
@@ -24,32 +29,87 @@ const DESCRIPTION: &str = "Run one program with arguments. There is no shell: no
 /// What it takes.
 const SCHEMA: &str = r#"{"type":"object","properties":{"command":{"type":"string","description":"The program and its arguments in one line, with quotes where a word has spaces"},"argv":{"type":"array","items":{"type":"string"},"minItems":1,"description":"The program and its arguments, one by one"}},"oneOf":[{"required":["command"]},{"required":["argv"]}],"additionalProperties":false}"#;
 
+/// What commands there are and how far they may go. The names of the fields are those of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandOptions {
+    /// What may run without a person: programs (`git`: found through `PATH`; `/bin/ls`: compared as it is written), or
+    /// the first words of a command (`git log`). None and an empty list both mean: nothing.
+    pub allowed_commands: Option<Vec<String>>,
+    /// What never runs, whoever agrees: programs under every path, or the first words of a command.
+    pub denied_commands: Vec<String>,
+    /// Whether a command that is not listed is refused (true) or a person is asked (false). Not said: true where there
+    /// is a list of allowed commands, and false where there is none.
+    pub deny_by_default: Option<bool>,
+    /// Where commands run, and the only place that they can write to. None is where the server runs.
+    pub working_directory: Option<PathBuf>,
+    /// How long each may take.
+    pub max_execution_time: Millis,
+    /// How many bytes of output are kept, both streams together.
+    pub output_limit: u64,
+    /// How many processes one command may have at a time.
+    pub process_limit: u32,
+    /// Whether the kernel confines them.
+    pub confinement: Confinement,
+    /// What of the network they reach, where they are confined.
+    pub network: Reach,
+    /// Directories that they can read beside those of the system and the working directory.
+    pub readable: Vec<PathBuf>,
+    /// What they can never reach: configuration, store, keys (T26).
+    pub protected: Vec<PathBuf>,
+}
+
+impl Default for CommandOptions {
+    /// Every command asks a person; two minutes, 64 KiB of output, 64 processes, confined, without network.
+    fn default() -> CommandOptions {
+        CommandOptions {
+            allowed_commands: None,
+            denied_commands: Vec::new(),
+            deny_by_default: None,
+            working_directory: None,
+            max_execution_time: Millis::seconds(120),
+            output_limit: 64 * 1024,
+            process_limit: 64,
+            confinement: Confinement::On,
+            network: Reach::None,
+            readable: Vec::new(),
+            protected: Vec::new(),
+        }
+    }
+}
+
+impl CommandOptions {
+    /// Whether a command that is not listed is refused.
+    #[must_use]
+    pub fn denies_by_default(&self) -> bool {
+        self.deny_by_default.unwrap_or(self.allowed_commands.is_some())
+    }
+}
+
 /// Runs programs on the machine of the server.
 #[derive(Debug, Clone)]
 pub struct CommandTool {
-    /// The programs that may run: bare names, found through `PATH`, or absolute paths, compared as they are written.
-    /// None means any, an empty set means none at all.
-    pub allowed: Option<BTreeSet<String>>,
-    /// Where they run; none is where the server runs.
-    pub directory: Option<PathBuf>,
-    /// How long each may take.
-    pub time_limit: Millis,
-    /// How many bytes of output are kept, both streams together.
-    pub output_limit: u64,
-    /// The program `holdpoint`, which starts the commands and ends them.
-    pub shim: PathBuf,
+    options: CommandOptions,
+    plan: Option<Plan>,
+    shim: PathBuf,
 }
 
 impl CommandTool {
-    /// Any program, for up to two minutes, 64 KiB of output.
-    pub fn usual() -> std::io::Result<CommandTool> {
-        Ok(CommandTool {
-            allowed: None,
-            directory: None,
-            time_limit: Millis::seconds(120),
-            output_limit: 64 * 1024,
-            shim: child::own_program()?,
-        })
+    /// Checks that the options can be kept: without what confines commands there is no tool (T24).
+    pub fn new(options: CommandOptions) -> Result<CommandTool, NoSandbox> {
+        let shim = child::own_program().map_err(|error| NoSandbox::Directory {
+            path: PathBuf::from("/proc/self/exe"),
+            error: error.to_string(),
+        })?;
+        CommandTool::through(options, shim)
+    }
+
+    /// The same, with commands started by this program `holdpoint`.
+    pub fn through(options: CommandOptions, shim: PathBuf) -> Result<CommandTool, NoSandbox> {
+        let plan = match options.confinement {
+            Confinement::Off => None,
+            Confinement::On => Some(plan(&options)?),
+        };
+        Ok(CommandTool { options, plan, shim })
     }
 
     /// How a model is told of it.
@@ -67,21 +127,21 @@ impl CommandTool {
     }
 
     fn order(&self, invocation: &Invocation) -> Result<Order, BadCommand> {
-        let argv = argv(&invocation.arguments)?;
-        let program = argv.first().filter(|program| !program.is_empty()).ok_or(BadCommand::Empty)?;
-        if argv.iter().any(|word| word.contains('\0')) {
-            return Err(BadCommand::Nul);
-        }
-        if let Some(allowed) = &self.allowed
-            && !allowed.contains(program)
-        {
-            return Err(BadCommand::NotAllowed { program: program.clone(), allowed: allowed.clone() });
+        let mut argv = argv(&invocation.arguments)?;
+        rules::forbidden(&self.options, &argv)?;
+        let directory = self.options.working_directory.clone();
+        let path = search_path(directory.as_deref());
+        if let Some(program) = argv.first_mut() {
+            *program = found(program, &path)?;
         }
         Ok(Order {
             argv,
-            directory: self.directory.clone(),
-            time_limit: self.time_limit,
-            output_limit: self.output_limit,
+            path,
+            directory,
+            time_limit: self.options.max_execution_time,
+            output_limit: self.options.output_limit,
+            process_limit: self.options.process_limit,
+            plan: self.plan.clone(),
             token: invocation.token(),
         })
     }
@@ -97,6 +157,20 @@ impl Tool for CommandTool {
             }
         })
     }
+
+    fn judge(&self, arguments: &str) -> Judgement {
+        rules::judge(&self.options, arguments)
+    }
+}
+
+/// What commands with these options can reach.
+fn plan(options: &CommandOptions) -> Result<Plan, NoSandbox> {
+    sandbox::probe()?;
+    let workspace = match &options.working_directory {
+        Some(directory) => directory.clone(),
+        None => PathBuf::from("."),
+    };
+    Plan::around(&workspace, &options.readable, &options.protected, options.network)
 }
 
 /// Why a command does not run.
@@ -125,22 +199,69 @@ pub enum BadCommand {
         /// What was asked for.
         program: String,
         /// What there is.
-        allowed: BTreeSet<String>,
+        allowed: Vec<String>,
+    },
+    /// Something that never runs here.
+    #[error("{denied:?} is denied here, and the program {program:?} would run it")]
+    Denied {
+        /// What was asked for.
+        program: String,
+        /// The entry of the list.
+        denied: String,
+    },
+    /// No such program outside of the working directory.
+    #[error("the program {program:?} cannot be started: No such file in {path}")]
+    NotFound {
+        /// What was asked for.
+        program: String,
+        /// Where it was looked for.
+        path: String,
     },
 }
 
-fn listed(allowed: &BTreeSet<String>) -> String {
-    if allowed.is_empty() { "nothing".into() } else { allowed.iter().cloned().collect::<Vec<_>>().join(", ") }
+fn listed(allowed: &[String]) -> String {
+    if allowed.is_empty() { "nothing".into() } else { allowed.join(", ") }
+}
+
+/// Where programs are looked for: the server's `PATH` without relative entries and without what commands can write to.
+fn search_path(directory: Option<&Path>) -> OsString {
+    let usual = || OsString::from("/usr/local/bin:/usr/bin:/bin");
+    let all = std::env::var_os("PATH").unwrap_or_else(usual);
+    let inside = directory.and_then(|directory| directory.canonicalize().ok());
+    let trusted = std::env::split_paths(&all).filter(|entry| {
+        let real = entry.canonicalize().unwrap_or_else(|_| entry.clone());
+        entry.is_absolute() && !inside.as_ref().is_some_and(|inside| real.starts_with(inside))
+    });
+    std::env::join_paths(trusted).unwrap_or_else(|_| usual())
+}
+
+/// The file of a program. A name with a slash is a path already, and is taken as it is written.
+fn found(program: &str, path: &OsString) -> Result<String, BadCommand> {
+    if program.contains('/') {
+        return Ok(program.to_owned());
+    }
+    let is_program = |file: &PathBuf| {
+        file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    let file = std::env::split_paths(path).map(|directory| directory.join(program)).find(is_program);
+    let text = file.and_then(|file| file.into_os_string().into_string().ok());
+    text.ok_or_else(|| BadCommand::NotFound {
+        program: program.to_owned(),
+        path: path.to_string_lossy().into_owned(),
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    command: Option<String>,
+    argv: Option<Vec<String>>,
 }
 
 /// The words that run, from the argument text.
 fn argv(arguments: &str) -> Result<Vec<String>, BadCommand> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Input {
-        command: Option<String>,
-        argv: Option<Vec<String>>,
-    }
+    // Also finds members that stand twice: the reader below would refuse them too, but says less.
+    RawJson::parse(arguments).map_err(|error| BadCommand::Input(error.to_string()))?;
     let input: Input =
         serde_json::from_str(arguments).map_err(|error| BadCommand::Input(error.to_string()))?;
     match (input.command, input.argv) {
@@ -150,6 +271,11 @@ fn argv(arguments: &str) -> Result<Vec<String>, BadCommand> {
         (Some(_), Some(_)) => Err(BadCommand::Input("it has both".into())),
         (None, None) => Err(BadCommand::Input("it has neither".into())),
     }
+}
+
+/// The line that the words come from, where it is one.
+fn command_text(arguments: &str) -> Option<String> {
+    serde_json::from_str::<Input>(arguments).ok()?.command
 }
 
 /// Errs on the side of refusing: also inside quotes.
@@ -162,7 +288,7 @@ fn outcome(report: Result<Report, Lost>, order: &Order) -> Outcome {
     Outcome::Done(match report {
         Ok(Report::Ran(ran)) => match ran.end {
             End::Exit(_) => ToolResult::Ok(shown(ran, order)),
-            End::Signal(_) | End::TimedOut => ToolResult::Failed(shown(ran, order)),
+            End::Signal(_) | End::TimedOut | End::TooManyProcesses => ToolResult::Failed(shown(ran, order)),
         },
         Ok(Report::NotStarted(why)) => ToolResult::Failed(Body::text(format!("not executed: {why}"))),
         Err(lost @ Lost::Unknown(_)) => return Outcome::Unknown(lost.to_string()),
@@ -182,17 +308,20 @@ fn shown(ran: Ran, order: &Order) -> Body {
         truncated: bool,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         timed_out: bool,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        too_many_processes: bool,
     }
     let (exit_code, signal) = match ran.end {
         End::Exit(code) => (Some(code), None),
         End::Signal(signal) => (None, Some(signal)),
-        End::TimedOut => (None, None),
+        End::TimedOut | End::TooManyProcesses => (None, None),
     };
     let shown = Shown {
         exit_code,
         signal,
         truncated: ran.stdout.dropped > 0 || ran.stderr.dropped > 0,
         timed_out: ran.end == End::TimedOut,
+        too_many_processes: ran.end == End::TooManyProcesses,
         stdout: noted(ran.stdout, order),
         stderr: noted(ran.stderr, order),
     };

@@ -44,7 +44,12 @@ impl SuspendForInput {
 impl Tool for SuspendForInput {
     fn run(&self, invocation: Invocation) -> Running {
         let outcome = match ask(&invocation.arguments) {
-            Ok(ask) => Outcome::Pending(Box::new(Pending { kind: SuspendFor::Input, ask, timeout: None })),
+            Ok(ask) => Outcome::Pending(Box::new(Pending {
+                kind: SuspendFor::Input,
+                ask,
+                timeout: None,
+                secret: None,
+            })),
             Err(bad) => Outcome::Done(ToolResult::Failed(Body::text(format!("nobody was asked: {bad}")))),
         };
         Box::pin(std::future::ready(outcome))
@@ -139,7 +144,22 @@ mod tests {
                 [0; 5],
             );
             let call = holdpoint_core::id::CallId { run, no: holdpoint_core::id::CallNo(1) };
-            SuspendForInput.run(Invocation { call, attempt: 1, arguments: arguments.into() })
+            let pending = holdpoint_core::id::HoldId {
+                run,
+                key: holdpoint_core::id::HoldKey {
+                    call: call.no,
+                    secret: holdpoint_core::id::Secret([0; 16]),
+                },
+            };
+            SuspendForInput.run(Invocation {
+                call,
+                attempt: 1,
+                arguments: arguments.into(),
+                tool: holdpoint_core::name::ToolName::new(NAME).unwrap(),
+                session: holdpoint_core::name::SessionId::new("s").unwrap(),
+                turn: 1,
+                pending,
+            })
         };
         let waits = outcome(r#"{"reason": "stuck"}"#).await;
         assert!(matches!(waits, Outcome::Pending(pending) if pending.kind == SuspendFor::Input));

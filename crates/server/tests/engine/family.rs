@@ -8,7 +8,7 @@ use std::sync::Arc;
 use holdpoint::clock::Clock;
 use holdpoint::engine::{Engine, NewRun};
 use holdpoint::model::scripted::{Line, Script};
-use holdpoint::settings::{Agent, Approvers, Settings};
+use holdpoint::settings::{Agent, Approvers, Settings, Tracking};
 use holdpoint::tool::Tool;
 use holdpoint::tool::agent::AsksAgent;
 use holdpoint_core::command::Wanted;
@@ -16,7 +16,7 @@ use holdpoint_core::decide::Answer;
 use holdpoint_core::definition::Definition;
 use holdpoint_core::event::Outcome;
 use holdpoint_core::hold::{HoldKind, HoldPolicy};
-use holdpoint_core::id::{HoldId, RunId, Seq};
+use holdpoint_core::id::{HoldId, Place, RunId, Seq};
 use holdpoint_core::message::Message;
 use holdpoint_core::name::{AgentName, ToolName};
 use holdpoint_core::run::{Status, Waiting};
@@ -55,8 +55,10 @@ fn settings(site: &Site) -> Settings {
         needs_approval: BTreeSet::new(),
         approvers: Approvers::default(),
         worker_pool: 5,
+        tracking: Tracking::On,
+        lives: Place::Durable,
     };
-    settings.agents.insert(lead(), lead_settings);
+    settings.agents.insert(lead(), Arc::new(lead_settings));
     settings
 }
 

@@ -10,6 +10,9 @@
 )]
 
 mod family;
+mod judged;
+#[path = "../tooling/other_server.rs"]
+mod other_server;
 mod races;
 mod repeats;
 mod stopping;
@@ -24,7 +27,7 @@ use holdpoint::auth::Principal;
 use holdpoint::clock::Clock;
 use holdpoint::engine::{Decision, Engine, EngineError, NewRun};
 use holdpoint::model::scripted::{Line, Script};
-use holdpoint::settings::{Agent, Approvers, Settings};
+use holdpoint::settings::{Agent, Approvers, Settings, Tracking};
 use holdpoint::tool::suspend::{self, SuspendForInput};
 use holdpoint::tool::{Invocation, Outcome, Running, Tool};
 use holdpoint_core::body::Body;
@@ -33,7 +36,7 @@ use holdpoint_core::decide::Answer;
 use holdpoint_core::definition::{Definition, ToolSpec};
 use holdpoint_core::event::{Event, Outcome as Ended};
 use holdpoint_core::hold::{HoldKind, HoldPolicy};
-use holdpoint_core::id::{HoldId, RunId, Seq};
+use holdpoint_core::id::{HoldId, Place, RunId, Seq};
 use holdpoint_core::json::RawJson;
 use holdpoint_core::message::{Message, Replay, ToolResult};
 use holdpoint_core::name::{AgentName, ToolName, UserId};
@@ -163,11 +166,13 @@ impl Site {
             needs_approval: BTreeSet::from([tool]),
             approvers: Approvers::default(),
             worker_pool: 5,
+            tracking: Tracking::On,
+            lives: Place::Durable,
         };
         // Short times, so that a take-over does not make the test wait.
         let lease = Millis(2_600);
         Settings {
-            agents: BTreeMap::from([(agent(), agent_settings)]),
+            agents: BTreeMap::from([(agent(), Arc::new(agent_settings))]),
             lease,
             poll: Millis(50),
             ..Settings::usual()

@@ -30,6 +30,9 @@ pub(crate) struct Held {
     pub(crate) bytes_per_run: f64,
     pub(crate) bytes_outside_events: f64,
     pub(crate) open_ms: f64,
+    /// The first count after opening, which looks at every run, and the counts after it.
+    pub(crate) first_count_ms: f64,
+    pub(crate) count_ms: f64,
     pub(crate) rss_mb: f64,
 }
 
@@ -58,6 +61,8 @@ pub(crate) fn run(runtime: &Runtime, count: usize) -> Held {
     held.open_ms = start.elapsed().as_secs_f64() * 1000.0;
     let bench = Arc::new(Bench::numbered(store, 10_000_000));
     runtime.block_on(async {
+        held.first_count_ms = counting(&bench).await;
+        held.count_ms = counting(&bench).await;
         held.page50_ms = page(&bench, Audience::Everyone).await;
         held.page50_audience_ms = page(&bench, Audience::AnyOf(vec![Who("user:alice".into())])).await;
         let (one_by_one, together) = samples.split_at(samples.len() / 2);
@@ -120,6 +125,13 @@ async fn approve_at_64(bench: &Arc<Bench>, holds: &[HoldId]) -> f64 {
         done.unwrap();
     }
     holds.len() as f64 / start.elapsed().as_secs_f64()
+}
+
+async fn counting(bench: &Bench) -> f64 {
+    let start = now();
+    let counts = bench.store.counts(Tenant::default_tenant()).await.unwrap();
+    assert!(!counts.runs.is_empty());
+    start.elapsed().as_secs_f64() * 1000.0
 }
 
 async fn page(bench: &Bench, audience: Audience) -> f64 {

@@ -68,6 +68,10 @@ pub(crate) fn print(plan: &Plan, results: &Results) {
             held.page50_ms, held.page50_audience_ms, held.open_ms, held.rss_mb
         );
         println!(
+            "  counting all runs once: {:.0} ms; counts after that: {:.3} ms",
+            held.first_count_ms, held.count_ms
+        );
+        println!(
             "  bytes a held run: {:.0}, of which outside the events {:.0}",
             held.bytes_per_run, held.bytes_outside_events
         );
@@ -91,6 +95,8 @@ fn as_json(results: &Results) -> Value {
                 "fresh_per_s_64": held.fresh_per_second_64,
                 "rss_mb": held.rss_mb,
                 "ready_ms": held.open_ms,
+                "first_count_ms": held.first_count_ms,
+                "count_ms": held.count_ms,
                 "page50_ms": held.page50_ms,
                 "page50_audience_ms": held.page50_audience_ms,
                 "bytes_per_run": held.bytes_per_run,

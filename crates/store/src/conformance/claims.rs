@@ -18,7 +18,10 @@ pub fn a_new_run_is_due_at_once(factory: &Factory) {
     let claim = world.asking(10);
     let lease = Some(Lease { node: NODE, until: claim.until });
     let stored = Stored { row: row.clone(), lease };
-    assert_eq!(block_on(world.store().claim_due(claim)), Ok(vec![Claimed::Run(Box::new(stored.clone()))]));
+    assert_eq!(
+        block_on(world.store().claim_due(claim)),
+        Ok(vec![Claimed::Run { stored: Box::new(stored.clone()), from: None }])
+    );
     assert_eq!(world.load(row.run.facts.id), Ok(stored));
 }
 

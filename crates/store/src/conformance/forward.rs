@@ -125,6 +125,32 @@ macro_rules! forward_store {
             self.$f.session(key)
         }
     };
+    (@ facts $f:ident) => {
+        fn facts(
+            &self,
+            run: ::holdpoint_core::id::RunId,
+        ) -> $crate::Answer<Option<::holdpoint_core::run::Facts>> {
+            self.$f.facts(run)
+        }
+    };
+    (@ quarantine $f:ident) => {
+        fn quarantine(&self, run: ::holdpoint_core::id::RunId, why: String) -> $crate::Answer<()> {
+            self.$f.quarantine(run, why)
+        }
+    };
+    (@ counts $f:ident) => {
+        fn counts(&self, tenant: ::holdpoint_core::name::Tenant) -> $crate::Answer<$crate::Counts> {
+            self.$f.counts(tenant)
+        }
+    };
+    (@ list_sessions $f:ident) => {
+        fn list_sessions(
+            &self,
+            query: $crate::SessionQuery,
+        ) -> $crate::Answer<$crate::Page<$crate::SessionRow>> {
+            self.$f.list_sessions(query)
+        }
+    };
     (@ change_session $f:ident) => {
         fn change_session(
             &self,

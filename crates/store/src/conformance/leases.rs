@@ -9,7 +9,7 @@ use holdpoint_core::time::{Millis, Timestamp};
 use super::Factory;
 use super::appending::say;
 use super::support::{NODE, NewRun, OTHER_NODE, SHELL, World, block_on, claimed_runs};
-use crate::{Claim, Lease, LeaseChange, Put};
+use crate::{Claim, Claimed, Lease, LeaseChange, Put};
 
 pub fn a_live_lease_keeps_others_away(factory: &Factory) {
     let mut world = World::new(factory);
@@ -26,7 +26,13 @@ pub fn a_lease_that_ran_out_is_taken_over(factory: &Factory) {
     assert_eq!(world.claimed(10), [run]);
     world.later(Millis::seconds(60));
     world.reopen();
-    assert_eq!(world.claimed_by(OTHER_NODE), [run]);
+    let claim = Claim { node: OTHER_NODE, ..world.asking(10) };
+    let stored = Box::new(crate::Stored {
+        lease: Some(Lease { node: OTHER_NODE, until: claim.until }),
+        ..world.load(run).unwrap()
+    });
+    let from = Some(Lease { node: NODE, until: world.now() });
+    assert_eq!(block_on(world.store().claim_due(claim)), Ok(vec![Claimed::Run { stored, from }]));
     assert_eq!(world.lease(run), Some(Lease { node: OTHER_NODE, until: world.in_a_minute() }));
     assert_eq!(block_on(world.store().renew(vec![run], NODE, world.in_a_minute())), Ok(vec![]));
 }

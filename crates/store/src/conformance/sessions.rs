@@ -5,8 +5,8 @@
 use holdpoint_core::time::Millis;
 
 use super::Factory;
-use super::support::{NewRun, World, block_on, session_of, tenant};
-use crate::{SessionChange, SessionKey, SessionRow};
+use super::support::{NewRun, World, agent, all_pages, block_on, session_of, tenant};
+use crate::{SessionChange, SessionKey, SessionQuery, SessionRow};
 
 pub fn a_session_is_made_by_its_first_run(factory: &Factory) {
     let mut world = World::new(factory);
@@ -69,7 +69,31 @@ pub fn a_session_is_closed_for_good(factory: &Factory) {
     assert!(world.session(&key).unwrap().closed);
 }
 
+pub fn sessions_are_listed_newest_first(factory: &Factory) {
+    let mut world = World::new(factory);
+    let mut keys = Vec::new();
+    for (agent, name) in [("a", "s-1"), ("b", "s-1"), ("a", "s-2"), ("a", "s-3")] {
+        keys.push(session_of(&world.start(&NewRun::of(agent).in_session(name))));
+    }
+    world.start(&NewRun::of("a").in_session("s-1"));
+    world.start(&NewRun::of("a").of_tenant("acme").in_session("s-9"));
+    world.reopen();
+    keys.reverse();
+    assert_eq!(world.sessions(None), keys);
+    let of_a = [keys[0].clone(), keys[1].clone(), keys[3].clone()];
+    assert_eq!(world.sessions(Some("a")), of_a);
+    assert_eq!(world.sessions(Some("unheard of")), []);
+}
+
 impl World {
+    /// All conversations, in pages of two.
+    fn sessions(&self, of: Option<&str>) -> Vec<SessionKey> {
+        let query =
+            |cursor| SessionQuery { tenant: tenant("default"), agent: of.map(agent), cursor, limit: 2 };
+        let rows = all_pages(|cursor| block_on(self.store().list_sessions(query(cursor))).unwrap());
+        rows.into_iter().map(|row| row.key).collect()
+    }
+
     fn session(&self, key: &SessionKey) -> Option<SessionRow> {
         block_on(self.store().session(key.clone())).unwrap()
     }

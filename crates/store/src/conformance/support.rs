@@ -285,7 +285,7 @@ pub fn events_of(links: &[Link]) -> Vec<Envelope> {
 #[must_use]
 pub fn claimed_runs(claimed: &[Claimed]) -> Vec<RunId> {
     let run = |claimed: &Claimed| match claimed {
-        Claimed::Run(stored) => stored.row.run.facts.id,
+        Claimed::Run { stored, .. } => stored.row.run.facts.id,
         Claimed::Corrupt { run, why } => panic!("run {run} is corrupt: {why}"),
     };
     claimed.iter().map(run).collect()

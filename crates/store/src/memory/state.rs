@@ -12,6 +12,7 @@ use holdpoint_core::link::Link;
 use holdpoint_core::mutant::Mutant;
 use holdpoint_core::name::Tenant;
 use holdpoint_core::project::{HoldChange, HoldRow, RunRow};
+use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 
 use crate::batch::{Batch, Guard, LeaseChange, Notice, Put, Who};
@@ -31,7 +32,7 @@ pub(super) struct State {
     definitions: HashMap<(Tenant, Digest), Vec<u8>>,
     keys: HashMap<(Tenant, String), KeyRecord>,
     counters: HashMap<(Tenant, String), i64>,
-    sessions: BTreeMap<SessionKey, SessionRow>,
+    sessions: BTreeMap<SessionKey, SessionEntry>,
     notices: BTreeMap<i64, NoticeEntry>,
     credentials: BTreeMap<String, Credential>,
     last_number: i64,
@@ -46,6 +47,14 @@ struct RunEntry {
     /// When another run's end wants it looked at; remembered until a node takes it.
     wake_at: Option<Timestamp>,
     links: Vec<Link>,
+    /// Why it was put aside, if it was.
+    quarantined: Option<String>,
+}
+
+#[derive(Debug)]
+struct SessionEntry {
+    no: i64,
+    row: SessionRow,
 }
 
 #[derive(Debug)]
@@ -93,6 +102,7 @@ impl State {
         match (self.entry(batch.run()), batch.expected.seq) {
             (None, Seq(0)) => Ok(()),
             (None, _) => Err(StoreError::NotFound { run: batch.run() }),
+            (Some(entry), _) if entry.quarantined.is_some() => entry.readable(batch.run()),
             (Some(_), Seq(0)) => Err(conflict),
             (Some(entry), seq) => {
                 let is_same = entry.row.run.state.seq == seq && entry.row.head == batch.expected.head;
@@ -124,7 +134,7 @@ impl State {
                 Ok(())
             }
             Guard::SessionOpen { session } => match self.sessions.get(session) {
-                Some(row) if row.closed => Err(format!("session {} is closed", session.session)),
+                Some(entry) if entry.row.closed => Err(format!("session {} is closed", session.session)),
                 Some(_) | None => Ok(()),
             },
         }
@@ -153,7 +163,14 @@ impl State {
             None => {
                 self.open_session(&row);
                 let no = self.next_number();
-                let mut entry = RunEntry { row, lease: None, due_at: None, wake_at: None, links: vec![link] };
+                let mut entry = RunEntry {
+                    row,
+                    lease: None,
+                    due_at: None,
+                    wake_at: None,
+                    links: vec![link],
+                    quarantined: None,
+                };
                 entry.change_lease(lease);
                 self.run_numbers.insert(run, no);
                 self.runs.insert(no, entry);
@@ -176,7 +193,8 @@ impl State {
             updated_at: at,
             closed: false,
         };
-        self.sessions.entry(key).or_insert(fresh);
+        let no = self.next_number();
+        self.sessions.entry(key).or_insert(SessionEntry { no, row: fresh });
     }
 
     fn write_hold(&mut self, change: HoldChange) {
@@ -219,7 +237,8 @@ impl State {
                 self.definitions.entry((tenant.clone(), digest)).or_insert(bytes);
             }
             Put::Wake { run, at } => {
-                if let Some(entry) = self.run_numbers.get(&run).and_then(|no| self.runs.get_mut(no)) {
+                let entry = self.run_numbers.get(&run).and_then(|no| self.runs.get_mut(no));
+                if let Some(entry) = entry.filter(|entry| entry.quarantined.is_none()) {
                     entry.wake_at = Some(entry.wake_at.map_or(at, |wake| wake.min(at)));
                     entry.change_lease(LeaseChange::Keep);
                 }
@@ -243,6 +262,7 @@ impl State {
 
     pub(super) fn load(&self, run: RunId) -> Result<Stored, StoreError> {
         let entry = self.entry(run).ok_or(StoreError::NotFound { run })?;
+        entry.readable(run)?;
         Ok(Stored { row: entry.row.clone(), lease: entry.lease })
     }
 
@@ -259,8 +279,29 @@ impl State {
         self.definitions.get(&(tenant.clone(), digest)).cloned()
     }
 
-    pub(super) fn find_hold(&self, hold: HoldId) -> Option<HoldRow> {
-        self.holds.get(self.hold_numbers.get(&hold)?).map(|entry| entry.row.clone())
+    pub(super) fn find_hold(&self, hold: HoldId) -> Result<Option<HoldRow>, StoreError> {
+        let found = self.hold_numbers.get(&hold).and_then(|no| self.holds.get(no));
+        if let (Some(HoldEntry { row: HoldRow { closed: None, .. }, .. }), Some(run)) =
+            (found, self.entry(hold.run))
+        {
+            run.readable(hold.run)?;
+        }
+        Ok(found.map(|entry| entry.row.clone()))
+    }
+
+    pub(super) fn facts(&self, run: RunId) -> Option<Facts> {
+        self.entry(run).map(|entry| entry.row.run.facts.clone())
+    }
+
+    pub(super) fn quarantine(&mut self, run: RunId, why: String) -> Result<(), StoreError> {
+        let no = self.run_numbers.get(&run).copied();
+        let entry = no.and_then(|no| self.runs.get_mut(&no)).ok_or(StoreError::NotFound { run })?;
+        // The first reason is the one that counts.
+        if entry.quarantined.is_none() {
+            entry.quarantined = Some(why);
+            (entry.lease, entry.wake_at, entry.due_at) = (None, None, None);
+        }
+        Ok(())
     }
 
     pub(super) fn find_key(&self, tenant: Tenant, key: String) -> Option<KeyRecord> {
@@ -328,11 +369,11 @@ impl State {
     }
 
     pub(super) fn session(&self, key: &SessionKey) -> Option<SessionRow> {
-        self.sessions.get(key).cloned()
+        self.sessions.get(key).map(|entry| entry.row.clone())
     }
 
     pub(super) fn change_session(&mut self, key: &SessionKey, change: SessionChange, at: Timestamp) -> bool {
-        let Some(row) = self.sessions.get_mut(key) else { return false };
+        let Some(SessionEntry { row, .. }) = self.sessions.get_mut(key) else { return false };
         match change {
             SessionChange::Metadata { before, after } => {
                 if row.metadata != before {
@@ -404,6 +445,13 @@ impl State {
 }
 
 impl RunEntry {
+    fn readable(&self, run: RunId) -> Result<(), StoreError> {
+        match &self.quarantined {
+            Some(why) => Err(StoreError::Corrupt { run, why: why.clone() }),
+            None => Ok(()),
+        }
+    }
+
     fn change_lease(&mut self, change: LeaseChange) {
         match change {
             LeaseChange::Take { node, until } => {

@@ -192,7 +192,7 @@ impl<'a> Tables<'a> {
         self.add(
             sql::SESSIONS_ADD,
             arrays!(new => |run| run.facts().tenant.as_str(), run.facts().agent.as_str(),
-                run.facts().session.as_str(), run.facts().started_at.0),
+                run.facts().session.as_str(), run.facts().started_at.0, run.no),
         );
         let (is_empty, mut columns) = arrays!(new => |run|
             run.id(), run.no, run.facts().tenant.as_str(), run.facts().agent.as_str(), run.facts().session.as_str(),

@@ -287,6 +287,9 @@ impl Picture {
 impl Place {
     /// The order is that of `RUNS_LOCK`.
     fn read(run: RunId, row: &Row) -> Result<Place, Corrupt> {
+        if let Some(why) = column::<Option<String>>(row, 11)? {
+            return Err(Corrupt(why));
+        }
         let tenant = Tenant::new(column::<&str>(row, 2)?)?;
         let due_at = instant(row, 10)?;
         Ok(Place {

@@ -1,21 +1,26 @@
-//! Pages of runs and holds. A page is an index range, or a bounded scan whose cursor says where it stopped.
+//! Pages of runs, holds and conversations. A page is an index range, or a bounded scan whose cursor says where it stopped.
 //!
-//! An open hold's row is made from the fold of its run; what cannot be read is left out and reported by id.
+//! An open hold's row is made from the fold of its run, and is left out when that cannot be read; such runs are listed apart.
 
 use holdpoint_core::id::{CallNo, HoldKey, Secret};
-use holdpoint_core::project::{self, HoldRow, RunRow};
+use holdpoint_core::name::{AgentName, SessionId, Tenant};
+use holdpoint_core::project::{self, HoldRow, Phase, RunRow};
+use holdpoint_core::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::connect::Params;
 use super::pool::Pool;
 use super::read::{stored, unreadable};
-use super::rows::column;
+use super::rows::{RunColumns, column};
 use super::sql;
 use super::types::{self, Bytes16};
 use crate::columns::{Corrupt, kind_number};
 use crate::error::StoreError;
-use crate::query::{Audience, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX};
+use crate::query::{
+    Audience, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, SessionKey, SessionQuery,
+    SessionRow, Unreadable,
+};
 
 type Param<'a> = &'a (dyn ToSql + Sync);
 
@@ -46,7 +51,7 @@ pub(super) async fn list_runs(pool: &Pool, query: &RunQuery) -> Result<Page<RunR
         RunFilter::Claimable(inbox, now) => {
             let params: [Param<'_>; 6] = [&tenant, &inbox.as_str(), &now.0, &scan, &limit, &phases];
             let rows = pool.read(sql::RUNS_CLAIMABLE, &params).await?;
-            Ok(Page { items: runs_of(pool, &rows).await?, next: None })
+            runs_of(pool, query, &rows, None).await
         }
     }
 }
@@ -64,7 +69,7 @@ async fn page_of_runs(
     let is_filtered = !query.phases.is_empty();
     let stop = Stop { last, is_full: rows.len() >= query.limit, is_filtered };
     let next = stop.next(pool, its_end, &[end, by].concat()).await?;
-    Ok(Page { items: runs_of(pool, &rows).await?, next })
+    runs_of(pool, query, &rows, next).await
 }
 
 /// Where a page stopped.
@@ -94,17 +99,52 @@ impl Stop {
     }
 }
 
-/// A run that cannot be read is left out here and reported where it is asked for by id.
-async fn runs_of(pool: &Pool, rows: &[Row]) -> Result<Vec<RunRow>, StoreError> {
-    let mut items = Vec::with_capacity(rows.len());
+/// A run that cannot be read counts as failed, and does not stop the list.
+async fn runs_of(
+    pool: &Pool,
+    query: &RunQuery,
+    rows: &[Row],
+    next: Option<u64>,
+) -> Result<Page<RunRow>, StoreError> {
+    let mut page = Page::of(Vec::with_capacity(rows.len()), next);
+    let is_failed_wanted = query.phases.is_empty() || query.phases.contains(&Phase::Failed);
     for row in rows {
         match stored(pool, row, 0).await {
-            Ok(stored) => items.push(stored.row),
+            Ok(stored) => page.items.push(stored.row),
             Err(StoreError::Unavailable { why }) => return Err(StoreError::Unavailable { why }),
+            Err(StoreError::Corrupt { run, why }) if is_failed_wanted => {
+                let facts = RunColumns::of(row, 0).ok().and_then(|columns| columns.facts().ok());
+                page.unreadable.push(Unreadable { run, facts, why });
+            }
             Err(_) => {}
         }
     }
-    Ok(items)
+    Ok(page)
+}
+
+pub(super) async fn list_sessions(pool: &Pool, query: &SessionQuery) -> Result<Page<SessionRow>, StoreError> {
+    let tenant = query.tenant.as_str();
+    let before = query.cursor.map_or(i64::MAX, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
+    let (scan, limit) = (types::rows(SCAN_MAX), types::rows(query.limit));
+    let agent = query.agent.as_ref().map(AgentName::as_str);
+    let rows = pool.read(sql::SESSIONS_ALL, &[&tenant, &before, &scan, &agent, &limit]).await?;
+    let last = rows.last().map(|row| column::<i64>(row, 0).map_err(unreadable)).transpose()?;
+    let stop = Stop { last, is_full: rows.len() >= query.limit, is_filtered: agent.is_some() };
+    let next = stop.next(pool, sql::SESSIONS_ALL_END, &[&tenant, &before, &scan]).await?;
+    // One whose names are none does not stop the list.
+    Ok(Page::of(rows.iter().filter_map(|row| session_row(&query.tenant, row).ok()).collect(), next))
+}
+
+fn session_row(tenant: &Tenant, row: &Row) -> Result<SessionRow, Corrupt> {
+    let agent = AgentName::new(column::<&str>(row, 1)?)?;
+    let session = SessionId::new(column::<&str>(row, 2)?)?;
+    Ok(SessionRow {
+        key: SessionKey { tenant: tenant.clone(), agent, session },
+        metadata: column(row, 3)?,
+        created_at: Timestamp(column(row, 4)?),
+        updated_at: Timestamp(column(row, 5)?),
+        closed: column(row, 6)?,
+    })
 }
 
 pub(super) async fn list_holds(pool: &Pool, query: &HoldQuery) -> Result<Page<HoldRow>, StoreError> {
@@ -193,7 +233,7 @@ async fn page_of_holds(
     for row in &rows {
         items.extend(hold_row(pool, row).await?);
     }
-    Ok(Page { items, next })
+    Ok(Page::of(items, next))
 }
 
 /// The row of an open hold, from the fold of its run; none when that run cannot be read.

@@ -7,6 +7,7 @@ use holdpoint_core::id::{HoldId, RunId, Secret, Seq};
 use holdpoint_core::link::Link;
 use holdpoint_core::name::Tenant;
 use holdpoint_core::project::{self, HoldRow};
+use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 use tokio_postgres::Row;
 
@@ -21,6 +22,12 @@ use crate::query::{Credential, DueNotice, KeyRecord, SCAN_MAX, SessionKey, Sessi
 pub(super) async fn load(pool: &Pool, run: RunId) -> Result<Stored, StoreError> {
     let rows = pool.read(sql::RUN, &[&Bytes16::from(run)]).await?;
     stored(pool, rows.first().ok_or(StoreError::NotFound { run })?, 0).await
+}
+
+/// What never changes of a run; none when there is no such run, or when not even that can be read.
+pub(super) async fn facts(pool: &Pool, run: RunId) -> Result<Option<Facts>, StoreError> {
+    let rows = pool.read(sql::RUN, &[&Bytes16::from(run)]).await?;
+    Ok(rows.first().and_then(|row| RunColumns::of(row, 0).ok()?.facts().ok()))
 }
 
 /// The run in this row. One of an older fold is made again from its events.

@@ -86,6 +86,9 @@ impl RunColumns<'_> {
             return Err(StoreError::Newer { run: self.id, found: self.fold });
         }
         let read = || -> Result<Stored, Corrupt> {
+            if let Some(why) = column::<Option<String>>(self.row, self.from + 21)? {
+                return Err(Corrupt(why));
+            }
             let rebuilt = links.map(|links| rebuild(self.id, links)).transpose()?.flatten();
             match rebuilt {
                 Some(row) => Ok(Stored { row, lease: lease(self.row, self.from + 17, self.from + 18)? }),
@@ -95,7 +98,8 @@ impl RunColumns<'_> {
         read().map_err(|corrupt| corrupt.of(self.id))
     }
 
-    fn decode(&self) -> Result<Stored, Corrupt> {
+    /// What never changes of a run: columns of their own, so that it can be read when the fold cannot.
+    pub(super) fn facts(&self) -> Result<Facts, Corrupt> {
         let (row, from) = (self.row, self.from);
         let inbox: Option<&str> = column(row, from + 9)?;
         let priority: Option<i16> = column(row, from + 11)?;
@@ -103,7 +107,7 @@ impl RunColumns<'_> {
         let priority = priority.map_err(|_| Corrupt("its priority is out of range".into()))?;
         let facts: Option<&str> = column(row, from + 10)?;
         let parent: Option<&str> = column(row, from + 8)?;
-        let facts = Facts {
+        Ok(Facts {
             id: self.id,
             tenant: Tenant::new(column::<&str>(row, from + 2)?)?,
             agent: AgentName::new(column::<&str>(row, from + 3)?)?,
@@ -113,7 +117,12 @@ impl RunColumns<'_> {
             parent: parent.map(parse::<Parent>).transpose()?,
             started_at: Timestamp(column(row, from + 7)?),
             inbox: inbox.map(|inbox| inbox_place(inbox, priority, facts)).transpose()?,
-        };
+        })
+    }
+
+    fn decode(&self) -> Result<Stored, Corrupt> {
+        let (row, from) = (self.row, self.from);
+        let facts = self.facts()?;
         let mut state: State = parse(column(row, from + 19)?)?;
         state.seq = seq(row, from + 12)?;
         state.at = Timestamp(column(row, from + 13)?);

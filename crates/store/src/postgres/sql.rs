@@ -21,7 +21,7 @@ pub(super) const TIME: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1
 
 /// What appends compare and what they need to know of runs; nobody else changes them until the end.
 pub(super) const RUNS_LOCK: &str = "SELECT id, no, tenant, agent, seq, head, lease_node, lease_until, wake_at, \
-     wants_at, due_at FROM runs WHERE id = ANY($1) ORDER BY id FOR UPDATE";
+     wants_at, due_at, quarantined FROM runs WHERE id = ANY($1) ORDER BY id FOR UPDATE";
 /// Keys that must not have been used: whoever puts one in first is the only one, until it is taken back.
 pub(super) const KEYS_RESERVE: &str = "INSERT INTO keys (tenant, key, request, run, seq, expires_at) \
      SELECT tenant, key, '', '00000000-0000-0000-0000-000000000000', 0, 0 \
@@ -46,9 +46,10 @@ pub(super) const SESSIONS_LOCK: &str = "SELECT s.tenant, s.agent, s.session, s.c
 pub(super) const TENANTS_ADD: &str = "INSERT INTO tenants (tenant, tag, created_at) \
      SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[]) ON CONFLICT (tenant) DO NOTHING";
 /// New conversations.
-pub(super) const SESSIONS_ADD: &str = "INSERT INTO sessions (tenant, agent, session, created_at, updated_at) \
-     SELECT tenant, agent, session, at, at \
-     FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS new (tenant, agent, session, at) \
+pub(super) const SESSIONS_ADD: &str = "INSERT INTO sessions (tenant, agent, session, created_at, updated_at, no) \
+     SELECT tenant, agent, session, at, at, no \
+     FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[]) \
+     AS new (tenant, agent, session, at, no) \
      ON CONFLICT (tenant, agent, session) DO NOTHING";
 /// New runs.
 pub(super) const RUNS_ADD: &str = "INSERT INTO runs (id, no, tenant, agent, session, owner, driver, started_at, \
@@ -125,12 +126,12 @@ pub(super) const COUNTERS_SET: &str = "UPDATE counters c SET value = n.value \
      FROM unnest($1::text[], $2::bytea[], $3::bigint[]) AS n (tenant, name, value) \
      WHERE c.tenant = n.tenant AND c.name = n.name";
 
-/// Columns of a whole run, in the order that `rows.rs` reads them, and the hash of its last link.
+/// Columns of a whole run, in the order that `rows.rs` reads them; among them the hash of its last link.
 macro_rules! run_columns {
     () => {
         "r.id, r.no, r.tenant, r.agent, r.session, r.owner, r.driver, r.started_at, r.parent, r.inbox, \
          r.inbox_facts, r.priority, r.seq, r.at, r.head, r.definition, r.fold, r.lease_node, r.lease_until, r.state, \
-         (SELECT l.hash FROM links l WHERE l.run = r.id ORDER BY l.first DESC LIMIT 1)"
+         (SELECT l.hash FROM links l WHERE l.run = r.id ORDER BY l.first DESC LIMIT 1), r.quarantined"
     };
 }
 /// A run by its id.
@@ -138,6 +139,12 @@ pub(super) const RUN: &str = concat!("SELECT ", run_columns!(), " FROM runs r WH
 /// A run by its id; nobody else changes it until the end.
 pub(super) const RUN_LOCK: &str =
     concat!("SELECT ", run_columns!(), " FROM runs r WHERE r.id = $1 FOR UPDATE OF r");
+/// The phase that a run is listed under: one that was put aside counts as failed.
+macro_rules! listed_phase {
+    () => {
+        "CASE WHEN r.quarantined IS NULL THEN r.phase ELSE 9 END"
+    };
+}
 /// A page of runs: looks at $3 of them and gives those in one of these phases, at most $4.
 macro_rules! page_of_runs {
     ($by:literal) => {
@@ -146,8 +153,9 @@ macro_rules! page_of_runs {
             run_columns!(),
             " FROM (SELECT * FROM runs WHERE ",
             $by,
-            " AND no < $2 ORDER BY no DESC LIMIT $3) r WHERE cardinality($5::smallint[]) = 0 OR r.phase = ANY($5) \
-              ORDER BY r.no DESC LIMIT $4"
+            " AND no < $2 ORDER BY no DESC LIMIT $3) r WHERE cardinality($5::smallint[]) = 0 OR ",
+            listed_phase!(),
+            " = ANY($5) ORDER BY r.no DESC LIMIT $4"
         )
     };
 }
@@ -172,7 +180,9 @@ pub(super) const RUNS_ALL: &str = concat!(
     run_columns!(),
     " FROM (SELECT n.* FROM unnest($6::text[]) AS a (agent), LATERAL (SELECT * FROM runs WHERE tenant = $1 \
       AND agent = a.agent AND no < $2 ORDER BY no DESC LIMIT $3) n ORDER BY n.no DESC LIMIT $3) r \
-      WHERE cardinality($5::smallint[]) = 0 OR r.phase = ANY($5) ORDER BY r.no DESC LIMIT $4"
+      WHERE cardinality($5::smallint[]) = 0 OR ",
+    listed_phase!(),
+    " = ANY($5) ORDER BY r.no DESC LIMIT $4"
 );
 /// The last run that such a page looks at.
 pub(super) const RUNS_ALL_END: &str = "SELECT n.no FROM unnest($4::text[]) AS a (agent), LATERAL (SELECT no FROM runs \
@@ -302,6 +312,13 @@ pub(super) const HOLDS_BY_SESSION: &str = page_of_holds!(holds_of_session!("$7",
 /// The last of them that is looked at.
 pub(super) const HOLDS_BY_SESSION_END: &str = end_of_holds!(holds_of_session!("$4", "$5"));
 
+/// How many runs of a tenant are in which phase, and how many were put aside.
+pub(super) const COUNT_RUNS: &str = "SELECT phase, quarantined IS NOT NULL, count(*) FROM runs WHERE tenant = $1 \
+     GROUP BY 1, 2";
+/// How many holds of a tenant are open, by agent and kind.
+pub(super) const COUNT_HOLDS: &str = "SELECT agent, kind, count(*) FROM holds WHERE tenant = $1 AND NOT closed \
+     GROUP BY agent, kind ORDER BY agent, kind";
+
 /// Due runs of each agent, the longest due first, of these shards and of a fold that this node knows.
 pub(super) const DUE: &str = "WITH RECURSIVE lanes AS (\
      (SELECT tenant, agent FROM due ORDER BY tenant, agent LIMIT 1) UNION ALL \
@@ -311,16 +328,24 @@ pub(super) const DUE: &str = "WITH RECURSIVE lanes AS (\
      (SELECT d.run, d.no, d.at, d.shard FROM due d WHERE d.tenant = l.tenant AND d.agent = l.agent AND d.at <= $1 \
      ORDER BY d.at, d.no LIMIT $2) s LEFT JOIN runs r ON r.id = s.run WHERE s.shard = ANY($3) \
      AND coalesce(r.fold, 0) <= $4 ORDER BY s.at, s.no LIMIT $5) c ORDER BY l.tenant, l.agent, c.at, c.no";
-/// Leases those of these runs that are still due.
+/// Leases those of these runs that are still due, and says who had them before.
 pub(super) const LEASE: &str = concat!(
-    "WITH taken AS (UPDATE runs SET lease_node = $2, lease_until = $3, wake_at = NULL, due_at = $3 \
-      WHERE id = ANY($1) AND due_at <= $4 AND fold <= $5 RETURNING *), \
+    "WITH before AS (SELECT id, lease_node, lease_until FROM runs WHERE id = ANY($1) AND due_at <= $4 \
+      AND fold <= $5 ORDER BY id FOR UPDATE), \
+      taken AS (UPDATE runs SET lease_node = $2, lease_until = $3, wake_at = NULL, due_at = $3 FROM before \
+      WHERE runs.id = before.id \
+      RETURNING runs.*, before.lease_node AS from_node, before.lease_until AS from_until), \
       moved AS (UPDATE due SET at = $3 FROM taken WHERE due.run = taken.id) SELECT ",
     run_columns!(),
-    " FROM taken r"
+    ", r.from_node, r.from_until FROM taken r"
 );
+/// Puts a run aside, unless it is already. The run is locked, so nobody adds to its work meanwhile.
+pub(super) const QUARANTINE: &str = "WITH aside AS (UPDATE runs SET quarantined = $2, lease_node = NULL, \
+     lease_until = NULL, wake_at = NULL, due_at = NULL WHERE id = $1 AND quarantined IS NULL RETURNING id), \
+     unclaimable AS (DELETE FROM claimable USING aside WHERE claimable.run = aside.id) \
+     DELETE FROM due USING aside WHERE due.run = aside.id";
 /// A run that cannot be read is no longer due.
-pub(super) const QUARANTINE: &str = "WITH freed AS (UPDATE runs SET lease_node = NULL, lease_until = NULL, \
+pub(super) const NOT_DUE: &str = "WITH freed AS (UPDATE runs SET lease_node = NULL, lease_until = NULL, \
      due_at = NULL WHERE id = $1) DELETE FROM due WHERE run = $1";
 /// Extends a node's leases.
 pub(super) const RENEW: &str = "WITH mine AS (UPDATE runs SET lease_until = $3, due_at = $3 \
@@ -348,6 +373,13 @@ pub(super) const NOTICE_DEAD: &str = "UPDATE notices SET due_at = NULL WHERE no 
 /// A conversation by its name.
 pub(super) const SESSION: &str = "SELECT metadata, created_at, updated_at, closed FROM sessions \
      WHERE tenant = $1 AND agent = $2 AND session = $3";
+/// Conversations of a tenant, newest first: looks at $3 of them and gives those with this agent, at most $5.
+pub(super) const SESSIONS_ALL: &str = "SELECT no, agent, session, metadata, created_at, updated_at, closed FROM \
+     (SELECT * FROM sessions WHERE tenant = $1 AND no < $2 ORDER BY no DESC LIMIT $3) s \
+     WHERE $4::text IS NULL OR agent = $4 ORDER BY no DESC LIMIT $5";
+/// The last of them that is looked at, when there are so many.
+pub(super) const SESSIONS_ALL_END: &str =
+    "SELECT no FROM sessions WHERE tenant = $1 AND no < $2 ORDER BY no DESC OFFSET $3::bigint - 1 LIMIT 1";
 /// Other metadata, if they still are what the caller read.
 pub(super) const SESSION_METADATA: &str = "UPDATE sessions SET metadata = $5, updated_at = $6 \
      WHERE tenant = $1 AND agent = $2 AND session = $3 AND metadata = $4 RETURNING 1";
@@ -468,9 +500,12 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     HOLDS_BY_RUN_END,
     HOLDS_BY_SESSION,
     HOLDS_BY_SESSION_END,
+    COUNT_RUNS,
+    COUNT_HOLDS,
     DUE,
     LEASE,
     QUARANTINE,
+    NOT_DUE,
     RENEW,
     RELEASE,
     NOTICES_DUE,
@@ -478,6 +513,8 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     NOTICE_RETRY,
     NOTICE_DEAD,
     SESSION,
+    SESSIONS_ALL,
+    SESSIONS_ALL_END,
     SESSION_METADATA,
     SESSION_CLOSE,
     CREDENTIAL_ADD,

@@ -25,6 +25,9 @@ use crate::error::StoreError;
 use crate::query::{Claim, Claimed, Credential, SCAN_MAX, SessionChange, SessionKey, SettleNotice, Stored};
 use crate::turns::take_turns;
 
+/// Where `sql::LEASE` has the lease before: behind the columns of a whole run.
+const BEFORE: usize = 22;
+
 /// Goes on while others were quicker, so that whoever asks gets as much as there is.
 pub(super) async fn claim_due(pool: &Pool, claim: &Claim) -> Result<Vec<Claimed>, StoreError> {
     let mut claimed = Vec::new();
@@ -38,7 +41,7 @@ pub(super) async fn claim_due(pool: &Pool, claim: &Claim) -> Result<Vec<Claimed>
         let (count, taken) = (wanted.len(), lease(pool, claim, &wanted).await?);
         let is_all = taken.len() == count;
         for one in &taken {
-            if let Claimed::Run(stored) = one {
+            if let Claimed::Run { stored, .. } = one {
                 use_room(&mut room, stored);
             }
         }
@@ -110,10 +113,13 @@ async fn lease(pool: &Pool, claim: &Claim, wanted: &[RunId]) -> Result<Vec<Claim
     for run in wanted {
         let Some(row) = taken.get(run) else { continue };
         match stored(pool, row, 0).await {
-            Ok(stored) => claimed.push(Claimed::Run(Box::new(stored))),
+            Ok(stored) => {
+                let from = rows::lease(row, BEFORE, BEFORE + 1).map_err(|corrupt| corrupt.of(*run))?;
+                claimed.push(Claimed::Run { stored: Box::new(stored), from });
+            }
             Err(StoreError::Corrupt { run, why }) => {
                 // Its events stay as they are; only the work list forgets it, or it would come up for ever.
-                pool.write(sql::QUARANTINE, &[&Bytes16::from(run)]).await?;
+                pool.write(sql::NOT_DUE, &[&Bytes16::from(run)]).await?;
                 claimed.push(Claimed::Corrupt { run, why });
             }
             Err(other) => return Err(other),
@@ -141,6 +147,23 @@ pub(super) async fn renew(
 
 pub(super) async fn release(pool: &Pool, run: RunId, node: Incarnation) -> Result<(), StoreError> {
     pool.write(sql::RELEASE, &[&Bytes16::from(run), &Bytes16(node.0)]).await.map(|_| ())
+}
+
+/// Puts a run aside; the first reason is the one that counts.
+pub(super) async fn quarantine(side: &Side, run: RunId, why: &str) -> Result<(), StoreError> {
+    // Text has no NUL.
+    let why = why.replace('\0', "\u{fffd}");
+    side.transact(|connection| Box::pin(quarantine_now(connection, run, why.clone()))).await
+}
+
+async fn quarantine_now(connection: &Connection, run: RunId, why: String) -> Result<(), Failure> {
+    let id = Bytes16::from(run);
+    // Locked first, so that the statement after it sees the work that an append has just added.
+    if connection.query(sql::RUN_LOCK, &[&id]).await?.is_empty() {
+        return Err(StoreError::NotFound { run }.into());
+    }
+    connection.query(sql::QUARANTINE, &[&id, &why]).await?;
+    Ok(())
 }
 
 pub(super) async fn forget_keys(pool: &Pool, until: Timestamp, limit: usize) -> Result<usize, StoreError> {

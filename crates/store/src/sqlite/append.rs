@@ -16,6 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::names::{self, Numbers};
 use super::rows::{SEQ_MAX, link_key};
 use super::sql;
+use super::tally::Tally;
 use super::work::Place;
 use super::writer::Failure;
 use crate::batch::{Batch, Guard, Notice, Put, Who};
@@ -37,12 +38,12 @@ impl Encoded {
     }
 }
 
-/// Writes one append, or refuses it without having written anything.
+/// Writes one append and says what it changed, or refuses it without having written anything.
 pub(super) fn append(
     connection: &Connection,
     numbers: &mut Numbers,
     batches: &[Encoded],
-) -> Result<(), Failure> {
+) -> Result<Tally, Failure> {
     let mut places = Vec::with_capacity(batches.len());
     for (at, Encoded { batch, .. }) in batches.iter().enumerate() {
         if batch.row.run.state.seq.0 > SEQ_MAX {
@@ -63,12 +64,13 @@ pub(super) fn append(
             return Err(StoreError::Guard { which, why }.into());
         }
     }
+    let mut tally = Tally::default();
     for (at, (encoded, place)) in batches.iter().zip(places).enumerate() {
         // An earlier batch may have woken this run.
         let place = if at == 0 { place } else { Place::find(connection, encoded.batch.run())? };
-        write(connection, numbers, encoded, place)?;
+        write(connection, numbers, encoded, place, &mut tally)?;
     }
-    Ok(())
+    Ok(tally)
 }
 
 /// The run's row if it is the expected one; none when it is to be created.
@@ -134,6 +136,7 @@ fn write(
     numbers: &mut Numbers,
     encoded: &Encoded,
     place: Option<Place>,
+    tally: &mut Tally,
 ) -> Result<(), Failure> {
     let batch = &encoded.batch;
     let tenant = numbers.number(connection, batch.tenant().as_str())?;
@@ -142,13 +145,14 @@ fn write(
             connection.prepare_cached(sql::COUNTER_ADD)?.execute(params![tenant, counter, add])?;
         }
     }
+    tally.moved(tenant, place.as_ref().map(|place| place.phase), Some(i64::from(batch.row.phase as u8)));
     let no = match place {
         Some(place) => update(connection, numbers, encoded, &place)?,
         None => create(connection, numbers, encoded, tenant)?,
     };
     write_link(connection, numbers, batch, no)?;
     for change in &batch.holds {
-        write_hold(connection, numbers, batch, change, no, tenant)?;
+        write_hold(connection, numbers, batch, change, (no, tenant), tally)?;
     }
     for put in &batch.puts {
         write_put(connection, numbers, batch, put, no, tenant)?;
@@ -324,8 +328,8 @@ fn write_hold(
     numbers: &mut Numbers,
     batch: &Batch,
     change: &HoldChange,
-    run: i64,
-    tenant: i64,
+    (run, tenant): (i64, i64),
+    tally: &mut Tally,
 ) -> Result<(), Failure> {
     match change {
         HoldChange::Open(row) => {
@@ -334,14 +338,17 @@ fn write_hold(
                 None => None,
             };
             let audience = audience_numbers(connection, numbers, batch, audience_of(batch, row.id))?;
+            let (agent, kind) =
+                (numbers.number(connection, row.agent.as_str())?, columns::kind_number(row.kind));
+            tally.holds(tenant, agent, kind, 1);
             connection.prepare_cached(sql::HOLD_ADD)?.execute(params![
                 run,
                 row.id.key.call.0,
                 row.id.key.secret.0,
                 tenant,
-                numbers.number(connection, row.agent.as_str())?,
+                agent,
                 tool,
-                columns::kind_number(row.kind),
+                kind,
                 (!audience.is_empty()).then(|| list(&audience)),
             ])?;
             let no = connection.last_insert_rowid();
@@ -351,19 +358,25 @@ fn write_hold(
         }
         // What changes of an open hold stands in the fold of its run.
         HoldChange::Update(_) => {}
-        HoldChange::Close(row) => close_hold(connection, row, run)?,
+        HoldChange::Close(row) => {
+            if close_hold(connection, row, run)? {
+                let agent = numbers.number(connection, row.agent.as_str())?;
+                tally.holds(tenant, agent, columns::kind_number(row.kind), -1);
+            }
+        }
     }
     Ok(())
 }
 
-fn close_hold(connection: &Connection, row: &HoldRow, run: i64) -> Result<(), Failure> {
-    let Some(found) = find_hold(connection, run, row.id)? else { return Ok(()) };
+/// Closes a hold; says whether it was open.
+fn close_hold(connection: &Connection, row: &HoldRow, run: i64) -> Result<bool, Failure> {
+    let Some(found) = find_hold(connection, run, row.id)? else { return Ok(false) };
     let record = columns::json(&Record::of(row));
     connection.prepare_cached(sql::HOLD_CLOSE)?.execute(params![found.no, record])?;
     for who in found.audience() {
         connection.prepare_cached(sql::AUDIENCE_REMOVE)?.execute(params![who, found.no])?;
     }
-    Ok(())
+    Ok(found.record.is_none())
 }
 
 /// A hold's row by its id; the secret is compared in constant time.

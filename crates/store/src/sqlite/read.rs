@@ -11,6 +11,7 @@ use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::link::Link;
 use holdpoint_core::name::Tenant;
 use holdpoint_core::project::{self, HoldRow};
+use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -25,7 +26,7 @@ use crate::columns::{self, Corrupt, Record};
 use crate::error::StoreError;
 use crate::query::{Credential, DueNotice, KeyRecord, SessionKey, SessionRow, ShardSet, Stored};
 
-mod lists;
+pub(super) mod lists;
 
 /// Connections for reading, opened as they are needed and kept.
 #[derive(Debug)]
@@ -49,6 +50,14 @@ impl Readers {
         &self,
         read: impl FnOnce(&Reading<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        let connection = self.begin()?;
+        let result = read(&Reading { connection: &connection, texts: &self.texts });
+        self.give_back(connection);
+        result
+    }
+
+    /// A connection that sees one instant from its first statement on.
+    fn begin(&self) -> Result<Connection, StoreError> {
         let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match kept {
             Some(connection) => connection,
@@ -56,13 +65,27 @@ impl Readers {
         };
         // One snapshot for everything that the read looks at.
         connection.execute_batch("BEGIN").map_err(unreadable)?;
-        let result = read(&Reading { connection: &connection, texts: &self.texts });
+        Ok(connection)
+    }
+
+    /// A connection that sees this very instant, for as long as it is kept.
+    pub(super) fn snapshot(&self) -> Result<Connection, StoreError> {
+        let connection = self.begin()?;
+        names::find(&connection, "").map_err(unreadable)?;
+        Ok(connection)
+    }
+
+    /// Ends what a connection sees, and keeps it for others.
+    pub(super) fn give_back(&self, connection: Connection) {
         let is_clean = connection.execute_batch("COMMIT").is_ok();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if is_clean && idle.len() < IDLE_MAX {
             idle.push(connection);
         }
-        result
+    }
+
+    pub(super) fn texts(&self) -> &Texts {
+        &self.texts
     }
 }
 
@@ -86,6 +109,14 @@ fn failed(failure: Failure) -> StoreError {
 impl Reading<'_> {
     pub(super) fn load(&self, run: RunId) -> Result<Stored, StoreError> {
         self.columns(run)?.stored(self.connection, self.texts)
+    }
+
+    pub(super) fn facts(&self, run: RunId) -> Result<Option<Facts>, StoreError> {
+        match self.columns(run) {
+            Ok(columns) => Ok(columns.facts(self.connection, self.texts)),
+            Err(StoreError::NotFound { .. } | StoreError::Corrupt { .. }) => Ok(None),
+            Err(other) => Err(other),
+        }
     }
 
     fn columns(&self, run: RunId) -> Result<RunColumns, StoreError> {

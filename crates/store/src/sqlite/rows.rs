@@ -63,6 +63,7 @@ struct Rest {
     definition: i64,
     lease: Option<Lease>,
     state: String,
+    quarantined: Option<String>,
 }
 
 impl RunColumns {
@@ -85,6 +86,12 @@ impl RunColumns {
         })
     }
 
+    /// What its columns say of a run whose fold may be unreadable.
+    pub(super) fn facts(&self, connection: &Connection, texts: &Texts) -> Option<Facts> {
+        let rest = self.rest.as_ref().ok()?;
+        facts(connection, texts, self.id, self.tenant, rest).ok()
+    }
+
     /// The run, or what is wrong with its row.
     pub(super) fn stored(self, connection: &Connection, texts: &Texts) -> Result<Stored, StoreError> {
         if self.fold > FOLD_VERSION {
@@ -93,6 +100,9 @@ impl RunColumns {
         let id = self.id;
         let read = || {
             let rest = self.rest?;
+            if let Some(why) = rest.quarantined {
+                return Err(Corrupt(why));
+            }
             let rebuilt = match self.fold < FOLD_VERSION {
                 true => rebuild(connection, texts, id, self.no)?,
                 false => None,
@@ -133,24 +143,7 @@ fn decode(
     rest: Rest,
 ) -> Result<Stored, Corrupt> {
     let text = |number: i64| texts.text(connection, number).map_err(Corrupt::from);
-    let session: String = connection
-        .prepare_cached(sql::SESSION_NAME)?
-        .query_row(params![rest.session], |row| row.get(0))
-        .map_err(|_| Corrupt("its session is missing".into()))?;
-    let facts = Facts {
-        id,
-        tenant: Tenant::new(text(tenant)?)?,
-        agent: AgentName::new(text(rest.agent)?)?,
-        session: SessionId::new(session)?,
-        owner: UserId::new(text(rest.owner)?)?,
-        driver: driver(rest.driver)?,
-        parent: rest.parent.as_deref().map(parse::<Parent>).transpose()?,
-        started_at: Timestamp(rest.started_at),
-        inbox: rest
-            .inbox
-            .map(|inbox| inbox_place(&text(inbox)?, rest.priority, rest.inbox_facts.as_deref()))
-            .transpose()?,
-    };
+    let facts = facts(connection, texts, id, tenant, &rest)?;
     let mut state: State = parse(&rest.state)?;
     state.seq = Seq(rest.seq);
     state.at = Timestamp(rest.at);
@@ -163,6 +156,35 @@ fn decode(
     }
     let run = Run { facts, state };
     Ok(Stored { row: project::run_row(&run, rest.head), lease: rest.lease })
+}
+
+/// What never changes of a run: columns of their own, so that it can be read when the fold cannot.
+fn facts(
+    connection: &Connection,
+    texts: &Texts,
+    id: RunId,
+    tenant: i64,
+    rest: &Rest,
+) -> Result<Facts, Corrupt> {
+    let text = |number: i64| texts.text(connection, number).map_err(Corrupt::from);
+    let session: String = connection
+        .prepare_cached(sql::SESSION_NAME)?
+        .query_row(params![rest.session], |row| row.get(0))
+        .map_err(|_| Corrupt("its session is missing".into()))?;
+    Ok(Facts {
+        id,
+        tenant: Tenant::new(text(tenant)?)?,
+        agent: AgentName::new(text(rest.agent)?)?,
+        session: SessionId::new(session)?,
+        owner: UserId::new(text(rest.owner)?)?,
+        driver: driver(rest.driver)?,
+        parent: rest.parent.as_deref().map(parse::<Parent>).transpose()?,
+        started_at: Timestamp(rest.started_at),
+        inbox: rest
+            .inbox
+            .map(|inbox| inbox_place(&text(inbox)?, rest.priority, rest.inbox_facts.as_deref()))
+            .transpose()?,
+    })
 }
 
 impl Rest {
@@ -186,6 +208,7 @@ impl Rest {
             definition: row.get(15)?,
             lease: lease.map(|(node, until)| Lease { node: Incarnation(node), until: Timestamp(until) }),
             state: row.get(19)?,
+            quarantined: row.get(20)?,
         })
     }
 }

@@ -21,6 +21,9 @@ pub(super) const SESSION_ADD: &str =
 /// A conversation by its name.
 pub(super) const SESSION_ROW: &str = "SELECT metadata, created_at, updated_at, closed FROM sessions \
      WHERE tenant = ?1 AND agent = ?2 AND session = ?3";
+/// Conversations, newest first.
+pub(super) const SESSIONS_ALL: &str = "SELECT no, tenant, agent, session, metadata, created_at, updated_at, closed \
+     FROM sessions WHERE no < ?1 ORDER BY no DESC LIMIT ?2";
 /// Other metadata, if they still are what the caller read.
 pub(super) const SESSION_METADATA: &str = "UPDATE sessions SET metadata = ?5, updated_at = ?6 \
      WHERE tenant = ?1 AND agent = ?2 AND session = ?3 AND coalesce(metadata, '{}') = ?4";
@@ -29,8 +32,8 @@ pub(super) const SESSION_CLOSE: &str =
     "UPDATE sessions SET closed = 1 WHERE tenant = ?1 AND agent = ?2 AND session = ?3";
 
 /// What an append compares and what it needs to know of a run.
-pub(super) const RUN_PLACE: &str = "SELECT no, seq, head, lease_node, lease_until, wake_at, due_at FROM runs \
-     WHERE id = ?1";
+pub(super) const RUN_PLACE: &str = "SELECT no, seq, head, lease_node, lease_until, wake_at, due_at, phase, \
+     quarantined FROM runs WHERE id = ?1";
 /// A new run.
 pub(super) const RUN_ADD: &str = "INSERT INTO runs (id, tenant, agent, session, owner, driver, started_at, parent, \
      inbox, inbox_facts, priority, seq, at, head, definition, phase, claimable_at, fold, lease_node, lease_until, \
@@ -47,7 +50,7 @@ pub(super) const RUN_LEASE: &str =
 macro_rules! run_columns {
     () => {
         "no, id, tenant, agent, session, owner, driver, started_at, parent, inbox, inbox_facts, priority, seq, at, \
-         head, definition, fold, lease_node, lease_until, state"
+         head, definition, fold, lease_node, lease_until, state, quarantined"
     };
 }
 /// A run by its id.
@@ -73,6 +76,14 @@ pub(super) const RUNS_CLAIMABLE: &str = concat!(
     " FROM runs WHERE tenant = ?1 AND inbox = ?2 AND claimable_at IS NOT NULL AND claimable_at <= ?3 \
      ORDER BY priority DESC, no LIMIT ?4"
 );
+/// Runs in the order in which they began, with their phase, to count them.
+pub(super) const RUNS_SCAN: &str =
+    concat!("SELECT ", run_columns!(), ", phase FROM runs WHERE no > ?1 ORDER BY no LIMIT ?2");
+/// Puts a run aside.
+pub(super) const RUN_QUARANTINE: &str = "UPDATE runs SET quarantined = ?2, lease_node = NULL, \
+     lease_until = NULL, wake_at = NULL, due_at = NULL WHERE no = ?1";
+/// The tenant and the phase of a run that is not put aside.
+pub(super) const RUN_PHASE: &str = "SELECT tenant, phase FROM runs WHERE no = ?1 AND quarantined IS NULL";
 /// Runs in the order in which they began, for an audit.
 pub(super) const RUNS_AFTER: &str = "SELECT no, id FROM runs WHERE no > ?1 ORDER BY no LIMIT ?2";
 /// A run's number.
@@ -121,6 +132,15 @@ pub(super) const HOLD_AUDIENCE: &str = "UPDATE holds SET audience = ?2 WHERE no 
 /// The next agent of a tenant with open holds.
 pub(super) const HOLDS_NEXT_AGENT: &str = "SELECT agent FROM holds \
      WHERE tenant = ?1 AND closed = 0 AND agent > ?2 ORDER BY agent LIMIT 1";
+/// The next tenant with open holds.
+pub(super) const HOLDS_NEXT_TENANT: &str = "SELECT tenant FROM holds \
+     WHERE tenant > ?1 AND closed = 0 ORDER BY tenant LIMIT 1";
+/// The kinds of an agent's open holds, oldest first.
+pub(super) const HOLD_KINDS_OF_AGENT: &str = "SELECT no, kind FROM holds \
+     WHERE tenant = ?1 AND agent = ?2 AND closed = 0 ORDER BY no";
+/// The oldest open hold of an agent that is of a kind.
+pub(super) const HOLD_FIRST_OF_KIND: &str = "SELECT no, run, call, secret, kind FROM holds \
+     WHERE tenant = ?1 AND agent = ?4 AND closed = 0 AND no > ?2 AND kind = ?3 ORDER BY no LIMIT 1";
 /// The numbers of an agent's open holds, oldest first.
 pub(super) const HOLD_NUMBERS_BY_AGENT: &str = "SELECT no FROM holds \
      WHERE tenant = ?1 AND agent = ?4 AND closed = 0 AND no > ?2 ORDER BY no LIMIT ?3";
@@ -227,6 +247,7 @@ pub(super) const ALL: &[&str] = &[
     SESSION_NUMBER,
     SESSION_ADD,
     SESSION_ROW,
+    SESSIONS_ALL,
     SESSION_METADATA,
     SESSION_CLOSE,
     RUN_PLACE,
@@ -239,6 +260,9 @@ pub(super) const ALL: &[&str] = &[
     RUNS_BY_AGENT,
     RUNS_BY_SESSION,
     RUNS_CLAIMABLE,
+    RUNS_SCAN,
+    RUN_QUARANTINE,
+    RUN_PHASE,
     RUNS_AFTER,
     RUN_NUMBER,
     RUN_ID,
@@ -257,6 +281,9 @@ pub(super) const ALL: &[&str] = &[
     HOLD_CLOSE,
     HOLD_AUDIENCE,
     HOLDS_NEXT_AGENT,
+    HOLDS_NEXT_TENANT,
+    HOLD_KINDS_OF_AGENT,
+    HOLD_FIRST_OF_KIND,
     HOLD_NUMBERS_BY_AGENT,
     HOLDS_BY_AGENT,
     HOLDS_BY_TOOL,

@@ -9,10 +9,11 @@ use holdpoint_core::run::FOLD_VERSION;
 use holdpoint_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::append::{find_session, id_of};
+use super::append::{find_session, id_of, run_number};
 use super::names::{self, Numbers, Texts};
 use super::rows::RunColumns;
 use super::sql;
+use super::tally::Tally;
 use super::writer::Failure;
 use crate::batch::LeaseChange;
 use crate::columns::{Corrupt, LeaseColumns};
@@ -29,6 +30,8 @@ pub(super) struct Place {
     until: Option<Timestamp>,
     pub(super) wake_at: Option<Timestamp>,
     pub(super) due_at: Option<Timestamp>,
+    pub(super) phase: i64,
+    quarantined: Option<String>,
 }
 
 impl Place {
@@ -36,7 +39,10 @@ impl Place {
     pub(super) fn find(connection: &Connection, run: RunId) -> Result<Option<Place>, Failure> {
         let mut statement = connection.prepare_cached(sql::RUN_PLACE)?;
         let place = statement.query_row(params![run.bytes()], |row| Ok(Place::read(row))).optional()?;
-        place.transpose().map_err(|error| Corrupt::from(error).of(run).into())
+        match place.transpose().map_err(|error| Corrupt::from(error).of(run))? {
+            Some(Place { quarantined: Some(why), .. }) => Err(Corrupt(why).of(run).into()),
+            place => Ok(place),
+        }
     }
 
     fn read(row: &Row<'_>) -> rusqlite::Result<Place> {
@@ -48,6 +54,8 @@ impl Place {
             until: row.get::<_, Option<i64>>(4)?.map(Timestamp),
             wake_at: row.get::<_, Option<i64>>(5)?.map(Timestamp),
             due_at: row.get::<_, Option<i64>>(6)?.map(Timestamp),
+            phase: row.get(7)?,
+            quarantined: row.get(8)?,
         })
     }
 
@@ -115,12 +123,12 @@ fn lease(connection: &Connection, texts: &Texts, no: i64, claim: &Claim) -> Resu
     };
     match columns.stored(connection, texts) {
         Ok(mut stored) => {
-            let (node, until) = (claim.node, claim.until);
+            let (node, until, from) = (claim.node, claim.until, stored.lease);
             let after = LeaseColumns::after(LeaseChange::Take { node, until }, None, None, None);
             write_lease(connection, no, &after)?;
             connection.prepare_cached(sql::DUE_MOVE)?.execute(params![no, until.0])?;
             stored.lease = Some(Lease { node, until });
-            Ok(Some(Claimed::Run(Box::new(stored))))
+            Ok(Some(Claimed::Run { stored: Box::new(stored), from }))
         }
         // Not asked for: a newer node will take it, this one leaves it alone.
         Err(StoreError::Newer { .. }) => Ok(None),
@@ -244,6 +252,23 @@ fn write_lease(connection: &Connection, no: i64, lease: &LeaseColumns) -> rusqli
         lease.due_at.map(|at| at.0),
     ])?;
     Ok(())
+}
+
+/// Puts a run aside; says what that changes of the numbers.
+pub(super) fn quarantine(connection: &Connection, run: RunId, why: &str) -> Result<Tally, Failure> {
+    let mut tally = Tally::default();
+    let no = run_number(connection, run)?.ok_or(StoreError::NotFound { run })?;
+    let counted = connection
+        .prepare_cached(sql::RUN_PHASE)?
+        .query_row(params![no], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    // The first reason is the one that counts.
+    if let Some((tenant, phase)) = counted {
+        tally.moved(tenant, Some(phase), None);
+        connection.prepare_cached(sql::RUN_QUARANTINE)?.execute(params![no, why])?;
+        connection.prepare_cached(sql::DUE_CLEAR)?.execute(params![no])?;
+    }
+    Ok(tally)
 }
 
 pub(super) fn settle_notice(connection: &Connection, no: i64, settle: SettleNotice) -> Result<(), Failure> {

@@ -19,16 +19,19 @@ use super::append::{self, Encoded};
 use super::credentials::{self, CredentialChange};
 use super::names::{Numbers, Texts};
 use super::schema::{OpenError, OpenFile};
-use super::{erase, work};
+use super::tally::{Tallies, Tally};
+use super::{SqliteOptions, erase, work};
 use crate::contract::Answer;
 use crate::error::StoreError;
+use crate::observer::Observer;
 use crate::query::{Claim, Claimed, SessionChange, SessionKey, SettleNotice};
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// Something for the writer to do, and where its answer goes.
 pub(super) enum Job {
-    Append(Vec<Encoded>, Reply<()>),
+    /// With the instant at which it was handed over, by the observer's clock.
+    Append(Vec<Encoded>, u64, Reply<()>),
     Claim(Claim, Reply<Vec<Claimed>>),
     Renew(Vec<RunId>, Incarnation, Timestamp, Reply<Vec<RunId>>),
     Release(RunId, Incarnation, Reply<()>),
@@ -37,6 +40,7 @@ pub(super) enum Job {
     ChangeSession(SessionKey, SessionChange, Timestamp, Reply<bool>),
     Erase(RunId, Reply<()>),
     Credential(CredentialChange, Reply<bool>),
+    Quarantine(RunId, String, Reply<()>),
 }
 
 /// Why a job did not get done.
@@ -80,13 +84,17 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    pub(super) fn start(file: OpenFile, queue: usize) -> Result<Writer, OpenError> {
-        let (sender, receiver) = sync_channel(queue);
+    pub(super) fn start(
+        file: OpenFile,
+        options: &SqliteOptions,
+        tallies: Arc<Tallies>,
+    ) -> Result<Writer, OpenError> {
+        let (sender, receiver) = sync_channel(options.queue);
         let stopped = Arc::new(OnceLock::new());
         let path = file.connection.path().unwrap_or_default().to_owned();
         let thread = std::thread::Builder::new().name("holdpoint-writer".into()).spawn({
-            let stopped = stopped.clone();
-            move || Writing::new(file, stopped).run(&receiver)
+            let (stopped, observer) = (stopped.clone(), options.observer.clone());
+            move || Writing::new(file, stopped, tallies, observer).run(&receiver)
         });
         let thread =
             thread.map_err(|error| OpenError::Unusable { path: path.into(), why: error.to_string() })?;
@@ -145,11 +153,18 @@ struct Writing {
     /// Pages in the WAL after the last commit.
     wal_pages: Arc<AtomicI32>,
     stopped: Arc<OnceLock<String>>,
+    tallies: Arc<Tallies>,
+    observer: Option<Arc<dyn Observer>>,
     _lock: std::fs::File,
 }
 
 impl Writing {
-    fn new(mut file: OpenFile, stopped: Arc<OnceLock<String>>) -> Writing {
+    fn new(
+        mut file: OpenFile,
+        stopped: Arc<OnceLock<String>>,
+        tallies: Arc<Tallies>,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Writing {
         // Checkpoints are ours: SQLite's own would hide a failed sync.
         let wal_pages = Arc::new(AtomicI32::new(0));
         let seen = wal_pages.clone();
@@ -167,6 +182,8 @@ impl Writing {
             numbers: Numbers::default(),
             texts: Texts::default(),
             stopped,
+            tallies,
+            observer,
             _lock: file.lock,
         }
     }
@@ -223,10 +240,16 @@ impl Writing {
             return Vec::new();
         }
         let mut done: Vec<Result<Done, StoreError>> = Vec::new();
+        let mut changed = Tally::default();
         while let Some(job) = group.get(done.len()) {
             self.has_erased |= matches!(job, Job::Erase(..));
             match job.perform(&self.connection, &mut self.numbers, &self.texts) {
-                Ok(result) => done.push(Ok(result)),
+                Ok(result) => {
+                    if let Done::Changed(tally) = &result {
+                        changed.add(tally, 1);
+                    }
+                    done.push(Ok(result));
+                }
                 Err(Failure::Refused(error)) => done.push(Err(error)),
                 Err(Failure::Database(error)) => return self.undo(group, &error),
             }
@@ -234,12 +257,31 @@ impl Writing {
                 group.extend(next());
             }
         }
-        let result = self.connection.execute_batch("COMMIT");
+        let result = self.tallies.commit(&changed, || self.connection.execute_batch("COMMIT"));
+        if result.is_ok() {
+            self.tell_observer(&group, &done);
+        }
         let refusal = result.err().map(|error| self.commit_failed(&error));
         for (job, result) in group.into_iter().zip(done) {
             job.answer(refusal.clone().map_or(result, Err));
         }
         Vec::new()
+    }
+
+    fn tell_observer(&self, group: &[Job], done: &[Result<Done, StoreError>]) {
+        let Some(observer) = &self.observer else { return };
+        let mut appends = 0;
+        for (job, result) in group.iter().zip(done) {
+            if let (Job::Append(batches, handed_over, _), Ok(_)) = (job, result) {
+                appends += 1;
+                for encoded in batches {
+                    observer.appended(*handed_over, &encoded.batch.holds);
+                }
+            }
+        }
+        if appends > 0 {
+            observer.committed(appends);
+        }
     }
 
     /// Rolls back. One job alone is told why; several are tried again one by one.
@@ -319,7 +361,9 @@ enum Done {
     Nothing,
     Claimed(Vec<Claimed>),
     Runs(Vec<RunId>),
-    Changed(bool),
+    Found(bool),
+    /// What it changed of the numbers.
+    Changed(Tally),
     Forgot(usize),
 }
 
@@ -332,7 +376,7 @@ impl Job {
         texts: &Texts,
     ) -> Result<Done, Failure> {
         match self {
-            Job::Append(batches, _) => append::append(connection, numbers, batches).map(|()| Done::Nothing),
+            Job::Append(batches, _, _) => append::append(connection, numbers, batches).map(Done::Changed),
             Job::Claim(claim, _) => work::claim_due(connection, numbers, texts, claim).map(Done::Claimed),
             Job::Renew(runs, node, until, _) => work::renew(connection, runs, *node, *until).map(Done::Runs),
             Job::Release(run, node, _) => {
@@ -345,19 +389,21 @@ impl Job {
                 work::settle_notice(connection, *no, *outcome).map(|()| Done::Nothing)
             }
             Job::ChangeSession(key, change, at, _) => {
-                work::change_session(connection, numbers, key, change, *at).map(Done::Changed)
+                work::change_session(connection, numbers, key, change, *at).map(Done::Found)
             }
             Job::Erase(run, _) => erase::erase(connection, texts, *run).map(|()| Done::Nothing),
             Job::Credential(change, _) => {
-                credentials::change(connection, numbers, change).map(Done::Changed).map_err(Failure::from)
+                credentials::change(connection, numbers, change).map(Done::Found).map_err(Failure::from)
             }
+            Job::Quarantine(run, why, _) => work::quarantine(connection, *run, why).map(Done::Changed),
         }
     }
 
     /// Sends the answer: only after COMMIT, or when it is certain that nothing was written.
     fn answer(self, result: Result<Done, StoreError>) {
         match self {
-            Job::Append(_, reply)
+            Job::Append(_, _, reply)
+            | Job::Quarantine(_, _, reply)
             | Job::Release(_, _, reply)
             | Job::SettleNotice(_, _, reply)
             | Job::Erase(_, reply) => send(reply, result.map(|_| ())),
@@ -365,25 +411,31 @@ impl Job {
                 reply,
                 result.map(|done| match done {
                     Done::Claimed(claimed) => claimed,
-                    Done::Nothing | Done::Runs(_) | Done::Changed(_) | Done::Forgot(_) => Vec::new(),
+                    Done::Nothing | Done::Runs(_) | Done::Found(_) | Done::Changed(_) | Done::Forgot(_) => {
+                        Vec::new()
+                    }
                 }),
             ),
             Job::Renew(_, _, _, reply) => send(
                 reply,
                 result.map(|done| match done {
                     Done::Runs(runs) => runs,
-                    Done::Nothing | Done::Claimed(_) | Done::Changed(_) | Done::Forgot(_) => Vec::new(),
+                    Done::Nothing
+                    | Done::Claimed(_)
+                    | Done::Found(_)
+                    | Done::Changed(_)
+                    | Done::Forgot(_) => Vec::new(),
                 }),
             ),
             Job::ForgetKeys(_, _, reply) => send(
                 reply,
                 result.map(|done| match done {
                     Done::Forgot(count) => count,
-                    Done::Nothing | Done::Claimed(_) | Done::Runs(_) | Done::Changed(_) => 0,
+                    Done::Nothing | Done::Claimed(_) | Done::Runs(_) | Done::Found(_) | Done::Changed(_) => 0,
                 }),
             ),
             Job::ChangeSession(_, _, _, reply) | Job::Credential(_, reply) => {
-                send(reply, result.map(|done| matches!(done, Done::Changed(true))));
+                send(reply, result.map(|done| matches!(done, Done::Found(true))));
             }
         }
     }

@@ -3,6 +3,8 @@
 //! Only fenced blocks count as code; what stands between backticks in a line can be cut out with
 //! [`without_code_spans`].
 
+use std::collections::BTreeSet;
+
 /// A line of a page, its number from 1, and where it stands. The fences themselves are left out.
 pub(crate) struct PageLine<'a> {
     pub(crate) number: usize,
@@ -39,6 +41,31 @@ pub(crate) fn page_lines(page: &str) -> Vec<PageLine<'_>> {
 pub(crate) fn without_code_spans(line: &str) -> String {
     let parts = line.split('`').enumerate();
     parts.map(|(index, part)| if index % 2 == 0 { part } else { " " }).collect()
+}
+
+/// The text of a heading and how many marks it has.
+pub(crate) fn heading<'a>(line: &PageLine<'a>) -> Option<(usize, &'a str)> {
+    let marks = line.text.len() - line.text.trim_start_matches('#').len();
+    let text = line.text[marks..].strip_prefix(' ')?;
+    (line.place == Place::Prose && (1..=6).contains(&marks)).then(|| (marks, text.trim()))
+}
+
+/// The names that the headings of a page can be linked by, as mdBook and the usual viewers make them: letters,
+/// digits, `-` and `_` stay, spaces become `-`, the second of the same name gets `-1`.
+pub(crate) fn heading_ids(page: &str) -> BTreeSet<String> {
+    let mut ids = BTreeSet::new();
+    for (_, text) in page_lines(page).iter().filter_map(heading) {
+        let kept = text.chars().filter_map(|c| match c {
+            c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c),
+            c if c.is_whitespace() => Some('-'),
+            _ => None,
+        });
+        let id = kept.collect::<String>().to_lowercase();
+        let numbered = (1..).map(|number| format!("{id}-{number}"));
+        let free = std::iter::once(id.clone()).chain(numbered).find(|id| !ids.contains(id));
+        ids.extend(free);
+    }
+    ids
 }
 
 /// The cells of a row of a table; `\|` does not part cells.
@@ -79,6 +106,13 @@ mod tests {
     #[test]
     fn code_spans_are_cut_out() {
         assert_eq!(without_code_spans("a `[b](c)` d"), "a   d");
+    }
+
+    #[test]
+    fn headings_have_names() {
+        let page = "# What `a_b` is\n```\n# no heading\n```\n## Twice, or more\n## Twice, or more\n#none";
+        let expected = ["twice-or-more", "twice-or-more-1", "what-a_b-is"];
+        assert_eq!(heading_ids(page), BTreeSet::from(expected.map(str::to_owned)));
     }
 
     #[test]

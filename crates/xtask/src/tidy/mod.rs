@@ -5,7 +5,9 @@
 //! `rust_paths.rs`, `cargo_manifest.rs` and `markdown.rs` read what is in them, no more than the rules need.
 
 mod cargo_manifest;
+mod error_texts;
 mod file_length;
+mod links;
 mod markdown;
 mod module_docs;
 mod no_leftovers;

@@ -1,9 +1,9 @@
-//! Rule: what the documentation tells people to type exists, and what it links to is there.
+//! Rule: what the documentation tells people to type exists.
 //!
 //! Looks at README.md, CONTRIBUTING.md and docs/. The known commands are the lists in `commands.rs`; nothing
-//! is run.
+//! is run. What the pages link to is checked in `links.rs`.
 
-use super::markdown::{PageLine, Place, page_lines, without_code_spans};
+use super::markdown::{PageLine, Place, page_lines};
 use super::repository::{Repository, SourceFile};
 use super::violation::Violation;
 use crate::commands::{HOLDPOINT_SUBCOMMANDS, SUBCOMMANDS};
@@ -15,7 +15,6 @@ pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
         for line in &lines {
             violations.extend(unknown_xtask(file, line));
             violations.extend(unknown_holdpoint(file, line, &lines));
-            violations.extend(dead_links(repository, file, line));
         }
     }
     violations
@@ -90,57 +89,12 @@ fn holdpoint_subcommand(command: &str) -> Option<&str> {
     (program.rsplit('/').next() == Some("holdpoint") && is_name).then_some(name)
 }
 
-fn dead_links(repository: &Repository, file: &SourceFile, line: &PageLine<'_>) -> Vec<Violation> {
-    if line.place != Place::Prose {
-        return Vec::new();
-    }
-    let prose = without_code_spans(line.text);
-    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
-    let dead = targets.filter(|target| {
-        linked_path(&file.path, target).is_some_and(|path| !repository.has_file_or_folder(&path))
-    });
-    dead.map(|target| {
-        Violation::new(
-            &file.path,
-            line.number,
-            format!("the link to `{target}` leads nowhere"),
-            "links are relative to the page they stand on; correct or remove it",
-        )
-    })
-    .collect()
-}
-
-/// The path in the repository that a link on `page` leads to; nothing for addresses and for places on the
-/// same page.
-fn linked_path(page: &str, target: &str) -> Option<String> {
-    let path = target.trim_matches(['<', '>']).split('#').next().unwrap_or_default();
-    let is_address = path.split('/').next().is_some_and(|first| first.contains(':'));
-    if path.is_empty() || is_address {
-        return None;
-    }
-    let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let mut segments: Vec<&str> =
-        if path.starts_with('/') { Vec::new() } else { folder.split('/').collect() };
-    for segment in path.split('/') {
-        match segment {
-            "" | "." => {}
-            // Above the root there is nothing of ours; the dots stay and no file matches.
-            ".." if segments.iter().any(|one| !one.is_empty()) => {
-                segments.pop();
-            }
-            other => segments.push(other),
-        }
-    }
-    segments.retain(|segment| !segment.is_empty());
-    Some(segments.join("/"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        let files = [(path, text), ("CHANGELOG.md", ""), ("docs/guide/start.md", "")];
+        let files = [(path, text)];
         let show = |violation: &Violation| format!("{}: {}", violation.line, violation.problem);
         check(&Repository::of(&files)).iter().map(show).collect()
     }
@@ -165,14 +119,5 @@ mod tests {
     fn output_below_a_prompt_is_no_command() {
         let page = "```console\n$ holdpoint audit\nholdpoint listens\n$ sudo holdpoint sing\n```";
         assert_eq!(found("docs/a.md", page), ["4: `holdpoint sing` does not exist"]);
-    }
-
-    #[test]
-    fn relative_links_lead_somewhere() {
-        let page = "[a](guide/start.md#) [b](../CHANGELOG.md \"t\") [c](guide) [d](#e) [f](https://a.b)\n\
-            ![h](no.png) `[i](nothing.md)` [j](../../k)\n```\n[l](m)\n```";
-        let expected = ["2: the link to `no.png` leads nowhere", "2: the link to `../../k` leads nowhere"];
-        assert_eq!(found("docs/a.md", page), expected);
-        assert!(found("README.md", "[a](CHANGELOG.md) [b](/docs/guide) [c](.)").is_empty());
     }
 }

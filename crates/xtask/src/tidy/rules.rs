@@ -8,7 +8,10 @@ use anyhow::{Result, bail};
 
 use super::repository::Repository;
 use super::violation::Violation;
-use super::{file_length, module_docs, no_leftovers, product_only, readme_commands, requirements, use_edges};
+use super::{
+    error_texts, file_length, links, module_docs, no_leftovers, product_only, readme_commands, requirements,
+    use_edges,
+};
 
 type Rule = fn(&Repository) -> Vec<Violation>;
 
@@ -17,6 +20,8 @@ const RULES: &[Rule] = &[
     module_docs::check,
     file_length::check,
     readme_commands::check,
+    links::check,
+    error_texts::check,
     requirements::check,
     product_only::check,
     no_leftovers::check,

@@ -5,7 +5,7 @@
 
 use holdpoint_core::body::Body;
 use holdpoint_core::command::{Begin, Command, FailKind, FailRun, FinishCall, StoredCall, Suspend};
-use holdpoint_core::id::{CallId, CallNo};
+use holdpoint_core::id::{CallId, CallNo, HoldId, HoldKey};
 use holdpoint_core::message::ToolResult;
 use holdpoint_core::next::Running;
 use holdpoint_core::policy::Verdicts;
@@ -17,6 +17,7 @@ use holdpoint_store::StoreError;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use super::{Drive, Step};
+use crate::clock;
 use crate::engine::{EngineError, Shared};
 use crate::policy;
 use crate::tool::{Invocation, Outcome, Pending};
@@ -27,7 +28,7 @@ const START_MARGIN: Millis = Millis::seconds(2);
 impl Shared {
     /// The start of a call by this node.
     pub(in crate::engine) fn begin(&self, call: CallNo, stored: StoredCall) -> Command {
-        let lease = Millis(self.settings.lease.0 - START_MARGIN.0);
+        let lease = Millis(self.settings().lease.0 - START_MARGIN.0);
         let start_by = self.clock.now().plus(lease);
         Command::Begin(Begin { call, node: self.node, start_by, stored })
     }
@@ -62,9 +63,10 @@ impl Drive {
     }
 
     async fn begin_all(&mut self, run: &Run, ready: Vec<CallNo>) -> Result<(), EngineError> {
-        let verdicts = policy::of_run(self.shared.agent(&run.facts.agent)?, run);
-        // Before anything starts, everything below it is durable.
+        // Before anything starts, everything below it is durable. The log has its arguments only then.
         self.settle().await?;
+        let arguments = |call| stored_call(&self.log, call).map(|stored| stored.arguments);
+        let verdicts = policy::of_run(&*self.shared.agent(&run.facts.agent)?, run, arguments);
         for call in ready {
             let Some(stored) = stored_call(&self.log, call) else {
                 return self
@@ -114,7 +116,16 @@ impl Drive {
             return self.finish(call, attempt, ToolResult::Failed(why)).await;
         };
         let call_id = CallId { run: self.run, no: call };
-        let invocation = Invocation { call: call_id, attempt, arguments: stored.arguments.clone() };
+        let secret = clock::entropy().draw("pending", attempt);
+        let invocation = Invocation {
+            call: call_id,
+            attempt,
+            arguments: stored.arguments.clone(),
+            tool: stored.tool.clone(),
+            session: run.facts.session.clone(),
+            turn: run.state.turn,
+            pending: HoldId { run: self.run, key: HoldKey { call, secret } },
+        };
         let handle = self.tools.spawn(shared.clock.follows(tool.run(invocation)));
         self.at_work.insert(handle.id(), CallAttempt { call, attempt });
         Ok(())
@@ -128,7 +139,7 @@ impl Drive {
     /// A call that somebody started and does not run any more; a node knows at once that it lost its own.
     async fn orphan(&mut self, lost: Running) -> Result<(), EngineError> {
         if lost.node != self.shared.node {
-            let from = lost.start_by.plus(self.shared.settings.limits.orphan_margin);
+            let from = lost.start_by.plus(self.shared.settings().limits.orphan_margin);
             while from > self.shared.clock.now() {
                 let left = from.since(self.shared.clock.now());
                 let shared = self.shared.clone();
@@ -218,8 +229,8 @@ impl Drive {
 
     /// A call that waits for something outside; where a cap does not let it wait, it did not run.
     async fn suspend(&mut self, call: CallNo, attempt: u32, pending: Pending) -> Result<(), EngineError> {
-        let Pending { kind, ask, timeout } = pending;
-        let suspend = Suspend { call, attempt, kind, ask, timeout, secret: None, worker: None };
+        let Pending { kind, ask, timeout, secret } = pending;
+        let suspend = Suspend { call, attempt, kind, ask, timeout, secret, worker: None };
         self.push(Command::Suspend(suspend), Verdicts::default()).await?;
         self.settle().await?;
         match self.refused.take() {

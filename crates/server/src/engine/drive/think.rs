@@ -3,8 +3,11 @@
 //! Asking waits for nothing: what the model is asked with may still be on its way to the disk, and becomes durable
 //! meanwhile. A run that ends while it is asked is not asked about any further.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::{Pin, pin};
 
+use futures_util::FutureExt;
 use holdpoint_core::body::Body;
 use holdpoint_core::command::{Command, RecordFailure, RecordReply};
 use holdpoint_core::policy::Verdicts;
@@ -13,11 +16,14 @@ use holdpoint_core::transcript::transcript;
 
 use super::Drive;
 use crate::engine::EngineError;
-use crate::model::{Asked, ModelFailure, ModelReply, Prompt};
+use crate::model::{ModelFailure, ModelReply, Prompt};
 use crate::policy;
 use crate::settings::Agent;
 
 type Replied = Result<ModelReply, ModelFailure>;
+
+/// What asking came to; the error is a panic.
+type Said = Result<Replied, Box<dyn Any + Send>>;
 
 impl Drive {
     pub(super) async fn think(&mut self, run: &Run) -> Result<(), EngineError> {
@@ -32,7 +38,9 @@ impl Drive {
         let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
         let heard = run.heard();
         let live = shared.live(run);
-        let mut asked: Asked<'_> = agent.model.ask(prompt, &live);
+        // A model with a bug ends its run, after whoever started it has heard that it is durable.
+        let asking = AssertUnwindSafe(async { agent.model.ask(prompt, &live).await }).catch_unwind();
+        let mut asked = pin!(asking);
         let (replied, settled) = self.settle_meanwhile(asked.as_mut()).await;
         let replied = match replied {
             Some(replied) => replied,
@@ -42,7 +50,8 @@ impl Drive {
                 None => return Ok(()),
             },
         };
-        self.record(run, agent, heard, replied).await?;
+        let replied = replied.unwrap_or_else(|panic| resume_unwind(panic));
+        self.record(run, &agent, heard, replied).await?;
         settled
     }
 
@@ -50,9 +59,9 @@ impl Drive {
     /// long as the model takes: what tools reported is not held back for it.
     async fn settle_meanwhile(
         &mut self,
-        mut asked: Pin<&mut (impl Future<Output = Replied> + ?Sized)>,
-    ) -> (Option<Replied>, Result<(), EngineError>) {
-        let (clock, pause) = (self.shared.clock.clone(), self.shared.settings.poll);
+        mut asked: Pin<&mut impl Future<Output = Said>>,
+    ) -> (Option<Said>, Result<(), EngineError>) {
+        let (clock, pause) = (self.shared.clock.clone(), self.shared.settings().poll);
         let mut replied = None;
         loop {
             let settled = {
@@ -77,8 +86,8 @@ impl Drive {
     /// Waits for the reply without losing the run to another node; none when the run is over before it comes.
     async fn wait_for_reply(
         &mut self,
-        mut asked: Pin<&mut (impl Future<Output = Replied> + ?Sized)>,
-    ) -> Result<Option<Replied>, EngineError> {
+        mut asked: Pin<&mut impl Future<Output = Said>>,
+    ) -> Result<Option<Said>, EngineError> {
         let shared = self.shared.clone();
         loop {
             let woken = self.woken.clone();

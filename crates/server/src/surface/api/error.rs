@@ -11,7 +11,7 @@ use holdpoint_core::refusal::Refusal;
 use serde::Serialize;
 
 use super::map;
-use crate::engine::{EngineError, StoreError};
+use crate::engine::{EngineError, SessionError, StoreError};
 use crate::http::{More, Problem, RecordedDecision, rfc3339};
 
 /// The engine's no to a request about this run; none when it is about no run.
@@ -41,6 +41,31 @@ pub(crate) fn problem(about: Option<RunId>, error: &EngineError) -> Problem {
         }
         EngineError::MissingScope(scope) => Problem::missing_scope(*scope),
         EngineError::NotFound => Problem::not_found(),
+    }
+}
+
+/// The engine's no to a request about a conversation.
+pub(super) fn session(error: &SessionError) -> Problem {
+    let (conflict, invalid) = (StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY);
+    let (status, kind, title) = match error {
+        SessionError::Engine(error) => return problem(None, error),
+        SessionError::Ambiguous { .. } => (conflict, "ambiguous-session", "Which agent's session?"),
+        SessionError::Metadata(_) => (invalid, "invalid", "Invalid request"),
+        SessionError::NotYours(_) => (StatusCode::FORBIDDEN, "not-allowed", "You may not delete this"),
+        SessionError::CallStarted { .. } => (conflict, "call-started", "A call has started"),
+        SessionError::NoState(_) => (StatusCode::NOT_FOUND, "no-execution-state", "No execution state"),
+    };
+    let problem = Problem::new(status, kind, title, error.to_string());
+    match error {
+        SessionError::Ambiguous { agents } => {
+            let agents = agents.iter().map(ToString::to_string).collect();
+            problem.with(More { agents, ..More::default() })
+        }
+        SessionError::Engine(_)
+        | SessionError::Metadata(_)
+        | SessionError::NotYours(_)
+        | SessionError::CallStarted { .. }
+        | SessionError::NoState(_) => problem,
     }
 }
 
@@ -128,9 +153,10 @@ pub(super) fn failed(failure: &StoreError) -> Problem {
     };
     match failure {
         StoreError::NotFound { .. } => Problem::not_found(),
-        StoreError::Conflict { .. } | StoreError::Guard { .. } | StoreError::Unavailable { .. } => {
-            unavailable(failure.to_string())
+        StoreError::Guard { why, .. } => {
+            Problem::new(StatusCode::CONFLICT, "guard", "Not possible any more", why.clone())
         }
+        StoreError::Conflict { .. } | StoreError::Unavailable { .. } => unavailable(failure.to_string()),
         // Trying again could do it twice, unless the request has a key: look first.
         StoreError::Unknown { .. } => {
             let status = StatusCode::SERVICE_UNAVAILABLE;

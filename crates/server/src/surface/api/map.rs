@@ -2,6 +2,7 @@
 //!
 //! Matches are exhaustive, so that a new status, kind or event forces a visit here.
 
+mod records;
 #[cfg(test)]
 mod tests;
 
@@ -14,14 +15,17 @@ use holdpoint_core::id::{HoldId, HoldKey, RunId};
 use holdpoint_core::json::RawJson;
 use holdpoint_core::message::{Message, Part};
 use holdpoint_core::name::AgentName;
-use holdpoint_core::project::{Closed, HoldRow, How, hold_of};
+use holdpoint_core::project::{Closed, HoldRow, How, RunRow, hold_of};
 use holdpoint_core::run::{Run, Status, Waiting, status};
+use holdpoint_core::time::Timestamp;
 use serde_json::value::RawValue;
 
 use super::wire::{self, HoldKindWord, HowWord, OutcomeWord, ResolutionWord, RunStatus, WaitingWord};
-use crate::engine::{HoldView, RunView};
+use crate::engine::{HoldView, Page, Recovery, RunView, Unreadable};
 use crate::http::{Problem, rfc3339};
 use crate::settings::Agent;
+
+pub(super) use records::{deleted, receipt, session, session_view};
 
 pub(super) fn message(input: wire::Input) -> Result<Message, Problem> {
     let texts = match input {
@@ -124,6 +128,7 @@ pub(super) fn run(run: &Run) -> wire::RunBody {
         session: run.facts.session.to_string(),
         owner: run.facts.owner.to_string(),
         status: run_status(status),
+        quarantined: false,
         waiting_for: waiting_for(status),
         retry_at: match status {
             Status::Retrying(at) => Some(rfc3339(at)),
@@ -142,6 +147,55 @@ pub(super) fn run(run: &Run) -> wire::RunBody {
         holds_below: Vec::new(),
         result: None,
         reason: None,
+    }
+}
+
+/// A page of runs, newest first; those that cannot be read stand among the others.
+pub(super) fn runs(page: &Page<RunRow>) -> Vec<wire::RunBody> {
+    let mut runs: Vec<wire::RunBody> = page.items.iter().map(|row| run(&row.run)).collect();
+    for found in &page.unreadable {
+        let body = unreadable(found);
+        let at = runs.partition_point(|run| run.started_at > body.started_at);
+        runs.insert(at, body);
+    }
+    runs
+}
+
+/// A run whose rows cannot be read is shown as failed, with what its columns still say (C35).
+pub(super) fn unreadable(found: &Unreadable) -> wire::RunBody {
+    let facts = found.facts.as_ref();
+    let started_at = rfc3339(facts.map_or(Timestamp(0), |facts| facts.started_at));
+    let word = |word: Option<String>| word.unwrap_or_default();
+    wire::RunBody {
+        id: found.run.to_string(),
+        agent: word(facts.map(|facts| facts.agent.to_string())),
+        session: word(facts.map(|facts| facts.session.to_string())),
+        owner: word(facts.map(|facts| facts.owner.to_string())),
+        status: RunStatus::Failed,
+        quarantined: true,
+        waiting_for: None,
+        retry_at: None,
+        updated_at: started_at.clone(),
+        started_at,
+        seq: 0,
+        turns: 0,
+        usage: wire::UsageBody { input_tokens: 0, output_tokens: 0, cost_micros: 0 },
+        holds: Vec::new(),
+        holds_below: Vec::new(),
+        result: None,
+        reason: Some(format!("failed to load execution state: {}", found.why)),
+    }
+}
+
+pub(super) fn recovery(found: &Recovery) -> wire::RecoveryBody {
+    wire::RecoveryBody {
+        began_at: rfc3339(found.began_at),
+        ended_at: found.ended_at.map(rfc3339),
+        waiting_for_person: found.waiting_for_person,
+        waiting_for_outside: found.waiting_for_outside,
+        expired: found.expired,
+        taken_over: found.taken_over,
+        quarantined: found.quarantined,
     }
 }
 

@@ -2,50 +2,99 @@
 //!
 //! Rules live in the core, authority in `auth`, words in `map.rs`.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Extension, Json, Router};
+use axum::{Extension, Json};
 use holdpoint_core::command::Say;
 use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::name::{AgentName, BadName, SessionId, ToolName};
+use utoipa::IntoResponses;
+use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::{error, events, map, wire};
+use super::{error, events, map, sessions, wire};
 use crate::auth::Principal;
-use crate::engine::{Decision, EngineError, HoldList, NewRun, RunList};
+use crate::engine::{Decision, EngineError, HoldList, NewRun, RunList, Seen};
 use crate::http::{App, Args, Problem, Repeatable, Segment};
 
 /// Items of a page, unless the caller wants another number.
-const PAGE: usize = 50;
+pub(super) const PAGE: usize = 50;
 /// Items of a page at most.
-const PAGE_MAX: usize = 200;
+pub(super) const PAGE_MAX: usize = 200;
+/// Events of a page at most.
+const EVENTS_MAX: usize = 1000;
 
 /// Who is calling.
-type Who = Extension<Principal>;
-type Answered<T> = Result<T, Problem>;
+pub(super) type Who = Extension<Principal>;
+pub(super) type Answered<T> = Result<T, Problem>;
 
-/// The routes.
-pub fn routes() -> Router<App> {
-    Router::new()
-        .route("/agents", get(agents))
-        .route("/agents/{agent}/runs", post(start))
-        .route("/runs", get(runs))
-        .route("/runs/{run}", get(run))
-        .route("/runs/{run}/events", get(run_events))
-        .route("/runs/{run}/messages", post(say))
-        .route("/runs/{run}/cancel", post(cancel))
-        .route("/holds", get(holds))
-        .route("/holds/{hold}", get(hold))
-        .route("/holds/{hold}/resolve", post(resolve))
-        .route("/holds/{hold}/receipt", get(receipt))
+/// What every route may answer instead.
+pub(super) struct DefaultAnswers;
+
+impl IntoResponses for DefaultAnswers {
+    fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
+        let problem = Content::new(Some(Ref::from_schema_name("Problem")));
+        let response = ResponseBuilder::new()
+            .description("A problem (RFC 9457): its type says which, its detail what to do")
+            .content("application/problem+json", problem)
+            .build();
+        BTreeMap::from([("default".to_owned(), RefOr::T(response))])
+    }
 }
 
+/// The routes, each with its description.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(agents))
+        .routes(routes!(agent))
+        .routes(routes!(start))
+        .routes(routes!(runs))
+        .routes(routes!(run))
+        .routes(routes!(run_events))
+        .routes(routes!(say))
+        .routes(routes!(cancel))
+        .routes(routes!(recovery))
+        .routes(routes!(holds))
+        .routes(routes!(hold))
+        .routes(routes!(resolve))
+        .routes(routes!(receipt))
+        .routes(routes!(sessions::sessions))
+        .routes(routes!(sessions::session, sessions::change_session, sessions::delete_session))
+        .routes(routes!(sessions::pending))
+}
+
+/// The agents.
+#[utoipa::path(
+    get, path = "/agents", tag = "agents", responses((status = 200, body = wire::Agents), DefaultAnswers)
+)]
 async fn agents(State(app): State<App>) -> Json<wire::Agents> {
-    let agents = app.engine.settings().agents.iter();
+    let settings = app.engine.settings();
+    let agents = settings.agents.iter();
     Json(wire::Agents { agents: agents.map(|(name, agent)| map::agent(name.to_string(), agent)).collect() })
 }
 
+/// One agent.
+#[utoipa::path(
+    get, path = "/agents/{agent}", tag = "agents", params(("agent" = String, Path, description = "The agent's name")),
+    responses((status = 200, body = wire::AgentBody), DefaultAnswers)
+)]
+async fn agent(State(app): State<App>, Segment(agent): Segment) -> Answered<Json<wire::AgentBody>> {
+    let name = AgentName::new(agent).map_err(|_| Problem::not_found())?;
+    let settings = app.engine.settings();
+    let found = settings.agents.get(&name).ok_or_else(Problem::not_found)?;
+    Ok(Json(map::agent(name.to_string(), found)))
+}
+
+/// Begins a run. With `wait: settled` the answer comes when it waits for somebody or is over.
+#[utoipa::path(
+    post, path = "/agents/{agent}/runs", tag = "runs", params(("agent" = String, Path, description = "The agent's name")),
+    request_body = wire::StartRun,
+    responses((status = 201, body = wire::RunBody), DefaultAnswers)
+)]
 async fn start(
     State(app): State<App>,
     Extension(who): Who,
@@ -65,6 +114,11 @@ async fn start(
     Ok((StatusCode::CREATED, location, Json(map::run_view(&view))).into_response())
 }
 
+/// Lists runs, newest first.
+#[utoipa::path(
+    get, path = "/runs", tag = "runs", params(wire::RunsArgs),
+    responses((status = 200, body = wire::Runs), DefaultAnswers)
+)]
 async fn runs(
     State(app): State<App>,
     Extension(who): Who,
@@ -77,20 +131,52 @@ async fn runs(
         limit: args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
     };
     let page = app.engine.runs(&who, list).await.map_err(|error| error::problem(None, &error))?;
-    let runs = page.items.iter().map(|row| map::run(&row.run)).collect();
+    let runs = map::runs(&page);
     Ok(Json(wire::Runs { runs, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
+/// A run.
+#[utoipa::path(
+    get, path = "/runs/{run}", tag = "runs", params(("run" = String, Path, description = "The run's id")),
+    responses((status = 200, body = wire::RunBody), DefaultAnswers)
+)]
 async fn run(
     State(app): State<App>,
     Extension(who): Who,
     Segment(run): Segment,
 ) -> Answered<Json<wire::RunBody>> {
     let run = run_id(&run)?;
-    let view = app.engine.run(&who, run).await.map_err(about(run))?;
-    Ok(Json(map::run_view(&view)))
+    let seen = app.engine.look_up(&who, run).await.map_err(about(run))?;
+    Ok(Json(match seen {
+        Seen::Run(view) => map::run_view(&view),
+        Seen::Quarantined(found) => map::unreadable(&found),
+    }))
 }
 
+/// What the server found when it started.
+#[utoipa::path(
+    get, path = "/recovery", tag = "operations",
+    responses((status = 200, body = wire::RecoveryBody), DefaultAnswers)
+)]
+async fn recovery(State(app): State<App>, Extension(who): Who) -> Answered<Json<wire::RecoveryBody>> {
+    // It counts one tenant's runs, and is nobody else's business.
+    match who.tenant == app.engine.settings().tenant {
+        true => Ok(Json(map::recovery(&app.engine.recovery()))),
+        false => Err(Problem::not_found()),
+    }
+}
+
+/// The events of a run: a page of JSON or, with `Accept: text/event-stream`, a stream that goes on after
+/// `Last-Event-ID`.
+#[utoipa::path(
+    get, path = "/runs/{run}/events", tag = "runs",
+    params(
+        ("run" = String, Path, description = "The run's id"),
+        wire::EventsArgs,
+        ("last-event-id" = Option<u64>, Header, description = "Only events behind this one")
+    ),
+    responses((status = 200, body = wire::Events), DefaultAnswers)
+)]
 async fn run_events(
     State(app): State<App>,
     Extension(who): Who,
@@ -109,10 +195,19 @@ async fn run_events(
         return Ok(events::stream(&app, run, Seq(after)));
     }
     let log = app.engine.log(&who, run, Seq(after)).await.map_err(about(run))?;
-    let events = log.iter().map(|envelope| map::event(run, envelope)).collect();
-    Ok(Json(wire::Events { events }).into_response())
+    let limit = args.limit.map_or(usize::MAX, |limit| limit.clamp(1, EVENTS_MAX));
+    let events: Vec<wire::EventBody> =
+        log.iter().take(limit).map(|envelope| map::event(run, envelope)).collect();
+    let next = events.last().filter(|_| log.len() > limit).map(|last| last.seq);
+    Ok(Json(wire::Events { events, next }).into_response())
 }
 
+/// Says something more to a run.
+#[utoipa::path(
+    post, path = "/runs/{run}/messages", tag = "runs", params(("run" = String, Path, description = "The run's id")),
+    request_body = wire::SendMessage,
+    responses((status = 200, body = wire::RunBody), DefaultAnswers)
+)]
 async fn say(
     State(app): State<App>,
     Extension(who): Who,
@@ -126,6 +221,12 @@ async fn say(
     Ok(Json(map::run_view(&view)))
 }
 
+/// Stops a run.
+#[utoipa::path(
+    post, path = "/runs/{run}/cancel", tag = "runs", params(("run" = String, Path, description = "The run's id")),
+    request_body = wire::CancelRun,
+    responses((status = 200, body = wire::RunBody), DefaultAnswers)
+)]
 async fn cancel(
     State(app): State<App>,
     Extension(who): Who,
@@ -138,6 +239,11 @@ async fn cancel(
     Ok(Json(map::run_view(&view)))
 }
 
+/// Lists open holds, oldest first.
+#[utoipa::path(
+    get, path = "/holds", tag = "holds", params(wire::HoldsArgs),
+    responses((status = 200, body = wire::Holds), DefaultAnswers)
+)]
 async fn holds(
     State(app): State<App>,
     Extension(who): Who,
@@ -156,6 +262,11 @@ async fn holds(
     Ok(Json(wire::Holds { holds, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
+/// A hold with what people need to decide it.
+#[utoipa::path(
+    get, path = "/holds/{hold}", tag = "holds", params(("hold" = String, Path, description = "The hold's id")),
+    responses((status = 200, body = wire::HoldDetail), DefaultAnswers)
+)]
 async fn hold(
     State(app): State<App>,
     Extension(who): Who,
@@ -166,6 +277,16 @@ async fn hold(
     Ok(Json(map::hold_view(view)))
 }
 
+/// Decides a hold.
+#[utoipa::path(
+    post, path = "/holds/{hold}/resolve", tag = "holds",
+    params(
+        ("hold" = String, Path, description = "The hold's id"),
+        ("idempotency-key" = Option<String>, Header, description = "Makes a repeat safe")
+    ),
+    request_body = wire::ResolveHold,
+    responses((status = 200, body = wire::Resolved), DefaultAnswers)
+)]
 async fn resolve(
     State(app): State<App>,
     Extension(who): Who,
@@ -183,10 +304,19 @@ async fn resolve(
         once,
     };
     let answer = app.engine.decide(&who, decision).await.map_err(about(hold.run))?;
+    if let wire::Wait::Settled = body.wait {
+        let at_most = app.engine.settings().max_wait;
+        app.engine.settles(hold.run, at_most).await.map_err(about(hold.run))?;
+    }
     let view = app.engine.hold(&who, hold).await.map_err(about(hold.run))?;
     Ok(Json(map::resolved(&answer, map::hold_view(view))))
 }
 
+/// What was shown, who decided, and what ran.
+#[utoipa::path(
+    get, path = "/holds/{hold}/receipt", tag = "holds", params(("hold" = String, Path, description = "The hold's id")),
+    responses((status = 200, body = wire::ReceiptBody), DefaultAnswers)
+)]
 async fn receipt(
     State(app): State<App>,
     Extension(who): Who,
@@ -194,7 +324,7 @@ async fn receipt(
 ) -> Answered<Json<wire::ReceiptBody>> {
     let hold = hold_id(&hold)?;
     let receipt = app.engine.receipt(&who, hold).await.map_err(about(hold.run))?;
-    Ok(Json(wire::ReceiptBody { id: hold.to_string(), run: hold.run.to_string(), receipt }))
+    Ok(Json(map::receipt(hold, &receipt)))
 }
 
 /// What is no id at all is answered like the id of nothing.
@@ -210,7 +340,7 @@ fn about(run: RunId) -> impl Fn(EngineError) -> Problem {
     move |error| error::problem(Some(run), &error)
 }
 
-fn bad_name(bad: BadName) -> Problem {
+pub(super) fn bad_name(bad: BadName) -> Problem {
     Problem::invalid(bad.to_string())
 }
 

@@ -2,13 +2,18 @@
 //!
 //! Nothing else uses these types. JSON that people decide on stays raw text; instants are RFC 3339.
 
-use holdpoint_core::receipt::Receipt;
+use std::collections::BTreeMap;
+
+use holdpoint_core::execution_state::ExecutionState;
+use holdpoint_core::receipt::{CallEffect, Report};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
 
 /// What begins a run.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"input": "Free some space", "session": "night shift", "wait": "settled"}))]
 pub(super) struct StartRun {
     pub(super) input: Input,
     pub(super) session: Option<String>,
@@ -17,27 +22,27 @@ pub(super) struct StartRun {
 }
 
 /// What a client says.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "input must be a text or {\"parts\": [{\"text\": \"…\"}]}")]
 pub(super) enum Input {
     Text(String),
     Parts(InputParts),
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InputParts {
     pub(super) parts: Vec<InputPart>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InputPart {
     pub(super) text: String,
 }
 
 /// How long the answer waits.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Wait {
     /// Until the run is durable.
@@ -48,42 +53,49 @@ pub(super) enum Wait {
 }
 
 /// A further message.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"input": "Only the old cache", "on_hold": "supersede"}))]
 pub(super) struct SendMessage {
     pub(super) input: Input,
     pub(super) on_hold: Option<OnHold>,
 }
 
 /// What a message does to a run that waits for a person.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum OnHold {
     Supersede,
 }
 
 /// What stops a run.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"reason": "no longer needed"}))]
 pub(super) struct CancelRun {
     pub(super) reason: Option<String>,
 }
 
 /// A decision.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"resolution": "deny", "reason": "still needed"}))]
 pub(super) struct ResolveHold {
     pub(super) resolution: ResolutionWord,
     pub(super) reason: Option<String>,
     #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub(super) arguments: Option<Box<RawValue>>,
     #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub(super) value: Option<Box<RawValue>>,
     pub(super) digest: Option<String>,
     pub(super) revision: Option<u32>,
+    #[serde(default)]
+    pub(super) wait: Wait,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ResolutionWord {
     Approve,
@@ -93,8 +105,9 @@ pub(super) enum ResolutionWord {
 }
 
 /// Which runs.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct RunsArgs {
     pub(super) agent: Option<String>,
     pub(super) session: Option<String>,
@@ -103,10 +116,12 @@ pub(super) struct RunsArgs {
 }
 
 /// Which holds.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct HoldsArgs {
-    #[expect(dead_code, reason = "only open holds are listed; naming anything else is an error")]
+    /// Only open holds are listed; naming anything else is an error.
+    #[expect(dead_code, reason = "there is nothing to choose from")]
     pub(super) state: Option<ListedState>,
     pub(super) kind: Option<HoldKindWord>,
     pub(super) agent: Option<String>,
@@ -116,26 +131,30 @@ pub(super) struct HoldsArgs {
     pub(super) limit: Option<usize>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ListedState {
     Open,
 }
 
 /// From where on.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct EventsArgs {
+    /// Only events behind this one.
     pub(super) after: Option<u64>,
+    /// How many at most, up to 1000; all when it is not given. For JSON only.
+    pub(super) limit: Option<usize>,
 }
 
 /// The agents.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Agents {
     pub(super) agents: Vec<AgentBody>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct AgentBody {
     pub(super) name: String,
     pub(super) model: String,
@@ -143,7 +162,7 @@ pub(super) struct AgentBody {
     pub(super) tools: Vec<ToolBody>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ToolBody {
     pub(super) name: String,
     pub(super) description: String,
@@ -152,20 +171,23 @@ pub(super) struct ToolBody {
 }
 
 /// A page of runs.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Runs {
     pub(super) runs: Vec<RunBody>,
     pub(super) next_cursor: Option<String>,
 }
 
 /// A run.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, ToSchema)]
 pub(super) struct RunBody {
     pub(super) id: String,
     pub(super) agent: String,
     pub(super) session: String,
     pub(super) owner: String,
     pub(super) status: RunStatus,
+    /// Its rows cannot be read; what is known of it may be empty.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(super) quarantined: bool,
     /// What a held run waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waiting_for: Option<WaitingWord>,
@@ -185,13 +207,14 @@ pub(super) struct RunBody {
     pub(super) holds_below: Vec<OpenHold>,
     /// What came out.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub(super) result: Option<Box<RawText>>,
     /// Why it did not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RunStatus {
     Queued,
@@ -205,7 +228,7 @@ pub(super) enum RunStatus {
     Rejected,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WaitingWord {
     Person,
@@ -213,7 +236,7 @@ pub(super) enum WaitingWord {
     External,
 }
 
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, ToSchema)]
 pub(super) struct UsageBody {
     pub(super) input_tokens: u64,
     pub(super) output_tokens: u64,
@@ -221,13 +244,13 @@ pub(super) struct UsageBody {
 }
 
 /// A hold as its run lists it.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, ToSchema)]
 pub(super) struct OpenHold {
     pub(super) id: String,
     pub(super) kind: HoldKindWord,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum HoldKindWord {
     Approval,
@@ -237,15 +260,33 @@ pub(super) enum HoldKindWord {
     Recovery,
 }
 
+/// What the server found when it started.
+#[derive(Debug, PartialEq, Serialize, ToSchema)]
+pub(super) struct RecoveryBody {
+    pub(super) began_at: String,
+    /// When it had seen everything; null while it still looks.
+    pub(super) ended_at: Option<String>,
+    /// Runs that wait for a person: a decision, an answer, a login.
+    pub(super) waiting_for_person: u64,
+    /// Runs that wait for outside systems only.
+    pub(super) waiting_for_outside: u64,
+    /// Runs whose deadline passed while no server looked.
+    pub(super) expired: u64,
+    /// Runs that a server which is gone had at work.
+    pub(super) taken_over: u64,
+    /// Runs whose rows cannot be read.
+    pub(super) quarantined: u64,
+}
+
 /// A page of holds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Holds {
     pub(super) holds: Vec<HoldBody>,
     pub(super) next_cursor: Option<String>,
 }
 
 /// A hold as lists show it.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, ToSchema)]
 pub(super) struct HoldBody {
     pub(super) id: String,
     pub(super) run: String,
@@ -270,7 +311,7 @@ pub(super) struct HoldBody {
     pub(super) decided: Option<Decided>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum HoldState {
     Open,
@@ -278,14 +319,14 @@ pub(super) enum HoldState {
 }
 
 /// A decision on record.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, ToSchema)]
 pub(super) struct Decided {
     pub(super) by: String,
     pub(super) at: String,
     pub(super) how: HowWord,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum HowWord {
     Approved,
@@ -299,12 +340,13 @@ pub(super) enum HowWord {
 }
 
 /// A hold with what people need to decide it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct HoldDetail {
     #[serde(flatten)]
     pub(super) hold: HoldBody,
     /// The arguments, byte for byte.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub(super) arguments: Option<Box<RawText>>,
     /// The same as a text, for clients whose JSON loses digits.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -316,6 +358,7 @@ pub(super) struct HoldDetail {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) options: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub(super) answer_schema: Option<Box<RawText>>,
     /// The runs above its run, the root first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -323,14 +366,14 @@ pub(super) struct HoldDetail {
 }
 
 /// A run above a sub-run.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct Above {
     pub(super) run: String,
     pub(super) agent: String,
 }
 
 /// What a decision came to.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Resolved {
     pub(super) outcome: OutcomeWord,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -340,7 +383,7 @@ pub(super) struct Resolved {
     pub(super) hold: HoldDetail,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum OutcomeWord {
     /// It is decided.
@@ -354,21 +397,158 @@ pub(super) enum OutcomeWord {
 }
 
 /// The receipt of a hold.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ReceiptBody {
     pub(super) id: String,
     pub(super) run: String,
-    pub(super) receipt: Receipt,
+    pub(super) receipt: ReceiptDetail,
 }
 
-/// Events of a run.
+/// What was shown, who decided, and what ran.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ReceiptDetail {
+    pub(super) hold: String,
+    pub(super) kind: HoldKindWord,
+    /// What was shown, revision by revision.
+    pub(super) shown: Vec<ShownBody>,
+    /// Who agreed, where several must.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) votes: Vec<TimedBody>,
+    /// Absent while the hold is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) decision: Option<TimedBody>,
+    /// Absent when the whole run waited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) call: Option<CallBody>,
+    /// The events that it is made of.
+    pub(super) events: Vec<u64>,
+}
+
+/// What people were asked to decide on.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ShownBody {
+    /// The arguments as people saw them, byte for byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) arguments_text: Option<String>,
+    #[serde(flatten)]
+    pub(super) rest: TimedBody,
+}
+
+/// What became of the call.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct CallBody {
+    pub(super) no: u32,
+    /// `executed`, `failed`, `not_executed`, `outcome_unknown`, `running` or `waiting`.
+    #[schema(value_type = String)]
+    pub(super) effect: CallEffect,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) attempts: Vec<TimedBody>,
+    /// Whose word the effect is, when an outside worker ran it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub(super) report: Option<Report>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) contradictions: Vec<TimedBody>,
+}
+
+/// Something on record: where in the chain, when, and what it says.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct TimedBody {
+    pub(super) seq: u64,
+    pub(super) at: String,
+    #[serde(flatten)]
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub(super) rest: BTreeMap<String, Box<RawValue>>,
+}
+
+/// Which sessions.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct SessionsArgs {
+    pub(super) agent: Option<String>,
+    pub(super) cursor: Option<u64>,
+    pub(super) limit: Option<usize>,
+}
+
+/// Of which agent.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct SessionArgs {
+    /// Needed when several agents have a session of this name.
+    pub(super) agent: Option<String>,
+}
+
+/// How to delete.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DeleteSessionArgs {
+    /// Needed when several agents have a session of this name.
+    pub(super) agent: Option<String>,
+    /// Also when a call that changes the world has started.
+    pub(super) force: Option<bool>,
+}
+
+/// What changes of a session.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"metadata": {"team": "night", "ticket": null}}))]
+pub(super) struct ChangeSession {
+    /// Merged into what is there; a null takes a key away.
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub(super) metadata: BTreeMap<String, Box<RawValue>>,
+}
+
+/// A page of sessions.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Sessions {
+    pub(super) sessions: Vec<SessionBody>,
+    pub(super) next_cursor: Option<String>,
+}
+
+/// A session.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct SessionBody {
+    pub(super) id: String,
+    pub(super) agent: String,
+    pub(super) created_at: String,
+    /// When its metadata last changed.
+    pub(super) updated_at: String,
+    /// It was deleted: it takes no more runs, and what its runs said is erased.
+    pub(super) closed: bool,
+    /// The user's own, and under `pending_executions` the runs that wait; lists have only the user's own.
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub(super) metadata: BTreeMap<String, Box<RawValue>>,
+    /// Where its runs are listed.
+    pub(super) runs_url: String,
+}
+
+/// What deleting came to.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct DeletedSession {
+    /// Runs whose contents are gone.
+    pub(super) erased: Vec<String>,
+    /// Runs that cannot be read, and so not be erased either.
+    pub(super) left: Vec<String>,
+}
+
+/// The state of a run that waits.
 #[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(super) struct ExecutionBody(pub(super) ExecutionState);
+
+/// Events of a run.
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Events {
     pub(super) events: Vec<EventBody>,
+    /// What to ask after for more; null when there is no more now.
+    pub(super) next: Option<u64>,
 }
 
 /// An event.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct EventBody {
     pub(super) seq: u64,
     pub(super) at: String,
@@ -379,6 +559,7 @@ pub(super) struct EventBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hold: Option<String>,
     /// What it says, as it is stored.
+    #[schema(value_type = serde_json::Value)]
     pub(super) data: Box<RawText>,
 }
 
@@ -400,6 +581,10 @@ impl PartialEq for RawText {
     fn eq(&self, other: &RawText) -> bool {
         self.0.get() == other.0.get()
     }
+}
+
+fn is_false(word: &bool) -> bool {
+    !*word
 }
 
 /// A member that is there counts as given, also when it is `null`.

@@ -87,7 +87,7 @@ async fn waiting(
         filters: waiting::filters(wanted.map(|(_, _, kind)| *kind)),
         items,
         next: found.next.map(|next| format!("/?{kind}cursor={next}")),
-        agents: waiting::agents(engine.settings()),
+        agents: waiting::agents(&engine.settings()),
     };
     Ok(render::page(StatusCode::OK, "waiting.html", &Site::of(&who, &token), &page))
 }

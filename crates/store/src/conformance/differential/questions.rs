@@ -127,6 +127,8 @@ impl Twins {
             let _ = self.same(|store| store.load(row.run.facts.id));
             let _ = self.same(|store| store.session(session_of(&row)));
         }
+        let of = tenant(self.random.name(&TENANTS));
+        let _ = self.same(|store| store.counts(of.clone()));
         let (of, key) = (tenant(self.random.name(&TENANTS)), self.random.name(&KEYS).to_owned());
         let _ = self.same(|store| store.find_key(of.clone(), key.clone()));
         let digest = Digest([u8::try_from(self.random.below(4)).unwrap(); 32]);
@@ -209,6 +211,7 @@ impl Twins {
         for of in TENANTS.map(tenant) {
             let (filter, phases) = (RunFilter::All, Vec::new());
             self.compare_runs(&RunQuery { tenant: of.clone(), filter, phases, cursor: None, limit: 7 });
+            let _ = self.same(|store| store.counts(of.clone()));
             let (audience, filter) = (Audience::Everyone, HoldFilter::All);
             self.compare_holds(&HoldQuery {
                 tenant: of,

@@ -256,7 +256,7 @@ impl Scene {
 
 fn claimed_run(claimed: &Claimed) -> Option<RunId> {
     match claimed {
-        Claimed::Run(stored) => Some(stored.row.run.facts.id),
+        Claimed::Run { stored, .. } => Some(stored.row.run.facts.id),
         Claimed::Corrupt { .. } => None,
     }
 }

@@ -4,15 +4,17 @@
 
 use std::collections::BTreeMap;
 
+use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{HoldId, RunId};
 use holdpoint_core::name::{AgentName, Tenant};
-use holdpoint_core::project::{HoldRow, RunRow};
+use holdpoint_core::project::{HoldRow, Phase, RunRow};
 use holdpoint_core::time::Timestamp;
 
-use super::{HoldEntry, RunEntry, State};
+use super::{HoldEntry, RunEntry, SessionEntry, State};
 use crate::batch::LeaseChange;
 use crate::query::{
-    Audience, Claim, Claimed, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, Stored,
+    Audience, Claim, Claimed, Counts, HoldFilter, HoldQuery, OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX,
+    SessionQuery, SessionRow, Stored, Unreadable,
 };
 use crate::turns::take_turns;
 
@@ -36,9 +38,10 @@ impl State {
         let taken = take_turns(queues.into_iter().map(cut).collect(), claim.limit);
         let lease = |no: i64| {
             let entry = self.runs.get_mut(&no)?;
-            entry.lease = None;
+            let from = entry.lease.take();
             entry.change_lease(LeaseChange::Take { node: claim.node, until: claim.until });
-            Some(Claimed::Run(Box::new(Stored { row: entry.row.clone(), lease: entry.lease })))
+            let stored = Box::new(Stored { row: entry.row.clone(), lease: entry.lease });
+            Some(Claimed::Run { stored, from })
         };
         taken.into_iter().filter_map(lease).collect()
     }
@@ -48,6 +51,7 @@ impl State {
             let is_claimable = |entry: &&RunEntry| {
                 let place = entry.row.run.facts.inbox.as_ref();
                 entry.row.run.facts.tenant == query.tenant
+                    && entry.quarantined.is_none()
                     && place.is_some_and(|place| place.inbox == *inbox)
                     && entry.row.claimable_at.is_some_and(|at| at <= *now)
                     && (query.phases.is_empty() || query.phases.contains(&entry.row.phase))
@@ -58,22 +62,77 @@ impl State {
                 std::cmp::Reverse(row.run.facts.inbox.as_ref().map_or(0, |place| place.priority))
             });
             items.truncate(query.limit);
-            return Page { items, next: None };
+            return Page::of(items, None);
         }
         let before = query.cursor.map_or(i64::MAX, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
         let is_wanted = |entry: &RunEntry| {
+            // A run that was put aside counts as failed.
+            let phase = match entry.quarantined {
+                Some(_) => Phase::Failed,
+                None => entry.row.phase,
+            };
             entry.row.run.facts.tenant == query.tenant
                 && matches_run(&query.filter, &entry.row)
-                && (query.phases.is_empty() || query.phases.contains(&entry.row.phase))
+                && (query.phases.is_empty() || query.phases.contains(&phase))
         };
         let rows = self.runs.range(..before).rev().map(|(no, entry)| (*no, is_wanted(entry), entry));
-        page(rows, query.limit, |entry| entry.row.clone())
+        let found = page(rows, query.limit, |entry| (entry.row.clone(), entry.quarantined.clone()));
+        let mut page = Page::of(Vec::new(), found.next);
+        for (row, quarantined) in found.items {
+            match quarantined {
+                Some(why) => {
+                    let (run, facts) = (row.run.facts.id, Some(row.run.facts));
+                    page.unreadable.push(Unreadable { run, facts, why });
+                }
+                None => page.items.push(row),
+            }
+        }
+        page
+    }
+
+    pub(in crate::memory) fn list_sessions(&self, query: &SessionQuery) -> Page<SessionRow> {
+        let before = query.cursor.map_or(i64::MAX, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
+        let mut all: Vec<&SessionEntry> = self.sessions.values().filter(|entry| entry.no < before).collect();
+        all.sort_by_key(|entry| std::cmp::Reverse(entry.no));
+        let is_wanted = |entry: &SessionEntry| {
+            let key = &entry.row.key;
+            key.tenant == query.tenant && query.agent.as_ref().is_none_or(|agent| key.agent == *agent)
+        };
+        page(all.into_iter().map(|entry| (entry.no, is_wanted(entry), entry)), query.limit, |entry| {
+            entry.row.clone()
+        })
+    }
+
+    pub(in crate::memory) fn counts(&self, tenant: &Tenant) -> Counts {
+        let mut counts = Counts::default();
+        for entry in self.runs.values().filter(|entry| entry.row.run.facts.tenant == *tenant) {
+            match entry.quarantined {
+                Some(_) => counts.quarantined += 1,
+                None => *counts.runs.entry(entry.row.phase).or_default() += 1,
+            }
+        }
+        let mut holds: BTreeMap<(AgentName, HoldKind), OpenHolds> = BTreeMap::new();
+        for HoldEntry { row, .. } in self.holds.values() {
+            if row.closed.is_some() || self.tenant_of(row.id.run) != Some(tenant) {
+                continue;
+            }
+            let key = (row.agent.clone(), row.kind);
+            let (agent, kind) = key.clone();
+            let of = holds.entry(key).or_insert(OpenHolds { kind, agent, count: 0, oldest: None });
+            of.count += 1;
+            if self.entry(row.id.run).is_some_and(|entry| entry.quarantined.is_none()) {
+                of.oldest = of.oldest.or(Some(row.opened_at));
+            }
+        }
+        counts.holds = holds.into_values().collect();
+        counts
     }
 
     pub(in crate::memory) fn list_holds(&self, query: &HoldQuery) -> Page<HoldRow> {
         let after = query.cursor.map_or(0, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
         let is_wanted = |entry: &HoldEntry| {
             entry.row.closed.is_none()
+                && self.entry(entry.row.id.run).is_some_and(|run| run.quarantined.is_none())
                 && self.tenant_of(entry.row.id.run) == Some(&query.tenant)
                 && matches_hold(&query.filter, &entry.row)
                 && (query.kinds.is_empty() || query.kinds.contains(&entry.row.kind))
@@ -102,10 +161,10 @@ fn page<'a, E: 'a, T>(
             items.push(row(entry));
         }
         if items.len() >= limit || looked_at + 1 >= SCAN_MAX {
-            return Page { items, next: u64::try_from(no).ok() };
+            return Page::of(items, u64::try_from(no).ok());
         }
     }
-    Page { items, next: None }
+    Page::of(items, None)
 }
 
 fn matches_run(filter: &RunFilter, row: &RunRow) -> bool {

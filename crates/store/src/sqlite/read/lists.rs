@@ -3,7 +3,8 @@
 //! An open hold's row is made from the fold of its run; what cannot be read is left out and reported by id.
 
 use holdpoint_core::id::{CallNo, HoldKey, Secret, Seq, Shard};
-use holdpoint_core::project::{self, HoldRow, RunRow};
+use holdpoint_core::name::{AgentName, SessionId, Tenant};
+use holdpoint_core::project::{self, HoldRow, Phase, RunRow};
 use holdpoint_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Params, params};
 
@@ -14,12 +15,13 @@ use super::{Reading, unreadable};
 use crate::columns::kind_number;
 use crate::error::StoreError;
 use crate::query::{
-    Audience, DueNotice, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, ShardSet,
+    Audience, DueNotice, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, SessionKey,
+    SessionQuery, SessionRow, ShardSet, Stored, Unreadable,
 };
 
 impl Reading<'_> {
     pub(in crate::sqlite) fn list_runs(&self, query: &RunQuery) -> Result<Page<RunRow>, StoreError> {
-        let empty = Page { items: Vec::new(), next: None };
+        let empty = Page::of(Vec::new(), None);
         let Some(tenant) = self.name(query.tenant.as_str())? else { return Ok(empty) };
         let before = query.cursor.map_or(i64::MAX, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
         match &query.filter {
@@ -53,28 +55,32 @@ impl Reading<'_> {
     ) -> Result<Page<RunRow>, StoreError> {
         let mut statement = self.connection.prepare_cached(statement).map_err(unreadable)?;
         let mut rows = statement.query(by).map_err(unreadable)?;
-        let mut items = Vec::new();
+        let mut page = Page::of(Vec::new(), None);
         let mut looked_at = 0;
         while let Some(row) = rows.next().map_err(unreadable)? {
             let columns = RunColumns::read(row).map_err(unreadable)?;
             let no = columns.no;
             looked_at += 1;
             if columns.tenant == tenant {
-                // A run that cannot be read is left out here and reported where it is asked for by id.
-                let wanted = columns.stored(self.connection, self.texts).ok().map(|stored| stored.row);
-                items.extend(
-                    wanted.filter(|row| query.phases.is_empty() || query.phases.contains(&row.phase)),
-                );
+                let facts = columns.facts(self.connection, self.texts);
+                match columns.stored(self.connection, self.texts) {
+                    Ok(Stored { row, .. }) if is_wanted(query, row.phase) => page.items.push(row),
+                    // It counts as failed, and does not stop the list.
+                    Err(StoreError::Corrupt { run, why }) if is_wanted(query, Phase::Failed) => {
+                        page.unreadable.push(Unreadable { run, facts, why });
+                    }
+                    Ok(_) | Err(_) => {}
+                }
             }
-            if items.len() >= query.limit || looked_at >= SCAN_MAX {
-                return Ok(Page { items, next: u64::try_from(no).ok() });
+            if page.items.len() + page.unreadable.len() >= query.limit || looked_at >= SCAN_MAX {
+                return Ok(Page { next: u64::try_from(no).ok(), ..page });
             }
         }
-        Ok(Page { items, next: None })
+        Ok(page)
     }
 
     pub(in crate::sqlite) fn list_holds(&self, query: &HoldQuery) -> Result<Page<HoldRow>, StoreError> {
-        let empty = Page { items: Vec::new(), next: None };
+        let empty = Page::of(Vec::new(), None);
         let Some(tenant) = self.name(query.tenant.as_str())? else { return Ok(empty) };
         let after = query.cursor.map_or(0, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
         let who = match &query.audience {
@@ -211,7 +217,7 @@ impl Reading<'_> {
     }
 
     /// The row of an open hold, from the fold of its run; none when that run cannot be read.
-    fn hold_row(&self, hold: &OpenHold) -> Result<Option<HoldRow>, StoreError> {
+    pub(in crate::sqlite) fn hold_row(&self, hold: &OpenHold) -> Result<Option<HoldRow>, StoreError> {
         let mut statement = self.connection.prepare_cached(sql::RUN_BY_NUMBER).map_err(unreadable)?;
         let columns =
             statement.query_row(params![hold.run], RunColumns::read).optional().map_err(unreadable)?;
@@ -221,11 +227,67 @@ impl Reading<'_> {
         Ok(run.hold(key).map(|open| project::hold_row(&run, open)))
     }
 
+    pub(in crate::sqlite) fn list_sessions(
+        &self,
+        query: &SessionQuery,
+    ) -> Result<Page<SessionRow>, StoreError> {
+        let mut page = Page::of(Vec::new(), None);
+        let Some(tenant) = self.name(query.tenant.as_str())? else { return Ok(page) };
+        let agent = match &query.agent {
+            Some(agent) => match self.name(agent.as_str())? {
+                Some(agent) => Some(agent),
+                None => return Ok(page),
+            },
+            None => None,
+        };
+        let before = query.cursor.map_or(i64::MAX, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
+        let mut statement = self.connection.prepare_cached(sql::SESSIONS_ALL).map_err(unreadable)?;
+        let mut rows = statement.query(params![before, SCAN_MAX]).map_err(unreadable)?;
+        let mut looked_at = 0;
+        while let Some(row) = rows.next().map_err(unreadable)? {
+            let read =
+                || -> rusqlite::Result<(i64, i64, i64)> { Ok((row.get(0)?, row.get(1)?, row.get(2)?)) };
+            let (no, of, with) = read().map_err(unreadable)?;
+            looked_at += 1;
+            if of == tenant && agent.is_none_or(|agent| agent == with) {
+                page.items.extend(self.session_row(&query.tenant, with, row).map_err(unreadable)?);
+            }
+            if page.items.len() >= query.limit || looked_at >= SCAN_MAX {
+                return Ok(Page { next: u64::try_from(no).ok(), ..page });
+            }
+        }
+        Ok(page)
+    }
+
+    /// A conversation from its row; none when its names are none.
+    fn session_row(
+        &self,
+        tenant: &Tenant,
+        agent: i64,
+        row: &rusqlite::Row<'_>,
+    ) -> rusqlite::Result<Option<SessionRow>> {
+        let agent = AgentName::new(self.texts.text(self.connection, agent)?);
+        let (Ok(agent), Ok(session)) = (agent, SessionId::new(row.get::<_, String>(3)?)) else {
+            return Ok(None);
+        };
+        Ok(Some(SessionRow {
+            key: SessionKey { tenant: tenant.clone(), agent, session },
+            metadata: row.get::<_, Option<String>>(4)?.unwrap_or_else(|| "{}".into()),
+            created_at: Timestamp(row.get(5)?),
+            updated_at: Timestamp(row.get(6)?),
+            closed: row.get(7)?,
+        }))
+    }
+
     fn session_number(&self, tenant: i64, agent: &str, session: &str) -> Result<Option<i64>, StoreError> {
         let Some(agent) = self.name(agent)? else { return Ok(None) };
         let mut statement = self.connection.prepare_cached(sql::SESSION_NUMBER).map_err(unreadable)?;
         statement.query_row(params![tenant, agent, session], |row| row.get(0)).optional().map_err(unreadable)
     }
+}
+
+fn is_wanted(query: &RunQuery, phase: Phase) -> bool {
+    query.phases.is_empty() || query.phases.contains(&phase)
 }
 
 /// A list of open holds by their numbers, oldest first.
@@ -282,13 +344,13 @@ impl HoldPage<'_> {
 
     fn done(self) -> Page<HoldRow> {
         let next = self.is_full().then_some(self.last).and_then(|last| u64::try_from(last).ok());
-        Page { items: self.items, next }
+        Page::of(self.items, next)
     }
 }
 
 /// An open hold as its row says.
-struct OpenHold {
-    no: i64,
+pub(in crate::sqlite) struct OpenHold {
+    pub(in crate::sqlite) no: i64,
     run: i64,
     /// None when its columns make no key: a broken row must not stop a list.
     key: Option<HoldKey>,
@@ -296,7 +358,7 @@ struct OpenHold {
 }
 
 impl OpenHold {
-    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<OpenHold> {
+    pub(in crate::sqlite) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<OpenHold> {
         let (call, secret): (i64, Vec<u8>) = (row.get(2)?, row.get(3)?);
         let key = u32::try_from(call).ok().zip(<[u8; 16]>::try_from(secret).ok());
         let key = key.map(|(call, secret)| HoldKey { call: CallNo(call), secret: Secret(secret) });

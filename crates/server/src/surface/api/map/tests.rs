@@ -182,7 +182,7 @@ fn every_failure_of_the_store_has_its_status() {
     let (run, why) = (run_id(), String::from("x"));
     for (failure, status, retry_after) in [
         (StoreError::Conflict { run }, 503, Some(1)),
-        (StoreError::Guard { which: 0, why: why.clone() }, 503, Some(1)),
+        (StoreError::Guard { which: 0, why: why.clone() }, 409, None),
         (StoreError::NotFound { run }, 404, None),
         (StoreError::Unavailable { why: why.clone() }, 503, Some(1)),
         (StoreError::Unknown { why: why.clone() }, 503, Some(1)),

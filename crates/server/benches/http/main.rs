@@ -1,0 +1,69 @@
+//! The cycle of performance.md over HTTP: start, held, approve, tool, end; the client in a process of its own.
+//!
+//! Beside it, in alternating rounds of the same run and on the same HTTP stack: the floor (three group-committed 4 KiB
+//! rows a cycle, no logic) and our own statements without logic. What counts is the ratio: machines are noisy.
+//! `cargo xtask bench [--quick] [--full] [--seconds N] [--held N,N] [--json FILE]`.
+
+#![expect(clippy::unwrap_used, reason = "a bench stops where something is missing")]
+
+mod client;
+mod floor;
+mod held;
+mod measure;
+mod ours;
+mod process;
+mod report;
+mod statements;
+
+use std::path::PathBuf;
+
+/// What was asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) seconds: f64,
+    pub(crate) concurrency: Vec<usize>,
+    pub(crate) held: Vec<usize>,
+    pub(crate) json: Option<PathBuf>,
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == process::SERVE) {
+        return process::serve(&arguments[at + 1..]);
+    }
+    match plan(&arguments) {
+        Ok(plan) => report::print(&plan, &measure::all(&plan)),
+        Err(why) => {
+            eprintln!("bench: {why}");
+            std::process::exit(2);
+        }
+    }
+}
+
+fn plan(arguments: &[String]) -> Result<Plan, String> {
+    let mut plan = Plan { seconds: 4.0, concurrency: vec![1, 16, 64], held: vec![100_000], json: None };
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut value = |what: &str| rest.next().ok_or(format!("{what} needs a value")).cloned();
+        match argument.as_str() {
+            "--bench" => {}
+            "--quick" => (plan.seconds, plan.held) = (1.0, vec![2_000]),
+            "--full" => plan.held = vec![100_000, 1_000_000],
+            "--seconds" => {
+                plan.seconds = value("--seconds")?.parse().map_err(|e| format!("--seconds: {e}"))?
+            }
+            "--json" => plan.json = Some(value("--json")?.into()),
+            "--held" => {
+                let list = value("--held")?;
+                let counts = list.split(',').filter(|n| !n.is_empty()).map(str::parse);
+                plan.held = counts.collect::<Result<_, _>>().map_err(|e| format!("--held: {e}"))?;
+            }
+            other => {
+                return Err(format!(
+                    "unknown argument {other}; known: --quick --full --seconds --json --held"
+                ));
+            }
+        }
+    }
+    Ok(plan)
+}

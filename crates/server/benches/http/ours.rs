@@ -1,0 +1,123 @@
+//! Our server: router, engine and SQLite as in the product, with a scripted model and a tool that does nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use holdpoint::auth::Principal;
+use holdpoint::clock::Clock;
+use holdpoint::engine::Engine;
+use holdpoint::http;
+use holdpoint::model::scripted::{Line, Script};
+use holdpoint::settings::{Agent, Approvers, Settings, Tracking};
+use holdpoint::tool::{Invocation, Outcome, Running, Tool};
+use holdpoint_core::body::Body;
+use holdpoint_core::definition::{Definition, ToolSpec};
+use holdpoint_core::hold::HoldPolicy;
+use holdpoint_core::id::Place;
+use holdpoint_core::json::RawJson;
+use holdpoint_core::message::{Replay, ToolResult};
+use holdpoint_core::name::{AgentName, ToolName};
+use holdpoint_core::time::Millis;
+use holdpoint_store::Store;
+use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use tokio::sync::watch;
+
+use crate::client::{Connection, text_of};
+use crate::measure::{Lap, now};
+
+const ARGUMENTS: &str = r#"{"path": "/var/lib/app/cache/2026-11-15/segment-000017", "recursive": true, "reason": "disk nearly full"}"#;
+
+/// Everything on this directory, with a model that thinks for so many milliseconds.
+pub(crate) fn router(directory: &Path, thinks: i64) -> Router {
+    let engine = engine(open(directory), thinks);
+    // Never told to stop: the process is killed.
+    let (stop, stopping) = watch::channel(false);
+    std::mem::forget(stop);
+    http::router(http::App { engine, stopping })
+}
+
+pub(crate) fn open(directory: &Path) -> Arc<dyn Store> {
+    Arc::new(SqliteStore::open(&SqliteOptions::at(directory.join("holdpoint.db"))).unwrap())
+}
+
+pub(crate) fn engine(store: Arc<dyn Store>, thinks: i64) -> Engine {
+    let engine = Engine::new(store, Clock::system(), settings(thinks));
+    engine.work();
+    engine
+}
+
+pub(crate) fn local() -> Principal {
+    Principal::local()
+}
+
+fn settings(thinks: i64) -> Settings {
+    let (agent, tool) = (AgentName::new("ops").unwrap(), ToolName::new("delete_file").unwrap());
+    let spec = ToolSpec {
+        description: "Deletes a file".into(),
+        schema: RawJson::parse(r#"{"type":"object"}"#).unwrap(),
+        replay: Replay::Never,
+        reversible: false,
+        approval_prompt: None,
+        holds: None,
+    };
+    let definition = Definition {
+        agent: agent.clone(),
+        prompt: "You look after a server.".into(),
+        model: "scripted".into(),
+        model_parameters: None,
+        tools: BTreeMap::from([(tool.clone(), spec)]),
+        policy: None,
+        sub_agents: Vec::new(),
+        show_thinking: false,
+        hold_batch: false,
+        holds: HoldPolicy::default(),
+    };
+    let mut lines =
+        vec![Line::calls(&[("delete_file", ARGUMENTS)]), Line::says("Done: 4.2 GB are free now.")];
+    lines.iter_mut().for_each(|line| line.delay = (thinks > 0).then_some(Millis(thinks)));
+    let ops = Agent {
+        digest: definition.digest(),
+        definition: Arc::new(definition),
+        model: Arc::new(Script { lines }),
+        tools: BTreeMap::from([(tool.clone(), Arc::new(Nothing) as Arc<dyn Tool>)]),
+        needs_approval: BTreeSet::from([tool]),
+        approvers: Approvers::default(),
+        worker_pool: 512,
+        tracking: Tracking::On,
+        lives: Place::Durable,
+    };
+    Settings { agents: BTreeMap::from([(agent, Arc::new(ops))]), ..Settings::usual() }
+}
+
+struct Nothing;
+
+impl Tool for Nothing {
+    fn run(&self, _: Invocation) -> Running {
+        Box::pin(std::future::ready(Outcome::Done(ToolResult::Ok(Body::text("deleted")))))
+    }
+}
+
+/// One cycle as a client lives it: two requests, the second answered when the run is over.
+pub(crate) async fn cycle(connection: &mut Connection) -> Option<Lap> {
+    let start = now();
+    let hold = held(connection).await;
+    let approve = now();
+    approved(connection, &hold).await;
+    Some(Lap { cycle: start.elapsed(), approve: approve.elapsed() })
+}
+
+/// Starts a run; its hold.
+pub(crate) async fn held(connection: &mut Connection) -> String {
+    let body = r#"{"input": "Free some space", "wait": "settled"}"#;
+    let held = connection.post("/api/v1/agents/ops/runs", body).await;
+    let holds = &held[held.find("\"holds\":").unwrap()..];
+    text_of(holds, "id").to_owned()
+}
+
+/// Approves it and waits until the run is over.
+pub(crate) async fn approved(connection: &mut Connection, hold: &str) {
+    let body = r#"{"resolution": "approve", "wait": "settled"}"#;
+    connection.post(&format!("/api/v1/holds/{hold}/resolve"), body).await;
+}

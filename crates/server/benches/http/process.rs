@@ -1,0 +1,82 @@
+//! The servers that are measured, each a process of its own: the bench starts itself.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::TcpListener;
+
+use crate::measure::now;
+use crate::{floor, ours, statements};
+
+/// The argument that makes the bench a server.
+pub(crate) const SERVE: &str = "--serve";
+
+/// A server that is measured; it ends with its handle.
+pub(crate) struct Served {
+    child: Child,
+    pub(crate) address: String,
+    /// From starting the process to listening.
+    pub(crate) ready: Duration,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Served {
+    /// Starts a server of this kind on a directory.
+    pub(crate) fn start(kind: &str, directory: &Path, more: &str) -> Served {
+        let begin = now();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([SERVE, kind]).arg(directory).arg(more).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Served { child, address: line.trim().to_owned(), ready: begin.elapsed() }
+    }
+
+    /// Resident memory in MB.
+    pub(crate) fn resident_mb(&self) -> f64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+        let kilobytes = line.split_whitespace().nth(1).and_then(|text| text.parse::<f64>().ok());
+        kilobytes.unwrap_or(f64::NAN) / 1024.0
+    }
+}
+
+/// Is such a server until standard input closes.
+pub(crate) fn serve(arguments: &[String]) {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(0);
+    });
+    let [kind, directory, more] = arguments else { panic!("a kind, a directory and a number") };
+    let directory = Path::new(directory);
+    let runtime = runtime();
+    runtime.block_on(async {
+        let router = match kind.as_str() {
+            "ours" => ours::router(directory, more.parse().unwrap()),
+            "floor" => floor::router(directory),
+            "statements" => statements::router(directory, more.parse().unwrap()).await,
+            other => panic!("there is no server {other}"),
+        };
+        listen(router).await;
+    });
+}
+
+async fn listen(router: Router) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    println!("{}", listener.local_addr().unwrap());
+    axum::serve(listener, router).await.unwrap();
+}
+
+/// The runtime that a server of this machine has.
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap()
+}

@@ -1,0 +1,114 @@
+//! The table with its goals, and the same numbers as JSON.
+
+use serde_json::{Value, json};
+
+use crate::Plan;
+use crate::measure::{ByConcurrency, Measured, Results, percentile};
+
+pub(crate) fn print(plan: &Plan, results: &Results) {
+    println!("over HTTP, SQLite FULL, client on the same machine; {} s for each figure", plan.seconds);
+    println!(
+        "{:>5} | {:>8} {:>8} {:>8} | {:>8} {:>8} | {:>8} {:>8} {:>11} | {:>12} {:>12}",
+        "at",
+        "floor/s",
+        "stmts/s",
+        "ours/s",
+        "of floor",
+        "of stmts",
+        "p50 ms",
+        "p99 ms",
+        "approve p50",
+        "p50/floor",
+        "approve/floor"
+    );
+    for (at, ours) in &results.ours {
+        let (floor, statements) = (&results.floor[at], &results.statements[at]);
+        println!(
+            "{at:>5} | {:>8.0} {:>8.0} {:>8.0} | {:>8.2} {:>8.2} | {:>8.3} {:>8.3} {:>11.3} | {:>12.2} {:>12.2}",
+            floor.per_second(),
+            statements.per_second(),
+            ours.per_second(),
+            ours.per_second() / floor.per_second(),
+            ours.per_second() / statements.per_second(),
+            percentile(&ours.cycle_ms, 0.5),
+            percentile(&ours.cycle_ms, 0.99),
+            percentile(&ours.approve_ms, 0.5),
+            percentile(&ours.cycle_ms, 0.5) / percentile(&floor.cycle_ms, 0.5),
+            percentile(&ours.approve_ms, 0.5) / percentile(&floor.approve_ms, 0.5),
+        );
+    }
+    println!("goals: of floor ≥ 0.45 at 16 and 64 (stretch 0.6); p50/floor ≤ 1.7 at 1 (stretch 1.4)");
+    println!("with a model that takes 50 ms, asked twice a cycle:");
+    for (at, with_model) in &results.with_model {
+        println!(
+            "{at:>5} | {:>8.1}/s | cycle p50 {:.1} ms, p99 {:.1} ms; beside the model p50 {:.1} ms",
+            with_model.per_second(),
+            percentile(&with_model.cycle_ms, 0.5),
+            percentile(&with_model.cycle_ms, 0.99),
+            percentile(&with_model.cycle_ms, 0.5) - 100.0,
+        );
+    }
+    println!("resident after load: {:.1} MB", results.base_rss_mb);
+    for held in &results.held {
+        println!("held {}: filled at {:.0}/s", held.count, held.fill_per_second);
+        println!(
+            "  approve→done p50 {:.3} ms (fresh {:.3}: {:+.0} %), p99 {:.3} ms; at 64: old {:.0}/s, fresh {:.0}/s ({:.2})",
+            held.approve_p50_ms,
+            held.fresh_p50_ms,
+            (held.approve_p50_ms / held.fresh_p50_ms - 1.0) * 100.0,
+            held.approve_p99_ms,
+            held.old_per_second_64,
+            held.fresh_per_second_64,
+            held.old_per_second_64 / held.fresh_per_second_64
+        );
+        println!(
+            "  page of 50: {:.3} ms; ready after {:.0} ms; resident {:.1} MB; {:.0} bytes a held run",
+            held.page50_ms, held.ready_ms, held.rss_mb, held.bytes_per_run
+        );
+    }
+    if let Some(path) = &plan.json {
+        std::fs::write(path, format!("{:#}\n", as_json(results))).unwrap();
+        println!("written to {}", path.display());
+    }
+}
+
+fn as_json(results: &Results) -> Value {
+    let mut sqlite = figures(&results.ours);
+    sqlite["rss_mb"] = json!(results.base_rss_mb);
+    sqlite["model_50ms"] = figures(&results.with_model);
+    sqlite["held"] = results
+        .held
+        .iter()
+        .map(|held| {
+            let figures = json!({
+                "approve_p50_ms": held.approve_p50_ms,
+                "approve_p99_ms": held.approve_p99_ms,
+                "fresh_approve_p50_ms": held.fresh_p50_ms,
+                "old_per_s_64": held.old_per_second_64,
+                "fresh_per_s_64": held.fresh_per_second_64,
+                "rss_mb": held.rss_mb,
+                "ready_ms": held.ready_ms,
+                "page50_ms": held.page50_ms,
+                "bytes_per_run": held.bytes_per_run,
+            });
+            (held.count.to_string(), figures)
+        })
+        .collect();
+    json!({
+        "floor": figures(&results.floor),
+        "statements_floor": figures(&results.statements),
+        "sqlite": sqlite,
+    })
+}
+
+fn figures(all: &ByConcurrency) -> Value {
+    let of = |figure: &dyn Fn(&Measured) -> f64| -> Value {
+        all.iter().map(|(at, measured)| (at.to_string(), json!(figure(measured)))).collect()
+    };
+    json!({
+        "cycles_per_s": of(&|m| m.per_second()),
+        "cycle_p50_ms": of(&|m| percentile(&m.cycle_ms, 0.5)),
+        "cycle_p99_ms": of(&|m| percentile(&m.cycle_ms, 0.99)),
+        "approve_p50_ms": of(&|m| percentile(&m.approve_ms, 0.5)),
+    })
+}

@@ -1,0 +1,86 @@
+//! Going on with a changed configuration: on SIGHUP, and by itself when the file changes.
+//!
+//! The new file is checked as a whole first. One that has a mistake, or that needs another database, changes nothing:
+//! the old one stays, and the log says why.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use holdpoint::config::{self, BuildError, Built, LoadError, Unset};
+use holdpoint::engine::Engine;
+use holdpoint::settings::Settings;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How often the file is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// What a reload must leave as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fixed {
+    /// The database.
+    pub(super) database: Option<PathBuf>,
+    /// Where the server keeps its data.
+    pub(super) data: PathBuf,
+    /// Whether there is a memory store beside it.
+    pub(super) uses_memory: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum NotTaken {
+    #[error("{0}")]
+    Load(#[from] LoadError),
+    #[error("{0}")]
+    Build(#[from] BuildError),
+    #[error("it names another store; stop the server and start it again")]
+    OtherStore,
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Keeps an engine up with a file, for as long as it is polled. `overrule` is what the command line says against it.
+pub(super) async fn keep_up(
+    path: &Path,
+    engine: &Engine,
+    fixed: &Fixed,
+    overrule: impl Fn(&mut Settings) -> Result<(), String>,
+) -> std::io::Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut seen = std::fs::read(path).ok();
+    loop {
+        let is_asked = tokio::select! {
+            _ = hangup.recv() => true,
+            () = tokio::time::sleep(LOOK_EVERY) => false,
+        };
+        // An editor may be about to put a new file in the place of the old one.
+        let Ok(now) = std::fs::read(path) else { continue };
+        if !is_asked && seen.as_ref() == Some(&now) {
+            continue;
+        }
+        seen = Some(now);
+        match taken(path, fixed, &overrule) {
+            Ok(settings) => {
+                let agents: Vec<&str> = settings.agents.keys().map(|name| name.as_str()).collect();
+                tracing::info!(agents = agents.join(", "), "the changed configuration is taken");
+                engine.reload(settings);
+            }
+            Err(error) => {
+                tracing::error!("the changed configuration is not taken, the old one stays: {error}")
+            }
+        }
+    }
+}
+
+fn taken(
+    path: &Path,
+    fixed: &Fixed,
+    overrule: impl Fn(&mut Settings) -> Result<(), String>,
+) -> Result<Settings, NotTaken> {
+    let Built { mut settings, database, uses_memory } =
+        config::load(path, Unset::Refuse)?.build(std::slice::from_ref(&fixed.data))?;
+    // A memory store that is not needed any more does no harm.
+    if database != fixed.database || (uses_memory && !fixed.uses_memory) {
+        return Err(NotTaken::OtherStore);
+    }
+    overrule(&mut settings).map_err(NotTaken::Refused)?;
+    Ok(settings)
+}

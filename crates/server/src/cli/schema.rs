@@ -1,0 +1,28 @@
+//! `holdpoint schema`: the JSON Schema of the configuration file, or the page about its keys.
+//!
+//! Both are made from the types in `config/file.rs`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use holdpoint::config;
+
+/// What `schema` can be told.
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    /// Print the page docs/configuration.md instead.
+    #[arg(long)]
+    markdown: bool,
+}
+
+pub(crate) fn run(arguments: &Schema) -> ExitCode {
+    let text = match arguments.markdown {
+        true => config::reference(),
+        false => format!("{:#}\n", config::schema()),
+    };
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(2),
+    }
+}

@@ -1,0 +1,186 @@
+//! `holdpoint validate FILE`: every mistake of a configuration file, or what its agents come to.
+//!
+//! For a blocking agent it says what makes it async. Exit codes: 0 right, 1 mistakes, 2 the file cannot be read.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use holdpoint::config::file::{Backend, Mode, SessionStore, Span};
+use holdpoint::config::{self, AgentPlan, Config, EffectiveMode, Lives, LoadError, Notice, Problem, Unset};
+use holdpoint_core::hold::OnTimeout;
+use serde_json::{Value, json};
+
+/// What `validate` can be told.
+#[derive(Debug, Args)]
+pub(crate) struct Validate {
+    /// The configuration file.
+    file: PathBuf,
+    /// Take variables that are not set for set: to check a file where its secrets are not at hand.
+    #[arg(long)]
+    allow_unset: bool,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Validate) -> ExitCode {
+    let unset = if arguments.allow_unset { Unset::Allow } else { Unset::Refuse };
+    let loaded = config::load(&arguments.file, unset);
+    let text = match (&loaded, arguments.json) {
+        (Ok(config), false) => right(config),
+        (Ok(config), true) => format!("{:#}\n", as_json(&config.source.name, &[], &config.notices, config)),
+        (Err(LoadError::Wrong(wrong)), false) => wrong.show(),
+        (Err(LoadError::Wrong(wrong)), true) => {
+            format!("{:#}\n", as_json(&wrong.source.name, &wrong.problems, &wrong.notices, None))
+        }
+        (Err(LoadError::Read { .. } | LoadError::Dotenv { .. }), _) => String::new(),
+    };
+    match loaded {
+        Ok(_) => print(&text, ExitCode::SUCCESS),
+        Err(LoadError::Wrong(_)) => print(&text, ExitCode::from(1)),
+        Err(unreadable @ (LoadError::Read { .. } | LoadError::Dotenv { .. })) => {
+            eprintln!("holdpoint: {unreadable}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn print(text: &str, code: ExitCode) -> ExitCode {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Ok(()) => code,
+        Err(_) => ExitCode::from(2),
+    }
+}
+
+fn right(config: &Config) -> String {
+    let mut out = format!("{} is valid\n", config.source.name);
+    for plan in &config.agents {
+        out.push('\n');
+        agent(plan, config, &mut out);
+    }
+    if !config.notices.is_empty() {
+        out.push('\n');
+    }
+    out.extend(config.notices.iter().map(|notice| notice.show(&config.source)));
+    out
+}
+
+fn agent(plan: &AgentPlan, config: &Config, out: &mut String) {
+    match plan.mode {
+        Some(effective) => {
+            let _ = writeln!(out, "agent {}: {}", plan.name, effective.mode.as_str());
+            let _ = writeln!(out, "  why:       {}", effective.why);
+        }
+        None => {
+            let _ = writeln!(out, "agent {}: nothing can wait", plan.name);
+            let _ =
+                writeln!(out, "  why:       there is no task block; tools that require approval are denied");
+        }
+    }
+    let names = |asks: bool| {
+        let names: Vec<&str> =
+            plan.tools.iter().filter(|tool| tool.asks == asks).map(|tool| tool.name.as_str()).collect();
+        if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+    };
+    let _ =
+        writeln!(out, "  {} {}", if plan.mode.is_some() { "asks:     " } else { "denies:   " }, names(true));
+    let _ = writeln!(out, "  just runs: {}", names(false));
+    if plan.mode.is_some() {
+        let _ = writeln!(out, "  a decision may take {}", deadline(plan));
+    }
+    let _ = writeln!(out, "  runs live {}", home(plan, config));
+    if plan.mode.is_some_and(|effective| effective.mode == EffectiveMode::Blocking) {
+        let _ = writeln!(out, "  to make it async:");
+        for line in to_async(plan, config) {
+            let _ = writeln!(out, "    {line}");
+        }
+    }
+}
+
+fn deadline(plan: &AgentPlan) -> String {
+    let Some(timeout) = plan.holds.timeout else { return "as long as it takes".to_owned() };
+    let then = match plan.holds.on_timeout {
+        OnTimeout::Fail => "then the run fails",
+        OnTimeout::Deny => "then it counts as denied",
+        OnTimeout::ResumeWithError => "then the model gets an error and goes on",
+        OnTimeout::Cancel => "then the run is canceled",
+        OnTimeout::Keep => "then it is marked as expired and still takes an answer",
+    };
+    format!("{}, {then}", Span(timeout))
+}
+
+fn home(plan: &AgentPlan, config: &Config) -> String {
+    match (&plan.lives, &config.database) {
+        (Lives::InMemory, _) => "in memory: a restart loses them".to_owned(),
+        (Lives::Durably, Some(database)) => format!("in {}", database.display()),
+        (Lives::Durably, None) => "in the data directory".to_owned(),
+    }
+}
+
+/// S0-62: the two lines that make a blocking agent async; fewer when a part of them is there.
+fn to_async(plan: &AgentPlan, config: &Config) -> Vec<String> {
+    let agent = config.file.agents.get(&plan.name);
+    let mut lines = Vec::new();
+    if agent.is_some_and(|agent| agent.session_store.is_none()) {
+        let is_durable = |store: &SessionStore| store.backend == Backend::Sql;
+        let known =
+            config.file.session_stores.iter().find(|(_, store)| is_durable(store)).map(|(name, _)| name);
+        if known.is_none() {
+            let store =
+                "session_stores: {main-db: {backend: sql, sql: {driver: sqlite, database: ./sessions.db}}}";
+            lines.push(format!("{store}    # at the top of the file"));
+        }
+        let name = known.map_or("main-db", String::as_str);
+        lines.push(format!("session_store: {name}    # below agents.{}", plan.name));
+    }
+    let mode = agent.and_then(|agent| agent.task.as_ref()).and_then(|task| task.hitl.mode);
+    if mode == Some(Mode::Blocking) {
+        lines.push(format!("mode: auto    # instead of blocking, below agents.{}.task.hitl", plan.name));
+    }
+    lines
+}
+
+fn as_json<'a>(
+    file: &str,
+    problems: &[Problem],
+    notices: &[Notice],
+    config: impl Into<Option<&'a Config>>,
+) -> Value {
+    let problem = |problem: &Problem| {
+        json!({
+            "line": problem.at.line, "column": problem.at.column, "path": problem.path.to_string(),
+            "message": problem.what, "help": problem.help,
+        })
+    };
+    let notice = |notice: &Notice| json!({"line": notice.at.line, "path": notice.path.to_string(), "message": notice.what});
+    let agents =
+        config.into().map(|config| config.agents.iter().map(|plan| agent_json(plan, config)).collect());
+    json!({
+        "file": file,
+        "valid": problems.is_empty(),
+        "errors": problems.iter().map(problem).collect::<Vec<_>>(),
+        "notices": notices.iter().map(notice).collect::<Vec<_>>(),
+        "agents": agents.unwrap_or_else(Vec::<Value>::new),
+    })
+}
+
+fn agent_json(plan: &AgentPlan, config: &Config) -> Value {
+    let names = |asks: bool| {
+        let tools = plan.tools.iter().filter(|tool| tool.asks == asks);
+        tools.map(|tool| tool.name.clone()).collect::<Vec<_>>()
+    };
+    let is_blocking = plan.mode.is_some_and(|effective| effective.mode == EffectiveMode::Blocking);
+    json!({
+        "name": plan.name,
+        "mode": plan.mode.map(|effective| effective.mode.as_str()),
+        "why": plan.mode.map(|effective| effective.why),
+        "asks": names(true),
+        "just_runs": names(false),
+        "input_timeout_ms": plan.holds.timeout.map(|timeout| timeout.0),
+        "durable": plan.lives == Lives::Durably,
+        "to_async": if is_blocking { to_async(plan, config) } else { Vec::new() },
+    })
+}

@@ -1,0 +1,179 @@
+//! The configuration file: read once, checked as a whole, turned into settings.
+//!
+//! The way of a file: `tree` (YAML with places) → `aliases` (older names of keys) → `expand` (`${NAME}`) → `shape`
+//! (against the schema) → `file` (types) → `check` (what only shows between keys) → `plan` (what it comes to) → `build`
+//! (settings). Every step collects its mistakes and goes on, so one look at a file finds all of them. To add a key,
+//! begin in `file.rs`. Nothing here listens, and nothing outside reads YAML of this kind.
+
+mod aliases;
+mod available;
+mod build;
+mod check;
+mod dotenv;
+mod expand;
+pub mod file;
+mod mode;
+mod nearest;
+mod path;
+mod plan;
+mod problem;
+mod reference;
+mod schema;
+mod shape;
+mod source;
+mod stores;
+mod tree;
+
+use std::path::{Path as FilePath, PathBuf};
+
+use garde::Validate;
+
+pub use build::{BuildError, Built};
+pub use expand::{Lookup, Unset};
+pub use mode::{Effective, EffectiveMode};
+pub use path::Path;
+pub use plan::{AgentPlan, ToolPlan};
+pub use problem::{Notice, Problem, Problems};
+pub use reference::markdown as reference;
+pub use schema::published as schema;
+pub use source::{Source, Spot};
+pub use stores::Lives;
+
+use file::File;
+
+/// A configuration that is right.
+#[derive(Debug)]
+pub struct Config {
+    /// The text it was read from.
+    pub source: Source,
+    /// What paths in it are relative to.
+    pub folder: PathBuf,
+    /// What it says.
+    pub file: File,
+    /// What each agent comes to.
+    pub agents: Vec<AgentPlan>,
+    /// The database that it names, if it does.
+    pub database: Option<PathBuf>,
+    /// What one should know.
+    pub notices: Vec<Notice>,
+}
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// A line of `.env` is not understood.
+    #[error("{}:{line}: this is not NAME=value; write one variable on each line, quotes closed", path.display())]
+    Dotenv {
+        /// The file.
+        path: PathBuf,
+        /// The line.
+        line: usize,
+    },
+    /// It has mistakes.
+    #[error("{}", .0.show())]
+    Wrong(Box<Problems>),
+}
+
+/// Reads and checks a file, with the variables of the environment and of `.env` beside it.
+pub fn load(path: &FilePath, unset: Unset) -> Result<Config, LoadError> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| LoadError::Read { path: path.to_owned(), error })?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(FilePath::new("."));
+    let variables = variables(folder)?;
+    let lookup = |name: &str| std::env::var(name).ok().or_else(|| variables.get(name).cloned());
+    let source = Source { name: path.display().to_string(), text };
+    check(source, folder, &lookup, unset).map_err(|problems| LoadError::Wrong(Box::new(problems)))
+}
+
+fn variables(folder: &FilePath) -> Result<std::collections::BTreeMap<String, String>, LoadError> {
+    let path = folder.join(".env");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => dotenv::parse(&text).map_err(|dotenv::BadLine(line)| LoadError::Dotenv { path, line }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Default::default()),
+        Err(error) => Err(LoadError::Read { path, error }),
+    }
+}
+
+/// Checks a text; finds every mistake in it.
+pub fn check(
+    source: Source,
+    folder: &FilePath,
+    lookup: Lookup<'_>,
+    unset: Unset,
+) -> Result<Config, Problems> {
+    let (mut tree, mut problems) = match tree::parse(&source.text) {
+        Ok(parsed) => parsed,
+        Err(broken) => return Err(Problems { source, problems: vec![broken], notices: Vec::new() }),
+    };
+    let mut notices = Vec::new();
+    aliases::rename(&mut tree, &mut problems, &mut notices);
+    problems.extend(expand::expand(&mut tree, lookup, unset, &Path::top()));
+    let (shaped, misshapen) = shape::shape(&tree);
+    problems.extend(misshapen);
+    let file = typed(shaped, &tree, &mut problems);
+    problems.extend(out_of_bounds(&file, &tree));
+    let checked = check::check(&file, &tree, folder);
+    problems.extend(checked.problems);
+    notices.extend(checked.notices);
+    problems.sort_by_key(|problem| problem.at);
+    notices.sort_by_key(|notice| notice.at);
+    if !problems.is_empty() {
+        return Err(Problems { source, problems, notices });
+    }
+    let agents = plan::agents(&file);
+    let database = stores::database(&file, &tree, folder);
+    Ok(Config { source, folder: folder.to_owned(), file, agents, database, notices })
+}
+
+/// The types. What does not fit has been left out and told before this.
+fn typed(shaped: serde_json::Value, tree: &tree::Node, problems: &mut Vec<Problem>) -> File {
+    serde_json::from_value(shaped).unwrap_or_else(|error| {
+        let help = "this is a mistake of Holdpoint's own check; please report it with the file".to_owned();
+        problems.push(Problem { at: tree.at, path: Path::top(), what: error.to_string(), help });
+        File::default()
+    })
+}
+
+/// Numbers and texts that are too small, too large, too short.
+fn out_of_bounds(file: &File, tree: &tree::Node) -> Vec<Problem> {
+    let Err(report) = file.validate() else { return Vec::new() };
+    let told = report.iter().map(|(path, error)| {
+        let path = garde_path(&path.to_string());
+        let words = error.message().to_owned();
+        let what = match words.starts_with("must") {
+            true => format!("`{path}` {words}"),
+            false => format!("`{path}` is {}", words.replace("length is ", "")),
+        };
+        let bound = words.split_whitespace().next_back().unwrap_or_default();
+        let help = if words.starts_with("lower") || words.contains("length") {
+            format!("the least is {bound}")
+        } else if words.starts_with("greater") {
+            format!("the most is {bound}")
+        } else {
+            "write it in full, such as https://holdpoint.example.org".to_owned()
+        };
+        Problem { at: tree.spot(&path), path, what, help }
+    });
+    told.collect()
+}
+
+/// The path of a key from how garde writes it: `server.auth.api_keys[0].key`.
+fn garde_path(text: &str) -> Path {
+    let mut path = Path::top();
+    for part in text.split('.') {
+        let mut pieces = part.split('[');
+        path = path.key(pieces.next().unwrap_or_default());
+        for index in pieces {
+            path = path.item(index.trim_end_matches(']').parse().unwrap_or_default());
+        }
+    }
+    path
+}

@@ -1,0 +1,56 @@
+//! What only shows between keys: names that nothing has, keys that do not go together, modes, stores.
+//!
+//! One function for each rule. Whatever is wrong in itself has been left out before this (`shape.rs`).
+
+mod references;
+mod rules;
+
+use std::path::Path as FilePath;
+
+use super::file::File;
+use super::path::Path;
+use super::problem::{Notice, Problem};
+use super::stores;
+use super::tree::Node;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    pub(super) problems: Vec<Problem>,
+    pub(super) notices: Vec<Notice>,
+}
+
+impl Checked {
+    pub(super) fn problem(&mut self, tree: &Node, path: &Path, what: String, help: impl Into<String>) {
+        self.problems.push(Problem { at: tree.spot(path), path: path.clone(), what, help: help.into() });
+    }
+
+    pub(super) fn notice(&mut self, tree: &Node, path: &Path, what: String) {
+        self.notices.push(Notice { at: tree.spot(path), path: path.clone(), what });
+    }
+}
+
+/// Checks a file whose parts are right.
+pub(super) fn check(file: &File, tree: &Node, folder: &FilePath) -> Checked {
+    let mut found = Checked::default();
+    references::check(file, tree, &mut found);
+    stores::check(file, tree, folder, &mut found);
+    for (name, llm) in &file.llms {
+        rules::llm(name, llm, tree, folder, &mut found);
+    }
+    for (name, tool) in &file.tools {
+        rules::tool(name, tool, tree, &mut found);
+    }
+    for (name, agent) in &file.agents {
+        rules::agent(name, agent, file, tree, &mut found);
+    }
+    rules::server(&file.server, tree, &mut found);
+    if file.agents.is_empty() && tree.keys(&Path::of(&["agents"])).is_empty() {
+        found.notice(
+            tree,
+            &Path::top(),
+            "there are no agents, so a server with this file has nothing to do".into(),
+        );
+    }
+    found
+}

@@ -1,0 +1,202 @@
+//! Keys that go together, and keys that do not: one function for each kind of entry.
+//!
+//! What a single value may be is `file/`; where stores are concerned, `stores.rs`.
+
+use std::path::Path as FilePath;
+
+use holdpoint_core::time::Millis;
+
+use crate::config::check::Checked;
+use crate::config::file::{Agent, File, Hitl, Llm, LlmType, OnTimeout, Server, Tool, ToolType};
+use crate::config::mode::{self, ASYNC_NEEDS_STORE};
+use crate::config::path::Path;
+use crate::config::plan;
+use crate::config::stores::absolute;
+use crate::config::tree::{Form, Node, Value};
+use crate::model::script_file;
+
+pub(super) fn llm(name: &str, llm: &Llm, tree: &Node, folder: &FilePath, found: &mut Checked) {
+    let path = Path::of(&["llms", name]);
+    match llm.kind {
+        LlmType::Scripted => scripted(llm, &path, tree, folder, found),
+        LlmType::Openai | LlmType::Anthropic | LlmType::Gemini | LlmType::Ollama => {
+            if tree.find(&path.key("model")).is_none() {
+                let what = format!("`{path}` has no `model`");
+                found.problem(tree, &path, what, "add `model: …` below it, the provider's name of the model");
+            }
+            if tree.find(&path.key("script")).is_some() {
+                let what = format!("`{path}.script` is for `type: scripted` only");
+                found.problem(tree, &path.key("script"), what, "remove it, or write `type: scripted`");
+            }
+        }
+    }
+    secret_in_file(&path.key("api_key"), tree, found);
+}
+
+fn scripted(llm: &Llm, path: &Path, tree: &Node, folder: &FilePath, found: &mut Checked) {
+    let here = path.key("script");
+    let Some(script) = &llm.script else {
+        if tree.find(&here).is_none() {
+            let what = format!("`{path}` has no `script`");
+            let help = "add `script: FILE` below it; docs/scripted-model.md says what the file looks like";
+            found.problem(tree, path, what, help);
+        }
+        return;
+    };
+    let file = absolute(folder, script);
+    match std::fs::read_to_string(&file) {
+        Err(error) => {
+            let help = "the path is relative to this configuration file";
+            found.problem(tree, &here, format!("cannot read the script {}: {error}", file.display()), help);
+        }
+        Ok(text) => {
+            if let Err(error) = script_file::parse(&text) {
+                let help = format!(
+                    "repair line {} of {}; docs/scripted-model.md says how",
+                    error.line,
+                    file.display()
+                );
+                found.problem(tree, &here, format!("the script is not right: {error}"), help);
+            }
+        }
+    }
+}
+
+/// T29: a key in a file is a key in its copies and its history.
+fn secret_in_file(path: &Path, tree: &Node, found: &mut Checked) {
+    let Some(Value::Scalar(scalar)) = tree.find(path).map(|node| &node.value) else { return };
+    if matches!(scalar.form, Form::Plain | Form::Quoted) {
+        found.notice(
+            tree,
+            path,
+            format!("`{path}` is written into the file; write ${{NAME}} and set the variable"),
+        );
+    }
+}
+
+/// Keys of a tool that are for certain types only.
+const FOR_TYPES: &[(&str, &[ToolType])] = &[
+    ("allowed_commands", &[ToolType::Command]),
+    ("working_directory", &[ToolType::Command]),
+    ("max_output", &[ToolType::Command]),
+    ("timeout", &[ToolType::Command, ToolType::External]),
+    ("url", &[ToolType::External]),
+    ("webhook_secret", &[ToolType::External]),
+];
+
+pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut Checked) {
+    let path = Path::of(&["tools", name]);
+    secret_in_file(&path.key("webhook_secret"), tree, found);
+    let Some(kind) = tool.kind.or_else(|| ToolType::built_in(name)) else { return };
+    for (key, types) in FOR_TYPES {
+        if !types.contains(&kind) && tree.find(&path.key(key)).is_some() {
+            let types: Vec<String> = types.iter().map(|kind| format!("`type: {}`", kind.as_str())).collect();
+            let what =
+                format!("`{path}.{key}` is for {} only, and this is `{}`", types.join(" or "), kind.as_str());
+            found.problem(tree, &path.key(key), what, "remove it");
+        }
+    }
+    if kind == ToolType::External && tree.find(&path.key("url")).is_none() {
+        let what = format!("`{path}` has no `url`");
+        found.problem(tree, &path, what, "add `url: …` below it, the address that starts the job");
+    }
+    grace_needs_keep(
+        &path,
+        tool.on_timeout,
+        tool.expiry_grace.is_some() || tool.after_grace.is_some(),
+        tree,
+        found,
+    );
+}
+
+pub(super) fn agent(name: &str, agent: &Agent, file: &File, tree: &Node, found: &mut Checked) {
+    let path = Path::of(&["agents", name]);
+    match &agent.task {
+        None => without_task(name, agent, file, tree, found),
+        Some(task) => {
+            mode_of(&path, agent, &task.hitl, tree, found);
+            let grace = task.hitl.expiry_grace.is_some() || task.hitl.after_grace.is_some();
+            let on_timeout = task.hitl.on_timeout.or(Some(OnTimeout::Fail));
+            grace_needs_keep(&path.key("task").key("hitl"), on_timeout, grace, tree, found);
+        }
+    }
+    let enabled = |tool: &&String| file.tools.get(*tool).is_none_or(|tool| tool.enabled != Some(false));
+    if !agent.tools.is_empty() && agent.tools.iter().filter(enabled).count() == 0 {
+        found.notice(tree, &path.key("tools"), format!("all tools of agent `{name}` are disabled"));
+    }
+}
+
+/// S0-57: the bad row of the matrix.
+fn mode_of(path: &Path, agent: &Agent, hitl: &Hitl, tree: &Node, found: &mut Checked) {
+    let store = plan::store_of(agent);
+    if mode::effective(hitl.mode, store).is_none() {
+        let help = format!(
+            "add `session_store: NAME` to `{path}`, with that name below `session_stores:`, or remove `mode: async`"
+        );
+        found.problem(tree, &path.key("task").key("hitl").key("mode"), ASYNC_NEEDS_STORE.to_owned(), help);
+    }
+}
+
+/// C29: without a `task` block nothing can wait.
+fn without_task(name: &str, agent: &Agent, file: &File, tree: &Node, found: &mut Checked) {
+    let gated: Vec<String> =
+        plan::tools(agent, file).into_iter().filter(|tool| tool.asks).map(|tool| tool.name).collect();
+    if !gated.is_empty() {
+        let what = format!(
+            "agent `{name}` has no `task` block, so calls of {} are denied: nothing can wait; add `task: {{}}` to be asked",
+            gated.join(", ")
+        );
+        found.notice(tree, &Path::of(&["agents", name]), what);
+    }
+}
+
+fn grace_needs_keep(
+    path: &Path,
+    on_timeout: Option<OnTimeout>,
+    has_grace: bool,
+    tree: &Node,
+    found: &mut Checked,
+) {
+    if has_grace && on_timeout.is_some_and(|on_timeout| on_timeout != OnTimeout::Keep) {
+        let key = if tree.find(&path.key("expiry_grace")).is_some() { "expiry_grace" } else { "after_grace" };
+        let what = format!("`{path}.{key}` has an effect only with `on_timeout: keep`");
+        found.problem(tree, &path.key(key), what, format!("write `on_timeout: keep`, or remove `{key}`"));
+    }
+}
+
+pub(super) fn server(server: &Server, tree: &Node, found: &mut Checked) {
+    let path = Path::of(&["server"]);
+    let address = server.listen.as_ref().and_then(|listen| listen.parse::<std::net::SocketAddr>().ok());
+    let has_auth = tree.find(&path.key("auth")).is_some();
+    if address.is_some_and(|address| !address.ip().is_loopback()) && !has_auth {
+        let what = "this address can be reached by others, and there is no `server.auth`".to_owned();
+        let help = "listen on 127.0.0.1 or [::1], or add `server.auth`: without it whoever calls may decide everything";
+        found.problem(tree, &path.key("listen"), what, help);
+    }
+    if !has_auth && !server.hosts.is_empty() {
+        let what = "`server.hosts` names this server for others, and there is no `server.auth`".to_owned();
+        found.problem(tree, &path.key("hosts"), what, "add `server.auth`, or remove `hosts`");
+    }
+    if let Some(jwt) = server.auth.as_ref().and_then(|auth| auth.jwt.as_ref()) {
+        let (max_age, refresh) = (jwt.max_age.map(|span| span.0), jwt.refresh.map(|span| span.0));
+        if max_age.is_some_and(|max_age| max_age < refresh.unwrap_or(Millis::seconds(15 * 60))) {
+            let what =
+                "`max_age` is shorter than `refresh`, so keys are too old before they are fetched again";
+            let help = "write a `max_age` of several times `refresh`";
+            found.problem(tree, &path.key("auth").key("jwt").key("max_age"), what.to_owned(), help);
+        }
+    }
+    if let Some(auth) = &server.auth {
+        let auth_path = path.key("auth");
+        let is_open = auth.api_keys == Some(true) || tree.find(&auth_path.key("jwt")).is_some();
+        if !is_open {
+            let what = "`server.auth` lets nobody in".to_owned();
+            found.problem(
+                tree,
+                &auth_path,
+                what,
+                "write `api_keys: true` or `jwt: …` below it, or remove it",
+            );
+        }
+    }
+}

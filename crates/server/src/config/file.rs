@@ -1,0 +1,68 @@
+//! The configuration file as types: every key there is, with its description.
+//!
+//! One file for each section. **To add a key, add a field here**: the check, the JSON Schema, the completion in editors
+//! and docs/configuration.md all follow from the types and their doc comments. What a key may not be together with
+//! others is `check.rs`; what it does is `build.rs`.
+
+mod agent;
+mod llm;
+mod server;
+mod store;
+mod tool;
+mod values;
+
+use std::collections::BTreeMap;
+
+use garde::Validate;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub use agent::{Agent, Engine, Hitl, Mode, Reasoning, Task, TaskBackend};
+pub use llm::{Llm, LlmType};
+pub use server::{Auth, Jwt, Limits, Server};
+pub use store::{Backend, Driver, SessionStore, Sql};
+pub use tool::{Tool, ToolType};
+pub use values::{AfterGrace, OnDeny, OnTimeout, Secret, SelfApproval, Span};
+
+/// The configuration of a Holdpoint server, `holdpoint.yaml`.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+#[schemars(title = "Holdpoint configuration")]
+pub struct File {
+    /// The models that agents ask, by name.
+    #[garde(dive)]
+    pub llms: BTreeMap<String, Llm>,
+    /// The tools that agents may have, by the name that the model sees. A built-in tool needs no entry here unless
+    /// something about it differs from its defaults.
+    #[garde(dive)]
+    pub tools: BTreeMap<String, Tool>,
+    /// The agents, by name. The name is part of their addresses.
+    #[garde(dive)]
+    pub agents: BTreeMap<String, Agent>,
+    /// Where agents keep their sessions, runs and holds, by name. All durable ones must name the same database.
+    #[garde(dive)]
+    pub session_stores: BTreeMap<String, SessionStore>,
+    /// The server itself: where it listens, who may call, how much is allowed.
+    #[garde(dive)]
+    pub server: Server,
+    /// Rules that hold for all agents.
+    #[garde(dive)]
+    pub policy: Policy,
+}
+
+/// Rules that hold for all agents.
+#[derive(Debug, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Policy {
+    /// Tools with these names are held, whatever else says that they need no approval.
+    #[schemars(extend("default" = ["ShellCommand"]))]
+    pub high_risk_tools: Vec<String>,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy { high_risk_tools: vec!["ShellCommand".into()] }
+    }
+}

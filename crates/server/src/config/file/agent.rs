@@ -1,0 +1,145 @@
+//! The section `agents`: who asks which model, with which tools, and what happens while a person decides.
+//!
+//! The effective mode and why is `mode.rs`.
+
+use garde::Validate;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::store::Sql;
+use super::values::{AfterGrace, OnDeny, OnTimeout, SelfApproval, Span};
+
+/// An agent.
+#[derive(Debug, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields)]
+#[garde(allow_unvalidated)]
+pub struct Agent {
+    /// The name of a model below `llms`.
+    pub llm: String,
+    /// What the agent is for, in a sentence; shown to people and to other agents.
+    #[garde(inner(length(min = 1)))]
+    pub description: Option<String>,
+    /// What the model is told before every conversation. It is stored with each run, so keep secrets out of it.
+    #[serde(default)]
+    pub instructions: String,
+    /// The tools it may call: names below `tools`, or built-in ones.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// Agents that it may hand work to.
+    #[serde(default)]
+    pub sub_agents: Vec<String>,
+    /// Where its sessions, runs and holds live: a name below `session_stores`. With it the agent is async by default.
+    pub session_store: Option<String>,
+    /// How its runs are tracked. Without this block no call can wait: a tool that requires approval is denied.
+    #[garde(dive)]
+    pub task: Option<Task>,
+    /// How it thinks.
+    #[garde(dive)]
+    #[serde(default)]
+    pub reasoning: Reasoning,
+    /// Who may decide, beside whoever started the run: user names, `group:NAME` or `role:NAME`. Without it only the
+    /// owner decides; an empty list means nobody.
+    pub approvers: Option<Vec<String>>,
+    /// Whether whoever started a run may decide its holds. The strictest of server and agent counts.
+    pub self_approval: Option<SelfApproval>,
+}
+
+/// How runs are tracked.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Task {
+    /// Where runs live when the agent has no `session_store`.
+    #[schemars(extend("default" = "memory"))]
+    pub backend: Option<TaskBackend>,
+    /// For `backend: sql`: the database.
+    #[garde(dive)]
+    pub sql: Option<Sql>,
+    /// How many of its runs are worked on at once. A run that waits for a person takes none of these places.
+    #[garde(inner(range(min = 1, max = 10_000)))]
+    #[schemars(extend("default" = Task::WORKER_POOL))]
+    pub worker_pool: Option<u32>,
+    /// How long a decision may take. Without it: 600 seconds for a blocking agent, without limit for an async one.
+    pub input_timeout: Option<Span>,
+    /// How long a run may work. Waiting for a person does not count.
+    pub timeout: Option<Span>,
+    /// What happens while a person decides.
+    #[garde(dive)]
+    pub hitl: Hitl,
+}
+
+impl Task {
+    /// How many runs of an agent are worked on at once, unless it says otherwise.
+    pub const WORKER_POOL: u32 = 5;
+}
+
+/// Where runs live without a `session_store`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskBackend {
+    /// In memory: a restart loses them.
+    Memory,
+    /// In the database of `task.sql`.
+    Sql,
+}
+
+/// What happens while a person decides.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Hitl {
+    /// Whether runs outlive the process while they wait.
+    #[schemars(extend("default" = "auto"))]
+    pub mode: Option<Mode>,
+    /// What a denial does.
+    #[schemars(extend("default" = "continue"))]
+    pub on_deny: Option<OnDeny>,
+    /// What happens when `input_timeout` passes without a decision.
+    #[schemars(extend("default" = "fail"))]
+    pub on_timeout: Option<OnTimeout>,
+    /// With `on_timeout: keep`: how long a late answer is still taken; without limit if it is left out.
+    pub expiry_grace: Option<Span>,
+    /// With `on_timeout: keep`: what the end of the grace does.
+    #[schemars(extend("default" = "fail"))]
+    pub after_grace: Option<AfterGrace>,
+    /// Whether one held call holds all calls of its reply. Otherwise the others run at once.
+    #[schemars(extend("default" = false))]
+    pub hold_batch: Option<bool>,
+}
+
+/// Whether runs outlive the process while they wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Async with a `session_store`, blocking without one.
+    #[default]
+    Auto,
+    /// For development: decisions within minutes, nothing that must survive a restart.
+    Blocking,
+    /// For production: a run waits for hours or weeks, through restarts. Needs a `session_store`.
+    Async,
+}
+
+/// How an agent thinks.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Reasoning {
+    /// The loop it runs in.
+    #[schemars(extend("default" = "chain_of_thought"))]
+    pub engine: Option<Engine>,
+    /// Whether clients get the model's words while they come.
+    #[schemars(extend("default" = true))]
+    pub enable_streaming: Option<bool>,
+    /// Whether the model's thinking is shown.
+    #[schemars(extend("default" = false))]
+    pub show_thinking: Option<bool>,
+}
+
+/// The loop that an agent runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// Model, tools, model, until the model asks for no more tools.
+    ChainOfThought,
+}

@@ -1,0 +1,141 @@
+//! The section `server`: where it listens, who may call, how much is allowed.
+//!
+//! What the command line says (`--listen`, `--data`) wins over what stands here.
+
+use garde::Validate;
+use holdpoint_core::time::Millis;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::llm::web_address;
+use super::values::{SelfApproval, Span};
+use crate::auth;
+
+/// The server itself.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Server {
+    /// Where to listen, as ADDRESS:PORT. Any address but one of this machine itself needs `auth`.
+    #[schemars(extend("default" = "127.0.0.1:8080", "format" = "socket-address"))]
+    pub listen: Option<String>,
+    /// The address that others reach this server by; links and callbacks begin with it.
+    #[garde(inner(custom(web_address)))]
+    pub public_url: Option<String>,
+    /// Names that callers know this server by, beside its address: without scheme and port.
+    pub hosts: Vec<String>,
+    /// Who may call. Without it only this machine may.
+    #[garde(dive)]
+    pub auth: Option<Auth>,
+    /// Whether whoever started a run may decide its holds, for all agents.
+    #[schemars(extend("default" = "allow"))]
+    pub self_approval: Option<SelfApproval>,
+    /// How much is allowed.
+    #[garde(dive)]
+    pub limits: Limits,
+}
+
+/// Who may call.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Auth {
+    /// Whether API keys are taken. They are made with `holdpoint keys`, never written into this file.
+    #[schemars(extend("default" = false))]
+    pub api_keys: Option<bool>,
+    /// Tokens of your identity provider.
+    #[garde(dive)]
+    pub jwt: Option<Jwt>,
+}
+
+/// Tokens of an identity provider.
+#[derive(Debug, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields)]
+#[garde(allow_unvalidated)]
+pub struct Jwt {
+    /// Where the provider publishes its keys: an https address, or http on this machine.
+    #[garde(custom(keys_address))]
+    pub jwks_url: String,
+    /// What `iss` of a token must be.
+    #[garde(length(min = 1))]
+    pub issuer: String,
+    /// What `aud` of a token must be or contain.
+    #[garde(length(min = 1))]
+    pub audience: String,
+    /// How often the provider's keys are fetched again.
+    #[garde(inner(custom(a_second_or_more)))]
+    #[schemars(extend("default" = "15m"))]
+    pub refresh: Option<Span>,
+    /// How long they may be used when they cannot be fetched again; after that nobody with a token is let in.
+    #[garde(inner(custom(a_second_or_more)))]
+    #[schemars(extend("default" = "24h"))]
+    pub max_age: Option<Span>,
+    /// How far the clocks may be apart.
+    #[schemars(extend("default" = "60s"))]
+    pub skew: Option<Span>,
+    /// The claim with the name of the user. With a slash in front it is a JSON pointer, as in `/realm_access/roles`.
+    #[garde(inner(length(min = 1)))]
+    #[schemars(extend("default" = "sub"))]
+    pub user_claim: Option<String>,
+    /// The claim with their groups: a list, or a text with spaces between them.
+    #[garde(inner(length(min = 1)))]
+    #[schemars(extend("default" = "groups"))]
+    pub groups_claim: Option<String>,
+    /// The claim with their roles. The role `admin` makes an administrator.
+    #[garde(inner(length(min = 1)))]
+    #[schemars(extend("default" = "roles"))]
+    pub roles_claim: Option<String>,
+}
+
+fn keys_address(text: &str, (): &()) -> garde::Result {
+    auth::keys_address(text).map(|_| ()).map_err(garde::Error::new)
+}
+
+fn a_second_or_more(span: &Span, (): &()) -> garde::Result {
+    if span.0 >= Millis::seconds(1) { Ok(()) } else { Err(garde::Error::new("must be a second or more")) }
+}
+
+/// How much is allowed.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Limits {
+    /// How long a caller who waits for a run is kept at most.
+    #[schemars(extend("default" = "300s"))]
+    pub max_wait: Option<Span>,
+    /// How many bytes the body of a request may have.
+    #[garde(inner(range(min = 1024)))]
+    #[schemars(extend("default" = 1048576))]
+    pub max_body: Option<u32>,
+    /// How many connections there may be at once; more wait.
+    #[garde(inner(range(min = 1)))]
+    #[schemars(extend("default" = 20000))]
+    pub max_connections: Option<u32>,
+    /// How many holds of one run may be open.
+    #[garde(inner(range(min = 1)))]
+    #[schemars(extend("default" = 64))]
+    pub open_holds: Option<u32>,
+    /// How many replies of the model one run may have.
+    #[garde(inner(range(min = 1)))]
+    #[schemars(extend("default" = 200))]
+    pub turns: Option<u32>,
+    /// How many tokens one run may use; without limit if it is left out.
+    #[garde(inner(range(min = 1)))]
+    pub tokens: Option<u64>,
+    /// How often the model is asked for one reply before the run fails.
+    #[garde(inner(range(min = 1)))]
+    #[schemars(extend("default" = 5))]
+    pub model_attempts: Option<u32>,
+    /// How often a call that may be repeated is started before a person is asked.
+    #[garde(inner(range(min = 1)))]
+    #[schemars(extend("default" = 3))]
+    pub call_attempts: Option<u32>,
+    /// How deep agents may hand work to agents.
+    #[garde(inner(range(min = 1, max = 8)))]
+    #[schemars(extend("default" = 8))]
+    pub depth: Option<u32>,
+    /// How many runs one run may hand out.
+    #[garde(inner(range(min = 1, max = 64)))]
+    #[schemars(extend("default" = 64))]
+    pub children: Option<u32>,
+}

@@ -1,0 +1,106 @@
+//! What each agent comes to: its mode and why, which tools ask, how long a decision may take, where it lives.
+//!
+//! `validate` prints this, `build.rs` makes settings of it.
+
+use holdpoint_core::hold::{AfterGrace, HoldPolicy, OnDeny, OnTimeout};
+use holdpoint_core::time::Millis;
+
+use super::file::{Agent, File, Task, Tool, ToolType};
+use super::mode::{self, Effective, EffectiveMode, Store};
+use super::stores::{Lives, lives};
+
+/// S3-14: how long a decision may take in a blocking agent.
+pub(super) const BLOCKING_TIMEOUT: Millis = Millis::seconds(600);
+
+/// What an agent comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentPlan {
+    /// Its name.
+    pub name: String,
+    /// Its mode; none without a `task` block, when nothing can wait (C29).
+    pub mode: Option<Effective>,
+    /// Its tools, without the disabled ones.
+    pub tools: Vec<ToolPlan>,
+    /// What deny and silence do.
+    pub holds: HoldPolicy,
+    /// Where its runs live.
+    pub lives: Lives,
+    /// How many of its runs are worked on at once.
+    pub worker_pool: u32,
+}
+
+/// What a tool of an agent comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolPlan {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub kind: ToolType,
+    /// Whether a person is asked.
+    pub asks: bool,
+}
+
+/// What the agents of a right file come to.
+pub(super) fn agents(file: &File) -> Vec<AgentPlan> {
+    file.agents.iter().map(|(name, agent)| plan(name, agent, file)).collect()
+}
+
+fn plan(name: &str, agent: &Agent, file: &File) -> AgentPlan {
+    let mode = agent.task.as_ref().and_then(|task| mode::effective(task.hitl.mode, store_of(agent)));
+    AgentPlan {
+        name: name.to_owned(),
+        mode,
+        tools: tools(agent, file),
+        holds: holds(agent.task.as_ref(), mode.map(|effective| effective.mode)),
+        lives: lives(agent, file),
+        worker_pool: agent.task.as_ref().and_then(|task| task.worker_pool).unwrap_or(Task::WORKER_POOL),
+    }
+}
+
+/// The matrix looks at `session_store` only (C28).
+pub(super) fn store_of(agent: &Agent) -> Store {
+    if agent.session_store.is_some() { Store::Named } else { Store::None }
+}
+
+/// The tools that the model is offered.
+pub(super) fn tools(agent: &Agent, file: &File) -> Vec<ToolPlan> {
+    let plans = agent.tools.iter().filter_map(|name| {
+        let tool = file.tools.get(name);
+        let kind = tool.and_then(|tool| tool.kind).or_else(|| ToolType::built_in(name))?;
+        let is_enabled = tool.is_none_or(|tool| tool.enabled != Some(false));
+        let said = tool.and_then(|tool| tool.requires_approval);
+        let asks = said.unwrap_or(kind.needs_approval()) || file.policy.high_risk_tools.contains(name);
+        is_enabled.then(|| ToolPlan { name: name.clone(), kind, asks })
+    });
+    plans.collect()
+}
+
+/// What deny and silence do to an agent's holds (C7).
+fn holds(task: Option<&Task>, mode: Option<EffectiveMode>) -> HoldPolicy {
+    let hitl = task.map(|task| &task.hitl);
+    let usual = match mode {
+        Some(EffectiveMode::Blocking) => Some(BLOCKING_TIMEOUT),
+        Some(EffectiveMode::Async) | None => None,
+    };
+    HoldPolicy {
+        on_deny: hitl.and_then(|hitl| hitl.on_deny).map_or(OnDeny::default(), OnDeny::from),
+        on_timeout: hitl.and_then(|hitl| hitl.on_timeout).map_or(OnTimeout::default(), OnTimeout::from),
+        timeout: task.and_then(|task| task.input_timeout).map(|span| span.0).or(usual),
+        grace: hitl.and_then(|hitl| hitl.expiry_grace).map(|span| span.0),
+        after_grace: hitl.and_then(|hitl| hitl.after_grace).map_or(AfterGrace::default(), AfterGrace::from),
+        remind_after: None,
+    }
+}
+
+/// The same for one tool, where it says something of its own (C7: the tool wins).
+pub(super) fn tool_holds(agent: &HoldPolicy, tool: &Tool) -> Option<HoldPolicy> {
+    let own = HoldPolicy {
+        on_deny: tool.on_deny.map_or(agent.on_deny, OnDeny::from),
+        on_timeout: tool.on_timeout.map_or(agent.on_timeout, OnTimeout::from),
+        timeout: tool.input_timeout.map(|span| span.0).or(agent.timeout),
+        grace: tool.expiry_grace.map(|span| span.0).or(agent.grace),
+        after_grace: tool.after_grace.map_or(agent.after_grace, AfterGrace::from),
+        remind_after: agent.remind_after,
+    };
+    (own != *agent).then_some(own)
+}

@@ -1,0 +1,328 @@
+//! Conversations: which there are, what of theirs waits, their metadata, and deleting them.
+//!
+//! `pending_executions` is a view of the runs that wait, made whenever somebody asks; nothing is stored for it (C27). A
+//! conversation is seen by whoever may see one of its runs.
+
+use std::collections::BTreeMap;
+
+use holdpoint_core::command::Command;
+use holdpoint_core::execution_state::{ExecutionState, execution_state};
+use holdpoint_core::id::{CallNo, RunId, Seq};
+use holdpoint_core::message::Replay;
+use holdpoint_core::name::{AgentName, SessionId};
+use holdpoint_core::project::{Phase, RunRow};
+use holdpoint_core::run::{CallState, Run};
+use holdpoint_store::{
+    Page, RunFilter, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, StoreError,
+};
+use serde_json::value::RawValue;
+
+use super::{Engine, EngineError};
+use crate::auth::Principal;
+
+/// The key of the metadata that is a view of what waits.
+pub const PENDING: &str = "pending_executions";
+
+/// Runs of one conversation that are looked at, at most.
+const RUNS_MAX: usize = 1000;
+/// Pages that a list reads before it answers with what it has.
+const PAGES_MAX: usize = 16;
+/// Bytes of a conversation's metadata at most.
+const METADATA_MAX: usize = 64 * 1024;
+/// How often a change of metadata is tried when others change them too.
+const TRIES: usize = 16;
+
+/// A JSON object whose values keep their text.
+pub type Metadata = BTreeMap<String, Box<RawValue>>;
+
+/// Names a conversation; without an agent its name must be that of one only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionName {
+    /// Its name.
+    pub session: SessionId,
+    /// With which agent.
+    pub agent: Option<AgentName>,
+}
+
+/// A conversation with what of it waits.
+#[derive(Debug)]
+pub struct SessionView {
+    /// The conversation.
+    pub row: SessionRow,
+    /// The runs that wait, newest first.
+    pub pending: Vec<ExecutionState>,
+}
+
+/// Which conversations are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionList {
+    /// With one agent.
+    pub agent: Option<AgentName>,
+    /// Where to go on.
+    pub cursor: Option<u64>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// What deleting a conversation came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Deleted {
+    /// Runs whose contents are gone.
+    pub erased: Vec<RunId>,
+    /// Runs that cannot be read, and so not be erased either.
+    pub left: Vec<RunId>,
+}
+
+/// Why a conversation was not shown, changed or deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// As everywhere.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Several agents have a conversation of this name.
+    #[error("several agents have a session of this name: {}; say which with ?agent=", names(.agents))]
+    Ambiguous {
+        /// Which.
+        agents: Vec<AgentName>,
+    },
+    /// The metadata cannot become that.
+    #[error("{0}")]
+    Metadata(String),
+    /// Somebody else's runs are in it.
+    #[error("run {0} of this session belongs to somebody else; an administrator can delete it")]
+    NotYours(RunId),
+    /// A call that changes the world has started.
+    #[error(
+        "call {call} of run {run} has started and may have an effect; wait for it, or delete with ?force=true"
+    )]
+    CallStarted {
+        /// The run.
+        run: RunId,
+        /// Its call.
+        call: CallNo,
+    },
+    /// There is no state of this run (S0-25).
+    #[error("{0}")]
+    NoState(String),
+}
+
+impl From<StoreError> for SessionError {
+    fn from(error: StoreError) -> SessionError {
+        SessionError::Engine(error.into())
+    }
+}
+
+fn names(agents: &[AgentName]) -> String {
+    agents.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", ")
+}
+
+impl Engine {
+    /// Conversations, newest first.
+    pub async fn sessions(
+        &self,
+        who: &Principal,
+        list: SessionList,
+    ) -> Result<Page<SessionRow>, EngineError> {
+        let mut page = Page::of(Vec::new(), list.cursor);
+        for _ in 0..PAGES_MAX {
+            let query = SessionQuery {
+                tenant: who.tenant.clone(),
+                agent: list.agent.clone(),
+                cursor: page.next,
+                limit: list.limit - page.items.len(),
+            };
+            let found = self.shared.store.list_sessions(query).await?;
+            for row in found.items {
+                if who.is_admin() || self.sees_one_of(who, &row.key).await? {
+                    page.items.push(row);
+                }
+            }
+            page.next = found.next;
+            if page.next.is_none() || page.items.len() >= list.limit {
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    /// A conversation, if the caller may see it.
+    pub async fn session(&self, who: &Principal, name: &SessionName) -> Result<SessionView, SessionError> {
+        let row = self.find_session(who, name).await?;
+        let waiting = vec![Phase::HeldForPerson, Phase::HeldForAuth, Phase::HeldForExternal];
+        let mut pending = Vec::new();
+        for held in self.runs_of(&row.key, waiting).await?.items {
+            if self.may_see(who, &held.run.facts) {
+                pending.push(self.state_of(&held.run).await?);
+            }
+        }
+        Ok(SessionView { row, pending })
+    }
+
+    /// The state of one run of a conversation that waits (S0-25).
+    pub async fn pending(
+        &self,
+        who: &Principal,
+        name: &SessionName,
+        run: &str,
+    ) -> Result<ExecutionState, SessionError> {
+        let mut view = self.session(who, name).await?;
+        if view.pending.is_empty() {
+            return Err(SessionError::NoState("no pending executions in session".into()));
+        }
+        let found = view.pending.iter().position(|state| state.task_id.to_string() == run);
+        let missing = || SessionError::NoState(format!("execution state not found for task {run}"));
+        Ok(view.pending.swap_remove(found.ok_or_else(missing)?))
+    }
+
+    /// Merges into a conversation's metadata: a null takes a key away.
+    pub async fn merge_metadata(
+        &self,
+        who: &Principal,
+        name: &SessionName,
+        change: &Metadata,
+    ) -> Result<(), SessionError> {
+        if change.contains_key(PENDING) {
+            let why = format!("{PENDING} is a view of the runs that wait; it cannot be written");
+            return Err(SessionError::Metadata(why));
+        }
+        for _ in 0..TRIES {
+            let row = self.find_session(who, name).await?;
+            let mut metadata = metadata(&row);
+            for (key, value) in change {
+                match value.get() {
+                    "null" => drop(metadata.remove(key)),
+                    _ => drop(metadata.insert(key.clone(), value.clone())),
+                }
+            }
+            let after = serde_json::to_string(&metadata).unwrap_or_default();
+            if after.len() > METADATA_MAX {
+                let why = format!("metadata would have {} bytes; {METADATA_MAX} is the most", after.len());
+                return Err(SessionError::Metadata(why));
+            }
+            let change = SessionChange::Metadata { before: row.metadata, after };
+            if self.shared.store.change_session(row.key, change, self.shared.clock.now()).await? {
+                return Ok(());
+            }
+        }
+        let why = "others change this session's metadata all the time; try again".to_owned();
+        Err(StoreError::Unavailable { why }.into())
+    }
+
+    /// Deletes a conversation: no more runs, those under way are stopped, and the contents of all are erased (S0-12).
+    /// The chains of hashes stay.
+    pub async fn delete_session(
+        &self,
+        who: &Principal,
+        name: &SessionName,
+        force: bool,
+    ) -> Result<Deleted, SessionError> {
+        let row = self.find_session(who, name).await?;
+        for run in self.runs_of(&row.key, Vec::new()).await?.items {
+            if !who.is_admin() && run.run.facts.owner != who.user {
+                return Err(SessionError::NotYours(run.run.facts.id));
+            }
+            if let (false, Some(call)) = (force, may_have_run(&run.run)) {
+                return Err(SessionError::CallStarted { run: run.run.facts.id, call });
+            }
+        }
+        let (store, now) = (&self.shared.store, self.shared.clock.now());
+        store.change_session(row.key.clone(), SessionChange::Close, now).await?;
+        // Once it is closed no run is added any more.
+        let runs = self.runs_of(&row.key, Vec::new()).await?;
+        let mut deleted = Deleted::default();
+        deleted.left.extend(runs.unreadable.into_iter().map(|found| found.run));
+        for RunRow { run, .. } in runs.items {
+            let id = run.facts.id;
+            let reason = Some("its session was deleted".to_owned());
+            if run.outcome().is_none() {
+                self.unless_over(self.cancel(who, id, reason.clone(), None).await)?;
+            }
+            self.submit(who, id, Command::Erase { reason }, None).await?;
+            store.erase(id).await?;
+            deleted.erased.push(id);
+        }
+        let empty = SessionChange::Metadata { before: row.metadata, after: "{}".into() };
+        store.change_session(row.key, empty, now).await?;
+        Ok(deleted)
+    }
+
+    /// A run that ended by itself meanwhile needs no cancelling.
+    fn unless_over<T>(&self, answer: Result<T, EngineError>) -> Result<(), EngineError> {
+        match answer {
+            Ok(_) | Err(EngineError::Refused(holdpoint_core::refusal::Refusal::Ended(_))) => Ok(()),
+            Err(other) => Err(other),
+        }
+    }
+
+    async fn find_session(&self, who: &Principal, name: &SessionName) -> Result<SessionRow, SessionError> {
+        let agents = match &name.agent {
+            Some(agent) => vec![agent.clone()],
+            None => self.shared.settings().agents.keys().cloned().collect(),
+        };
+        let mut found = Vec::new();
+        for agent in agents {
+            let key = SessionKey { tenant: who.tenant.clone(), agent, session: name.session.clone() };
+            if let Some(row) = self.shared.store.session(key).await?
+                && (who.is_admin() || self.sees_one_of(who, &row.key).await?)
+            {
+                found.push(row);
+            }
+        }
+        match (found.pop(), found.is_empty()) {
+            (Some(row), true) => Ok(row),
+            (None, _) => Err(EngineError::NotFound.into()),
+            (Some(last), false) => {
+                let agents = found.into_iter().chain([last]).map(|row| row.key.agent).collect();
+                Err(SessionError::Ambiguous { agents })
+            }
+        }
+    }
+
+    async fn sees_one_of(&self, who: &Principal, key: &SessionKey) -> Result<bool, EngineError> {
+        let runs = self.runs_of(key, Vec::new()).await?;
+        Ok(runs.items.iter().any(|row| self.may_see(who, &row.run.facts)))
+    }
+
+    async fn runs_of(&self, key: &SessionKey, phases: Vec<Phase>) -> Result<Page<RunRow>, EngineError> {
+        let mut page = Page::of(Vec::new(), None);
+        loop {
+            let query = RunQuery {
+                tenant: key.tenant.clone(),
+                filter: RunFilter::Session(key.agent.clone(), key.session.clone()),
+                phases: phases.clone(),
+                cursor: page.next,
+                limit: RUNS_MAX,
+            };
+            let found = self.shared.store.list_runs(query).await?;
+            page.items.extend(found.items);
+            page.unreadable.extend(found.unreadable);
+            page.next = found.next;
+            if page.next.is_none() || page.items.len() >= RUNS_MAX {
+                return Ok(page);
+            }
+        }
+    }
+
+    async fn state_of(&self, run: &Run) -> Result<ExecutionState, EngineError> {
+        let agent = self.shared.agent(&run.facts.agent)?;
+        let definition = self.shared.definition(&agent, run.state.definition).await?;
+        let events = self.shared.events(run.facts.id, Seq(0)).await?;
+        Ok(execution_state(run, &definition, &events))
+    }
+}
+
+/// The user's own metadata, as stored.
+#[must_use]
+pub fn metadata(row: &SessionRow) -> Metadata {
+    serde_json::from_str(&row.metadata).unwrap_or_default()
+}
+
+/// A call that has started and changes the world.
+fn may_have_run(run: &Run) -> Option<CallNo> {
+    let started = run
+        .state
+        .calls
+        .iter()
+        .find(|call| matches!(call.state, CallState::Started { .. }) && call.replay == Replay::Never);
+    started.map(|call| call.no)
+}

@@ -1,0 +1,29 @@
+//! The OpenAPI document: what every surface registered with its routes, under one title.
+//!
+//! A route and its description are registered together, so that neither is without the other.
+
+use axum::Json;
+use axum::Router;
+use axum::routing::get;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+
+use super::app::App;
+use super::problem::Problem;
+
+/// The frame of the document.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Holdpoint",
+        description = "Agents that stop and wait: runs, holds, decisions, receipts. Errors are problem details (RFC 9457)."
+    ),
+    components(schemas(Problem))
+)]
+struct Frame;
+
+/// The routes, and the document at `/openapi.json`.
+pub(super) fn described(routes: OpenApiRouter<App>) -> Router<App> {
+    let (router, document) = OpenApiRouter::with_openapi(Frame::openapi()).merge(routes).split_for_parts();
+    router.route("/openapi.json", get(async move || Json(document.clone())))
+}

@@ -1,0 +1,114 @@
+//! The handlers of conversations: list, show, metadata, what waits in them, delete.
+//!
+//! The name of a conversation may be that of several agents; `?agent=` says which.
+
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use holdpoint_core::name::{AgentName, SessionId};
+
+use super::routes::{Answered, DefaultAnswers, PAGE, PAGE_MAX, Who, bad_name};
+use super::{error, map, wire};
+use crate::engine::{SessionList, SessionName};
+use crate::http::{App, Args, JsonBody, Problem, Segment};
+
+/// Lists sessions, newest first.
+#[utoipa::path(
+    get, path = "/sessions", tag = "sessions", params(wire::SessionsArgs),
+    responses((status = 200, body = wire::Sessions), DefaultAnswers)
+)]
+pub(super) async fn sessions(
+    State(app): State<App>,
+    Extension(who): Who,
+    Args(args): Args<wire::SessionsArgs>,
+) -> Answered<Json<wire::Sessions>> {
+    let list = SessionList {
+        agent: args.agent.map(AgentName::new).transpose().map_err(bad_name)?,
+        cursor: args.cursor,
+        limit: args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
+    };
+    let page = app.engine.sessions(&who, list).await.map_err(|error| error::problem(None, &error))?;
+    let sessions = page.items.iter().map(map::session).collect();
+    Ok(Json(wire::Sessions { sessions, next_cursor: page.next.map(|next| next.to_string()) }))
+}
+
+/// A session; its metadata have the runs that wait under `pending_executions`.
+#[utoipa::path(
+    get, path = "/sessions/{session}", tag = "sessions",
+    params(("session" = String, Path, description = "The session's name"), wire::SessionArgs),
+    responses((status = 200, body = wire::SessionBody), DefaultAnswers)
+)]
+pub(super) async fn session(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(session): Segment,
+    Args(args): Args<wire::SessionArgs>,
+) -> Answered<Json<wire::SessionBody>> {
+    let name = name(session, args.agent)?;
+    let view = app.engine.session(&who, &name).await.map_err(|error| error::session(&error))?;
+    Ok(Json(map::session_view(&view)))
+}
+
+/// Merges into a session's metadata; a null takes a key away.
+#[utoipa::path(
+    patch, path = "/sessions/{session}", tag = "sessions",
+    params(("session" = String, Path, description = "The session's name"), wire::SessionArgs),
+    request_body = wire::ChangeSession,
+    responses((status = 200, body = wire::SessionBody), DefaultAnswers)
+)]
+pub(super) async fn change_session(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(session): Segment,
+    Args(args): Args<wire::SessionArgs>,
+    JsonBody(body): JsonBody<wire::ChangeSession>,
+) -> Answered<Json<wire::SessionBody>> {
+    let name = name(session, args.agent)?;
+    let changed = app.engine.merge_metadata(&who, &name, &body.metadata).await;
+    changed.map_err(|error| error::session(&error))?;
+    let view = app.engine.session(&who, &name).await.map_err(|error| error::session(&error))?;
+    Ok(Json(map::session_view(&view)))
+}
+
+/// Deletes a session: its runs are stopped and their contents erased; the hashes stay.
+#[utoipa::path(
+    delete, path = "/sessions/{session}", tag = "sessions",
+    params(("session" = String, Path, description = "The session's name"), wire::DeleteSessionArgs),
+    responses((status = 200, body = wire::DeletedSession), DefaultAnswers)
+)]
+pub(super) async fn delete_session(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(session): Segment,
+    Args(args): Args<wire::DeleteSessionArgs>,
+) -> Answered<Json<wire::DeletedSession>> {
+    let name = name(session, args.agent)?;
+    let deleted = app.engine.delete_session(&who, &name, args.force.unwrap_or(false)).await;
+    Ok(Json(map::deleted(&deleted.map_err(|error| error::session(&error))?)))
+}
+
+/// The execution state of one run of a session that waits.
+#[utoipa::path(
+    get, path = "/sessions/{session}/pending_executions/{run}", tag = "sessions",
+    params(
+        ("session" = String, Path, description = "The session's name"),
+        ("run" = String, Path, description = "The run's id"),
+        wire::SessionArgs
+    ),
+    responses((status = 200, body = serde_json::Value), DefaultAnswers)
+)]
+pub(super) async fn pending(
+    State(app): State<App>,
+    Extension(who): Who,
+    Path((session, run)): Path<(String, String)>,
+    Args(args): Args<wire::SessionArgs>,
+) -> Answered<Json<wire::ExecutionBody>> {
+    let name = name(session, args.agent)?;
+    let state = app.engine.pending(&who, &name, &run).await.map_err(|error| error::session(&error))?;
+    Ok(Json(wire::ExecutionBody(state)))
+}
+
+/// What is no name at all is answered like the name of nothing.
+fn name(session: String, agent: Option<String>) -> Answered<SessionName> {
+    let session = SessionId::new(session).map_err(|_| Problem::not_found())?;
+    Ok(SessionName { session, agent: agent.map(AgentName::new).transpose().map_err(bad_name)? })
+}

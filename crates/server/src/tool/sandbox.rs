@@ -1,0 +1,110 @@
+//! What a command can reach: Landlock for files, signals and TCP, a filter of system calls for the rest (T24, T26).
+//!
+//! The working directory and a temporary directory of its own are writable, the system is readable, everything else is
+//! not there; without network no socket can be made. A plan is made and checked in the server, handed to the shim, and
+//! applied there to the one thread that starts the command. Where the kernel cannot do it, [`probe`] says so.
+
+#[cfg(target_os = "linux")]
+mod linux;
+mod roots;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Whether the kernel confines commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Confinement {
+    /// Yes; no commands where it cannot.
+    #[default]
+    On,
+    /// No: a command can do what the server's user can. The operator said so.
+    Off,
+}
+
+/// What of the network a command reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reach {
+    /// Nothing, not even this machine.
+    #[default]
+    None,
+    /// Everything by IP, this server's own port included. Sockets of this machine's services stay out of reach.
+    Internet,
+}
+
+/// What a command can reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Directories that it can change.
+    pub writable: Vec<PathBuf>,
+    /// Files and directories that it can read and run.
+    pub readable: Vec<PathBuf>,
+    /// The network.
+    pub network: Reach,
+}
+
+/// Why commands cannot be confined as asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoSandbox {
+    /// The kernel lacks something, or it is switched off.
+    #[error(
+        "commands cannot be confined here: {0}. It takes Linux 6.2 or newer with Landlock (`lsm=landlock,…`) and seccomp. \
+         To run commands without a sandbox all the same, say `sandbox: off`"
+    )]
+    Kernel(String),
+    /// A directory that is not there.
+    #[error("the directory {} cannot be used: {error}", path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        error: String,
+    },
+    /// What must not be reached lies where commands can write.
+    #[error(
+        "{} lies inside of {}, which commands can change; choose another working directory, or move it",
+        protected.display(), workspace.display()
+    )]
+    Exposed {
+        /// Configuration, store or keys.
+        protected: PathBuf,
+        /// What commands can change.
+        workspace: PathBuf,
+    },
+}
+
+impl Plan {
+    /// Everything inside of the workspace, nothing of what is protected, the system to read.
+    pub fn around(
+        workspace: &Path,
+        readable: &[PathBuf],
+        protected: &[PathBuf],
+        network: Reach,
+    ) -> Result<Plan, NoSandbox> {
+        let workspace = roots::real(workspace)?;
+        let protected: Vec<PathBuf> = protected.iter().map(|path| roots::real_or_planned(path)).collect();
+        if let Some(exposed) = protected.iter().find(|path| path.starts_with(&workspace)) {
+            return Err(NoSandbox::Exposed { protected: exposed.clone(), workspace });
+        }
+        let readable = readable.iter().map(|path| roots::real(path)).collect::<Result<Vec<_>, _>>()?;
+        let readable = roots::readable(readable, protected);
+        Ok(Plan { writable: vec![workspace], readable, network })
+    }
+
+    /// Confines the thread that calls this, and everything that it starts from now on. There is no way back.
+    pub fn apply(&self) -> Result<(), NoSandbox> {
+        #[cfg(target_os = "linux")]
+        return linux::apply(self);
+        #[cfg(not(target_os = "linux"))]
+        Err(NoSandbox::Kernel("this is not Linux".into()))
+    }
+}
+
+/// Whether commands can be confined here: tried for real, on a thread that ends at once.
+pub fn probe() -> Result<(), NoSandbox> {
+    let nothing = Plan { writable: Vec::new(), readable: Vec::new(), network: Reach::None };
+    let tried = std::thread::Builder::new().name("sandbox-probe".into()).spawn(move || nothing.apply());
+    let tried = tried.map_err(|error| NoSandbox::Kernel(format!("no thread to try it on: {error}")))?;
+    tried.join().unwrap_or_else(|_| Err(NoSandbox::Kernel("trying it ended in a panic".into())))
+}

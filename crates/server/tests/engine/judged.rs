@@ -1,0 +1,173 @@
+//! What tools say of arguments becomes what the engine does: held, refused or run, also for edited arguments; and jobs
+//! outside, known by their id before they begin.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use holdpoint::clock::Clock;
+use holdpoint::engine::Engine;
+use holdpoint::model::scripted::{Line, Script};
+use holdpoint::settings::{Agent, Approvers, Settings, Tracking};
+use holdpoint::tool::Tool;
+use holdpoint::tool::command::{CommandOptions, CommandTool, rules};
+use holdpoint::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
+use holdpoint::tool::guard::{Guard, Others};
+use holdpoint::tool::http::HttpLimits;
+use holdpoint::tool::sandbox::Confinement;
+use holdpoint_core::body::Body;
+use holdpoint_core::command::Wanted;
+use holdpoint_core::decide::Answer;
+use holdpoint_core::definition::{Definition, ToolSpec};
+use holdpoint_core::hold::{HoldKind, HoldPolicy};
+use holdpoint_core::id::{Place, RunId, Seq};
+use holdpoint_core::json::RawJson;
+use holdpoint_core::name::ToolName;
+use holdpoint_core::run::{Status, Waiting};
+use holdpoint_core::transcript::{Entry, transcript};
+use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+
+use crate::other_server::{OtherServer, answer};
+use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
+
+/// A server whose agent has one tool that needs no approval by its settings, and makes one call.
+fn server(site: &Site, tool: Arc<dyn Tool>, spec: ToolSpec, arguments: &str) -> Engine {
+    let name = ToolName::new("the_tool").unwrap();
+    let definition = Definition {
+        agent: agent(),
+        prompt: "You try things.".into(),
+        model: "scripted".into(),
+        model_parameters: None,
+        tools: BTreeMap::from([(name.clone(), spec)]),
+        policy: None,
+        sub_agents: Vec::new(),
+        show_thinking: false,
+        hold_batch: false,
+        holds: HoldPolicy::default(),
+    };
+    let script = Script { lines: vec![Line::calls(&[("the_tool", arguments)]), Line::says("Done.")] };
+    let settings = Agent {
+        digest: definition.digest(),
+        definition: Arc::new(definition),
+        model: Arc::new(script),
+        tools: BTreeMap::from([(name, tool)]),
+        needs_approval: BTreeSet::new(),
+        approvers: Approvers::default(),
+        worker_pool: 5,
+        tracking: Tracking::On,
+        lives: Place::Durable,
+    };
+    let store = SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap();
+    let agents = BTreeMap::from([(agent(), Arc::new(settings))]);
+    let engine = Engine::new(Arc::new(store), Clock::system(), Settings { agents, ..Settings::usual() });
+    engine.work();
+    engine
+}
+
+fn commands(site: &Site, arguments: &str) -> Engine {
+    let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let options = CommandOptions {
+        allowed_commands: Some(words(&["echo", "env"])),
+        denied_commands: words(&["rm"]),
+        deny_by_default: Some(false),
+        confinement: Confinement::Off,
+        ..CommandOptions::default()
+    };
+    let shim = PathBuf::from(env!("CARGO_BIN_EXE_holdpoint"));
+    let tool = CommandTool::through(options, shim).unwrap();
+    server(site, Arc::new(tool), CommandTool::spec(), arguments)
+}
+
+/// What the model was told that the call came to.
+async fn told(engine: &Engine, run: RunId) -> String {
+    let entries = transcript(&engine.events(run, Seq(0)).await.unwrap());
+    let results = entries.into_iter().filter_map(|entry| match entry {
+        Entry::Tool(call) => call.content.inline().map(str::to_owned),
+        Entry::User(_) | Entry::Assistant(_) => None,
+    });
+    results.collect()
+}
+
+async fn rules_of_hold(engine: &Engine, run: RunId) -> Vec<String> {
+    let stored = engine.load(run).await.unwrap();
+    stored.row.run.state.holds[0].rules.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn a_listed_command_runs_and_a_denied_one_is_refused_with_a_reason() {
+    let site = Site::new();
+    let engine = commands(&site, r#"{"command": "echo hello"}"#);
+    let run = start(&engine).await;
+    until(&engine, run, COMPLETED).await;
+    assert!(told(&engine, run).await.contains(r#""stdout":"hello\n""#));
+
+    let site = Site::new();
+    let engine = commands(&site, r#"{"command": "env rm -rf x"}"#);
+    let run = start(&engine).await;
+    until(&engine, run, COMPLETED).await;
+    let why = told(&engine, run).await;
+    assert!(why.contains(r#"not executed: \"rm\" is denied here"#), "{why}");
+}
+
+/// T22: a wrapper around a listed command waits for a person although the tool needs no approval, and runs once it has
+/// one.
+#[tokio::test]
+async fn a_wrapper_is_held_and_runs_when_approved() {
+    let site = Site::new();
+    let engine = commands(&site, r#"{"command": "env echo hello"}"#);
+    let run = start(&engine).await;
+    until(&engine, run, HELD).await;
+    assert_eq!(rules_of_hold(&engine, run).await, [rules::RUNS_OTHERS]);
+    let hold = hold_of(&engine, run, HoldKind::Approval).await;
+    assert_eq!(engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await, Ok(Answer::Done));
+    until(&engine, run, COMPLETED).await;
+    assert!(told(&engine, run).await.contains(r#""stdout":"hello\n""#));
+}
+
+/// Edited arguments are judged like any others: what is denied stays denied, and a rule that nobody was shown asks again.
+#[tokio::test]
+async fn edited_arguments_are_judged_again() {
+    let site = Site::new();
+    let engine = commands(&site, r#"{"command": "env echo hello"}"#);
+    let run = start(&engine).await;
+    until(&engine, run, HELD).await;
+    let hold = hold_of(&engine, run, HoldKind::Approval).await;
+    let edited = |text: &str| Wanted::ApproveEdited { arguments: RawJson::parse(text).unwrap() };
+    let denied = engine.decide(&who("alice"), decision(hold, edited(r#"{"command": "rm x"}"#))).await;
+    let why = denied.unwrap_err().to_string();
+    assert!(why.contains("is denied here"), "{why}");
+    let other_rule = edited(r#"{"command": "whoami"}"#);
+    let answer = engine.decide(&who("alice"), decision(hold, other_rule)).await.unwrap();
+    assert_eq!(answer, Answer::Edited);
+    until(&engine, run, HELD).await;
+    assert_eq!(told(&engine, run).await, "");
+}
+
+/// S2-8: an outside job is known by the id of the hold, its result settles the call, and nobody else's id does.
+#[tokio::test]
+async fn an_outside_job_is_finished_by_the_id_that_it_was_started_with() {
+    let mut other = OtherServer::answering(vec![answer("202 Accepted", r#"{"externalRef": "job-7"}"#)]).await;
+    let options = ExternalOptions {
+        url: format!("http://127.0.0.1:{}/jobs", other.port),
+        guard: Guard { allowed_hosts: BTreeSet::from(["127.0.0.1".into()]), others: Others::Never },
+        limits: HttpLimits::default(),
+        timeout: USUAL_TIMEOUT,
+        public_url: None,
+        secret: CallbackSecret::Derived([3; 32]),
+    };
+    let spec = External::spec("Deploys", RawJson::parse(r#"{"type":"object"}"#).unwrap());
+    let site = Site::new();
+    let tool = Arc::new(External::new(options, Clock::system()));
+    let engine = server(&site, tool, spec, r#"{"branch": "main"}"#);
+    let run = start(&engine).await;
+    until(&engine, run, Status::Held(Waiting::External)).await;
+    let hold = hold_of(&engine, run, HoldKind::External).await;
+    let sent = other.request().await;
+    assert!(sent.contains(&format!(r#""pendingID":"{hold}""#)), "{sent}");
+    let view = engine.hold(&who("alice"), hold).await.unwrap();
+    assert_eq!(view.ask.external_ref.as_deref(), Some("job-7"));
+    let result = Wanted::Answer { value: Body::text("deployed") };
+    assert_eq!(engine.decide(&who("alice"), decision(hold, result)).await, Ok(Answer::Done));
+    until(&engine, run, COMPLETED).await;
+    assert_eq!(told(&engine, run).await, "deployed");
+}

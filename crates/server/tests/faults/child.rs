@@ -1,0 +1,130 @@
+//! The server under test, as a process of its own: the product's router and engine on SQLite, with crash points.
+//!
+//! The test binary starts itself with `--serve`. It ends when its standard input closes, so that none outlives a test
+//! that was itself killed.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use holdpoint::auth::Principal;
+use holdpoint::clock::Clock;
+use holdpoint::engine::Engine;
+use holdpoint::http;
+use holdpoint::settings::Connections;
+use holdpoint_core::time::Millis;
+use holdpoint_store::Store;
+use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::agents::{Behaviour, settings};
+use crate::points::{Crashing, Nth, Points};
+
+/// The argument that makes the test binary this server.
+pub(crate) const SERVE: &str = "--serve";
+
+/// How the server under test behaves.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    /// How many engines share the store, each with an address of its own.
+    pub(crate) nodes: usize,
+    pub(crate) behaviour: Behaviour,
+    pub(crate) abort_at: Option<Nth>,
+    pub(crate) late: Option<(String, Duration)>,
+    pub(crate) trace: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let behaviour = Behaviour { tool: Duration::ZERO, model: Duration::ZERO, expiry: Millis(300) };
+        Options { nodes: 1, behaviour, abort_at: None, late: None, trace: None }
+    }
+}
+
+impl Options {
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec![
+            format!("nodes={}", self.nodes),
+            format!("tool={}", self.behaviour.tool.as_millis()),
+            format!("model={}", self.behaviour.model.as_millis()),
+            format!("expiry={}", self.behaviour.expiry.0),
+        ];
+        arguments.extend(self.abort_at.iter().map(|at| format!("abort={}#{}", at.point, at.nth)));
+        arguments.extend(self.late.iter().map(|(kind, late)| format!("late={kind}#{}", late.as_millis())));
+        arguments.extend(self.trace.iter().map(|path| format!("trace={}", path.display())));
+        arguments
+    }
+
+    fn parse(arguments: &[String]) -> Options {
+        let mut options = Options::default();
+        let millis = |value: &str| Duration::from_millis(value.parse().unwrap());
+        for argument in arguments {
+            let (name, value) = argument.split_once('=').unwrap();
+            match name {
+                "nodes" => options.nodes = value.parse().unwrap(),
+                "tool" => options.behaviour.tool = millis(value),
+                "model" => options.behaviour.model = millis(value),
+                "expiry" => options.behaviour.expiry = Millis(value.parse().unwrap()),
+                "abort" => {
+                    let (point, nth) = value.split_once('#').unwrap();
+                    options.abort_at = Some(Nth { point: point.into(), nth: nth.parse().unwrap() });
+                }
+                "late" => {
+                    let (kind, late) = value.split_once('#').unwrap();
+                    options.late = Some((kind.into(), millis(late)));
+                }
+                "trace" => options.trace = Some(value.into()),
+                other => panic!("the server under test knows no {other}"),
+            }
+        }
+        options
+    }
+}
+
+/// Serves until standard input closes.
+pub(crate) fn serve(arguments: &[String]) -> ExitCode {
+    let (data, rest) = arguments.split_first().unwrap();
+    let options = Options::parse(rest);
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(3);
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(serve_on(data.into(), options));
+    ExitCode::SUCCESS
+}
+
+async fn serve_on(data: PathBuf, options: Options) {
+    let trace = options.trace.as_ref().map(|path| Mutex::new(std::fs::File::create(path).unwrap()));
+    let points =
+        Arc::new(Points { abort_at: options.abort_at, late: options.late, trace, ..Points::default() });
+    let inner = SqliteStore::open(&SqliteOptions::at(data.join("holdpoint.db"))).unwrap();
+    let store: Arc<dyn Store> = Arc::new(Crashing { inner, points: points.clone() });
+    let (stop, stopping) = watch::channel(false);
+    let mut serving = tokio::task::JoinSet::new();
+    for _ in 0..options.nodes {
+        let settings = settings(&data, &options.behaviour, &points);
+        let engine = Engine::new(store.clone(), Clock::system(), settings);
+        engine.work();
+        let app = http::App { engine, stopping: stopping.clone() };
+        let counted = points.clone();
+        let reads = get(async move || counted.reads.load(Ordering::Relaxed).to_string());
+        let router = Router::new().route("/test/reads", reads).merge(http::router(app));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        println!("http://{}", listener.local_addr().unwrap());
+        let stopping = stopping.clone();
+        serving.spawn(async move { http::serve(listener, router, &Connections::default(), stopping).await });
+    }
+    serving.join_all().await;
+    drop(stop);
+}
+
+/// Whoever is at this machine, as in the product.
+pub(crate) fn local() -> Principal {
+    Principal::local()
+}

@@ -1,0 +1,127 @@
+//! The server under faults: real processes, real SQLite, real kills, and an oracle outside the store.
+//!
+//! One binary, three uses: the tests (a few of each row), `--full` (what `cargo xtask faults` runs, with the counts of
+//! the fault matrix) and `--serve` (the server under test, started by the other two). `docs/faults.md` says what is
+//! injected.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
+
+mod agents;
+mod boundaries;
+mod check;
+mod child;
+mod commands;
+mod disk;
+mod expiry;
+mod kills;
+mod malformed;
+mod oracle;
+mod points;
+mod races;
+mod report;
+mod server;
+mod slow;
+mod stops;
+mod story;
+mod streams;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+use report::{Row, reported};
+use story::Wish;
+
+/// The product's own program.
+pub(crate) const HOLDPOINT: &str = env!("CARGO_BIN_EXE_holdpoint");
+
+/// A row with the count of a test, and one with its full count.
+type Few = Box<dyn FnOnce() -> Row + Send>;
+type Many = Box<dyn Fn() -> Row>;
+
+fn main() -> ExitCode {
+    raise_descriptors();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        Some((child::SERVE, rest)) => child::serve(rest),
+        Some(("--full", rest)) => full(rest),
+        Some(_) | None => libtest_mimic::run(&Arguments::from_args(), trials()).exit_code(),
+    }
+}
+
+/// A few of each row. The name of a test begins with its row.
+fn trials() -> Vec<Trial> {
+    let few = [Wish::Approve, Wish::Deny, Wish::Edit, Wish::Answer, Wish::Result, Wish::Cancel];
+    let rows: Vec<(&str, Few)> = vec![
+        ("the_oracle_notices_what_is_wrong", Box::new(oracle::notices)),
+        (
+            "f1_a_crash_around_any_write_loses_and_repeats_nothing",
+            Box::new(move || boundaries::boundaries(&few, 1, 2)),
+        ),
+        ("f2_kill_9_under_load_loses_and_repeats_nothing", Box::new(|| kills::kills(5, 1))),
+        ("f3_a_stop_in_order_leaves_what_a_kill_leaves", Box::new(|| stops::stops(3))),
+        ("f5_of_many_decisions_on_two_nodes_one_counts", Box::new(|| races::on_one_hold(12))),
+        ("f6_at_the_same_instant_one_thing_happens", Box::new(|| races::at_the_same_instant(3))),
+        ("f7_two_nodes_resume_a_run_once", Box::new(|| races::both_nodes_claim(24))),
+        ("f8_results_come_early_late_and_for_nothing", Box::new(|| races::early_and_late_results(16))),
+        ("f21_many_holds_expire_at_once", Box::new(|| expiry::expiry(200))),
+        ("f23_slow_clients_stop_nobody_else", Box::new(|| slow::slow_clients(60, 2))),
+        ("f24_malformed_bodies_are_refused", Box::new(|| malformed::malformed(1_500))),
+        ("streams_across_kills_miss_and_repeat_nothing", Box::new(|| streams::across_kills(4))),
+        ("idle_readers_cost_little_and_sleep_on", Box::new(|| streams::idle_readers(300))),
+        ("a_killed_server_leaves_no_command_behind_and_asks", Box::new(|| commands::commands(1))),
+    ];
+    rows.into_iter().map(|(name, row)| Trial::test(name, move || row().verdict())).collect()
+}
+
+/// Every row with its full count.
+fn full(arguments: &[String]) -> ExitCode {
+    let is_quick = arguments.iter().any(|argument| argument == "--quick");
+    let of = move |count: usize| if is_quick { count.div_ceil(20) } else { count };
+    let only =
+        arguments.iter().position(|argument| argument == "--only").and_then(|at| arguments.get(at + 1));
+    let json =
+        arguments.iter().position(|argument| argument == "--json").and_then(|at| arguments.get(at + 1));
+    let json = json.map(PathBuf::from);
+    let rows: Vec<(&str, Many)> = vec![
+        ("F1", Box::new(move || boundaries::boundaries(&Wish::ALL, of(5), 1))),
+        ("F2", Box::new(move || kills::kills(of(200), 1))),
+        ("F3", Box::new(move || stops::stops(of(200)))),
+        ("F5", Box::new(move || races::on_one_hold(of(10_000)))),
+        ("F6", Box::new(move || races::at_the_same_instant(of(2_000)))),
+        ("F7", Box::new(move || races::both_nodes_claim(of(10_000)))),
+        ("F8", Box::new(move || races::early_and_late_results(of(1_000)))),
+        ("F14", Box::new(move || disk::full_disk(of(100)))),
+        ("F21", Box::new(move || expiry::expiry(of(10_000)))),
+        ("F23", Box::new(move || slow::slow_clients(500, if is_quick { 60 } else { 600 }))),
+        ("F24", Box::new(move || malformed::malformed(of(1_000_000)))),
+        ("I7", Box::new(move || streams::across_kills(of(100)))),
+        ("I9", Box::new(move || streams::idle_readers(if is_quick { 1_000 } else { 10_000 }))),
+        ("F27", Box::new(move || commands::commands(of(20)))),
+    ];
+    let mut is_clean = true;
+    for (id, row) in rows {
+        if only.is_none_or(|only| only.split(',').any(|one| one == id)) {
+            is_clean &= reported(row, json.as_deref());
+        }
+    }
+    if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Descriptors that a process may have.
+pub(crate) fn descriptors() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current.and_then(|current| usize::try_from(current).ok()).unwrap_or(usize::MAX)
+}
+
+/// As many as the system allows, here and in every server that is started from here.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}

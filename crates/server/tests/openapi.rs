@@ -1,0 +1,220 @@
+//! The OpenAPI document against the server: every route is in it and answers, and real answers fit their schemas.
+//!
+//! With the real binary, so that what is described is what users get.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+struct Server {
+    child: Child,
+    base: String,
+    client: reqwest::Client,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn serve(data: &Path) -> Server {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_holdpoint"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(data)
+        .env("RUST_LOG", "warn")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
+    Server { child, base, client: reqwest::Client::builder().no_proxy().build().unwrap() }
+}
+
+impl Server {
+    async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, String, String) {
+        let method = reqwest::Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+        let request = self.client.request(method, format!("{}{path}", self.base));
+        let request = request.timeout(Duration::from_secs(30));
+        let request = match body {
+            Some(body) => request.header("content-type", "application/json").body(body.to_string()),
+            None => request,
+        };
+        let response = request.send().await.unwrap();
+        let status = response.status().as_u16();
+        let media_type = response.headers()["content-type"].to_str().unwrap().to_owned();
+        (status, media_type, response.text().await.unwrap())
+    }
+
+    async fn document(&self) -> Value {
+        let (status, _, text) = self.ask("get", "/openapi.json", None).await;
+        assert_eq!(status, 200);
+        serde_json::from_str(&text).unwrap()
+    }
+}
+
+/// The routes by hand: whoever adds one adds it here, and the document must have it.
+const ROUTES: [&str; 22] = [
+    "get /api/v1/agents",
+    "get /api/v1/agents/{agent}",
+    "post /api/v1/agents/{agent}/runs",
+    "get /api/v1/runs",
+    "get /api/v1/runs/{run}",
+    "get /api/v1/runs/{run}/events",
+    "post /api/v1/runs/{run}/messages",
+    "post /api/v1/runs/{run}/cancel",
+    "get /api/v1/recovery",
+    "get /api/v1/holds",
+    "get /api/v1/holds/{hold}",
+    "post /api/v1/holds/{hold}/resolve",
+    "get /api/v1/holds/{hold}/receipt",
+    "get /api/v1/sessions",
+    "get /api/v1/sessions/{session}",
+    "patch /api/v1/sessions/{session}",
+    "delete /api/v1/sessions/{session}",
+    "get /api/v1/sessions/{session}/pending_executions/{run}",
+    "get /healthz",
+    "get /readyz",
+    "get /metrics",
+    "get /openapi.json",
+];
+
+#[tokio::test]
+async fn every_route_is_described_and_every_described_route_answers() {
+    let data = tempfile::tempdir().unwrap();
+    let server = serve(data.path());
+    let document = server.document().await;
+    let mut described = BTreeSet::from(["get /openapi.json".to_owned()]);
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            described.insert(format!("{method} {path}"));
+            assert!(operation["operationId"].is_string(), "{method} {path}");
+            assert!(operation["summary"].is_string(), "{method} {path}");
+        }
+    }
+    assert_eq!(described, ROUTES.map(str::to_owned).into());
+    for route in ROUTES {
+        let (method, path) = route.split_once(' ').unwrap();
+        let real = path.replace(['{', '}'], "");
+        let (status, media_type, text) = server.ask(method, &real, None).await;
+        assert!(status != 405 && !text.contains("no-such-path"), "{route}: {status} {text}");
+        if status >= 400 {
+            assert_eq!(media_type, "application/problem+json", "{route}");
+            fits(&document, &json!({"$ref": "#/components/schemas/Problem"}), &text, route);
+        }
+    }
+}
+
+/// Real answers, from a run that waits to its receipt, validate against what is described.
+#[tokio::test]
+async fn real_answers_fit_their_schemas() {
+    let data = tempfile::tempdir().unwrap();
+    let server = serve(data.path());
+    let document = server.document().await;
+    let start = json!({"input": "Free some space", "session": "s", "wait": "settled"});
+    let run = check(&server, &document, "post", "/api/v1/agents/{agent}/runs", &["ops"], Some(&start)).await;
+    let (id, hold) = (run["id"].as_str().unwrap(), run["holds"][0]["id"].as_str().unwrap());
+    let get = async |path: &str, with: &[&str]| check(&server, &document, "get", path, with, None).await;
+    get("/api/v1/agents", &[]).await;
+    get("/api/v1/agents/{agent}", &["ops"]).await;
+    get("/api/v1/runs", &[]).await;
+    get("/api/v1/runs/{run}", &[id]).await;
+    get("/api/v1/holds", &[]).await;
+    get("/api/v1/holds/{hold}", &[hold]).await;
+    get("/api/v1/sessions", &[]).await;
+    let session = get("/api/v1/sessions/{session}", &["s"]).await;
+    assert!(session["metadata"]["pending_executions"][id].is_object());
+    get("/api/v1/sessions/{session}/pending_executions/{run}", &["s", id]).await;
+    get("/api/v1/recovery", &[]).await;
+    let patch = json!({"metadata": {"a": 1}});
+    check(&server, &document, "patch", "/api/v1/sessions/{session}", &["s"], Some(&patch)).await;
+    let approve = json!({"resolution": "approve"});
+    check(&server, &document, "post", "/api/v1/holds/{hold}/resolve", &[hold], Some(&approve)).await;
+    for _ in 0..400 {
+        if get("/api/v1/runs/{run}", &[id]).await["status"] == "completed" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let receipt = get("/api/v1/holds/{hold}/receipt", &[hold]).await;
+    assert_eq!((&receipt["id"], &receipt["receipt"]["hold"]), (&json!(hold), &json!(hold)));
+    for at in [&receipt["receipt"]["decision"]["at"], &receipt["receipt"]["call"]["attempts"][0]["at"]] {
+        assert!(at.as_str().unwrap().ends_with('Z'), "{receipt}");
+    }
+    assert_eq!(receipt["receipt"]["shown"][0]["arguments_text"], r#"{"path": "/srv/cache/old"}"#);
+    check(&server, &document, "delete", "/api/v1/sessions/{session}", &["s"], None).await;
+}
+
+/// Events come in pages that meet exactly.
+#[tokio::test]
+async fn events_are_paged() {
+    let data = tempfile::tempdir().unwrap();
+    let server = serve(data.path());
+    let document = server.document().await;
+    let start = json!({"input": "Free some space", "wait": "settled"});
+    let run = check(&server, &document, "post", "/api/v1/agents/{agent}/runs", &["ops"], Some(&start)).await;
+    let path = format!("/api/v1/runs/{}/events", run["id"].as_str().unwrap());
+    let read = async |query: &str| -> Value {
+        let (status, _, text) = server.ask("get", &format!("{path}{query}"), None).await;
+        assert_eq!(status, 200);
+        serde_json::from_str(&text).unwrap()
+    };
+    let all = read("").await;
+    assert_eq!(all["next"], Value::Null);
+    let (mut paged, mut after) = (Vec::new(), 0);
+    loop {
+        let page = read(&format!("?after={after}&limit=2")).await;
+        paged.extend(page["events"].as_array().unwrap().clone());
+        match page["next"].as_u64() {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    assert_eq!(&paged, all["events"].as_array().unwrap());
+    assert!(paged.len() > 2);
+}
+
+/// Asks, and checks the answer against the schema of its status.
+async fn check(
+    server: &Server,
+    document: &Value,
+    method: &str,
+    path: &str,
+    with: &[&str],
+    body: Option<&Value>,
+) -> Value {
+    let operation = &document["paths"][path][method];
+    let mut real = path.to_owned();
+    for value in with {
+        let (start, end) = (real.find('{').unwrap(), real.find('}').unwrap());
+        real.replace_range(start..=end, value);
+    }
+    if let Some(body) = body {
+        let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+        fits(document, schema, &body.to_string(), path);
+    }
+    let (status, _, text) = server.ask(method, &real, body).await;
+    assert!(status < 300, "{real}: {status} {text}");
+    let schema = &operation["responses"][status.to_string()]["content"]["application/json"]["schema"];
+    assert!(schema.is_object(), "{method} {path} does not describe {status}");
+    fits(document, schema, &text, path)
+}
+
+/// The value, after it was found to fit.
+fn fits(document: &Value, schema: &Value, text: &str, of: &str) -> Value {
+    let value: Value = serde_json::from_str(text).unwrap();
+    let mut whole = schema.clone();
+    whole["components"] = document["components"].clone();
+    let validator = jsonschema::validator_for(&whole).unwrap();
+    let wrong: Vec<String> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
+    assert!(wrong.is_empty(), "{of}: {wrong:?}\n{value:#}");
+    value
+}

@@ -1,0 +1,517 @@
+//! What operators see: the start-up report, `/metrics`, and runs whose rows cannot be read.
+//!
+//! With real SQLite files, broken by hand while nobody has them open, and where users would notice with the real binary.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdpoint::auth::Principal;
+use holdpoint::clock::Clock;
+use holdpoint::engine::{
+    Decision, Engine, EngineError, NewRun, RunList, Seen, SessionError, SessionList, SessionName,
+};
+use holdpoint::model::{Asked, Live, Model, Prompt};
+use holdpoint::settings::{Agent, Approvers, Settings, Tracking};
+use holdpoint::tool::{Invocation, Running, Tool};
+use holdpoint_core::command::Wanted;
+use holdpoint_core::definition::{Definition, ToolSpec};
+use holdpoint_core::event::Outcome;
+use holdpoint_core::hold::{HoldKind, HoldPolicy};
+use holdpoint_core::id::{HoldId, Place, RunId, Seq};
+use holdpoint_core::json::RawJson;
+use holdpoint_core::message::{Message, Replay};
+use holdpoint_core::name::{AgentName, SessionId, ToolName, UserId};
+use holdpoint_core::run::{Status, Waiting, status};
+use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_store::Observer;
+use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use serde_json::{Value, json};
+
+/// A running server and what it writes to its log; dropping it is `kill -9`.
+struct Server {
+    child: Child,
+    base: String,
+    client: reqwest::Client,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn serve(data: &Path) -> Server {
+    let log = std::fs::File::create(data.join("log")).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_holdpoint"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(data)
+        .env("RUST_LOG", "info")
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
+    Server { child, base, client: reqwest::Client::builder().no_proxy().build().unwrap() }
+}
+
+impl Server {
+    async fn text(&self, path: &str) -> String {
+        let request = self.client.get(format!("{}{path}", self.base)).timeout(Duration::from_secs(30));
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200, "{path}");
+        response.text().await.unwrap()
+    }
+
+    async fn read(&self, path: &str) -> Value {
+        serde_json::from_str(&self.text(path).await).unwrap()
+    }
+
+    async fn post(&self, path: &str, body: &str) -> (u16, Value) {
+        let request = self.client.post(format!("{}{path}", self.base)).timeout(Duration::from_secs(30));
+        let response =
+            request.header("content-type", "application/json").body(body.to_owned()).send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
+    }
+
+    /// Starts a run and waits until it is held; its id and that of its hold.
+    async fn held(&self) -> (String, String) {
+        let body = r#"{"input": "Free some space", "wait": "settled"}"#;
+        let (status, run) = self.post("/api/v1/agents/ops/runs", body).await;
+        assert_eq!((status, &run["status"]), (201, &json!("held")));
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        (text(&run["id"]), text(&run["holds"][0]["id"]))
+    }
+
+    async fn approve(&self, hold: &str) {
+        let path = format!("/api/v1/holds/{hold}/resolve");
+        assert_eq!(self.post(&path, r#"{"resolution": "approve"}"#).await.0, 200);
+    }
+
+    async fn until(&self, run: &str, status: &str) -> Value {
+        for _ in 0..400 {
+            let body = self.read(&format!("/api/v1/runs/{run}")).await;
+            if body["status"] == status {
+                return body;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{run} did not become {status}");
+    }
+
+    async fn recovered(&self) -> Value {
+        for _ in 0..400 {
+            let found = self.read("/api/v1/recovery").await;
+            if found["ended_at"].is_string() {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("the start-up scan did not end");
+    }
+}
+
+fn change(data: &Path, sql: &str) {
+    rusqlite::Connection::open(data.join("holdpoint.db")).unwrap().execute_batch(sql).unwrap();
+}
+
+fn log(data: &Path) -> String {
+    let mut text = String::new();
+    std::fs::File::open(data.join("log")).unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
+/// S0-37, S0-46, S0-47, S0-48, S0-52, C35: after a start one line and the API say who waits; a run whose row cannot be
+/// read is shown as failed, counted, and stands in nobody's way.
+#[tokio::test]
+async fn an_unreadable_row_is_shown_as_failed_and_the_others_go_on() {
+    let data = tempfile::tempdir().unwrap();
+    let first = serve(data.path());
+    let (broken, hold_of_broken) = first.held().await;
+    let (whole, hold_of_whole) = first.held().await;
+    drop(first);
+    change(data.path(), "UPDATE runs SET state = '{\"s\": 17' WHERE no = 1");
+
+    let second = serve(data.path());
+    let found = second.recovered().await;
+    let counts = ["waiting_for_person", "waiting_for_outside", "expired", "taken_over", "quarantined"];
+    assert_eq!(counts.map(|name| found[name].as_u64().unwrap()), [1, 0, 0, 0, 1]);
+    let said = log(data.path());
+    assert_eq!(said.matches("Found 1 tasks waiting for input").count(), 1, "{said}");
+    assert!(said.contains("quarantined=1"), "{said}");
+
+    let shown = second.read(&format!("/api/v1/runs/{broken}")).await;
+    assert_eq!((&shown["status"], &shown["quarantined"]), (&json!("failed"), &json!(true)));
+    assert_eq!((&shown["agent"], &shown["owner"]), (&json!("ops"), &json!("local")));
+    let reason = shown["reason"].as_str().unwrap();
+    assert!(reason.starts_with("failed to load execution state: "), "{reason}");
+    let list = second.read("/api/v1/runs").await;
+    assert_eq!((&list["runs"][0]["id"], &list["runs"][1]), (&json!(whole), &shown));
+
+    let path = format!("/api/v1/holds/{hold_of_broken}/resolve");
+    let (status, problem) = second.post(&path, r#"{"resolution": "approve"}"#).await;
+    assert_eq!(status, 500);
+    assert!(problem["detail"].as_str().unwrap().starts_with("failed to load execution state: "), "{problem}");
+    second.approve(&hold_of_whole).await;
+    second.until(&whole, "completed").await;
+    let metrics = second.text("/metrics").await;
+    assert!(metrics.contains("holdpoint_runs{state=\"quarantined\"} 1\n"), "{metrics}");
+}
+
+/// C35, S0-48: a link that cannot be read is found when the run goes on; the run is put aside for good, also after a
+/// restart, and nothing is tried again and again.
+#[tokio::test]
+async fn a_broken_link_puts_its_run_aside() {
+    let data = tempfile::tempdir().unwrap();
+    let first = serve(data.path());
+    let (broken, hold_of_broken) = first.held().await;
+    let (whole, hold_of_whole) = first.held().await;
+    drop(first);
+    change(data.path(), "UPDATE links SET payload = '[{' WHERE key = (SELECT min(key) FROM links)");
+
+    let second = serve(data.path());
+    // The decision is stored; what it was about can no longer be shown.
+    let path = format!("/api/v1/holds/{hold_of_broken}/resolve");
+    let (status, problem) = second.post(&path, r#"{"resolution": "approve"}"#).await;
+    assert_eq!((status, &problem["type"]), (500, &json!("urn:holdpoint:problem:corrupt")));
+    second.approve(&hold_of_whole).await;
+    second.until(&whole, "completed").await;
+    let failed = second.until(&broken, "failed").await;
+    assert_eq!(failed["quarantined"], true);
+    let effects = std::fs::read_to_string(data.path().join("demo-effects.log")).unwrap();
+    assert_eq!(effects.lines().count(), 1, "what cannot be read is not run: {effects}");
+    assert_eq!(log(data.path()).matches("quarantined: failed to load execution state").count(), 1);
+    drop(second);
+
+    let third = serve(data.path());
+    assert_eq!(third.recovered().await["quarantined"], 1);
+    assert_eq!(third.read(&format!("/api/v1/runs/{broken}")).await["reason"], failed["reason"]);
+}
+
+/// The metrics that operators alert on: what waits, since when, how long people and the disk take. No ids in labels.
+#[tokio::test]
+async fn metrics_tell_what_waits_and_how_long_things_take() {
+    let data = tempfile::tempdir().unwrap();
+    let server = serve(data.path());
+    let (run, hold) = server.held().await;
+    let (_, other) = server.held().await;
+    let before = server.text("/metrics").await;
+    for line in [
+        "# TYPE holdpoint_holds_open gauge",
+        "holdpoint_holds_open{kind=\"approval\",agent=\"ops\"} 2",
+        "holdpoint_runs{state=\"held_for_person\"} 2",
+        "holdpoint_runs{state=\"completed\"} 0",
+        "holdpoint_holds_expired_total 0",
+        "# TYPE holdpoint_append_seconds histogram",
+        "# TYPE holdpoint_append_batch_size histogram",
+        "holdpoint_store_up 1",
+    ] {
+        assert!(before.lines().any(|found| found == line), "{line} is not in:\n{before}");
+    }
+    assert!(
+        before.contains("holdpoint_hold_oldest_age_seconds{kind=\"approval\",agent=\"ops\"} "),
+        "{before}"
+    );
+    assert!(before.contains(&format!("holdpoint_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"))));
+    assert!(!before.contains("run_") && !before.contains("hold_0"), "{before}");
+
+    server.approve(&hold).await;
+    server.approve(&other).await;
+    server.until(&run, "completed").await;
+    let mut after = String::new();
+    for _ in 0..400 {
+        after = server.text("/metrics").await;
+        if after.contains("holdpoint_runs{state=\"completed\"} 2\n") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(after.contains("holdpoint_holds_open{kind=\"approval\",agent=\"ops\"} 0\n"), "{after}");
+    assert!(after.contains("holdpoint_hold_decision_seconds_count{kind=\"approval\"} 2\n"), "{after}");
+}
+
+/// An agent of an engine in this process.
+struct Site {
+    directory: tempfile::TempDir,
+    model: Arc<dyn Model>,
+    holds: HoldPolicy,
+    lease: Millis,
+}
+
+impl Site {
+    fn with(model: impl Model + 'static) -> Site {
+        let (directory, model) = (tempfile::tempdir().unwrap(), Arc::new(model));
+        Site { directory, model, holds: HoldPolicy::default(), lease: Millis(2_600) }
+    }
+
+    fn server(&self, clock: Clock) -> Engine {
+        let settings = self.settings();
+        let observer = Some(settings.telemetry.clone() as Arc<dyn Observer>);
+        let file = self.directory.path().join("holdpoint.db");
+        let store = SqliteStore::open(&SqliteOptions { observer, ..SqliteOptions::at(file) }).unwrap();
+        let engine = Engine::new(Arc::new(store), clock, settings);
+        engine.work();
+        engine
+    }
+
+    fn settings(&self) -> Settings {
+        let agents = [agent(), other_agent()].map(|name| (name.clone(), Arc::new(self.agent(name))));
+        let agents = BTreeMap::from(agents);
+        Settings { agents, lease: self.lease, poll: Millis(20), ..Settings::usual() }
+    }
+
+    fn agent(&self, name: AgentName) -> Agent {
+        let tool = ToolName::new("hang").unwrap();
+        let spec = ToolSpec {
+            description: "Hangs".into(),
+            schema: RawJson::parse(r#"{"type":"object"}"#).unwrap(),
+            replay: Replay::Never,
+            reversible: false,
+            approval_prompt: None,
+            holds: None,
+        };
+        let definition = Definition {
+            agent: name,
+            prompt: String::new(),
+            model: "test".into(),
+            model_parameters: None,
+            tools: BTreeMap::from([(tool.clone(), spec)]),
+            policy: None,
+            sub_agents: Vec::new(),
+            show_thinking: false,
+            hold_batch: false,
+            holds: self.holds.clone(),
+        };
+        Agent {
+            digest: definition.digest(),
+            definition: Arc::new(definition),
+            model: self.model.clone(),
+            tools: BTreeMap::from([(tool.clone(), Arc::new(Hangs) as Arc<dyn Tool>)]),
+            needs_approval: BTreeSet::from([tool]),
+            approvers: Approvers::default(),
+            worker_pool: 8,
+            tracking: Tracking::On,
+            lives: Place::Durable,
+        }
+    }
+}
+
+struct Hangs;
+
+impl Tool for Hangs {
+    fn run(&self, _: Invocation) -> Running {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A model that does what it is told with each prompt.
+struct Does<F>(F);
+
+impl<F: Fn(&Prompt) -> Option<holdpoint::model::ModelReply> + Send + Sync> Model for Does<F> {
+    fn ask<'a>(&'a self, prompt: Prompt, _: &'a Live) -> Asked<'a> {
+        Box::pin(async move {
+            match (self.0)(&prompt) {
+                Some(reply) => Ok(reply),
+                None => std::future::pending().await,
+            }
+        })
+    }
+}
+
+fn agent() -> AgentName {
+    AgentName::new("ops").unwrap()
+}
+
+fn other_agent() -> AgentName {
+    AgentName::new("night").unwrap()
+}
+
+fn alice() -> Principal {
+    person("alice")
+}
+
+fn person(name: &str) -> Principal {
+    Principal::of(UserId::new(name).unwrap())
+}
+
+async fn start(engine: &Engine, text: &str) -> RunId {
+    let new = NewRun { agent: agent(), session: None, message: Message::text(text), once: None };
+    engine.start(&alice(), new).await.unwrap()
+}
+
+async fn until(engine: &Engine, run: RunId, wanted: impl Fn(Status) -> bool) {
+    let mut follower = engine.follow(run, Seq(0));
+    let reached = async {
+        loop {
+            follower.next().await.unwrap();
+            if wanted(status(&engine.load(run).await.unwrap().row.run)) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), reached).await.unwrap();
+}
+
+async fn reason(engine: &Engine, run: RunId) -> String {
+    match engine.look_up(&alice(), run).await.unwrap() {
+        Seen::Run(view) => view.reason.unwrap(),
+        Seen::Quarantined(found) => found.why,
+    }
+}
+
+fn says(text: &str) -> Option<holdpoint::model::ModelReply> {
+    Some(holdpoint::model::ModelReply { text: Some(text.into()), ..Default::default() })
+}
+
+/// S0-47, F26: a model call that never outlives its server is counted before it is tried again, and ends the run.
+#[tokio::test]
+async fn a_model_call_that_kills_its_server_ends_the_run_after_five_tries() {
+    let asked = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let count = asked.clone();
+    let mut site = Site::with(Does(move |_: &Prompt| {
+        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        None
+    }));
+    site.lease = Millis(200);
+    let asked = || asked.load(std::sync::atomic::Ordering::SeqCst);
+    let mut server = site.server(Clock::system());
+    let run = start(&server, "go").await;
+    for tries in 1..=5 {
+        while asked() < tries {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        server.die().await;
+        drop(server);
+        server = site.server(Clock::system());
+    }
+    until(&server, run, |status| status == Status::Ended(Outcome::Failed)).await;
+    let why = reason(&server, run).await;
+    assert!(why.contains("5 tries") && why.contains("the server ended while it waited"), "{why}");
+    assert_eq!(asked(), 5);
+}
+
+/// S0-42, C35: a panic ends its run as failed and says so; the runs beside it go on.
+#[tokio::test]
+async fn a_panic_ends_its_run_and_no_other() {
+    let site = Site::with(Does(|prompt: &Prompt| {
+        let text = format!("{:?}", prompt.transcript);
+        assert!(!text.contains("panic, please"), "a model with a bug");
+        says("fine")
+    }));
+    let server = site.server(Clock::system());
+    let bad = start(&server, "panic, please").await;
+    let good = start(&server, "hello").await;
+    until(&server, bad, |status| status == Status::Ended(Outcome::Failed)).await;
+    until(&server, good, |status| status == Status::Ended(Outcome::Completed)).await;
+    assert_eq!(reason(&server, bad).await, "the worker panicked: a model with a bug");
+    let later = start(&server, "still there?").await;
+    until(&server, later, |status| status == Status::Ended(Outcome::Completed)).await;
+}
+
+/// S0-46, S0-49, S0-51, S0-81: the report tells what expired while no server ran and what one left behind.
+#[tokio::test]
+async fn the_report_tells_what_expired_and_what_was_taken_over() {
+    let mut site = Site::with(Does(|_: &Prompt| {
+        let hang = holdpoint_core::command::AskedCall {
+            id: "1".into(),
+            tool: "hang".into(),
+            arguments: "{}".into(),
+            problem: None,
+        };
+        Some(holdpoint::model::ModelReply { calls: vec![hang], ..Default::default() })
+    }));
+    site.holds.timeout = Some(Millis::hours(1));
+    let noon = Timestamp(1_800_000_000_000);
+    let first = site.server(Clock::standing_at(noon));
+    let held = |status| status == Status::Held(Waiting::Person);
+    let (expires, hangs) = (start(&first, "expires").await, start(&first, "hangs").await);
+    until(&first, expires, held).await;
+    until(&first, hangs, held).await;
+    let hold = first.load(hangs).await.unwrap().row.run.state.holds[0].key;
+    let hold = HoldId { run: hangs, key: hold };
+    let decision = Decision { hold, wanted: Wanted::Approve, digest: None, revision: None, once: None };
+    first.decide(&alice(), decision).await.unwrap();
+    let is_started = |engine: Engine| async move {
+        let events = engine.events(hangs, Seq(0)).await.unwrap();
+        events.iter().any(|envelope| envelope.event.kind() == "call.started")
+    };
+    while !is_started(first.clone()).await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    first.die().await;
+    drop(first);
+
+    let second = site.server(Clock::standing_at(noon.plus(Millis::hours(2))));
+    until(&second, expires, |status| status == Status::Ended(Outcome::Failed)).await;
+    until(&second, hangs, held).await;
+    assert_eq!(second.load(hangs).await.unwrap().row.run.state.holds[0].kind, HoldKind::Recovery);
+    second.clock().advance(Millis::seconds(60));
+    while second.recovery().ended_at.is_none() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let found = second.recovery();
+    assert_eq!((found.waiting_for_person, found.expired, found.taken_over), (0, 1, 1));
+    assert!(second.metrics().await.contains("holdpoint_holds_expired_total 1\n"));
+}
+
+/// C35, T15: a run that cannot be read is still nobody's but its owner's.
+#[tokio::test]
+async fn an_unreadable_run_is_shown_to_its_owner_only() {
+    let site = Site::with(Does(|_: &Prompt| says("fine")));
+    let first = site.server(Clock::system());
+    let run = start(&first, "hello").await;
+    until(&first, run, |status| status == Status::Ended(Outcome::Completed)).await;
+    first.die().await;
+    drop(first);
+    change(site.directory.path(), "UPDATE runs SET head = zeroblob(32)");
+    let second = site.server(Clock::system());
+    let Ok(Seen::Quarantined(found)) = second.look_up(&alice(), run).await else {
+        panic!("it can be read");
+    };
+    assert_eq!(found.facts.unwrap().owner, alice().user);
+    assert_eq!(second.look_up(&person("bob"), run).await, Err(EngineError::NotFound));
+    let list = RunList { agent: None, session: None, cursor: None, limit: 10 };
+    let listed = second.runs(&alice(), list.clone()).await.unwrap();
+    assert_eq!((listed.items.len(), listed.unreadable.len()), (0, 1));
+    let listed = second.runs(&person("bob"), list).await.unwrap();
+    assert_eq!((listed.items.len(), listed.unreadable.len()), (0, 0));
+}
+
+/// S0-10, T15: a session belongs to one agent and is seen by whoever sees one of its runs.
+#[tokio::test]
+async fn a_session_of_several_agents_is_asked_about() {
+    let site = Site::with(Does(|_: &Prompt| says("fine")));
+    let server = site.server(Clock::system());
+    let session = SessionId::new("s").unwrap();
+    for name in [agent(), other_agent()] {
+        let new = NewRun {
+            agent: name,
+            session: Some(session.clone()),
+            message: Message::text("hello"),
+            once: None,
+        };
+        server.start(&alice(), new).await.unwrap();
+    }
+    let name = SessionName { session: session.clone(), agent: None };
+    let Err(SessionError::Ambiguous { agents }) = server.session(&alice(), &name).await else {
+        panic!("it is not ambiguous");
+    };
+    assert_eq!(agents, [other_agent(), agent()]);
+    let named = SessionName { agent: Some(agent()), ..name };
+    assert_eq!(server.session(&alice(), &named).await.unwrap().row.key.agent, agent());
+    let foreign = server.session(&person("bob"), &named).await;
+    assert!(matches!(foreign, Err(SessionError::Engine(EngineError::NotFound))));
+    let list = SessionList { agent: None, cursor: None, limit: 10 };
+    assert_eq!(server.sessions(&alice(), list.clone()).await.unwrap().items.len(), 2);
+    assert_eq!(server.sessions(&person("bob"), list).await.unwrap().items.len(), 0);
+    let deleted = server.delete_session(&person("bob"), &named, true).await;
+    assert!(matches!(deleted, Err(SessionError::Engine(EngineError::NotFound))));
+}

@@ -1,0 +1,316 @@
+//! What a confined command can reach (T24, T26) and what misbehaving ones do (F27), through the real binary.
+//!
+//! On a machine whose kernel cannot confine, the same tests show that there is no tool at all then, and say so in their
+//! output. Nothing is skipped in silence.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
+
+mod tooling;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use holdpoint::tool::command::{CommandOptions, CommandTool};
+use holdpoint::tool::sandbox::{self, Confinement, NoSandbox, Reach};
+use holdpoint::tool::{Outcome, Tool};
+use holdpoint_core::body::Body;
+use holdpoint_core::message::ToolResult;
+use holdpoint_core::time::Millis;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use tooling::invocation;
+
+const SHIM: &str = env!("CARGO_BIN_EXE_holdpoint");
+
+/// A workspace, and beside it what a command must not reach.
+struct Place {
+    all: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let all = tempfile::Builder::new().prefix("place").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        for directory in ["work", "data", "other-tenant"] {
+            std::fs::create_dir(all.path().join(directory)).unwrap();
+        }
+        for (file, text) in [
+            ("work/mine.txt", "mine"),
+            ("data/keys", "secret-of-the-server"),
+            ("other-tenant/theirs.txt", "theirs"),
+        ] {
+            std::fs::write(all.path().join(file), text).unwrap();
+        }
+        Place { all }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.all.path().canonicalize().unwrap().join(path)
+    }
+
+    fn options(&self) -> CommandOptions {
+        CommandOptions {
+            working_directory: Some(self.at("work")),
+            protected: vec![self.at("data"), self.at("config.yaml")],
+            ..CommandOptions::default()
+        }
+    }
+
+    /// The tool, or none where the kernel cannot confine: then that is what was shown.
+    fn tool(&self) -> Option<CommandTool> {
+        with(self.options())
+    }
+}
+
+fn with(options: CommandOptions) -> Option<CommandTool> {
+    let tool = CommandTool::through(options, PathBuf::from(SHIM));
+    match sandbox::probe() {
+        Ok(()) => Some(tool.unwrap()),
+        Err(why) => {
+            assert_eq!(tool.unwrap_err(), why);
+            assert!(why.to_string().contains("say `sandbox: off`"), "{why}");
+            println!("checked only that there is no tool: {why}");
+            None
+        }
+    }
+}
+
+async fn shell(tool: &CommandTool, script: &str) -> Value {
+    let arguments = json!({ "argv": ["sh", "-c", script] });
+    match tool.run(invocation(&arguments)).await {
+        Outcome::Done(ToolResult::Ok(Body::Json(json)) | ToolResult::Failed(Body::Json(json))) => {
+            serde_json::from_str(json.text()).unwrap()
+        }
+        other @ (Outcome::Done(_) | Outcome::Pending(_) | Outcome::Unknown(_)) => {
+            panic!("{script}: {other:?}")
+        }
+    }
+}
+
+/// T24: the workspace and temporary files work as usual, and usual programs run.
+#[tokio::test]
+async fn inside_of_the_workspace_everything_is_as_usual() {
+    let place = Place::new();
+    let Some(tool) = place.tool() else { return };
+    let script = "set -e; cat mine.txt; mkdir -p a/b; echo x > a/b/c; mv a/b/c a/d; rm -r a/b; ln -s mine.txt link; \
+                  t=$(mktemp); echo temporary > $t; cat $t; echo $TMPDIR; echo to-nobody > /dev/null; ls /usr > /dev/null";
+    let result = shell(&tool, script).await;
+    assert_eq!(result["exit_code"], 0, "{result}");
+    let text = result["stdout"].as_str().unwrap();
+    assert!(text.starts_with("minetemporary\n"), "{text}");
+    assert_eq!(std::fs::read_to_string(place.at("work/a/d")).unwrap(), "x\n");
+    let temporary = Path::new(text.lines().last().unwrap());
+    assert!(temporary.is_absolute() && !temporary.exists(), "{} is still there", temporary.display());
+}
+
+/// T24, T26: nothing outside of the workspace can be written, made (also where it is missing) or removed; nothing of the
+/// server and of others can be read, by path, by link or through `/proc`.
+#[tokio::test]
+async fn outside_of_the_workspace_nothing_can_be_changed_and_secrets_are_not_there() {
+    let place = Place::new();
+    let Some(tool) = place.tool() else { return };
+    let (data, theirs, config) =
+        (place.at("data/keys"), place.at("other-tenant/theirs.txt"), place.at("config.yaml"));
+    let server = std::process::id();
+    let scripts = [
+        format!("echo x > {}", config.display()),
+        format!("echo x >> {}", theirs.display()),
+        format!("truncate -s 0 {}", theirs.display()),
+        format!("rm -f {}", theirs.display()),
+        format!("mv {} mine2.txt", theirs.display()),
+        format!("ln {} hard", theirs.display()),
+        format!("mkdir {}", place.at("new").display()),
+        format!("cat {}", data.display()),
+        format!("cat {}", theirs.display()),
+        format!("ls {}", place.at("data").display()),
+        format!("ln -s {} soft && cat soft", data.display()),
+        "cat ../data/keys".to_owned(),
+        "cp ../data/keys stolen".to_owned(),
+        format!("cat /proc/{server}/environ"),
+        format!("cat /proc/{server}/root{}", data.display()),
+        format!("cat /proc/{server}/cwd/Cargo.toml"),
+        format!("readlink /proc/{server}/fd/0"),
+        format!("cat /proc/{server}/fd/3"),
+        format!("cat /proc/{server}/mem"),
+        "cat /etc/shadow".to_owned(),
+        "ls /root /home /var /run".to_owned(),
+        "echo x > /etc/holdpoint-was-here".to_owned(),
+        "echo x > /tmp/holdpoint-was-here".to_owned(),
+        "echo x > /proc/sys/kernel/hostname".to_owned(),
+        "mount -t tmpfs none .".to_owned(),
+        "unshare -r true".to_owned(),
+        "mknod device c 1 3".to_owned(),
+    ];
+    for script in &scripts {
+        let result = shell(&tool, script).await;
+        assert_ne!(result["exit_code"], 0, "{script}: {result}");
+        let said = format!("{}{}", result["stdout"], result["stderr"]);
+        assert!(!said.contains("secret-of-the-server"), "{script}: {said}");
+    }
+    assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "theirs");
+    assert_eq!(std::fs::read_to_string(&data).unwrap(), "secret-of-the-server");
+    assert!(!config.exists() && !place.at("new").exists() && !Path::new("/etc/holdpoint-was-here").exists());
+    println!("{} ways out, none works", scripts.len());
+}
+
+/// T24: no socket of any kind without network; with it, IP only, and never this machine's services.
+#[tokio::test]
+async fn no_network_unless_it_is_allowed() {
+    let place = Place::new();
+    let Some(tool) = place.tool() else { return };
+    let open =
+        |family: &str| format!("python3 -c 'import socket; socket.socket(socket.{family})' 2>&1 | tail -1");
+    let families = ["AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK", "AF_PACKET"];
+    for family in families {
+        let result = shell(&tool, &open(family)).await;
+        let said = result["stdout"].as_str().unwrap();
+        assert!(said.contains("Operation not permitted"), "{family}: {said}");
+    }
+    let connected = with(CommandOptions { network: Reach::Internet, ..place.options() }).unwrap();
+    for (family, works) in [("AF_INET", true), ("AF_INET6", true), ("AF_UNIX", false), ("AF_PACKET", false)] {
+        let said = shell(&connected, &open(family)).await;
+        assert_eq!(said["stdout"] == "", works, "{family}: {said}");
+    }
+    println!("{} families of sockets", families.len());
+}
+
+/// T24: a command can signal itself and its children, nobody else.
+#[tokio::test]
+async fn the_server_and_its_shim_get_no_signals() {
+    let place = Place::new();
+    let Some(tool) = place.tool() else { return };
+    let mut bystander = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let script = format!(
+        "sleep 100 & kill $! && echo own; kill -9 $PPID || echo shim; kill -0 {} || echo server; kill -9 {} || echo other",
+        std::process::id(),
+        bystander.id(),
+    );
+    let result = shell(&tool, &script).await;
+    assert_eq!(result["stdout"], "own\nshim\nserver\nother\n", "{result}");
+    assert!(bystander.try_wait().unwrap().is_none(), "it was killed");
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+}
+
+/// T24: programs that leave the process group do not outlive the command, whether it ends or is given up.
+#[tokio::test]
+async fn whoever_leaves_the_group_is_ended_too() {
+    for confinement in [Confinement::On, Confinement::Off] {
+        let place = Place::new();
+        let Some(tool) = with(CommandOptions { confinement, ..place.options() }) else { continue };
+        let word = format!("2000.{}", std::process::id());
+        let leave = format!("setsid sh -c 'setsid sleep {word} & sleep {word}' &");
+        let result = shell(&tool, &format!("{leave} sleep 0.2; echo done")).await;
+        assert_eq!(result["stdout"], "done\n");
+        assert_eq!(processes_with(&word), Vec::<String>::new(), "{confinement:?}");
+        let arguments = json!({ "argv": ["sh", "-c", format!("{leave} sleep {word}")] });
+        let call = tokio::spawn(tool.run(invocation(&arguments)));
+        wait_until(|| processes_with(&word).iter().filter(|line| line.contains(": sleep")).count() == 3)
+            .await;
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+        wait_until(|| processes_with(&word).is_empty()).await;
+    }
+}
+
+/// F27: a fork bomb is stopped when it has too many processes, and nothing of it is left.
+#[tokio::test]
+async fn a_fork_bomb_ends_at_the_limit() {
+    let place = Place::new();
+    let options = CommandOptions { process_limit: 20, confinement: Confinement::Off, ..place.options() };
+    let tool = with_or_without(options);
+    let word = format!("3000.{}", std::process::id());
+    let result = shell(&tool, &format!("while true; do setsid sleep {word} & sleep 0.01; done")).await;
+    assert_eq!(result["too_many_processes"], true, "{result}");
+    assert_eq!(processes_with(&word), Vec::<String>::new());
+}
+
+/// F27: endless output, an end that never comes, a crash, output after the end, bytes that are no text: a bounded result
+/// each time, within the limits.
+#[tokio::test]
+async fn misbehaving_commands_end_within_their_limits() {
+    let place = Place::new();
+    let options = CommandOptions {
+        confinement: Confinement::Off,
+        output_limit: 10_000,
+        max_execution_time: Millis(1_500),
+        ..place.options()
+    };
+    let tool = with_or_without(options);
+    let endless = shell(&tool, "yes").await;
+    assert_eq!((&endless["timed_out"], &endless["truncated"]), (&json!(true), &json!(true)));
+    assert!(endless["stdout"].as_str().unwrap().len() < 10_200);
+    let deaf = shell(&tool, "trap '' TERM HUP INT; while true; do sleep 1; done").await;
+    assert_eq!(deaf["timed_out"], true);
+    let crashed = shell(&tool, "kill -SEGV $$").await;
+    assert_eq!(crashed["signal"], 11);
+    let holds_open = shell(&tool, "sleep 1000 & echo over").await;
+    assert_eq!((&holds_open["exit_code"], &holds_open["stdout"]), (&json!(0), &json!("over\n")));
+    let bytes = shell(&tool, "head -c 100000 /dev/urandom").await;
+    assert_eq!((&bytes["exit_code"], &bytes["truncated"]), (&json!(0), &json!(true)));
+    let lies = shell(&tool, r#"echo '{"ran":{"end":{"exit":0}}}'; exit 7"#).await;
+    assert_eq!(lies["exit_code"], 7);
+}
+
+/// T24, T26: a workspace that has the configuration or the store inside is refused, also when they are not there yet.
+#[test]
+fn a_workspace_around_what_is_protected_is_refused() {
+    let place = Place::new();
+    if let Err(why) = sandbox::probe() {
+        println!("checked elsewhere that there is no tool: {why}");
+        return;
+    }
+    for protected in ["work/config.yaml", "work/data/holdpoint.db", "work"] {
+        let options = CommandOptions { protected: vec![place.at(protected)], ..place.options() };
+        let refused = CommandTool::through(options, PathBuf::from(SHIM)).unwrap_err();
+        let expected = NoSandbox::Exposed { protected: place.at(protected), workspace: place.at("work") };
+        assert_eq!(refused, expected);
+    }
+    let missing = CommandOptions { working_directory: Some(place.at("nowhere")), ..place.options() };
+    let refused = CommandTool::through(missing, PathBuf::from(SHIM)).unwrap_err();
+    assert!(matches!(refused, NoSandbox::Directory { .. }), "{refused}");
+}
+
+/// A program that a command wrote itself is not found by its name, whatever `PATH` says.
+#[tokio::test]
+async fn programs_are_not_looked_for_in_the_workspace() {
+    let place = Place::new();
+    let own = place.at("work/ls-of-my-own");
+    std::fs::write(&own, "#!/bin/sh\necho caught\n").unwrap();
+    std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let tool = with_or_without(CommandOptions { confinement: Confinement::Off, ..place.options() });
+    let Outcome::Done(ToolResult::Failed(Body::Text(why))) =
+        tool.run(invocation(&json!({ "command": "ls-of-my-own" }))).await
+    else {
+        panic!("it ran")
+    };
+    assert!(why.contains("cannot be started: No such file"), "{why}");
+}
+
+fn with_or_without(options: CommandOptions) -> CommandTool {
+    CommandTool::through(options, PathBuf::from(SHIM)).unwrap()
+}
+
+/// Living processes with this word among their arguments.
+fn processes_with(word: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let arguments = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
+        if arguments.contains(word) {
+            found.push(format!("{}: {arguments}", entry.file_name().to_string_lossy()));
+        }
+    }
+    found
+}
+
+async fn wait_until(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..500 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("it did not become so within ten seconds");
+}

@@ -1,0 +1,24 @@
+//! One start of a call, for the tests of tools.
+//!
+//! Shared by several test programs; each uses all of it.
+
+use holdpoint::tool::Invocation;
+use holdpoint_core::id::{CallId, CallNo, HoldId, HoldKey, Place, RunId, Secret};
+use holdpoint_core::name::{SessionId, Tenant, ToolName};
+use holdpoint_core::time::Timestamp;
+use serde_json::Value;
+
+/// The first start of the first call of a run.
+pub(crate) fn invocation(arguments: &Value) -> Invocation {
+    let run = RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(0), [7; 5]);
+    let no = CallNo(1);
+    Invocation {
+        call: CallId { run, no },
+        attempt: 1,
+        arguments: arguments.to_string(),
+        tool: ToolName::new("the_tool").unwrap(),
+        session: SessionId::new("ses_1").unwrap(),
+        turn: 1,
+        pending: HoldId { run, key: HoldKey { call: no, secret: Secret([9; 16]) } },
+    }
+}

@@ -1,0 +1,366 @@
+//! A memory store beside a durable one (C28): ids say where a run lives, so everything about a run goes there.
+//!
+//! For servers of which some agents have no durable store. Lists show what lives in memory first. Nothing here knows
+//! which agent lives where; a run and its sub-runs live in one place.
+
+use std::sync::Arc;
+
+use holdpoint_core::digest::Digest;
+use holdpoint_core::id::{HoldId, Incarnation, Place, RunId, Seq};
+use holdpoint_core::link::Link;
+use holdpoint_core::name::Tenant;
+use holdpoint_core::project::{HoldRow, RunRow};
+use holdpoint_core::run::Facts;
+use holdpoint_core::time::Timestamp;
+
+use crate::batch::Batch;
+use crate::contract::{Answer, Store};
+use crate::error::StoreError;
+use crate::query::{
+    Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, OpenHolds, Page,
+    RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
+};
+
+/// Marks a cursor that stands in the memory store.
+const IN_MEMORY: u64 = 1 << 63;
+
+/// The cursor between the two: nothing of the durable store has been listed yet.
+const BETWEEN: u64 = IN_MEMORY - 1;
+
+/// A durable store and a memory store, as one.
+#[derive(Clone)]
+pub struct Beside {
+    durable: Arc<dyn Store>,
+    memory: Arc<dyn Store>,
+}
+
+impl Beside {
+    /// Puts them side by side.
+    #[must_use]
+    pub fn new(durable: Arc<dyn Store>, memory: Arc<dyn Store>) -> Beside {
+        Beside { durable, memory }
+    }
+
+    fn of(&self, run: RunId) -> &Arc<dyn Store> {
+        match run.place() {
+            Place::Durable => &self.durable,
+            Place::Memory => &self.memory,
+        }
+    }
+}
+
+/// Where a list goes on.
+enum Cursor {
+    Memory(Option<u64>),
+    Durable(Option<u64>),
+}
+
+impl Cursor {
+    fn read(cursor: Option<u64>) -> Cursor {
+        match cursor {
+            None => Cursor::Memory(None),
+            Some(BETWEEN) => Cursor::Durable(None),
+            Some(cursor) if cursor & IN_MEMORY != 0 => Cursor::Memory(Some(cursor & !IN_MEMORY)),
+            Some(cursor) => Cursor::Durable(Some(cursor)),
+        }
+    }
+}
+
+/// One page over both: `list` asks one of them from a cursor.
+async fn page<T>(
+    cursor: Option<u64>,
+    limit: usize,
+    list: impl Fn(Place, Option<u64>, usize) -> Answer<Page<T>>,
+) -> Result<Page<T>, StoreError> {
+    let mut first = match Cursor::read(cursor) {
+        Cursor::Durable(cursor) => return list(Place::Durable, cursor, limit).await,
+        Cursor::Memory(cursor) => list(Place::Memory, cursor, limit).await?,
+    };
+    if let Some(next) = first.next {
+        return Ok(Page { next: Some(next | IN_MEMORY), ..first });
+    }
+    let left = limit.saturating_sub(first.items.len());
+    if left == 0 {
+        return Ok(Page { next: Some(BETWEEN), ..first });
+    }
+    let second = list(Place::Durable, None, left).await?;
+    first.items.extend(second.items);
+    first.unreadable.extend(second.unreadable);
+    Ok(Page { next: second.next, ..first })
+}
+
+/// Both counts together.
+fn sum(mut all: Counts, more: Counts) -> Counts {
+    for (phase, count) in more.runs {
+        *all.runs.entry(phase).or_default() += count;
+    }
+    for holds in more.holds {
+        let is_same = |known: &&mut OpenHolds| known.kind == holds.kind && known.agent == holds.agent;
+        match all.holds.iter_mut().find(is_same) {
+            Some(known) => {
+                known.count += holds.count;
+                known.oldest = [known.oldest, holds.oldest].into_iter().flatten().min();
+            }
+            None => all.holds.push(holds),
+        }
+    }
+    all.quarantined += more.quarantined;
+    all
+}
+
+/// What the first of them has, or else the second.
+async fn either<T>(first: Answer<Option<T>>, second: Answer<Option<T>>) -> Result<Option<T>, StoreError> {
+    match first.await? {
+        Some(found) => Ok(Some(found)),
+        None => second.await,
+    }
+}
+
+impl Store for Beside {
+    fn append(&self, batches: Vec<Batch>) -> Answer<()> {
+        let mut places = batches.iter().map(|batch| batch.run().place());
+        match places.next() {
+            Some(first) if places.any(|place| place != first) => {
+                let why = "an append touches runs in memory and durable ones";
+                Box::pin(std::future::ready(Err(StoreError::unavailable(why))))
+            }
+            Some(Place::Memory) => self.memory.append(batches),
+            Some(Place::Durable) | None => self.durable.append(batches),
+        }
+    }
+
+    fn load(&self, run: RunId) -> Answer<Stored> {
+        self.of(run).load(run)
+    }
+
+    fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
+        self.of(run).links(run, after, limit)
+    }
+
+    fn blob(&self, run: RunId, digest: Digest) -> Answer<Option<String>> {
+        self.of(run).blob(run, digest)
+    }
+
+    fn definition(&self, tenant: Tenant, digest: Digest) -> Answer<Option<Vec<u8>>> {
+        let durable = self.durable.definition(tenant.clone(), digest);
+        Box::pin(either(durable, self.memory.definition(tenant, digest)))
+    }
+
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+        let memory = self.memory.clone();
+        let durable = self.durable.claim_due(claim.clone());
+        Box::pin(async move {
+            let mut claimed = durable.await?;
+            let limit = claim.limit.saturating_sub(claimed.len());
+            if limit > 0 {
+                // Nobody else has what lives here, whichever shards are whose.
+                let shards = ShardSet::all();
+                claimed.extend(memory.claim_due(Claim { limit, shards, ..claim }).await?);
+            }
+            Ok(claimed)
+        })
+    }
+
+    fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
+        let (durable, memory): (Vec<RunId>, Vec<RunId>) =
+            runs.into_iter().partition(|run| run.place() == Place::Durable);
+        let durable = self.durable.renew(durable, node, until);
+        let memory = self.memory.renew(memory, node, until);
+        Box::pin(async move {
+            let mut renewed = durable.await?;
+            renewed.extend(memory.await?);
+            Ok(renewed)
+        })
+    }
+
+    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
+        self.of(run).release(run, node)
+    }
+
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let list = |place, cursor, limit| {
+                let query = RunQuery { cursor, limit, ..query.clone() };
+                match place {
+                    Place::Memory => this.memory.list_runs(query),
+                    Place::Durable => this.durable.list_runs(query),
+                }
+            };
+            page(query.cursor, query.limit, list).await
+        })
+    }
+
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let list = |place, cursor, limit| {
+                let query = HoldQuery { cursor, limit, ..query.clone() };
+                match place {
+                    Place::Memory => this.memory.list_holds(query),
+                    Place::Durable => this.durable.list_holds(query),
+                }
+            };
+            page(query.cursor, query.limit, list).await
+        })
+    }
+
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        self.of(hold.run).find_hold(hold)
+    }
+
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
+        let durable = self.durable.find_key(tenant.clone(), key.clone());
+        Box::pin(either(durable, self.memory.find_key(tenant, key)))
+    }
+
+    /// Those of the memory store have the numbers below zero.
+    fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {
+        let durable = self.durable.due_notices(shards, now, limit);
+        let memory = self.memory.due_notices(ShardSet::all(), now, limit);
+        Box::pin(async move {
+            let mut due = durable.await?;
+            due.extend(memory.await?.into_iter().map(|notice| DueNotice { no: !notice.no, ..notice }));
+            due.truncate(limit);
+            Ok(due)
+        })
+    }
+
+    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
+        match no < 0 {
+            true => self.memory.settle_notice(!no, settle),
+            false => self.durable.settle_notice(no, settle),
+        }
+    }
+
+    fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
+        Box::pin(either(self.durable.session(key.clone()), self.memory.session(key)))
+    }
+
+    fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
+        let this = self.clone();
+        Box::pin(async move {
+            let store = match this.durable.session(key.clone()).await? {
+                Some(_) => &this.durable,
+                None => &this.memory,
+            };
+            store.change_session(key, change, at).await
+        })
+    }
+
+    fn erase(&self, run: RunId) -> Answer<()> {
+        self.of(run).erase(run)
+    }
+
+    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
+        let memory = self.memory.clone();
+        let durable = self.durable.forget_keys(until, limit);
+        Box::pin(async move {
+            let forgot = durable.await?;
+            Ok(forgot + memory.forget_keys(until, limit - forgot).await?)
+        })
+    }
+
+    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
+        self.of(run).facts(run)
+    }
+
+    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
+        self.of(run).quarantine(run, why)
+    }
+
+    fn counts(&self, tenant: Tenant) -> Answer<Counts> {
+        let (durable, memory) = (self.durable.counts(tenant.clone()), self.memory.counts(tenant));
+        Box::pin(async move { Ok(sum(durable.await?, memory.await?)) })
+    }
+
+    fn list_sessions(&self, query: SessionQuery) -> Answer<Page<SessionRow>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let list = |place, cursor, limit| {
+                let query = SessionQuery { cursor, limit, ..query.clone() };
+                match place {
+                    Place::Memory => this.memory.list_sessions(query),
+                    Place::Durable => this.durable.list_sessions(query),
+                }
+            };
+            page(query.cursor, query.limit, list).await
+        })
+    }
+
+    fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
+        self.durable.credential(prefix)
+    }
+
+    fn put_credential(&self, credential: Credential) -> Answer<bool> {
+        self.durable.put_credential(credential)
+    }
+
+    fn list_credentials(&self, tenant: Tenant) -> Answer<Vec<Credential>> {
+        self.durable.list_credentials(tenant)
+    }
+
+    fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
+        self.durable.revoke_credential(tenant, prefix, at)
+    }
+
+    fn time(&self) -> Answer<Option<Timestamp>> {
+        self.durable.time()
+    }
+
+    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
+        self.durable.shards(beat)
+    }
+
+    fn leave(&self, node: Incarnation) -> Answer<()> {
+        self.durable.leave(node)
+    }
+
+    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
+        self.durable.nodes(now)
+    }
+
+    fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
+        self.durable.hints()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A list of numbers in pages; the cursor is how many came before.
+    fn numbers(all: &'static [u64], cursor: Option<u64>, limit: usize) -> Answer<Page<u64>> {
+        let start = cursor.map_or(0, |n| usize::try_from(n).unwrap());
+        let end = (start + limit).min(all.len());
+        let next = (end < all.len()).then_some(end as u64);
+        Box::pin(std::future::ready(Ok(Page::of(all[start..end].to_vec(), next))))
+    }
+
+    async fn pages(memory: &'static [u64], durable: &'static [u64], limit: usize) -> Vec<Vec<u64>> {
+        let list = |place, cursor, limit| match place {
+            Place::Memory => numbers(memory, cursor, limit),
+            Place::Durable => numbers(durable, cursor, limit),
+        };
+        let (mut pages, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = page(cursor, limit, list).await.unwrap();
+            pages.push(page.items);
+            cursor = page.next;
+            if cursor.is_none() {
+                return pages;
+            }
+        }
+    }
+
+    /// C28: a list over both stores shows everything once, in pages that a cursor continues, across the border too.
+    #[test]
+    fn pages_run_over_both() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let pages = |memory, durable, limit| runtime.block_on(pages(memory, durable, limit));
+        assert_eq!(pages(&[1, 2, 3], &[4, 5], 2), [vec![1, 2], vec![3, 4], vec![5]]);
+        assert_eq!(pages(&[1, 2], &[4, 5], 2), [vec![1, 2], vec![4, 5]]);
+        assert_eq!(pages(&[], &[4, 5], 9), [vec![4, 5]]);
+        assert_eq!(pages(&[1], &[], 1), [vec![1], vec![]]);
+    }
+}

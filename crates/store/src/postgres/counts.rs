@@ -1,0 +1,90 @@
+//! How much there is of what, counted by the database whenever somebody asks.
+//!
+//! It looks at every run of the tenant each time. A tally that follows appends, as SQLite has one, would have to be
+//! shared by all nodes.
+
+use holdpoint_core::hold::HoldKind;
+use holdpoint_core::name::{AgentName, Tenant};
+use holdpoint_core::project::Phase;
+use holdpoint_core::time::Timestamp;
+use tokio_postgres::Row;
+
+use super::lists;
+use super::pool::Pool;
+use super::read::unreadable;
+use super::rows::column;
+use super::sql;
+use crate::columns::{Corrupt, kind_number};
+use crate::error::StoreError;
+use crate::query::{Audience, Counts, HoldFilter, HoldQuery, OpenHolds};
+
+/// Runs that were put aside are counted apart; their holds stay open until somebody sees to them.
+pub(super) async fn counts(pool: &Pool, tenant: &Tenant) -> Result<Counts, StoreError> {
+    let mut counts = Counts::default();
+    for row in pool.read(sql::COUNT_RUNS, &[&tenant.as_str()]).await? {
+        let (phase, is_aside, count) = runs(&row).map_err(unreadable)?;
+        match (is_aside, phase) {
+            (true, _) => counts.quarantined += count,
+            (false, Some(phase)) => *counts.runs.entry(phase).or_default() += count,
+            // A newer version's phase.
+            (false, None) => {}
+        }
+    }
+    for row in pool.read(sql::COUNT_HOLDS, &[&tenant.as_str()]).await? {
+        let Some((agent, kind, count)) = holds(&row).map_err(unreadable)? else { continue };
+        let oldest = oldest(pool, tenant, &agent, kind).await?;
+        counts.holds.push(OpenHolds { kind, agent, count, oldest });
+    }
+    counts.holds.sort_by(|a, b| (&a.agent, a.kind).cmp(&(&b.agent, b.kind)));
+    Ok(counts)
+}
+
+fn runs(row: &Row) -> Result<(Option<Phase>, bool, u64), Corrupt> {
+    let phase = u8::try_from(column::<i16>(row, 0)?).ok().and_then(Phase::from_number);
+    Ok((phase, column(row, 1)?, count(row, 2)?))
+}
+
+fn holds(row: &Row) -> Result<Option<(AgentName, HoldKind, u64)>, Corrupt> {
+    let number = i64::from(column::<i16>(row, 1)?);
+    let kind = HoldKind::ALL.into_iter().find(|kind| kind_number(*kind) == number);
+    let agent = AgentName::new(column::<&str>(row, 0)?)?;
+    let count = count(row, 2)?;
+    Ok(kind.map(|kind| (agent, kind, count)))
+}
+
+fn count(row: &Row, index: usize) -> Result<u64, Corrupt> {
+    Ok(u64::try_from(column::<i64>(row, index)?).unwrap_or_default())
+}
+
+/// When the oldest open hold that can be read opened.
+async fn oldest(
+    pool: &Pool,
+    tenant: &Tenant,
+    agent: &AgentName,
+    kind: HoldKind,
+) -> Result<Option<Timestamp>, StoreError> {
+    let mut query = HoldQuery {
+        tenant: tenant.clone(),
+        audience: Audience::Everyone,
+        filter: HoldFilter::Agent(agent.clone()),
+        kinds: vec![kind],
+        cursor: None,
+        limit: 1,
+    };
+    loop {
+        let page = lists::list_holds(pool, &query).await?;
+        match (page.items.first(), page.next) {
+            (Some(hold), _) => return Ok(Some(hold.opened_at)),
+            (None, None) => return Ok(None),
+            (None, next) => query.cursor = next,
+        }
+    }
+}
+
+/// Lists name the phase of a failed run by its number.
+#[cfg(test)]
+#[test]
+fn a_run_put_aside_is_listed_as_failed() {
+    let by_number = format!("ELSE {} END", Phase::Failed as u8);
+    assert!(sql::RUNS_ALL.contains(&by_number) && sql::RUNS_BY_AGENT.contains(&by_number));
+}

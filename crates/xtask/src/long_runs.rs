@@ -1,0 +1,60 @@
+//! `cargo xtask bench` and `cargo xtask faults`: what takes too long for the everyday tests.
+//!
+//! The programs themselves are targets of the crates that they measure and break; this knows how they are started.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+
+/// The approval cycle: over HTTP, or with `--store` as the first argument the store's part of it alone.
+pub(crate) fn bench(root: &Path, arguments: &[OsString]) -> Result<()> {
+    match arguments.split_first() {
+        Some((first, rest)) if first == "--store" => {
+            process::cargo_with(root, &["bench", "-p", "holdpoint-store", "--bench", "cycle", "--"], rest)
+        }
+        Some(_) | None => {
+            process::cargo_with(root, &["bench", "-p", "holdpoint", "--bench", "http", "--"], arguments)
+        }
+    }
+}
+
+/// Every row of the fault matrix: those of the store, then those of the server. Both are run whatever the first finds.
+pub(crate) fn faults(root: &Path, arguments: &[OsString]) -> Result<()> {
+    if let Some(file) = json_file(arguments)? {
+        // Both programs add their lines to it.
+        std::fs::write(root.join(file), "")
+            .with_context(|| format!("{} cannot be written", file.display()))?;
+    }
+    let store =
+        ["run", "--release", "-p", "holdpoint-store", "--features", "faults", "--bin", "store-faults", "--"];
+    let server = ["test", "--release", "-p", "holdpoint", "--test", "faults", "--", "--full"];
+    let found = [process::cargo_with(root, &store, arguments), process::cargo_with(root, &server, arguments)];
+    let broken: Vec<String> = found.into_iter().filter_map(|one| Some(one.err()?.to_string())).collect();
+    match broken.as_slice() {
+        [] => Ok(()),
+        broken => bail!("something happened that should not be possible: {}", broken.join("; ")),
+    }
+}
+
+/// The file of `--json FILE`.
+fn json_file(arguments: &[OsString]) -> Result<Option<&Path>> {
+    let Some(at) = arguments.iter().position(|argument| argument == "--json") else { return Ok(None) };
+    let file = arguments.get(at + 1).context("--json needs the name of a file")?;
+    Ok(Some(Path::new(file)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_file_is_found() {
+        let arguments = |line: &str| line.split_whitespace().map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(json_file(&arguments("--quick")).unwrap(), None);
+        assert_eq!(json_file(&arguments("--quick --json out.json")).unwrap(), Some(Path::new("out.json")));
+        assert!(json_file(&arguments("--json")).is_err());
+    }
+}
