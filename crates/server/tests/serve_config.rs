@@ -165,9 +165,7 @@ fn what_is_not_available_yet_is_listed() {
     let output = command(folder.path()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
-    for part in
-        ["llms.gpt: models of type `openai`", "tools.read_file", "agents.a.task.timeout", "server.public_url"]
-    {
+    for part in ["llms.gpt: models of type `openai`", "agents.a.task.timeout", "server.public_url"] {
         assert!(said.contains(&format!("not yet available: {part}")), "{said}");
     }
     assert!(!said.contains("sk-canary"), "{said}");

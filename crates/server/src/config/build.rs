@@ -31,6 +31,9 @@ use crate::tool::sandbox::NoSandbox;
 use crate::tool::suspend::SuspendForInput;
 use crate::tool::workspace::{BadWorkspace, Workspace};
 
+/// Where tools work beside the configuration file, unless it says otherwise.
+const WORKSPACE: &str = "workspace";
+
 /// Why a right configuration is not a server.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
@@ -62,6 +65,14 @@ pub enum BuildError {
     /// Commands cannot be confined.
     #[error("commands cannot run here: {0}")]
     Sandbox(#[from] NoSandbox),
+    /// The directory that tools work in cannot be made.
+    #[error("cannot make {}, where tools work: {error}; name another one with working_directory", path.display())]
+    NoWorkspace {
+        /// The directory.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
     /// The directory of the file tools cannot be used.
     #[error(transparent)]
     Workspace(#[from] BadWorkspace),
@@ -207,8 +218,7 @@ impl Config {
     fn tool(&self, plan: &ToolPlan, protected: &[PathBuf]) -> Result<Option<Arc<dyn Tool>>, BuildError> {
         let tool = self.file.tools.get(&plan.name);
         let file = |kind: FileKind| -> Result<Option<Arc<dyn Tool>>, BuildError> {
-            let root = self.directory(tool).unwrap_or_else(|| self.folder.clone());
-            let workspace = Workspace::open(&root, protected)?;
+            let workspace = Workspace::open(&self.directory(tool)?, protected)?;
             Ok(Some(Arc::new(FileTool::new(kind, Arc::new(workspace), FileLimits::default()))))
         };
         match plan.kind {
@@ -223,16 +233,24 @@ impl Config {
         }
     }
 
-    /// Where a tool works, if the file says so.
-    fn directory(&self, tool: Option<&file::Tool>) -> Option<PathBuf> {
-        tool?.working_directory.as_ref().map(|path| absolute(&self.folder, path))
+    /// Where a tool works: what the file says, else a directory of its own, so that nothing else lies within reach.
+    fn directory(&self, tool: Option<&file::Tool>) -> Result<PathBuf, BuildError> {
+        let said = tool.and_then(|tool| tool.working_directory.as_deref());
+        if let Some(path) = said {
+            return Ok(absolute(&self.folder, path));
+        }
+        let path = self.folder.join(WORKSPACE);
+        match std::fs::create_dir_all(&path) {
+            Ok(()) => Ok(path),
+            Err(error) => Err(BuildError::NoWorkspace { path, error }),
+        }
     }
 
     fn command(&self, tool: Option<&file::Tool>, protected: &[PathBuf]) -> Result<CommandTool, BuildError> {
         let usual = CommandOptions::default();
         Ok(CommandTool::new(CommandOptions {
             allowed_commands: tool.and_then(|tool| tool.allowed_commands.clone()),
-            working_directory: self.directory(tool),
+            working_directory: Some(self.directory(tool)?),
             max_execution_time: tool
                 .and_then(|tool| tool.timeout)
                 .map_or(usual.max_execution_time, |span| span.0),

@@ -52,7 +52,12 @@ pub(crate) fn settings(data: &Path, behaviour: &Behaviour, points: &Arc<Points>)
     let effects = data.join(EFFECTS);
     let deletes: Arc<dyn Tool> = Arc::new(Deletes { effects: effects.clone(), takes: behaviour.tool });
     let job: Arc<dyn Tool> = Arc::new(Job { effects });
-    let options = CommandOptions { confinement: Confinement::Off, ..CommandOptions::default() };
+    let options = CommandOptions {
+        confinement: Confinement::Off,
+        // The command finds its place by HOME, which is where it runs.
+        working_directory: Some(data.to_owned()),
+        ..CommandOptions::default()
+    };
     let shell = CommandTool::through(options, PathBuf::from(crate::HOLDPOINT)).unwrap();
     let expiry = HoldPolicy { timeout: Some(behaviour.expiry), ..HoldPolicy::default() };
     let resumed = HoldPolicy { on_timeout: OnTimeout::ResumeWithError, ..expiry.clone() };

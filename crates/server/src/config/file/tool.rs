@@ -42,9 +42,8 @@ pub struct Tool {
     /// For `command`: what may run, as programs or the first words of a command (`git log`). Anything else is refused.
     /// Without it every command asks a person.
     pub allowed_commands: Option<Vec<String>>,
-    /// Relative to the configuration file. For `command`: where the programs run, and the only place that they can write
-    /// to; where the server runs without it. For file tools: the directory that they stay below; that of the file
-    /// without it.
+    /// Relative to the configuration file; `workspace` beside it without it. For `command`: where the programs run, and
+    /// the only place that they can write to. For file tools: the directory that they stay below.
     #[garde(inner(length(min = 1)))]
     pub working_directory: Option<String>,
     /// For `command`: how long one may run (2m without it). For `external`: how long the job may take (24h without it).
