@@ -148,7 +148,7 @@ impl Server {
     }
 }
 
-/// Without a valid key there is nothing but the health of the server, and one answer.
+/// S1-14: without a valid key there is nothing but the health of the server, and one answer.
 #[tokio::test]
 async fn every_request_needs_a_valid_key() {
     let server = serve(&["--auth", "keys"]);
@@ -253,7 +253,7 @@ async fn a_key_is_for_what_its_scopes_say() {
     assert_eq!(server.effects(), 1);
 }
 
-/// C24, T12, T15: those named decide, by name, group or role; with four eyes the owner does not; for everyone else the
+/// C24, T12, T15, S1-17 (as C12 decided it): those named decide, by name, group or role; with four eyes the owner does not; for everyone else the
 /// run does not exist, byte for byte like one that never did.
 #[tokio::test]
 async fn approvers_decide_and_others_see_nothing() {

@@ -129,7 +129,7 @@ fn log(data: &Path) -> String {
     text
 }
 
-/// S0-37, S0-46, S0-47, S0-48, S0-52, C35: after a start one line and the API say who waits; a run whose row cannot be
+/// C22, S0-37, S0-46, S0-47, S0-48, S0-52, C35: after a start one line and the API say who waits; a run whose row cannot be
 /// read is shown as failed, counted, and stands in nobody's way.
 #[tokio::test]
 async fn an_unreadable_row_is_shown_as_failed_and_the_others_go_on() {
@@ -416,7 +416,7 @@ async fn a_panic_ends_its_run_and_no_other() {
     until(&server, later, |status| status == Status::Ended(Outcome::Completed)).await;
 }
 
-/// S0-46, S0-49, S0-51, S0-81: the report tells what expired while no server ran and what one left behind.
+/// S0-46, S0-49, S0-51, S0-53, S0-81: the report tells what expired while no server ran and what one left behind.
 #[tokio::test]
 async fn the_report_tells_what_expired_and_what_was_taken_over() {
     let mut site = Site::with(Does(|_: &Prompt| {

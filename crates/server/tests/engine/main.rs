@@ -90,6 +90,8 @@ struct Site {
     gate: Option<Arc<Notify>>,
     holds: HoldPolicy,
     asks: Line,
+    /// What it asks after that, turn by turn.
+    asks_then: Vec<Line>,
 }
 
 impl Site {
@@ -102,6 +104,7 @@ impl Site {
             gate: None,
             holds: HoldPolicy::default(),
             asks,
+            asks_then: Vec::new(),
         }
     }
 
@@ -154,7 +157,8 @@ impl Site {
             panics: self.panics,
             gate: self.gate.clone(),
         };
-        let script = Script { lines: vec![self.asks.clone(), Line::says("Done.")] };
+        let asks = std::iter::once(&self.asks).chain(&self.asks_then).cloned();
+        let script = Script { lines: asks.chain([Line::says("Done.")]).collect() };
         let agent_settings = Agent {
             digest: definition.digest(),
             definition: Arc::new(definition),
@@ -229,7 +233,7 @@ fn decision(hold: HoldId, wanted: Wanted) -> Decision {
 const HELD: Status = Status::Held(Waiting::Person);
 const COMPLETED: Status = Status::Ended(Ended::Completed);
 
-/// S0-1 … S0-5, S0-33, S0-34, S0-79: the run is rows while it waits, and goes on in another process with the stored
+/// S0-1 … S0-5, S0-33, S0-34, S0-40, S0-79: the run is rows while it waits, and goes on in another process with the stored
 /// call and its stored arguments.
 #[tokio::test]
 async fn an_approved_call_runs_once_after_a_restart() {

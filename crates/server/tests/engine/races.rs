@@ -52,6 +52,28 @@ async fn two_holds_of_a_run_are_approved_at_the_same_moment() {
     assert_eq!(site.effects().len(), 2);
 }
 
+/// S0-80: one run that is approved several times, with a restart between; every cycle works and each call runs once.
+#[tokio::test]
+async fn a_run_is_approved_again_and_again_across_restarts() {
+    let mut site = Site::new();
+    let call = |path: &str| Line::calls(&[("delete_file", &format!(r#"{{"path": "{path}"}}"#))]);
+    (site.asks, site.asks_then) = (call("/a"), vec![call("/b"), call("/c")]);
+    let mut engine = site.server();
+    let run = start(&engine).await;
+    for approved in 1..=3 {
+        until(&engine, run, HELD).await;
+        engine.die().await;
+        drop(engine);
+        engine = site.server();
+        let hold = hold_of(&engine, run, HoldKind::Approval).await;
+        assert_eq!(engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await, Ok(Answer::Done));
+        effects(&site, approved).await;
+    }
+    until(&engine, run, COMPLETED).await;
+    let paths: Vec<String> = site.effects().iter().map(|line| line.split(' ').skip(1).collect()).collect();
+    assert_eq!(paths, [r#"{"path":"/a"}"#, r#"{"path":"/b"}"#, r#"{"path":"/c"}"#]);
+}
+
 /// F5: one hold, many deciders at the same moment: one decision counts, everyone else is told which.
 #[tokio::test]
 async fn one_hold_is_decided_by_many_at_the_same_moment() {

@@ -128,7 +128,8 @@ async fn the_node_that_takes_a_decision_starts_the_call_with_it() {
     assert_eq!(kinds, expected);
 }
 
-/// Whoever decides may hang up at once: what they began goes on, and nothing is left to a take-over.
+/// S0-39: whoever decides may hang up at once: what they began goes on in the background, and nothing is left to a
+/// take-over.
 #[tokio::test]
 async fn a_decider_who_hangs_up_does_not_stop_what_they_decided() {
     let site = Site::new();
