@@ -2,7 +2,9 @@
 //! names.
 //!
 //! A requirement counts as met when a test names its number, in a comment or in a scenario file; so a number
-//! that does not exist is a test that shows nothing. The form of the numbers is in `requirement_numbers.rs`.
+//! that does not exist is a test that shows nothing. Conflicts (`C7`) are named in the doc comment of a test
+//! or in a scenario's `shows:`: elsewhere `C` and digits mean other things. The form of the numbers is in
+//! `requirement_numbers.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,11 +66,31 @@ struct NamedByTest {
 fn named_by_tests(repository: &Repository) -> Vec<NamedByTest> {
     let mut found = Vec::new();
     for file in repository.files().iter().filter(|file| may_name_requirements(file)) {
+        let docs = if file.is_rust() { docs_of_tests(file) } else { BTreeSet::new() };
         for (line, text) in file.numbered_lines() {
-            let shows = file.path.ends_with(".scenario") && text.trim_start().starts_with("shows:");
+            let shows_of_scenario =
+                file.path.ends_with(".scenario") && text.trim_start().starts_with("shows:");
+            let shows = shows_of_scenario || docs.contains(&line);
             let looking = if shows { Looking::ForSourcesAndConflicts } else { Looking::ForSources };
             let named = mentions(text, looking).into_iter();
             found.extend(named.map(|mention| NamedByTest { path: file.path.clone(), line, mention }));
+        }
+    }
+    found
+}
+
+/// The lines that are doc comments of test functions.
+fn docs_of_tests(file: &SourceFile) -> BTreeSet<usize> {
+    let (mut found, mut above) = (BTreeSet::new(), Vec::new());
+    for (line, text) in file.numbered_lines() {
+        let text = text.trim_start();
+        let is_test = text.starts_with("#[") && (text.contains("test]") || text.contains("test("));
+        if text.starts_with("///") {
+            above.push(line);
+        } else if is_test && !text.starts_with("#[cfg(") {
+            found.extend(above.drain(..));
+        } else if !text.starts_with("#[") {
+            above.clear();
         }
     }
     found
@@ -148,6 +170,18 @@ mod tests {
             "crates/server/tests/b.json:1 S4-1 is not in docs/requirements.md",
         ];
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_test_names_conflicts_in_its_doc_comment() {
+        let named = "/// C7: so it is,\n/// C8 too.\n#[test]\nfn a() {}\n";
+        let elsewhere = "/// C7: a rule.\nfn b() {}\n// C8\n#[cfg(test)]\nmod tests {}\n";
+        let listed = |text: &str| missing(&repository(&[("crates/core/src/a.rs", text)]));
+        assert!(listed(named).contains("C: 0 of 2 named"), "{}", listed(named));
+        assert!(listed(elsewhere).contains("C: 2 of 2 named"), "{}", listed(elsewhere));
+        let found =
+            check(&repository(&[("crates/core/src/a.rs", "/// C9\n#[tokio::test]\nasync fn a() {}")]));
+        assert_eq!(found.len(), 1);
     }
 
     #[test]
