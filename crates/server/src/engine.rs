@@ -37,7 +37,7 @@ use tokio::time::timeout_at;
 use crate::auth::Scope;
 use crate::clock::{self, Clock};
 use crate::schema::Broken;
-use crate::settings::{Agent, Settings};
+use crate::settings::{Access, Agent, Settings};
 
 pub use deltas::Delta;
 pub use follow::{Follower, News};
@@ -119,6 +119,8 @@ struct Shared {
     tasks: Mutex<JoinSet<()>>,
     /// Whether nothing new is begun.
     stopping: watch::Sender<bool>,
+    /// How often the settings were changed.
+    reloads: watch::Sender<u64>,
 }
 
 impl Engine {
@@ -139,6 +141,7 @@ impl Engine {
             is_crowded: AtomicBool::new(false),
             tasks: Mutex::default(),
             stopping: watch::Sender::new(false),
+            reloads: watch::Sender::new(0),
         };
         Engine { shared: Arc::new(shared) }
     }
@@ -148,6 +151,11 @@ impl Engine {
     /// lease and poll times, its connections and what it measures.
     pub fn reload(&self, new: Settings) {
         let old = self.shared.settings();
+        let access = match new.access.auth == old.access.auth {
+            // The same provider goes on with the keys that it has.
+            true => Access { auth: old.access.auth.clone(), ..new.access },
+            false => new.access,
+        };
         let kept = Settings {
             tenant: old.tenant.clone(),
             lease: old.lease,
@@ -155,9 +163,11 @@ impl Engine {
             max_body: old.max_body,
             connections: old.connections.clone(),
             telemetry: old.telemetry.clone(),
+            access,
             ..new
         };
         *self.shared.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kept);
+        self.shared.reloads.send_modify(|count| *count += 1);
         self.shared.wakes.wake_worker();
     }
 

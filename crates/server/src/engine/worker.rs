@@ -35,15 +35,7 @@ impl Engine {
                 () = telemetry.keep_up(UPKEEP) => {}
             }
         });
-        if let Some(issuer) = self.shared.settings().access.auth.issuer().cloned() {
-            let (clock, mut stopping) = (self.shared.clock.clone(), self.shared.stopping.subscribe());
-            self.shared.spawn(async move {
-                tokio::select! {
-                    _ = stopping.wait_for(|stopping| *stopping) => {}
-                    () = issuer.keep_fresh(&clock) => {}
-                }
-            });
-        }
+        self.keep_issuer_fresh();
         let shared = Arc::downgrade(&self.shared);
         self.shared.spawn(async move {
             let mut keys_seen_to = None;
@@ -53,6 +45,40 @@ impl Engine {
                 if found == 0 {
                     shared.end_recovery();
                     let _ = shared.clock.timeout(shared.settings().poll, shared.wakes.worker_woken()).await;
+                }
+            }
+        });
+    }
+
+    /// Has the keys of the identity provider fetched now and then: of the one that the settings name at the time.
+    fn keep_issuer_fresh(&self) {
+        let (mut stopping, mut reloads) = (self.shared.stopping.subscribe(), self.shared.reloads.subscribe());
+        let shared = Arc::downgrade(&self.shared);
+        self.shared.spawn(async move {
+            while let Some((issuer, clock)) = shared
+                .upgrade()
+                .map(|shared| (shared.settings().access.auth.issuer().cloned(), shared.clock.clone()))
+            {
+                let fetches = async {
+                    match &issuer {
+                        Some(issuer) => issuer.keep_fresh(&clock).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                let is_other = async {
+                    while reloads.changed().await.is_ok() {
+                        let now = shared
+                            .upgrade()
+                            .and_then(|shared| shared.settings().access.auth.issuer().cloned());
+                        if now != issuer {
+                            return;
+                        }
+                    }
+                };
+                tokio::select! {
+                    _ = stopping.wait_for(|stopping| *stopping) => return,
+                    () = fetches => {}
+                    () = is_other => {}
                 }
             }
         });

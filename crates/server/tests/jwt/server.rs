@@ -98,6 +98,17 @@ impl Server {
         String::from_utf8(command.output().unwrap().stdout).unwrap().trim().to_owned()
     }
 
+    /// Waits until its log has this text so many times.
+    async fn says(&self, text: &str, times: usize) {
+        for _ in 0..300 {
+            if self.log().matches(text).count() >= times {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        panic!("{text:?} is not there {times} times: {}", self.log());
+    }
+
     fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
@@ -265,4 +276,39 @@ async fn keys_do_not_come_over_plain_http() {
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(what), "{said}");
     }
+}
+
+/// F30: a changed file that names the same provider goes on with the keys that are there, also while the provider is
+/// away; one that names another fetches that one's.
+#[tokio::test]
+async fn a_reload_keeps_the_keys_of_the_same_provider() {
+    let (key, other_key) = (SigningKey::ed("one"), SigningKey::ed("two"));
+    let mut provider = Provider::with(published(&[&key])).await;
+    let server = serve(folder(&provider, ""), &[]);
+    let token = key.token(&claims("ann", json!({})));
+    server.lets_in(&token).await;
+    let file = server.folder.path().join("holdpoint.yaml");
+    let before = std::fs::read_to_string(&file).unwrap();
+    let asked = provider.asked();
+    provider.go_away();
+
+    std::fs::write(&file, before.replace("agents: {ops", "agents: {more: {llm: script}, ops")).unwrap();
+    hangup(&server);
+    server.says("the changed configuration is taken", 1).await;
+    assert_eq!(server.status(&token).await, 200, "the keys are there still");
+    assert_eq!(provider.asked(), asked);
+
+    let other = Provider::with(published(&[&other_key])).await;
+    let changed = before.replace(&provider.jwks_url(), &other.jwks_url());
+    std::fs::write(&file, changed).unwrap();
+    hangup(&server);
+    server.says("the changed configuration is taken", 2).await;
+    other.is_asked(1).await;
+    server.lets_in(&other_key.token(&claims("ann", json!({})))).await;
+    assert_eq!(server.status(&token).await, 401);
+}
+
+fn hangup(server: &Server) {
+    let pid = rustix::process::Pid::from_child(&server.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
 }
