@@ -305,6 +305,8 @@ pub enum FailKind {
     },
     /// It is final.
     Final,
+    /// It has worked for as long as it may: what it had started is stopped, and nobody knows what that did.
+    OutOfTime,
     /// The agent would not take the work.
     Rejected,
 }

@@ -32,3 +32,4 @@ mod testing;
 pub mod time;
 pub mod transcript;
 pub mod words;
+pub mod work_time;

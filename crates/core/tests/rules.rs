@@ -45,6 +45,21 @@ fn a_call_given_back_after_the_end_was_not_executed() {
     assert_eq!(scene.finishes(1, 1), Err(stale), "it says that it never ran");
 }
 
+/// S0-54, rule 5: a run that has worked for as long as it may ends as failed, also while a call runs that changes the
+/// world; what became of that call may still be told.
+#[test]
+fn a_run_that_is_out_of_time_ends_while_its_call_runs() {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL]);
+    scene.begins(1).unwrap();
+    let fail = FailRun { worker: None, error: "too long".into(), kind: FailKind::OutOfTime };
+    scene.send(Command::Fail(fail)).unwrap();
+    assert_eq!(scene.run.outcome(), Some(Outcome::Failed));
+    let before = scene.log.len();
+    scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE }).unwrap();
+    assert_eq!(scene.kinds_after(before), ["call.orphaned"]);
+}
+
 /// Rule 6, and no refused command leaves a trace: what cannot supersede everything supersedes nothing.
 #[test]
 fn a_message_that_cannot_supersede_an_unknown_outcome_supersedes_nothing() {

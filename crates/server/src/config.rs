@@ -28,7 +28,7 @@ use std::path::{Path as FilePath, PathBuf};
 
 use garde::Validate;
 
-pub use build::{BuildError, Built};
+pub use build::{Beside, BuildError, Built};
 pub use expand::{Lookup, Unset};
 pub use mode::{Effective, EffectiveMode};
 pub use path::Path;
@@ -157,6 +157,8 @@ fn out_of_bounds(file: &File, tree: &tree::Node) -> Vec<Problem> {
             format!("the least is {bound}")
         } else if words.starts_with("greater") {
             format!("the most is {bound}")
+        } else if words.ends_with("or more") || words.contains("more than") {
+            "write a number with its unit, such as 30s, 10m or 24h".to_owned()
         } else {
             "write it in full, such as https://holdpoint.example.org".to_owned()
         };

@@ -100,6 +100,7 @@ fn ops(data: &Path) -> Result<Agent, BadDemo> {
         needs_approval: BTreeSet::from([tool]),
         approvers: Approvers::default(),
         worker_pool: 64,
+        may_work: None,
         tracking: Tracking::On,
         lives: Place::Durable,
     })
@@ -128,6 +129,7 @@ fn asks(name: &str, prompt: &str, lines: Vec<Line>) -> Result<Agent, BadDemo> {
         needs_approval: BTreeSet::new(),
         approvers: Approvers::default(),
         worker_pool: 64,
+        may_work: None,
         tracking: Tracking::On,
         lives: Place::Durable,
     })

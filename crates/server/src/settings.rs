@@ -40,6 +40,8 @@ pub struct Settings {
     pub connections: Connections,
     /// What is measured, and by whom.
     pub telemetry: Arc<Telemetry>,
+    /// The address that others reach this server by: links and callbacks begin with it.
+    pub public_url: Option<String>,
 }
 
 /// Who may call, and by which names.
@@ -97,6 +99,8 @@ pub struct Agent {
     pub approvers: Approvers,
     /// How many of its runs are worked on at once.
     pub worker_pool: usize,
+    /// How long each may work, waiting left out; without limit when it is none.
+    pub may_work: Option<Millis>,
     /// Whether its calls can wait for a person.
     pub tracking: Tracking,
     /// Where its runs live.
@@ -120,6 +124,8 @@ pub struct Approvers {
     pub named: Option<BTreeSet<Party>>,
     /// Whether whoever started a run may decide its holds.
     pub self_approval: SelfApproval,
+    /// Tools about which they may not, whatever else says that they may.
+    pub four_eyes: BTreeSet<ToolName>,
 }
 
 /// Whether whoever started a run may decide its holds.
@@ -133,6 +139,15 @@ pub enum SelfApproval {
 }
 
 impl Approvers {
+    /// Whether whoever started a run may decide about a call of this tool. The strictest counts.
+    #[must_use]
+    pub fn self_approval_of(&self, tool: Option<&ToolName>) -> SelfApproval {
+        match tool.is_some_and(|tool| self.four_eyes.contains(tool)) {
+            true => SelfApproval::Forbid,
+            false => self.self_approval,
+        }
+    }
+
     /// Whether somebody is named: by their name, by a group, or by a role.
     #[must_use]
     pub fn include(&self, who: &Principal) -> bool {
@@ -192,6 +207,7 @@ impl Settings {
             access: Access::default(),
             connections: Connections::default(),
             telemetry: Arc::default(),
+            public_url: None,
         }
     }
 }

@@ -48,7 +48,7 @@ fn the_complete_example() {
     check(&["complete"]);
 }
 
-/// S0-55 … S0-60, C10, C38: the six rows, a file without a word about it, and a mode that there is not. S0-62, S0-67:
+/// S0-55 … S0-60, S0-64, S0-68, S0-69, C10, C38: both modes are there, from the first release on: the six rows, a file without a word about it, and a mode that there is not. S0-62, S0-67:
 /// what makes a blocking agent async.
 #[test]
 fn the_mode_matrix() {
@@ -92,6 +92,12 @@ fn other_names_are_taken_with_a_notice() {
 #[test]
 fn approval_by_default() {
     check(&["defaults_by_type"]);
+}
+
+/// S3-10: every type of tool with every key it can have, and what can be wrong with them.
+#[test]
+fn every_type_of_tool() {
+    check(&["every_tool", "tool_mistakes"]);
 }
 
 /// C29, S0-59: without a `task` block the file loads, and a notice names the agent.
@@ -160,12 +166,15 @@ fn the_schema_agrees() {
     let validator = jsonschema::validator_for(&schema).unwrap();
     let read = |name: &str| {
         let text = std::fs::read_to_string(folder().join(name)).unwrap();
-        serde_saphyr::from_str::<serde_json::Value>(&text).unwrap()
+        // As YAML 1.2 says: `off` is a text.
+        let options = serde_saphyr::options! { strict_booleans: true };
+        serde_saphyr::from_str_with_options::<serde_json::Value>(&text, options).unwrap()
     };
     for name in [
         "complete.yaml",
         "mode_async_with_store.yaml",
         "defaults_by_type.yaml",
+        "every_tool.yaml",
         "stores.yaml",
         "timeouts.yaml",
     ] {

@@ -298,6 +298,7 @@ impl Site {
             needs_approval: BTreeSet::from([tool]),
             approvers: Approvers::default(),
             worker_pool: 8,
+            may_work: None,
             tracking: Tracking::On,
             lives: Place::Durable,
         }

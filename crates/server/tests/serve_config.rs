@@ -4,67 +4,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "tooling/serving.rs"]
+mod serving;
+
+use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use serving::{Server, command, serve, text};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
 
 /// A folder with a script and a configuration whose agents ask it.
 fn folder(rest: &str) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("script.yaml"), SCRIPT).unwrap();
-    let text = format!("llms: {{script: {{type: scripted, script: script.yaml}}}}\n{rest}");
-    std::fs::write(folder.path().join("holdpoint.yaml"), text).unwrap();
-    folder
-}
-
-/// A running server; dropping it is `kill -9`.
-struct Server {
-    child: Child,
-    base: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn command(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("holdpoint.yaml"));
-    command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn");
-    command
-}
-
-fn serve(folder: &Path) -> Server {
-    let mut child = command(folder).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
-    Server { child, base }
-}
-
-impl Server {
-    /// A client command; its answer, or nothing when there is none.
-    fn ask(&self, arguments: &[&str]) -> Option<Value> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-        let output = command.args(arguments).args(["--json", "--server", &self.base]).output().unwrap();
-        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
-    }
-
-    fn send(&self, agent: &str) -> Value {
-        self.ask(&["send", agent, "please", "--wait"]).unwrap()
-    }
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap()
+    serving::folder(&[("script", SCRIPT)], rest)
 }
 
 const TWO_AGENTS: &str = "
@@ -76,8 +32,8 @@ agents:
   quick: {llm: script, tools: [execute_command], task: {}}
 ";
 
-/// S0-61, C10, C28: both modes are served side by side with the same answers; only the durable run is there after
-/// `kill -9`.
+/// S0-13, S0-61, S0-64, S0-66, S0-69, C10, C28: both modes are served side by side, one in memory and one in a database,
+/// with the same answers and the same question to people; only the durable run is there after `kill -9`.
 #[test]
 fn blocking_and_async_side_by_side() {
     let folder = folder(TWO_AGENTS);
@@ -90,20 +46,19 @@ fn blocking_and_async_side_by_side() {
     let hold = first.ask(&["holds", "show", text(&quick["holds"][0]["id"])]).unwrap();
     assert_eq!(hold["question"], "Run echo hello?", "{hold}");
     assert!(hold["expires_at"].is_string(), "S3-14: ten minutes for a blocking agent: {hold}");
+    let asked = |run: &Value| {
+        let mut hold = first.ask(&["holds", "show", text(&run["holds"][0]["id"])]).unwrap();
+        let its_own = ["id", "run", "agent", "session", "opened_at", "expires_at"];
+        hold.as_object_mut().unwrap().retain(|key, _| !its_own.contains(&key.as_str()));
+        hold
+    };
+    assert_eq!(asked(&durable), asked(&quick), "people are asked the same in both modes");
     first.ask(&["holds", "approve", text(&quick["holds"][0]["id"])]).unwrap();
     drop(first);
     let second = serve(folder.path());
     assert!(second.ask(&["show", text(&quick["id"])]).is_none(), "a restart loses what lives in memory");
     second.ask(&["holds", "approve", text(&durable["holds"][0]["id"])]).unwrap();
-    for _ in 0..200 {
-        let run = second.ask(&["show", text(&durable["id"])]).unwrap();
-        let run = run.get("run").unwrap_or(&run);
-        if run["status"] == "completed" {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    panic!("the durable run did not complete");
+    second.until(text(&durable["id"]), "completed");
 }
 
 /// S0-62, S0-67: the way back to blocking loses nothing that is stored. A run of before is decided while its agent lives
@@ -117,23 +72,94 @@ fn back_to_blocking_keeps_what_waits() {
     let moved = TWO_AGENTS
         .replace("durable: {llm: script, session_store: main-db,", "durable: {llm: script,")
         .replace("quick: {llm: script,", "quick: {llm: script, session_store: main-db,");
-    std::fs::write(
-        folder.path().join("holdpoint.yaml"),
-        format!("llms: {{script: {{type: scripted, script: script.yaml}}}}\n{moved}"),
-    )
-    .unwrap();
+    let file = folder.path().join("holdpoint.yaml");
+    let before = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, before.replace(TWO_AGENTS, &moved)).unwrap();
     let second = serve(folder.path());
     assert!(text(&second.send("durable")["id"]).starts_with("mrun_"), "new runs live in memory");
     assert!(text(&second.send("quick")["id"]).starts_with("run_"), "the other one is async now, by one line");
     second.ask(&["holds", "approve", text(&stored["holds"][0]["id"])]).unwrap();
-    for _ in 0..200 {
-        let run = second.ask(&["show", text(&stored["id"])]).unwrap();
-        if run.get("run").unwrap_or(&run)["status"] == "completed" {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    panic!("the stored run did not complete");
+    second.until(text(&stored["id"]), "completed");
+}
+
+/// S0-11, S0-14, C8, C28: sessions, runs and holds are in one database, in tables of its own that are there from the
+/// start. What waits changes no table; several names of stores are one database, in which agents stay apart; the
+/// session's metadata shows what waits, and goes with it when the session is deleted.
+#[tokio::test]
+async fn several_stores_are_one_database_and_a_hold_needs_no_other_schema() {
+    let folder = folder(
+        "tools: {execute_command: {allowed_commands: [echo]}}
+session_stores:
+  one: {backend: sql, sql: {driver: sqlite, database: ./kept.db}}
+  two: {backend: sql, sql: {driver: sqlite, database: kept.db}}
+agents:
+  ann: {llm: script, session_store: one, tools: [execute_command], task: {}}
+  bob: {llm: script, session_store: two, tools: [execute_command], task: {}}
+",
+    );
+    let tables = || {
+        let database = rusqlite::Connection::open(folder.path().join("kept.db")).unwrap();
+        let mut asked =
+            database.prepare("SELECT name || ': ' || COALESCE(sql, '') FROM sqlite_master").unwrap();
+        let rows = asked.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        rows.collect::<Result<Vec<String>, _>>().unwrap()
+    };
+    drop(serve(folder.path()));
+    let before = tables();
+    let server = serve(folder.path());
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let ask = async |method: reqwest::Method, path: &str, body: Value| {
+        let request = client.request(method, format!("{}/api/v1/{path}", server.base)).json(&body);
+        request.send().await.unwrap().json::<Value>().await.unwrap_or_default()
+    };
+    let start = serde_json::json!({"input": "please", "session": "same", "wait": "settled"});
+    let ann = ask(reqwest::Method::POST, "agents/ann/runs", start.clone()).await;
+    let bob = ask(reqwest::Method::POST, "agents/bob/runs", start).await;
+    assert_eq!((&ann["status"], &bob["status"]), (&"held".into(), &"held".into()));
+    let waiting = async |agent: &str| {
+        let session = ask(reqwest::Method::GET, &format!("sessions/same?agent={agent}"), Value::Null).await;
+        let pending = session["metadata"]["pending_executions"].as_object().cloned().unwrap_or_default();
+        pending.keys().cloned().collect::<Vec<String>>()
+    };
+    assert_eq!(waiting("ann").await, [text(&ann["id"])]);
+    assert_eq!(waiting("bob").await, [text(&bob["id"])]);
+    ask(reqwest::Method::DELETE, "sessions/same?agent=ann", Value::Null).await;
+    server.until(text(&ann["id"]), "canceled");
+    assert_eq!(waiting("ann").await, Vec::<String>::new());
+    assert_eq!(
+        waiting("bob").await,
+        [text(&bob["id"])],
+        "the other agent's session of this name is another one"
+    );
+    drop(server);
+    assert_eq!(tables(), before);
+    assert!(!folder.path().join("data/holdpoint.db").exists(), "there is no second database");
+}
+
+/// C10, C28: whatever lives in memory says at the start that a restart loses it.
+#[test]
+fn what_lives_in_memory_is_said_at_the_start() {
+    let folder = folder(
+        "session_stores:
+  short: {backend: memory}
+  long: {backend: sql, sql: {driver: sqlite, database: a.db}}
+agents:
+  lost: {llm: script, session_store: short, task: {}}
+  plain: {llm: script, task: {}}
+  kept: {llm: script, session_store: long, task: {}}
+",
+    );
+    let log = folder.path().join("log");
+    let mut child = command(folder.path());
+    let mut child = child.stdout(Stdio::piped()).stderr(File::create(&log).unwrap()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let said = std::fs::read_to_string(log).unwrap();
+    let warned: Vec<&str> = said.lines().filter(|line| line.contains("a restart loses them")).collect();
+    assert_eq!(warned.len(), 2, "{said}");
+    assert!(warned[0].contains("lost") && warned[1].contains("plain"), "{said}");
 }
 
 /// C29, S0-30, S3-27: without a `task` block the call is not held but denied, with the exact text, and the run goes on.
@@ -151,23 +177,15 @@ fn without_a_task_block_the_call_is_denied() {
 /// What this version cannot do is said as a list, and nothing is served.
 #[test]
 fn what_is_not_available_yet_is_listed() {
-    let folder = folder(
-        "agents:\n  a: {llm: gpt, tools: [read_file], task: {timeout: 1h}}\n\
-         session_stores: {}\nserver: {public_url: 'https://holdpoint.example.org'}\n",
-    );
+    let folder = folder("agents:\n  a: {llm: gpt, tools: [read_file], task: {}}\n");
     let path = folder.path().join("holdpoint.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(
-        &path,
-        text.replace("llms: {", "llms: {gpt: {type: openai, model: x, api_key: sk-canary}, "),
-    )
-    .unwrap();
+    let gpt = "llms:\n  gpt: {type: openai, model: x, api_key: sk-canary}\n";
+    std::fs::write(&path, text.replace("llms:\n", gpt)).unwrap();
     let output = command(folder.path()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
-    for part in ["llms.gpt: models of type `openai`", "agents.a.task.timeout", "server.public_url"] {
-        assert!(said.contains(&format!("not yet available: {part}")), "{said}");
-    }
+    assert!(said.contains("not yet available: llms.gpt: models of type `openai`"), "{said}");
     assert!(!said.contains("sk-canary"), "{said}");
     assert!(!folder.path().join("data/holdpoint.db").exists(), "nothing was opened");
 }

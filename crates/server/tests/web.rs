@@ -217,6 +217,7 @@ fn agent(
         needs_approval: BTreeSet::from([tool("delete_file")]),
         approvers: approvers.clone(),
         worker_pool: 5,
+        may_work: None,
         tracking: Tracking::On,
         lives: Place::Durable,
     }
@@ -634,7 +635,8 @@ async fn every_kind_of_hold_has_its_choices() {
 #[tokio::test]
 async fn others_see_nothing_and_lookers_decide_nothing() {
     let named = BTreeSet::from([Party::User(UserId::new("bob").unwrap())]);
-    let approvers = Approvers { named: Some(named), self_approval: SelfApproval::Forbid };
+    let approvers =
+        Approvers { named: Some(named), self_approval: SelfApproval::Forbid, ..Approvers::default() };
     let site = Site::with(Clock::system(), HoldPolicy::default(), approvers);
     let (run, hold) = site.held("ops").await;
     let path = format!("/approve/{hold}");

@@ -72,6 +72,8 @@ pub(super) fn fail(draft: &mut Draft<'_>, fail: &FailRun) -> Result<Answer, Refu
     draft.refuse_if_ended()?;
     match draft.run.facts.driver {
         Driver::Outside => refuse_unless_claimed_by(draft, fail.worker.as_ref())?,
+        // As with a cancel: what is stopped shows in the receipt as unknown.
+        Driver::Loop if fail.kind == FailKind::OutOfTime => {}
         Driver::Loop => refuse_if_something_may_have_run(draft)?,
     }
     let has_attempts_left = draft.run.state.claims < max_claims(draft);
@@ -85,7 +87,9 @@ pub(super) fn fail(draft: &mut Draft<'_>, fail: &FailRun) -> Result<Answer, Refu
             let why = Released::Failed(Body::text(&fail.error));
             draft.emit(Event::RunReleased(RunReleased { why, retry_at: Some(retry_at) }));
         }
-        FailKind::Transient { .. } | FailKind::Final => draft.end(Outcome::Failed, error, None),
+        FailKind::Transient { .. } | FailKind::Final | FailKind::OutOfTime => {
+            draft.end(Outcome::Failed, error, None)
+        }
         FailKind::Rejected => draft.end(Outcome::Rejected, error, None),
     }
     Ok(Answer::Done)

@@ -85,6 +85,7 @@ fn settings(thinks: i64) -> Settings {
         needs_approval: BTreeSet::from([tool]),
         approvers: Approvers::default(),
         worker_pool: 512,
+        may_work: None,
         tracking: Tracking::On,
         lives: Place::Durable,
     };

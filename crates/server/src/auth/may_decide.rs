@@ -3,18 +3,35 @@
 //! Who may decide is never pinned: both functions take the approvers as they are now.
 
 use holdpoint_core::hold::HoldKind;
+use holdpoint_core::name::ToolName;
 use holdpoint_core::policy::Role;
+use holdpoint_core::project::HoldRow;
 use holdpoint_core::run::Facts;
 
 use super::principal::{Principal, Scope};
 use crate::settings::{Approvers, SelfApproval};
 
-/// In what role this principal may decide holds of this kind of this run; none when not at all.
+/// What there is to decide.
+#[derive(Debug, Clone, Copy)]
+pub struct ToDecide<'a> {
+    /// What is waited for.
+    pub kind: HoldKind,
+    /// The tool whose call waits, if it is one.
+    pub tool: Option<&'a ToolName>,
+}
+
+impl<'a> From<&'a HoldRow> for ToDecide<'a> {
+    fn from(hold: &'a HoldRow) -> ToDecide<'a> {
+        ToDecide { kind: hold.kind, tool: hold.tool.as_ref() }
+    }
+}
+
+/// In what role this principal may decide such a hold of this run; none when not at all.
 ///
 /// Absent approvers mean the owner, an empty list means nobody (T13). With `self_approval: forbid` whoever started the
 /// run may not decide, whatever else they are (T12).
 #[must_use]
-pub fn may_decide(who: &Principal, run: &Facts, kind: HoldKind, approvers: &Approvers) -> Option<Role> {
+pub fn may_decide(who: &Principal, run: &Facts, hold: ToDecide<'_>, approvers: &Approvers) -> Option<Role> {
     if who.tenant != run.tenant || !who.has(Scope::HoldsDecide) {
         return None;
     }
@@ -23,7 +40,7 @@ pub fn may_decide(who: &Principal, run: &Facts, kind: HoldKind, approvers: &Appr
         return None;
     }
     let is_owner = who.user == run.owner;
-    if is_owner && approvers.self_approval == SelfApproval::Forbid {
+    if is_owner && approvers.self_approval_of(hold.tool) == SelfApproval::Forbid {
         return None;
     }
     if approvers.include(who) {
@@ -33,7 +50,7 @@ pub fn may_decide(who: &Principal, run: &Facts, kind: HoldKind, approvers: &Appr
         return Some(Role::Owner);
     }
     // An unknown outcome is also the administrators' business.
-    (who.is_admin() && kind == HoldKind::Recovery).then_some(Role::Admin)
+    (who.is_admin() && hold.kind == HoldKind::Recovery).then_some(Role::Admin)
 }
 
 /// Whether this principal may see this run and its holds: owners, approvers and administrators of its tenant. For
@@ -100,7 +117,30 @@ mod tests {
         let list = |text: &str| {
             text.split(',').filter(|one| !one.is_empty()).map(|one| one.parse().unwrap()).collect()
         };
-        Approvers { named: named.map(list), self_approval }
+        Approvers { named: named.map(list), self_approval, ..Approvers::default() }
+    }
+
+    fn of(kind: HoldKind) -> ToDecide<'static> {
+        ToDecide { kind, tool: None }
+    }
+
+    /// C24: a tool can be stricter than its agent, never less strict.
+    #[test]
+    fn the_strictest_of_agent_and_tool_counts() {
+        let (deploy, look) = (ToolName::new("deploy").unwrap(), ToolName::new("look").unwrap());
+        for (agent, owner_decides_look) in [(MAY, true), (FOUR_EYES, false)] {
+            let list = Approvers {
+                four_eyes: BTreeSet::from([deploy.clone()]),
+                ..approvers(Some("user:ann"), agent)
+            };
+            let decides = |who: &str, tool: &ToolName| {
+                let hold = ToDecide { kind: HoldKind::Approval, tool: Some(tool) };
+                may_decide(&principal(who), &run(), hold, &list).is_some()
+            };
+            assert!(!decides("owner", &deploy));
+            assert_eq!(decides("owner", &look), owner_decides_look);
+            assert!(decides("ann", &deploy) && decides("ann", &look));
+        }
     }
 
     /// C24, T12, T13: who, the list, self-approval, and in which role they decide an approval.
@@ -141,7 +181,7 @@ mod tests {
             ("owner with runs:write", None, MAY, None),
         ] {
             let decides =
-                may_decide(&principal(who), &run(), HoldKind::Approval, &approvers(list, self_approval));
+                may_decide(&principal(who), &run(), of(HoldKind::Approval), &approvers(list, self_approval));
             assert_eq!(decides, role, "{who}; {list:?}; {self_approval:?}");
         }
     }
@@ -152,9 +192,13 @@ mod tests {
         let list = approvers(Some("user:ann"), SelfApproval::Forbid);
         for kind in HoldKind::ALL {
             let expected = (kind == HoldKind::Recovery).then_some(Role::Admin);
-            assert_eq!(may_decide(&principal("bob as admin"), &run(), kind, &list), expected, "{kind:?}");
-            assert_eq!(may_decide(&principal("bob with admin"), &run(), kind, &list), expected, "{kind:?}");
-            assert_eq!(may_decide(&principal("owner as admin"), &run(), kind, &list), None, "{kind:?}");
+            assert_eq!(may_decide(&principal("bob as admin"), &run(), of(kind), &list), expected, "{kind:?}");
+            assert_eq!(
+                may_decide(&principal("bob with admin"), &run(), of(kind), &list),
+                expected,
+                "{kind:?}"
+            );
+            assert_eq!(may_decide(&principal("owner as admin"), &run(), of(kind), &list), None, "{kind:?}");
         }
     }
 

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use holdpoint::config::{self, BuildError, Built, LoadError, Unset};
+use holdpoint::config::{self, Beside, BuildError, Built, LoadError, Unset};
 use holdpoint::engine::Engine;
 use holdpoint::settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,12 +15,12 @@ use tokio::signal::unix::{SignalKind, signal};
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// What a reload must leave as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Fixed {
     /// The database.
     pub(super) database: Option<PathBuf>,
-    /// Where the server keeps its data.
-    pub(super) data: PathBuf,
+    /// What the server has beside its configuration.
+    pub(super) around: Beside,
     /// Whether there is a memory store beside it.
     pub(super) uses_memory: bool,
 }
@@ -76,7 +76,7 @@ fn taken(
     overrule: impl Fn(&mut Settings) -> Result<(), String>,
 ) -> Result<Settings, NotTaken> {
     let Built { mut settings, database, uses_memory } =
-        config::load(path, Unset::Refuse)?.build(std::slice::from_ref(&fixed.data))?;
+        config::load(path, Unset::Refuse)?.build(&fixed.around)?;
     // A memory store that is not needed any more does no harm.
     if database != fixed.database || (uses_memory && !fixed.uses_memory) {
         return Err(NotTaken::OtherStore);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use holdpoint::auth::Party;
 use holdpoint::clock::Clock;
-use holdpoint::config::{self, BuildError, Built, Config, Lives, LoadError, Unset};
+use holdpoint::config::{self, Beside as Around, BuildError, Built, Config, Lives, LoadError, Unset};
 use holdpoint::engine::Engine;
 use holdpoint::settings::{Auth, SelfApproval, Settings};
 use holdpoint::{demo, http};
@@ -135,20 +135,21 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let config = arguments.config.as_deref().map(|path| config::load(path, Unset::Refuse)).transpose()?;
     let wanted = wanted_address(arguments, config.as_ref());
     let data = data::directory(arguments.data.as_deref())?;
+    let around = Around { data: data.clone(), clock: Clock::system() };
     let Built { mut settings, database, uses_memory } = match &config {
-        Some(config) => config.build(std::slice::from_ref(&data))?,
+        Some(config) => config.build(&around)?,
         None => Built { settings: demo::settings(&data)?, database: None, uses_memory: false },
     };
     overrule(&mut settings, arguments, wanted)?;
     config.iter().for_each(warn);
     let observer = settings.telemetry.clone() as Arc<dyn Observer>;
-    let fixed = Fixed { database: database.clone(), uses_memory, data: data.clone() };
+    let fixed = Fixed { database: database.clone(), uses_memory, around: around.clone() };
     let store = open(&database.unwrap_or_else(|| data::database(&data)), uses_memory, observer)?;
     let listener = listen(wanted).await?;
     let address = listener.local_addr()?;
 
     let (limits, auth) = (settings.connections.clone(), settings.access.auth.clone());
-    let engine = Engine::new(store, Clock::system(), settings);
+    let engine = Engine::new(store, around.clock, settings);
     engine.work();
     let (stop, stopping) = watch::channel(false);
     let app = http::App { engine: engine.clone(), stopping: stopping.clone() };
@@ -312,6 +313,9 @@ fn greet_config(address: SocketAddr, data: &Path, config: &Config) -> std::io::R
         data.display(),
         config.source.name
     );
+    if let Some(public) = &config.file.server.public_url {
+        text.push_str(&format!("public:   {public}\n"));
+    }
     for plan in &config.agents {
         let mode = plan.mode.map_or("nothing can wait", |effective| effective.mode.as_str());
         text.push_str(&format!("agent:    {base}/api/v1/agents/{} ({mode})\n", plan.name));

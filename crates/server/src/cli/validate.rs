@@ -91,6 +91,9 @@ fn agent(plan: &AgentPlan, config: &Config, out: &mut String) {
     if plan.mode.is_some() {
         let _ = writeln!(out, "  a decision may take {}", deadline(plan));
     }
+    if let Some(span) = plan.may_work {
+        let _ = writeln!(out, "  a run may work {}, then it fails; waiting does not count", Span(span));
+    }
     let _ = writeln!(out, "  runs live {}", home(plan, config));
     if plan.mode.is_some_and(|effective| effective.mode == EffectiveMode::Blocking) {
         let _ = writeln!(out, "  to make it async:");
@@ -179,6 +182,7 @@ fn agent_json(plan: &AgentPlan, config: &Config) -> Value {
         "why": plan.mode.map(|effective| effective.why),
         "asks": names(true),
         "just_runs": names(false),
+        "timeout_ms": plan.may_work.map(|span| span.0),
         "input_timeout_ms": plan.holds.timeout.map(|timeout| timeout.0),
         "durable": plan.lives == Lives::Durably,
         "to_async": if is_blocking { to_async(plan, config) } else { Vec::new() },

@@ -3,36 +3,34 @@
 //! What a run is pinned to (`Definition`) gets instructions, model name, tools and what deny and silence do; never keys
 //! or addresses: those are read from the current configuration whenever they are needed (rule 8).
 
+mod tools;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use holdpoint_core::command::Limits;
-use holdpoint_core::definition::{Definition, ToolSpec};
+use holdpoint_core::definition::Definition;
 use holdpoint_core::id::Place;
 use holdpoint_core::json::RawJson;
 use holdpoint_core::name::{AgentName, BadName, ToolName, UserId};
 use holdpoint_core::time::Millis;
 
-use super::file::{self, LlmType, SelfApproval, ToolType};
-use super::plan::{AgentPlan, ToolPlan, tool_holds};
+use super::file::{self, LlmType, SelfApproval};
+use super::plan::AgentPlan;
 use super::stores::{Lives, absolute};
 use super::{Config, available};
 use crate::auth::{BadIssuer, BadParty, Issuer, IssuerSettings, Party, TokenRules};
+use crate::clock::Clock;
 use crate::model::Model;
 use crate::model::script_file::{self, ScriptError};
 use crate::settings::{
     Access, Agent, Approvers, Auth, Connections, SelfApproval as Decides, Settings, Tracking,
 };
 use crate::tool::Tool;
-use crate::tool::command::{CommandOptions, CommandTool};
-use crate::tool::files::{FileKind, FileLimits, FileTool};
 use crate::tool::sandbox::NoSandbox;
-use crate::tool::suspend::SuspendForInput;
-use crate::tool::workspace::{BadWorkspace, Workspace};
-
-/// Where tools work beside the configuration file, unless it says otherwise.
-const WORKSPACE: &str = "workspace";
+use crate::tool::workspace::BadWorkspace;
+use tools::Workshop;
 
 /// Why a right configuration is not a server.
 #[derive(Debug, thiserror::Error)]
@@ -63,8 +61,24 @@ pub enum BuildError {
         why: String,
     },
     /// Commands cannot be confined.
-    #[error("commands cannot run here: {0}")]
-    Sandbox(#[from] NoSandbox),
+    #[error("tools.{tool}: {error}")]
+    Sandbox {
+        /// The tool.
+        tool: String,
+        /// Why.
+        error: NoSandbox,
+    },
+    /// The key that the secrets of outside jobs are made of cannot be kept.
+    #[error(
+        "cannot keep the key for callbacks of outside jobs in {}: {error}; give the tools a webhook_secret, or repair \
+         the file", path.display()
+    )]
+    CallbackKey {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
     /// The directory that tools work in cannot be made.
     #[error("cannot make {}, where tools work: {error}; name another one with working_directory", path.display())]
     NoWorkspace {
@@ -83,6 +97,15 @@ fn list(missing: &[String]) -> String {
     lines.join("\n")
 }
 
+/// What a server has beside its configuration.
+#[derive(Debug, Clone)]
+pub struct Beside {
+    /// The directory of its data: store and keys. No tool can reach it.
+    pub data: PathBuf,
+    /// The clock that it goes by.
+    pub clock: Clock,
+}
+
 /// A server to be.
 pub struct Built {
     /// What it is made of.
@@ -94,26 +117,18 @@ pub struct Built {
 }
 
 impl Config {
-    /// The settings that this configuration comes to.
-    ///
-    /// What is `protected` no tool can reach: store and keys. The file itself and its `.env` always are.
-    pub fn build(&self, protected: &[PathBuf]) -> Result<Built, BuildError> {
+    /// The settings that this configuration comes to. No tool can reach the server's data, the file itself and its
+    /// `.env`.
+    pub fn build(&self, beside: &Beside) -> Result<Built, BuildError> {
         let missing = available::not_yet(self);
         if !missing.is_empty() {
             return Err(BuildError::NotYet { file: self.source.name.clone(), missing });
         }
-        let own = [PathBuf::from(&self.source.name), self.folder.join(".env")];
-        let protected: Vec<PathBuf> = protected
-            .iter()
-            .cloned()
-            .chain(self.database.clone())
-            .chain(own)
-            .filter(|path| path.exists())
-            .collect();
+        let workshop = Workshop::of(self, beside);
         let mut agents = BTreeMap::new();
         for plan in &self.agents {
             if let Some(agent) = self.file.agents.get(&plan.name) {
-                agents.insert(AgentName::new(&plan.name)?, Arc::new(self.agent(agent, plan, &protected)?));
+                agents.insert(AgentName::new(&plan.name)?, Arc::new(self.agent(agent, plan, &workshop)?));
             }
         }
         let usual = Settings::usual();
@@ -131,6 +146,7 @@ impl Config {
             },
             max_wait: server.max_wait.map_or(usual.max_wait, |span| span.0),
             max_body: server.max_body.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usual.max_body),
+            public_url: self.file.server.public_url.clone(),
             ..usual
         };
         let uses_memory = self.agents.iter().any(|plan| plan.lives == Lives::InMemory);
@@ -141,16 +157,14 @@ impl Config {
         &self,
         agent: &file::Agent,
         plan: &AgentPlan,
-        protected: &[PathBuf],
+        workshop: &Workshop<'_>,
     ) -> Result<Agent, BuildError> {
-        let definition = self.definition(agent, plan)?;
+        let definition = self.definition(agent, plan, workshop)?;
         let mut tools: BTreeMap<ToolName, Arc<dyn Tool>> = BTreeMap::new();
         let mut needs_approval = BTreeSet::new();
         for tool in &plan.tools {
             let name = ToolName::new(&tool.name)?;
-            if let Some(built) = self.tool(tool, protected)? {
-                tools.insert(name.clone(), built);
-            }
+            tools.insert(name.clone(), workshop.tool(tool)?);
             if tool.asks {
                 needs_approval.insert(name);
             }
@@ -161,8 +175,9 @@ impl Config {
             model: self.model(agent)?,
             tools,
             needs_approval,
-            approvers: self.approvers(agent)?,
+            approvers: self.approvers(agent, plan)?,
             worker_pool: usize::try_from(plan.worker_pool).unwrap_or(usize::MAX),
+            may_work: plan.may_work,
             tracking: if plan.mode.is_some() { Tracking::On } else { Tracking::Off },
             lives: match plan.lives {
                 Lives::InMemory => Place::Memory,
@@ -171,16 +186,22 @@ impl Config {
         })
     }
 
-    fn definition(&self, agent: &file::Agent, plan: &AgentPlan) -> Result<Definition, BuildError> {
+    fn definition(
+        &self,
+        agent: &file::Agent,
+        plan: &AgentPlan,
+        workshop: &Workshop<'_>,
+    ) -> Result<Definition, BuildError> {
         let llm = self.file.llms.get(&agent.llm);
         let mut tools = BTreeMap::new();
         for tool in &plan.tools {
-            if let Some(spec) = self.spec(tool, plan) {
-                tools.insert(ToolName::new(&tool.name)?, spec);
-            }
+            tools.insert(ToolName::new(&tool.name)?, workshop.spec(tool, plan)?);
         }
+        // Those that it names, and those that its tools hand work to.
+        let handed = plan.tools.iter().filter_map(|tool| tool.agent.as_ref());
+        let handed = handed.filter(|name| !agent.sub_agents.contains(name));
         let sub_agents: Result<Vec<AgentName>, BadName> =
-            agent.sub_agents.iter().map(AgentName::new).collect();
+            agent.sub_agents.iter().chain(handed).map(AgentName::new).collect();
         Ok(Definition {
             agent: AgentName::new(&plan.name)?,
             prompt: agent.instructions.clone(),
@@ -195,71 +216,6 @@ impl Config {
         })
     }
 
-    /// A tool as the model is told of it.
-    fn spec(&self, plan: &ToolPlan, agent: &AgentPlan) -> Option<ToolSpec> {
-        let mut spec = match plan.kind {
-            ToolType::Command => CommandTool::spec(),
-            ToolType::SuspendForInput => SuspendForInput::spec(),
-            ToolType::ReadFile => FileKind::Read.spec(),
-            ToolType::WriteFile => FileKind::Write.spec(),
-            ToolType::DeleteFile => FileKind::Delete.spec(),
-            ToolType::ListDir => FileKind::List.spec(),
-            ToolType::SearchFiles => FileKind::Search.spec(),
-            ToolType::External => return None,
-        };
-        if let Some(tool) = self.file.tools.get(&plan.name) {
-            spec.description = tool.description.clone().unwrap_or(spec.description);
-            spec.approval_prompt = tool.approval_prompt.clone();
-            spec.holds = tool_holds(&agent.holds, tool);
-        }
-        Some(spec)
-    }
-
-    fn tool(&self, plan: &ToolPlan, protected: &[PathBuf]) -> Result<Option<Arc<dyn Tool>>, BuildError> {
-        let tool = self.file.tools.get(&plan.name);
-        let file = |kind: FileKind| -> Result<Option<Arc<dyn Tool>>, BuildError> {
-            let workspace = Workspace::open(&self.directory(tool)?, protected)?;
-            Ok(Some(Arc::new(FileTool::new(kind, Arc::new(workspace), FileLimits::default()))))
-        };
-        match plan.kind {
-            ToolType::Command => Ok(Some(Arc::new(self.command(tool, protected)?))),
-            ToolType::SuspendForInput => Ok(Some(Arc::new(SuspendForInput))),
-            ToolType::ReadFile => file(FileKind::Read),
-            ToolType::WriteFile => file(FileKind::Write),
-            ToolType::DeleteFile => file(FileKind::Delete),
-            ToolType::ListDir => file(FileKind::List),
-            ToolType::SearchFiles => file(FileKind::Search),
-            ToolType::External => Ok(None),
-        }
-    }
-
-    /// Where a tool works: what the file says, else a directory of its own, so that nothing else lies within reach.
-    fn directory(&self, tool: Option<&file::Tool>) -> Result<PathBuf, BuildError> {
-        let said = tool.and_then(|tool| tool.working_directory.as_deref());
-        if let Some(path) = said {
-            return Ok(absolute(&self.folder, path));
-        }
-        let path = self.folder.join(WORKSPACE);
-        match std::fs::create_dir_all(&path) {
-            Ok(()) => Ok(path),
-            Err(error) => Err(BuildError::NoWorkspace { path, error }),
-        }
-    }
-
-    fn command(&self, tool: Option<&file::Tool>, protected: &[PathBuf]) -> Result<CommandTool, BuildError> {
-        let usual = CommandOptions::default();
-        Ok(CommandTool::new(CommandOptions {
-            allowed_commands: tool.and_then(|tool| tool.allowed_commands.clone()),
-            working_directory: Some(self.directory(tool)?),
-            max_execution_time: tool
-                .and_then(|tool| tool.timeout)
-                .map_or(usual.max_execution_time, |span| span.0),
-            output_limit: tool.and_then(|tool| tool.max_output).unwrap_or(usual.output_limit),
-            protected: protected.to_vec(),
-            ..usual
-        })?)
-    }
-
     fn model(&self, agent: &file::Agent) -> Result<Arc<dyn Model>, BuildError> {
         let script = self.file.llms.get(&agent.llm).filter(|llm| llm.kind == LlmType::Scripted);
         let path = absolute(&self.folder, script.and_then(|llm| llm.script.as_deref()).unwrap_or_default());
@@ -269,13 +225,20 @@ impl Config {
         Ok(Arc::new(script))
     }
 
-    /// Who may decide: the strictest of server and agent (C24).
-    fn approvers(&self, agent: &file::Agent) -> Result<Approvers, BuildError> {
+    /// Who may decide: the strictest of server, agent and tool (C24).
+    fn approvers(&self, agent: &file::Agent, plan: &AgentPlan) -> Result<Approvers, BuildError> {
         let forbids =
             [self.file.server.self_approval, agent.self_approval].contains(&Some(SelfApproval::Forbid));
         let named: Option<Result<BTreeSet<Party>, BadParty>> =
             agent.approvers.as_ref().map(|named| named.iter().map(|name| party(name)).collect());
+        let forbids_for = |name: &String| {
+            let tool = self.file.tools.get(name);
+            tool.and_then(|tool| tool.self_approval) == Some(SelfApproval::Forbid)
+        };
+        let tools = plan.tools.iter().map(|tool| &tool.name).filter(|name| forbids_for(name));
+        let four_eyes: Result<BTreeSet<ToolName>, BadName> = tools.map(ToolName::new).collect();
         Ok(Approvers {
+            four_eyes: four_eyes?,
             named: named.transpose()?,
             self_approval: if forbids { Decides::Forbid } else { Decides::Allow },
         })
@@ -300,8 +263,14 @@ fn access(server: &file::Server) -> Result<Access, BuildError> {
         (Some(issuer), false) => Auth::Tokens(issuer),
         (Some(issuer), true) => Auth::KeysAndTokens(issuer),
     };
-    let hosts = server.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+    let public = server.public_url.as_deref().and_then(host_of);
+    let hosts = server.hosts.iter().map(|host| host.to_ascii_lowercase()).chain(public).collect();
     Ok(Access { auth, hosts, ..Access::default() })
+}
+
+/// The host of an address, in lower case, without its port.
+pub(super) fn host_of(url: &str) -> Option<String> {
+    reqwest::Url::parse(url).ok()?.host_str().map(str::to_ascii_lowercase)
 }
 
 fn issuer(jwt: &file::Jwt) -> Result<Issuer, BadIssuer> {

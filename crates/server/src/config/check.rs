@@ -4,6 +4,7 @@
 
 mod references;
 mod rules;
+mod tools;
 
 use std::path::Path as FilePath;
 
@@ -39,10 +40,11 @@ pub(super) fn check(file: &File, tree: &Node, folder: &FilePath) -> Checked {
         rules::llm(name, llm, tree, folder, &mut found);
     }
     for (name, tool) in &file.tools {
-        rules::tool(name, tool, tree, &mut found);
+        tools::tool(name, tool, tree, &mut found);
     }
     for (name, agent) in &file.agents {
         rules::agent(name, agent, file, tree, &mut found);
+        tools::sub_agents(name, agent, file, tree, &mut found);
     }
     rules::server(&file.server, tree, &mut found);
     if file.agents.is_empty() && tree.keys(&Path::of(&["agents"])).is_empty() {

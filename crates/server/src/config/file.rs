@@ -21,8 +21,8 @@ pub use agent::{Agent, Engine, Hitl, Mode, Reasoning, Task, TaskBackend};
 pub use llm::{Llm, LlmType};
 pub use server::{Auth, Jwt, Limits, Server};
 pub use store::{Backend, Driver, SessionStore, Sql};
-pub use tool::{Tool, ToolType};
-pub use values::{AfterGrace, OnDeny, OnTimeout, Secret, SelfApproval, Span};
+pub use tool::{Sandbox, Tool, ToolType};
+pub use values::{AfterGrace, OnDeny, OnTimeout, Parameters, Secret, SelfApproval, Span};
 
 /// The configuration of a Holdpoint server, `holdpoint.yaml`.
 #[derive(Debug, Default, Deserialize, JsonSchema, Validate)]

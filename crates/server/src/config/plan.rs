@@ -27,6 +27,8 @@ pub struct AgentPlan {
     pub lives: Lives,
     /// How many of its runs are worked on at once.
     pub worker_pool: u32,
+    /// How long each may work; without limit when it is none.
+    pub may_work: Option<Millis>,
 }
 
 /// What a tool of an agent comes to.
@@ -38,6 +40,8 @@ pub struct ToolPlan {
     pub kind: ToolType,
     /// Whether a person is asked.
     pub asks: bool,
+    /// The agent that it hands work to, if that is what it does.
+    pub agent: Option<String>,
 }
 
 /// What the agents of a right file come to.
@@ -54,6 +58,7 @@ fn plan(name: &str, agent: &Agent, file: &File) -> AgentPlan {
         holds: holds(agent.task.as_ref(), mode.map(|effective| effective.mode)),
         lives: lives(agent, file),
         worker_pool: agent.task.as_ref().and_then(|task| task.worker_pool).unwrap_or(Task::WORKER_POOL),
+        may_work: agent.task.as_ref().and_then(|task| task.timeout).map(|span| span.0),
     }
 }
 
@@ -62,17 +67,48 @@ pub(super) fn store_of(agent: &Agent) -> Store {
     if agent.session_store.is_some() { Store::Named } else { Store::None }
 }
 
-/// The tools that the model is offered.
+/// The tools that the model is offered: those of the list, and one for each agent that work can be handed to.
 pub(super) fn tools(agent: &Agent, file: &File) -> Vec<ToolPlan> {
-    let plans = agent.tools.iter().filter_map(|name| {
-        let tool = file.tools.get(name);
-        let kind = tool.and_then(|tool| tool.kind).or_else(|| ToolType::built_in(name))?;
-        let is_enabled = tool.is_none_or(|tool| tool.enabled != Some(false));
-        let said = tool.and_then(|tool| tool.requires_approval);
-        let asks = said.unwrap_or(kind.needs_approval()) || file.policy.high_risk_tools.contains(name);
-        is_enabled.then(|| ToolPlan { name: name.clone(), kind, asks })
-    });
-    plans.collect()
+    let mut plans: Vec<ToolPlan> = agent.tools.iter().filter_map(|name| listed(name, file)).collect();
+    for sub_agent in &agent.sub_agents {
+        let is_target = |plan: &ToolPlan| plan.agent.as_ref() == Some(sub_agent);
+        if !plans.iter().any(is_target) {
+            plans.extend(asks_agent(sub_agent, file));
+        }
+    }
+    plans
+}
+
+/// A tool that an agent names.
+fn listed(name: &str, file: &File) -> Option<ToolPlan> {
+    let tool = file.tools.get(name);
+    let kind = tool.and_then(|tool| tool.kind).or_else(|| ToolType::built_in(name))?;
+    let agent = tool.filter(|_| kind == ToolType::Agent).and_then(|tool| tool.agent.clone());
+    let plan = ToolPlan { name: name.to_owned(), kind, asks: asks(name, kind, tool, file), agent };
+    tool.is_none_or(|tool| tool.enabled != Some(false)).then_some(plan)
+}
+
+/// The tool that a name below `sub_agents` comes to. An entry below `tools` with its name can say more about it.
+fn asks_agent(sub_agent: &str, file: &File) -> Option<ToolPlan> {
+    let name = sub_agent_tool(sub_agent);
+    match file.tools.contains_key(&name) {
+        true => listed(&name, file),
+        false => {
+            let (kind, agent) = (ToolType::Agent, Some(sub_agent.to_owned()));
+            Some(ToolPlan { asks: asks(&name, kind, None, file), name, kind, agent })
+        }
+    }
+}
+
+/// What the tool is called that hands work to an agent of `sub_agents`.
+pub(super) fn sub_agent_tool(sub_agent: &str) -> String {
+    format!("ask_{sub_agent}")
+}
+
+/// C32: what the entry says, else what is usual for its type; names of high risk always ask.
+fn asks(name: &str, kind: ToolType, tool: Option<&Tool>, file: &File) -> bool {
+    let said = tool.and_then(|tool| tool.requires_approval);
+    said.unwrap_or(kind.needs_approval()) || file.policy.high_risk_tools.iter().any(|risky| risky == name)
 }
 
 /// What deny and silence do to an agent's holds (C7).

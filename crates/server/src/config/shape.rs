@@ -59,6 +59,9 @@ impl Shaper {
 
     fn value(&mut self, node: &Node, schema: &Json, here: &Here) -> Option<Json> {
         let schema = resolve(schema);
+        if *schema == Json::Bool(true) {
+            return Some(as_it_is(node));
+        }
         match &node.value {
             Value::Scalar(scalar) if scalar.form == Form::Unknown => None,
             Value::Map(entries) if may_be(schema, "object") => self.map(entries, schema, here),
@@ -238,6 +241,25 @@ impl Shaper {
             return self.wrong(here, at, what, help);
         }
         number.map(Json::Number)
+    }
+}
+
+/// What may be anything: as YAML reads it, quotes make a text of whatever they are around.
+fn as_it_is(node: &Node) -> Json {
+    match &node.value {
+        Value::Nothing => Json::Null,
+        Value::List(items) => Json::Array(items.iter().map(as_it_is).collect()),
+        Value::Map(entries) => {
+            Json::Object(entries.iter().map(|entry| (entry.key.clone(), as_it_is(&entry.node))).collect())
+        }
+        Value::Scalar(scalar) => match scalar.form {
+            Form::Quoted | Form::Expanded | Form::Unknown => Json::String(scalar.text.clone()),
+            Form::Plain => {
+                let plain = serde_json::from_str(&scalar.text).ok();
+                let is_plain = |value: &Json| value.is_boolean() || value.is_number();
+                plain.filter(is_plain).unwrap_or_else(|| Json::String(scalar.text.clone()))
+            }
+        },
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod act;
 mod think;
+mod work_time;
 
 use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
@@ -33,6 +34,7 @@ use tokio::task::{Id, JoinSet};
 use super::orders::{More, beside};
 use super::{EngineError, Place, Shared};
 use crate::tool::Outcome;
+use work_time::Worked;
 
 /// How often a run waits for a store that is away before it is left to whoever finds it later.
 const STORE_TRIES: u32 = 120;
@@ -73,6 +75,7 @@ impl Shared {
         let (shared, run) = (reins.shared.clone(), reins.run);
         let drive = Drive {
             run,
+            worked: Worked::before(&shared, &driver, &log),
             driver,
             log,
             accepted,
@@ -108,6 +111,8 @@ pub(super) struct Drive {
     pub(super) driver: Driver,
     /// The run's events, as far as they are durable.
     pub(super) log: Vec<Envelope>,
+    /// How long the run has worked.
+    worked: Worked,
     /// Who waits to hear that what they wished is durable.
     accepted: Option<Accepted>,
     /// Whether what they wished was not written, so that there is nothing to drive.
@@ -222,6 +227,8 @@ impl Drive {
                 self.settle().await?;
             }
             Next::Tick => self.push(Command::Tick, Verdicts::default()).await?,
+            // A run that only waits may do so for as long as it takes.
+            Next::Think | Next::Act { .. } if self.is_out_of_time(&run) => self.run_out_of_time(&run).await?,
             Next::Think => self.think(&run).await?,
             Next::Act { ready, started } if run.outcome().is_none() => self.act(&run, ready, started).await?,
             Next::Act { started, .. } => self.stop_tools(started).await?,

@@ -210,7 +210,7 @@ impl Engine {
         if shared.done_before(who, decision.once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);
         }
-        let authority = may_decide(who, facts, hold.kind, &agent.approvers);
+        let authority = may_decide(who, facts, (&hold).into(), &agent.approvers);
         let recorded = match &hold.closed {
             Some(closed) => self.recorded(decision.hold, closed.seq).await?,
             None => None,

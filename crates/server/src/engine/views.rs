@@ -322,7 +322,7 @@ impl Engine {
             ) => None,
         };
         let may_decide =
-            agent.and_then(|agent| may_decide(who, &run.facts, row.kind, &agent.approvers)).is_some();
+            agent.and_then(|agent| may_decide(who, &run.facts, (&row).into(), &agent.approvers)).is_some();
         let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, &events));
         let path = self.path_to(&run).await?;
         Ok(HoldView {

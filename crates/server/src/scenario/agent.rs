@@ -89,6 +89,7 @@ impl Cast {
             needs_approval: self.needs_approval.clone(),
             approvers: self.approvers.clone(),
             worker_pool: 64,
+            may_work: None,
             tracking: Tracking::On,
             lives: Place::Durable,
         };
@@ -161,6 +162,7 @@ fn inline(text: &InlineText) -> Result<Cast, Broken> {
             SelfApprovalText::Allow => SelfApproval::Allow,
             SelfApprovalText::Forbid => SelfApproval::Forbid,
         },
+        ..Approvers::default()
     };
     Ok(Cast {
         name,

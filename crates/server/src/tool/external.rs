@@ -17,8 +17,9 @@ use sha2::Sha256;
 
 use super::guard::Guard;
 use super::http::{self, Answer, HttpLimits, Request, Trouble};
-use super::{Invocation, Outcome, Pending, Running, Tool};
+use super::{Because, Invocation, Judgement, Outcome, Pending, Running, Tool};
 use crate::clock::Clock;
+use crate::schema;
 
 /// How long an outside job may take when nobody says.
 pub const USUAL_TIMEOUT: Millis = Millis::seconds(24 * 60 * 60);
@@ -77,7 +78,11 @@ impl CallbackSecret {
 pub struct External {
     options: ExternalOptions,
     clock: Clock,
+    parameters: Option<RawJson>,
 }
+
+/// The rule of arguments that a job does not take.
+pub const PARAMETERS_RULE: &str = "external:parameters";
 
 /// The start request.
 #[derive(Serialize)]
@@ -119,7 +124,13 @@ impl External {
     /// A tool that starts jobs there.
     #[must_use]
     pub fn new(options: ExternalOptions, clock: Clock) -> External {
-        External { options, clock }
+        External { options, clock, parameters: None }
+    }
+
+    /// The same for jobs that take what this schema says, and nothing else.
+    #[must_use]
+    pub fn taking(self, parameters: RawJson) -> External {
+        External { parameters: Some(parameters), ..self }
     }
 
     /// How a model is told of it: the description and the arguments are the job's own.
@@ -163,6 +174,23 @@ impl External {
 }
 
 impl Tool for External {
+    /// What the job does not take is refused before anybody is asked.
+    fn judge(&self, arguments: &str) -> Judgement {
+        let checked = RawJson::parse(arguments).map_err(|error| error.to_string());
+        let checked = checked.and_then(|arguments| match &self.parameters {
+            Some(parameters) => schema::check(parameters, &arguments)
+                .map_err(|broken| format!("{} at {:?}", broken.why, broken.pointer)),
+            None => Ok(()),
+        });
+        match checked {
+            Ok(()) => Judgement::Allow,
+            Err(why) => {
+                let reason = format!("the job was not started: the arguments do not fit: {why}");
+                Judgement::Forbid(Because { rule: PARAMETERS_RULE, reason })
+            }
+        }
+    }
+
     fn run(&self, invocation: Invocation) -> Running {
         let request = self.request(&invocation);
         let (options, clock) = (self.options.clone(), self.clock.clone());

@@ -55,6 +55,7 @@ fn settings(site: &Site) -> Settings {
         needs_approval: BTreeSet::new(),
         approvers: Approvers::default(),
         worker_pool: 5,
+        may_work: None,
         tracking: Tracking::On,
         lives: Place::Durable,
     };

@@ -54,6 +54,7 @@ fn server(site: &Site, tool: Arc<dyn Tool>, spec: ToolSpec, arguments: &str) -> 
         needs_approval: BTreeSet::new(),
         approvers: Approvers::default(),
         worker_pool: 5,
+        may_work: None,
         tracking: Tracking::On,
         lives: Place::Durable,
     };

@@ -170,6 +170,7 @@ impl Site {
             needs_approval: BTreeSet::from([tool]),
             approvers: Approvers::default(),
             worker_pool: 5,
+            may_work: None,
             tracking: Tracking::On,
             lives: Place::Durable,
         };

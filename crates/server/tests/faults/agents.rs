@@ -108,6 +108,7 @@ pub(crate) fn settings(data: &Path, behaviour: &Behaviour, points: &Arc<Points>)
             needs_approval: BTreeSet::from([name("delete_file"), name("run")]),
             approvers: Approvers::default(),
             worker_pool: 256,
+            may_work: None,
             tracking: Tracking::On,
             lives: Place::Durable,
         };

@@ -31,7 +31,9 @@ pub(super) fn check(file: &File, tree: &Node, found: &mut Checked) {
         good_name(name, "agent", &Path::of(&["agents", name]), tree, found);
     }
     for name in names("tools") {
-        good_name(name, "tool", &Path::of(&["tools", name]), tree, found);
+        let path = Path::of(&["tools", name]);
+        good_name(name, "tool", &path, tree, found);
+        one(&path.key("agent"), "agent", "agents", &names("agents"), tree, found);
     }
     // The type of a tool without one is its name.
     for (name, tool) in &file.tools {

@@ -6,8 +6,9 @@ use std::path::Path as FilePath;
 
 use holdpoint_core::time::Millis;
 
+use crate::config::build::host_of;
 use crate::config::check::Checked;
-use crate::config::file::{Agent, File, Hitl, Llm, LlmType, OnTimeout, Server, Tool, ToolType};
+use crate::config::file::{Agent, File, Hitl, Llm, LlmType, OnTimeout, Server};
 use crate::config::mode::{self, ASYNC_NEEDS_STORE};
 use crate::config::path::Path;
 use crate::config::plan;
@@ -63,7 +64,7 @@ fn scripted(llm: &Llm, path: &Path, tree: &Node, folder: &FilePath, found: &mut 
 }
 
 /// T29: a key in a file is a key in its copies and its history.
-fn secret_in_file(path: &Path, tree: &Node, found: &mut Checked) {
+pub(super) fn secret_in_file(path: &Path, tree: &Node, found: &mut Checked) {
     let Some(Value::Scalar(scalar)) = tree.find(path).map(|node| &node.value) else { return };
     if matches!(scalar.form, Form::Plain | Form::Quoted) {
         found.notice(
@@ -72,41 +73,6 @@ fn secret_in_file(path: &Path, tree: &Node, found: &mut Checked) {
             format!("`{path}` is written into the file; write ${{NAME}} and set the variable"),
         );
     }
-}
-
-/// Keys of a tool that are for certain types only.
-const FOR_TYPES: &[(&str, &[ToolType])] = &[
-    ("allowed_commands", &[ToolType::Command]),
-    ("working_directory", &[ToolType::Command]),
-    ("max_output", &[ToolType::Command]),
-    ("timeout", &[ToolType::Command, ToolType::External]),
-    ("url", &[ToolType::External]),
-    ("webhook_secret", &[ToolType::External]),
-];
-
-pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut Checked) {
-    let path = Path::of(&["tools", name]);
-    secret_in_file(&path.key("webhook_secret"), tree, found);
-    let Some(kind) = tool.kind.or_else(|| ToolType::built_in(name)) else { return };
-    for (key, types) in FOR_TYPES {
-        if !types.contains(&kind) && tree.find(&path.key(key)).is_some() {
-            let types: Vec<String> = types.iter().map(|kind| format!("`type: {}`", kind.as_str())).collect();
-            let what =
-                format!("`{path}.{key}` is for {} only, and this is `{}`", types.join(" or "), kind.as_str());
-            found.problem(tree, &path.key(key), what, "remove it");
-        }
-    }
-    if kind == ToolType::External && tree.find(&path.key("url")).is_none() {
-        let what = format!("`{path}` has no `url`");
-        found.problem(tree, &path, what, "add `url: …` below it, the address that starts the job");
-    }
-    grace_needs_keep(
-        &path,
-        tool.on_timeout,
-        tool.expiry_grace.is_some() || tool.after_grace.is_some(),
-        tree,
-        found,
-    );
 }
 
 pub(super) fn agent(name: &str, agent: &Agent, file: &File, tree: &Node, found: &mut Checked) {
@@ -150,7 +116,7 @@ fn without_task(name: &str, agent: &Agent, file: &File, tree: &Node, found: &mut
     }
 }
 
-fn grace_needs_keep(
+pub(super) fn grace_needs_keep(
     path: &Path,
     on_timeout: Option<OnTimeout>,
     has_grace: bool,
@@ -172,6 +138,12 @@ pub(super) fn server(server: &Server, tree: &Node, found: &mut Checked) {
         let what = "this address can be reached by others, and there is no `server.auth`".to_owned();
         let help = "listen on 127.0.0.1 or [::1], or add `server.auth`: without it whoever calls may decide everything";
         found.problem(tree, &path.key("listen"), what, help);
+    }
+    let public_host = server.public_url.as_deref().and_then(host_of);
+    if public_host.as_deref().is_some_and(|host| !is_this_machine(host)) && !has_auth {
+        let what =
+            "`server.public_url` names this server for others, and there is no `server.auth`".to_owned();
+        found.problem(tree, &path.key("public_url"), what, "add `server.auth`, or remove `public_url`");
     }
     if !has_auth && !server.hosts.is_empty() {
         let what = "`server.hosts` names this server for others, and there is no `server.auth`".to_owned();
@@ -199,4 +171,9 @@ pub(super) fn server(server: &Server, tree: &Node, found: &mut Checked) {
             );
         }
     }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::store::Sql;
-use super::values::{AfterGrace, OnDeny, OnTimeout, SelfApproval, Span};
+use super::values::{AfterGrace, OnDeny, OnTimeout, SelfApproval, Span, more_than_nothing};
 
 /// An agent.
 #[derive(Debug, Deserialize, JsonSchema, Validate)]
@@ -25,7 +25,8 @@ pub struct Agent {
     /// The tools it may call: names below `tools`, or built-in ones.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// Agents that it may hand work to.
+    /// Agents that it may hand work to: for each, the model is offered a tool `ask_NAME` of type `agent`, unless one of
+    /// `tools` hands work to it.
     #[serde(default)]
     pub sub_agents: Vec<String>,
     /// Where its sessions, runs and holds live: a name below `session_stores`. With it the agent is async by default.
@@ -40,7 +41,7 @@ pub struct Agent {
     /// Who may decide, beside whoever started the run: user names, `group:NAME` or `role:NAME`. Without it only the
     /// owner decides; an empty list means nobody.
     pub approvers: Option<Vec<String>>,
-    /// Whether whoever started a run may decide its holds. The strictest of server and agent counts.
+    /// Whether whoever started a run may decide its holds. The strictest of server, agent and tool counts.
     pub self_approval: Option<SelfApproval>,
 }
 
@@ -61,7 +62,9 @@ pub struct Task {
     pub worker_pool: Option<u32>,
     /// How long a decision may take. Without it: 600 seconds for a blocking agent, without limit for an async one.
     pub input_timeout: Option<Span>,
-    /// How long a run may work. Waiting for a person does not count.
+    /// How long a run may work: ask its model and run its tools. Waiting, for a person, for a job elsewhere or for a
+    /// place, does not count. Past it the run fails. Without limit if it is left out.
+    #[garde(inner(custom(more_than_nothing)))]
     pub timeout: Option<Span>,
     /// What happens while a person decides.
     #[garde(dive)]

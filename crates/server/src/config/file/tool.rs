@@ -1,13 +1,15 @@
 //! The section `tools`: what agents can do, and what a person is asked about first.
 //!
-//! Which types this version can already run is `available.rs`; which need approval by default is here.
+//! Which types need approval by default is here; what each comes to is `build/tools.rs`.
 
 use garde::Validate;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::llm::web_address;
-use super::values::{AfterGrace, OnDeny, OnTimeout, Secret, Span};
+use super::values::{
+    AfterGrace, OnDeny, OnTimeout, Parameters, Secret, SelfApproval, Span, more_than_nothing,
+};
 
 /// A tool.
 #[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
@@ -39,25 +41,67 @@ pub struct Tool {
     pub expiry_grace: Option<Span>,
     /// What the end of the grace does, instead of the agent's `task.hitl.after_grace`.
     pub after_grace: Option<AfterGrace>,
+    /// Whether whoever started a run may decide about a call of this tool. The strictest of server, agent and tool
+    /// counts.
+    pub self_approval: Option<SelfApproval>,
     /// For `command`: what may run, as programs or the first words of a command (`git log`). Anything else is refused.
     /// Without it every command asks a person.
     pub allowed_commands: Option<Vec<String>>,
+    /// For `command`: what never runs, whoever agrees: programs under every path, or the first words of a command.
+    pub denied_commands: Option<Vec<String>>,
+    /// For `command`: whether a command that is not listed is refused (true) or a person is asked (false). Without it:
+    /// true where there are `allowed_commands`, false where there are none.
+    pub deny_by_default: Option<bool>,
     /// Relative to the configuration file; `workspace` beside it without it. For `command`: where the programs run, and
     /// the only place that they can write to. For file tools: the directory that they stay below.
     #[garde(inner(length(min = 1)))]
     pub working_directory: Option<String>,
-    /// For `command`: how long one may run (2m without it). For `external`: how long the job may take (24h without it).
-    pub timeout: Option<Span>,
-    /// For `command`: how many bytes of output are kept.
+    /// For `command`: directories that programs can read beside the working directory and those of the system.
+    pub readable: Option<Vec<String>>,
+    /// For `command`: how long one may run.
+    #[garde(inner(custom(more_than_nothing)))]
+    #[schemars(extend("default" = "2m"))]
+    pub max_execution_time: Option<Span>,
+    /// For `command`: whether the kernel confines programs. With `on` the server does not start where it cannot.
+    #[schemars(extend("default" = "on"))]
+    pub sandbox: Option<Sandbox>,
+    /// For `command`: whether confined programs reach the network.
+    #[schemars(extend("default" = false))]
+    pub network: Option<bool>,
+    /// For `command` and `http_request`: how many bytes of output, or of the answer, are kept. Without it: 65536 and
+    /// 262144.
     #[garde(inner(range(min = 1)))]
-    #[schemars(extend("default" = 65536))]
     pub max_output: Option<u64>,
+    /// For `external`: how long the job may take (24h without it). For `http_request`: how long the answer may take (60s
+    /// without it).
+    #[garde(inner(custom(more_than_nothing)))]
+    pub timeout: Option<Span>,
     /// For `external`: the address that starts the job.
     #[garde(inner(custom(web_address)))]
     pub url: Option<String>,
     /// For `external`: the key that the job's callbacks are signed with. Without it each call gets one of its own.
     #[garde(skip)]
     pub webhook_secret: Option<Secret>,
+    /// For `external`: what the job takes, as a JSON Schema of type `object`. Without it any object.
+    pub parameters: Option<Parameters>,
+    /// For `external` and `http_request`: hosts that may be called although they are not public, as `host` or
+    /// `host:port`.
+    pub allowed_hosts: Option<Vec<String>>,
+    /// For `external` and `http_request`: whether no other host may be called than those of `allowed_hosts`.
+    #[schemars(extend("default" = false))]
+    pub only_allowed_hosts: Option<bool>,
+    /// For `agent`: the agent that does the work, a name below `agents`.
+    pub agent: Option<String>,
+}
+
+/// Whether the kernel confines programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Sandbox {
+    /// They reach their working directory and what the system has to read, and nothing else.
+    On,
+    /// They can do whatever the server's user can do.
+    Off,
 }
 
 /// What a tool does.
@@ -76,11 +120,17 @@ pub enum ToolType {
     ListDir,
     /// Searches files for a text.
     SearchFiles,
+    /// Replaces an exact piece of text in a file.
+    EditFile,
     /// Lets the model ask a person; the answer is the result.
     #[serde(rename = "suspend-for-input")]
     SuspendForInput,
+    /// Sends one HTTP request.
+    HttpRequest,
     /// Starts a job elsewhere that reports back later.
     External,
+    /// Hands work to another agent of this server.
+    Agent,
 }
 
 impl ToolType {
@@ -92,6 +142,8 @@ impl ToolType {
         ("delete_file", ToolType::DeleteFile),
         ("list_dir", ToolType::ListDir),
         ("search_files", ToolType::SearchFiles),
+        ("edit_file", ToolType::EditFile),
+        ("http_request", ToolType::HttpRequest),
         ("suspend-for-input", ToolType::SuspendForInput),
     ];
 
@@ -108,7 +160,13 @@ impl ToolType {
             ToolType::ReadFile | ToolType::ListDir | ToolType::SearchFiles | ToolType::SuspendForInput => {
                 false
             }
-            ToolType::Command | ToolType::WriteFile | ToolType::DeleteFile | ToolType::External => true,
+            ToolType::Command
+            | ToolType::WriteFile
+            | ToolType::DeleteFile
+            | ToolType::EditFile
+            | ToolType::HttpRequest
+            | ToolType::External
+            | ToolType::Agent => true,
         }
     }
 
@@ -123,7 +181,10 @@ impl ToolType {
             ToolType::ListDir => "list_dir",
             ToolType::SearchFiles => "search_files",
             ToolType::SuspendForInput => "suspend-for-input",
+            ToolType::EditFile => "edit_file",
+            ToolType::HttpRequest => "http_request",
             ToolType::External => "external",
+            ToolType::Agent => "agent",
         }
     }
 }

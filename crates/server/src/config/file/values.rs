@@ -36,6 +36,11 @@ impl Span {
     }
 }
 
+/// Whether a span is one: for what cannot be done in no time at all.
+pub(super) fn more_than_nothing(span: &Span, (): &()) -> garde::Result {
+    if span.0.0 > 0 { Ok(()) } else { Err(garde::Error::new("must be more than nothing")) }
+}
+
 /// As people say it: the largest unit that leaves nothing over.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,6 +122,25 @@ impl JsonSchema for Secret {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "string", "writeOnly": true})
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+}
+
+/// What a tool takes: a JSON Schema, written as YAML.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct Parameters(pub serde_json::Map<String, serde_json::Value>);
+
+impl JsonSchema for Parameters {
+    fn schema_name() -> Cow<'static, str> {
+        "Parameters".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "object", "additionalProperties": true})
     }
 
     fn inline_schema() -> bool {

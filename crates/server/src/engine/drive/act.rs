@@ -7,7 +7,7 @@ use holdpoint_core::body::Body;
 use holdpoint_core::command::{Begin, Command, FailKind, FailRun, FinishCall, StoredCall, Suspend};
 use holdpoint_core::id::{CallId, CallNo, HoldId, HoldKey};
 use holdpoint_core::message::ToolResult;
-use holdpoint_core::next::Running;
+use holdpoint_core::next::{Next, Running, next};
 use holdpoint_core::policy::Verdicts;
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::{CallAttempt, Run};
@@ -198,11 +198,19 @@ impl Drive {
             return Ok(());
         }
         let (shared, woken) = (self.shared.clone(), self.woken.clone());
+        let left = if self.is_at_work() { self.time_left() } else { None };
         tokio::select! {
+            () = shared.sleep_until_out_of_time(left) => Ok(()),
             Some(done) = self.tools.join_next_with_id() => self.report(done).await,
             () = woken.notified() => self.refresh().await,
             () = shared.clock.sleep(shared.renewal()) => self.keep().await,
         }
+    }
+
+    /// Whether the run has something to do, and is not only waited for until its tools have stopped.
+    fn is_at_work(&self) -> bool {
+        let has_work = |run: &Run| matches!(next(run, self.shared.clock.now()), Next::Act { .. });
+        self.driver.tip().is_some_and(|run| run.outcome().is_none() && has_work(run))
     }
 
     async fn report(&mut self, done: Result<(Id, Outcome), JoinError>) -> Result<(), EngineError> {

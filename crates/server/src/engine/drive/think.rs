@@ -83,16 +83,18 @@ impl Drive {
         }
     }
 
-    /// Waits for the reply without losing the run to another node; none when the run is over before it comes.
+    /// Waits for the reply without losing the run to another node; none when the run is over before it comes, or has
+    /// worked for as long as it may.
     async fn wait_for_reply(
         &mut self,
         mut asked: Pin<&mut impl Future<Output = Said>>,
     ) -> Result<Option<Said>, EngineError> {
         let shared = self.shared.clone();
         loop {
-            let woken = self.woken.clone();
+            let (woken, left) = (self.woken.clone(), self.time_left());
             tokio::select! {
                 replied = &mut asked => return Ok(Some(replied)),
+                () = shared.sleep_until_out_of_time(left) => return Ok(None),
                 () = woken.notified() => self.refresh().await?,
                 () = shared.clock.sleep(shared.renewal()) => self.keep().await?,
             }

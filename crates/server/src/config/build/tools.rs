@@ -1,0 +1,238 @@
+//! Tools from the file: what the model is told of each, and what runs when it is called.
+//!
+//! Addresses and secrets go into the tool, never into what a run is pinned to.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use holdpoint_core::definition::ToolSpec;
+use holdpoint_core::json::RawJson;
+use holdpoint_core::name::AgentName;
+
+use super::{Beside, BuildError};
+use crate::clock::{Clock, random_bytes};
+use crate::config::Config;
+use crate::config::file::{self, Sandbox, ToolType};
+use crate::config::plan::{AgentPlan, ToolPlan, tool_holds};
+use crate::config::stores::absolute;
+use crate::tool::Tool;
+use crate::tool::agent::AsksAgent;
+use crate::tool::command::{CommandOptions, CommandTool};
+use crate::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
+use crate::tool::files::{FileKind, FileLimits, FileTool};
+use crate::tool::guard::{Guard, Others};
+use crate::tool::http::HttpLimits;
+use crate::tool::http_request::{HttpRequest, HttpRequestOptions};
+use crate::tool::sandbox::{Confinement, Reach};
+use crate::tool::suspend::SuspendForInput;
+use crate::tool::workspace::Workspace;
+
+/// Where tools work beside the configuration file, unless it says otherwise.
+const WORKSPACE: &str = "workspace";
+
+/// The file, in the data directory, with the key that the secrets of outside jobs are made of.
+const CALLBACK_KEY: &str = "callback.key";
+
+/// Where tools are made.
+pub(super) struct Workshop<'a> {
+    config: &'a Config,
+    data: &'a Path,
+    clock: &'a Clock,
+    /// What no tool can reach.
+    protected: Vec<PathBuf>,
+}
+
+impl<'a> Workshop<'a> {
+    /// For the tools of a file.
+    pub(super) fn of(config: &'a Config, beside: &'a Beside) -> Workshop<'a> {
+        let own = [PathBuf::from(&config.source.name), config.folder.join(".env"), beside.data.clone()];
+        let protected = own.into_iter().chain(config.database.clone()).filter(|path| path.exists()).collect();
+        Workshop { config, data: &beside.data, clock: &beside.clock, protected }
+    }
+
+    fn entry(&self, plan: &ToolPlan) -> Option<&'a file::Tool> {
+        self.config.file.tools.get(&plan.name)
+    }
+
+    /// A tool as the model is told of it.
+    pub(super) fn spec(&self, plan: &ToolPlan, agent: &AgentPlan) -> Result<ToolSpec, BuildError> {
+        let entry = self.entry(plan);
+        let description = entry.and_then(|tool| tool.description.as_deref());
+        let mut spec = match plan.kind {
+            ToolType::Command => CommandTool::spec(),
+            ToolType::SuspendForInput => SuspendForInput::spec(),
+            ToolType::HttpRequest => HttpRequest::spec(),
+            ToolType::External => {
+                let usual = format!("Starts the job {} and waits for its result.", plan.name);
+                External::spec(description.unwrap_or(&usual), parameters(entry))
+            }
+            ToolType::Agent => self.asks_agent(plan)?.spec(self.purpose(plan).as_deref()),
+            ToolType::ReadFile => FileKind::Read.spec(),
+            ToolType::WriteFile => FileKind::Write.spec(),
+            ToolType::DeleteFile => FileKind::Delete.spec(),
+            ToolType::ListDir => FileKind::List.spec(),
+            ToolType::SearchFiles => FileKind::Search.spec(),
+            ToolType::EditFile => FileKind::Edit.spec(),
+        };
+        if let Some(tool) = entry {
+            spec.description = tool.description.clone().unwrap_or(spec.description);
+            spec.approval_prompt = tool.approval_prompt.clone();
+            spec.holds = tool_holds(&agent.holds, tool);
+        }
+        Ok(spec)
+    }
+
+    /// What runs when a tool is called.
+    pub(super) fn tool(&self, plan: &ToolPlan) -> Result<Arc<dyn Tool>, BuildError> {
+        Ok(match plan.kind {
+            ToolType::Command => Arc::new(self.command(plan)?),
+            ToolType::SuspendForInput => Arc::new(SuspendForInput),
+            ToolType::HttpRequest => Arc::new(self.http_request(plan)),
+            ToolType::External => Arc::new(self.external(plan)?),
+            ToolType::Agent => Arc::new(self.asks_agent(plan)?),
+            ToolType::ReadFile => Arc::new(self.files(FileKind::Read, plan)?),
+            ToolType::WriteFile => Arc::new(self.files(FileKind::Write, plan)?),
+            ToolType::DeleteFile => Arc::new(self.files(FileKind::Delete, plan)?),
+            ToolType::ListDir => Arc::new(self.files(FileKind::List, plan)?),
+            ToolType::SearchFiles => Arc::new(self.files(FileKind::Search, plan)?),
+            ToolType::EditFile => Arc::new(self.files(FileKind::Edit, plan)?),
+        })
+    }
+
+    fn files(&self, kind: FileKind, plan: &ToolPlan) -> Result<FileTool, BuildError> {
+        let workspace = Workspace::open(&self.directory(self.entry(plan))?, &self.protected)?;
+        Ok(FileTool::new(kind, Arc::new(workspace), FileLimits::default()))
+    }
+
+    /// Where a tool works: what the file says, else a directory of its own, so that nothing else lies within reach.
+    fn directory(&self, tool: Option<&file::Tool>) -> Result<PathBuf, BuildError> {
+        let said = tool.and_then(|tool| tool.working_directory.as_deref());
+        if let Some(path) = said {
+            return Ok(absolute(&self.config.folder, path));
+        }
+        let path = self.config.folder.join(WORKSPACE);
+        match std::fs::create_dir_all(&path) {
+            Ok(()) => Ok(path),
+            Err(error) => Err(BuildError::NoWorkspace { path, error }),
+        }
+    }
+
+    fn command(&self, plan: &ToolPlan) -> Result<CommandTool, BuildError> {
+        let usual = CommandOptions::default();
+        let tool = self.entry(plan);
+        let readable = tool.and_then(|tool| tool.readable.as_ref());
+        let options = CommandOptions {
+            allowed_commands: tool.and_then(|tool| tool.allowed_commands.clone()),
+            denied_commands: tool.and_then(|tool| tool.denied_commands.clone()).unwrap_or_default(),
+            deny_by_default: tool.and_then(|tool| tool.deny_by_default),
+            working_directory: Some(self.directory(tool)?),
+            max_execution_time: tool
+                .and_then(|tool| tool.max_execution_time)
+                .map_or(usual.max_execution_time, |span| span.0),
+            output_limit: tool.and_then(|tool| tool.max_output).unwrap_or(usual.output_limit),
+            confinement: match tool.and_then(|tool| tool.sandbox) {
+                Some(Sandbox::Off) => Confinement::Off,
+                Some(Sandbox::On) | None => Confinement::On,
+            },
+            network: match tool.and_then(|tool| tool.network) {
+                Some(true) => Reach::Internet,
+                Some(false) | None => Reach::None,
+            },
+            readable: readable
+                .into_iter()
+                .flatten()
+                .map(|path| absolute(&self.config.folder, path))
+                .collect(),
+            protected: self.protected.clone(),
+            ..usual
+        };
+        CommandTool::new(options).map_err(|error| BuildError::Sandbox { tool: plan.name.clone(), error })
+    }
+
+    fn http_request(&self, plan: &ToolPlan) -> HttpRequest {
+        let (tool, usual) = (self.entry(plan), HttpLimits::default());
+        let kept = tool.and_then(|tool| tool.max_output).and_then(|bytes| usize::try_from(bytes).ok());
+        let limits = HttpLimits {
+            time: tool.and_then(|tool| tool.timeout).map_or(usual.time, |span| span.0),
+            answer_bytes: kept.unwrap_or(usual.answer_bytes),
+            ..usual
+        };
+        HttpRequest::new(HttpRequestOptions { guard: guard(tool), limits })
+    }
+
+    fn external(&self, plan: &ToolPlan) -> Result<External, BuildError> {
+        let tool = self.entry(plan);
+        let options = ExternalOptions {
+            url: tool.and_then(|tool| tool.url.clone()).unwrap_or_default(),
+            guard: guard(tool),
+            limits: HttpLimits::default(),
+            timeout: tool.and_then(|tool| tool.timeout).map_or(USUAL_TIMEOUT, |span| span.0),
+            public_url: self.config.file.server.public_url.clone(),
+            secret: match tool.and_then(|tool| tool.webhook_secret.as_ref()) {
+                Some(secret) => CallbackSecret::Shared(secret.expose().to_owned()),
+                None => CallbackSecret::Derived(self.callback_key()?),
+            },
+        };
+        Ok(External::new(options, self.clock.clone()).taking(parameters(tool)))
+    }
+
+    fn asks_agent(&self, plan: &ToolPlan) -> Result<AsksAgent, BuildError> {
+        Ok(AsksAgent::new(AgentName::new(plan.agent.as_deref().unwrap_or_default())?))
+    }
+
+    /// What the agent that gets the work is for, so that the model knows when to ask it.
+    fn purpose(&self, plan: &ToolPlan) -> Option<String> {
+        let name = plan.agent.as_ref()?;
+        let purpose = self.config.file.agents.get(name)?.description.as_ref()?;
+        Some(format!("Hands work to the agent {name} and waits for its answer. {purpose}"))
+    }
+
+    /// The key of this server for callbacks: made once, and kept where no tool can reach it.
+    fn callback_key(&self) -> Result<[u8; 32], BuildError> {
+        let path = self.data.join(CALLBACK_KEY);
+        kept_key(&path).map_err(|error| BuildError::CallbackKey { path, error })
+    }
+}
+
+fn kept_key(path: &Path) -> std::io::Result<[u8; 32]> {
+    let mut key = [0; 32];
+    match std::fs::File::open(path) {
+        Ok(mut file) => {
+            file.read_exact(&mut key)?;
+            Ok(key)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            key = random_bytes();
+            let mut options = std::fs::OpenOptions::new();
+            let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
+            file.write_all(&key)?;
+            file.sync_all()?;
+            Ok(key)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn guard(tool: Option<&file::Tool>) -> Guard {
+    let named = tool.and_then(|tool| tool.allowed_hosts.as_ref()).into_iter().flatten();
+    Guard {
+        allowed_hosts: named.map(|host| host.to_ascii_lowercase()).collect(),
+        others: match tool.and_then(|tool| tool.only_allowed_hosts) {
+            Some(true) => Others::Never,
+            Some(false) | None => Others::Public,
+        },
+    }
+}
+
+/// What an outside job takes: any object, unless the file says more.
+fn parameters(tool: Option<&file::Tool>) -> RawJson {
+    let said = tool.and_then(|tool| tool.parameters.as_ref());
+    let said =
+        said.and_then(|said| RawJson::parse(&serde_json::Value::Object(said.0.clone()).to_string()).ok());
+    let Ok(usual) = RawJson::parse(r#"{"type":"object"}"#) else {
+        unreachable!("a constant that the tests read")
+    };
+    said.unwrap_or(usual)
+}

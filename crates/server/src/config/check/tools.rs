@@ -1,0 +1,166 @@
+//! Keys of a tool that go together, and keys that are for certain types only.
+//!
+//! What a single value may be is `file/tool.rs`.
+
+use crate::config::check::Checked;
+use crate::config::check::rules::{grace_needs_keep, secret_in_file};
+use crate::config::file::{Agent, File, Parameters, Sandbox, Tool, ToolType};
+use crate::config::path::Path;
+use crate::config::plan::sub_agent_tool;
+use crate::config::tree::Node;
+
+const FILES: &[ToolType] = &[
+    ToolType::Command,
+    ToolType::ReadFile,
+    ToolType::WriteFile,
+    ToolType::DeleteFile,
+    ToolType::ListDir,
+    ToolType::SearchFiles,
+    ToolType::EditFile,
+];
+
+const COMMAND: &[ToolType] = &[ToolType::Command];
+
+const HTTP: &[ToolType] = &[ToolType::External, ToolType::HttpRequest];
+
+/// Keys of a tool that are for certain types only.
+const FOR_TYPES: &[(&str, &[ToolType])] = &[
+    ("allowed_commands", COMMAND),
+    ("denied_commands", COMMAND),
+    ("deny_by_default", COMMAND),
+    ("working_directory", FILES),
+    ("readable", COMMAND),
+    ("max_execution_time", COMMAND),
+    ("sandbox", COMMAND),
+    ("network", COMMAND),
+    ("max_output", &[ToolType::Command, ToolType::HttpRequest]),
+    ("timeout", HTTP),
+    ("url", &[ToolType::External]),
+    ("webhook_secret", &[ToolType::External]),
+    ("parameters", &[ToolType::External]),
+    ("allowed_hosts", HTTP),
+    ("only_allowed_hosts", HTTP),
+    ("agent", &[ToolType::Agent]),
+];
+
+/// Checks a tool.
+pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut Checked) {
+    let path = Path::of(&["tools", name]);
+    secret_in_file(&path.key("webhook_secret"), tree, found);
+    let grace = tool.expiry_grace.is_some() || tool.after_grace.is_some();
+    grace_needs_keep(&path, tool.on_timeout, grace, tree, found);
+    let Some(kind) = tool.kind.or_else(|| ToolType::built_in(name)) else { return };
+    for (key, types) in FOR_TYPES {
+        if !types.contains(&kind) && tree.find(&path.key(key)).is_some() {
+            misplaced(&path, key, types, kind, tree, found);
+        }
+    }
+    needs(&path, kind, ToolType::External, ("url", "the address that starts the job"), tree, found);
+    needs(&path, kind, ToolType::Agent, ("agent", "the agent that does the work"), tree, found);
+    commands(&path, tool, tree, found);
+    hosts(&path, tool, tree, found);
+    if let Some(parameters) = &tool.parameters {
+        is_schema(&path.key("parameters"), parameters, tree, found);
+    }
+}
+
+fn misplaced(path: &Path, key: &str, types: &[ToolType], kind: ToolType, tree: &Node, found: &mut Checked) {
+    let types: Vec<String> = types.iter().map(|kind| format!("`type: {}`", kind.as_str())).collect();
+    let what = format!("`{path}.{key}` is for {} only, and this is `{}`", types.join(" or "), kind.as_str());
+    let help = match (key, kind) {
+        ("timeout", ToolType::Command) => "write `max_execution_time`",
+        (_, _) => "remove it",
+    };
+    found.problem(tree, &path.key(key), what, help);
+}
+
+fn needs(
+    path: &Path,
+    kind: ToolType,
+    of: ToolType,
+    (key, what_it_is): (&str, &str),
+    tree: &Node,
+    found: &mut Checked,
+) {
+    if kind == of && tree.find(&path.key(key)).is_none() {
+        let what = format!("`{path}` has no `{key}`");
+        found.problem(tree, path, what, format!("add `{key}: …` below it, {what_it_is}"));
+    }
+}
+
+fn commands(path: &Path, tool: &Tool, tree: &Node, found: &mut Checked) {
+    for (key, list) in
+        [("allowed_commands", &tool.allowed_commands), ("denied_commands", &tool.denied_commands)]
+    {
+        for (no, entry) in list.iter().flatten().enumerate() {
+            let is_command = shell_words::split(entry).is_ok_and(|words| !words.is_empty());
+            if !is_command {
+                let what = format!("`{entry}` of `{path}.{key}` is no command");
+                let help = "write a program, or the first words of a command, with quotes closed";
+                found.problem(tree, &path.key(key).item(no), what, help);
+            }
+        }
+    }
+    if tool.deny_by_default == Some(true) && tool.allowed_commands.is_none() {
+        let what = format!("`{path}` refuses what is not listed, and lists nothing, so no command runs");
+        found.notice(tree, &path.key("deny_by_default"), what);
+    }
+    if tool.sandbox == Some(Sandbox::Off) {
+        let key = path.key("sandbox");
+        if tool.network.is_some() || tool.readable.is_some() {
+            let what = format!("`{path}` has no sandbox, so `network` and `readable` have no effect");
+            found.problem(tree, &key, what, "remove them, or write `sandbox: on`");
+        }
+        let what = format!("commands of `{path}` can do whatever the server's user can do");
+        found.notice(tree, &key, what);
+    }
+}
+
+fn hosts(path: &Path, tool: &Tool, tree: &Node, found: &mut Checked) {
+    for (no, host) in tool.allowed_hosts.iter().flatten().enumerate() {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+        if host.is_empty() || !host.chars().all(is_plain) {
+            let what = format!("`{host}` of `{path}.allowed_hosts` is no host");
+            let help = "write the name or address alone, or with its port: `jobs.internal`, `10.0.0.7:8443`";
+            found.problem(tree, &path.key("allowed_hosts").item(no), what, help);
+        }
+    }
+    let names_none = tool.allowed_hosts.as_ref().is_none_or(Vec::is_empty);
+    if tool.only_allowed_hosts == Some(true) && names_none {
+        let what = format!("`{path}` may call only `allowed_hosts`, and there are none");
+        found.problem(
+            tree,
+            &path.key("only_allowed_hosts"),
+            what,
+            "add `allowed_hosts: [HOST]`, or remove it",
+        );
+    }
+}
+
+fn is_schema(path: &Path, parameters: &Parameters, tree: &Node, found: &mut Checked) {
+    let schema = serde_json::Value::Object(parameters.0.clone());
+    if let Err(error) = jsonschema::validator_for(&schema) {
+        let help = "write a JSON Schema: `type: object`, and `properties:` with a schema for each argument";
+        let place = error.instance_path().to_string().replace('/', ".");
+        found.problem(tree, path, format!("`{path}{place}` is not right in a JSON Schema: {error}"), help);
+    } else if schema["type"] != "object" {
+        let help = "write `type: object` below it, and the arguments below `properties:`";
+        found.problem(tree, path, format!("`{path}` must describe an object, as all arguments are"), help);
+    }
+}
+
+/// Tools that `sub_agents` brings have names that nothing else may have.
+pub(super) fn sub_agents(name: &str, agent: &Agent, file: &File, tree: &Node, found: &mut Checked) {
+    for (no, sub_agent) in agent.sub_agents.iter().enumerate() {
+        let tool_name = sub_agent_tool(sub_agent);
+        let Some(tool) = file.tools.get(&tool_name) else { continue };
+        let is_it = tool.kind == Some(ToolType::Agent) && tool.agent.as_ref() == Some(sub_agent);
+        if !is_it {
+            let path = Path::of(&["agents", name, "sub_agents"]).item(no);
+            let what =
+                format!("`{sub_agent}` brings a tool `{tool_name}`, and `tools.{tool_name}` is another one");
+            let help = format!("rename that tool, or make it `{{type: agent, agent: {sub_agent}}}`");
+            found.problem(tree, &path, what, help);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! `task.timeout`: how long a run may work. Waiting does not count.
+//!
+//! A run is driven only while there is something to do, so all of a drive is work. What earlier drives did is read from
+//! the log (`holdpoint_core::work_time`); the limit is never pinned, so a run that has waited obeys today's.
+
+use holdpoint_core::command::{Command, FailKind, FailRun};
+use holdpoint_core::event::Envelope;
+use holdpoint_core::policy::Verdicts;
+use holdpoint_core::run::Run;
+use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_core::work_time::worked;
+use holdpoint_store::ahead::Driver;
+
+use super::Drive;
+use crate::config::file::Span;
+use crate::engine::{EngineError, Shared};
+
+/// What a run has worked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Worked {
+    /// When this drive began.
+    since: Timestamp,
+    /// What drives before it did.
+    before: Millis,
+}
+
+impl Worked {
+    /// What a drive that begins now begins with. Logs are long: it is read only where there is a limit.
+    pub(super) fn before(shared: &Shared, driver: &Driver, log: &[Envelope]) -> Worked {
+        let run = driver.tip().filter(|run| shared.limit_of(run).is_some());
+        Worked { since: shared.clock.now(), before: run.map_or(Millis(0), |run| worked(run.facts.id, log)) }
+    }
+
+    fn by(&self, now: Timestamp) -> Millis {
+        Millis(self.before.0.saturating_add(now.since(self.since).0.max(0)))
+    }
+}
+
+impl Drive {
+    /// How much longer the run may work; none when there is no limit.
+    pub(super) fn time_left(&self) -> Option<Millis> {
+        let limit = self.shared.limit_of(self.driver.tip()?)?;
+        Some(Millis(limit.0.saturating_sub(self.worked.by(self.shared.clock.now()).0)))
+    }
+
+    /// Whether the run must end because it has worked for as long as it may.
+    pub(super) fn is_out_of_time(&self, run: &Run) -> bool {
+        run.outcome().is_none() && self.time_left().is_some_and(|left| left.0 <= 0)
+    }
+
+    /// Ends the run. What it had started is stopped as after a cancel.
+    pub(super) async fn run_out_of_time(&mut self, run: &Run) -> Result<(), EngineError> {
+        let limit = self.shared.limit_of(run).unwrap_or(Millis(0));
+        let error = format!("the run has worked for longer than its task.timeout of {} allows", Span(limit));
+        tracing::warn!(run = %self.run, "{error}");
+        let fail = FailRun { worker: None, error, kind: FailKind::OutOfTime };
+        self.push(Command::Fail(fail), Verdicts::default()).await?;
+        self.settle().await
+    }
+}
+
+impl Shared {
+    /// How long a run may work by the settings of now.
+    fn limit_of(&self, run: &Run) -> Option<Millis> {
+        self.agent(&run.facts.agent).ok()?.may_work
+    }
+
+    /// Sleeps until a run has worked for as long as it may; for ever when there is no limit.
+    pub(super) async fn sleep_until_out_of_time(&self, left: Option<Millis>) {
+        match left {
+            Some(left) => self.clock.sleep(left).await,
+            None => std::future::pending().await,
+        }
+    }
+}
