@@ -69,6 +69,43 @@ fn a_file_is_edited_after_approval() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "one 2 three");
 }
 
+/// T26: file tools in the folder of the configuration reach neither it nor the store with its files, and cannot make the
+/// `.env` that is not there yet.
+#[test]
+fn file_tools_do_not_reach_what_belongs_to_the_server() {
+    let asked = [
+        ("env", "write_file", json!({"path": ".env", "content": "OPEN=true"})),
+        ("config", "edit_file", json!({"path": "holdpoint.yaml", "old": "llms", "new": "x"})),
+        ("store", "read_file", json!({"path": "kept.db"})),
+        ("wal", "read_file", json!({"path": "kept.db-wal"})),
+        ("key", "read_file", json!({"path": "data/callback.key"})),
+    ];
+    let scripts: Vec<(&str, String)> =
+        asked.iter().map(|(name, tool, arguments)| (*name, calls(tool, arguments))).collect();
+    let scripts: Vec<(&str, &str)> = scripts.iter().map(|(name, script)| (*name, script.as_str())).collect();
+    let mut rest = "session_stores: {main: {backend: sql, sql: {driver: sqlite, database: kept.db}}}
+tools:
+  read_file: {working_directory: .}
+  write_file: {working_directory: ., requires_approval: false}
+  edit_file: {working_directory: ., requires_approval: false}
+agents:
+"
+    .to_owned();
+    for (name, tool, _) in &asked {
+        rest.push_str(&format!(
+            "  {name}: {{llm: {name}, session_store: main, tools: [{tool}], task: {{}}}}\n"
+        ));
+    }
+    let folder = folder(&scripts, &rest);
+    let server = serve(folder.path());
+    for (name, _, _) in &asked {
+        let run = server.send(name);
+        let log = log(&server, &run);
+        assert!(log.contains("it belongs to this server") && !log.contains("call.started"), "{name}: {log}");
+    }
+    assert!(!folder.path().join(".env").exists());
+}
+
 /// T11: a request goes to a host that is named, after approval; to one that is not it is refused, and nobody is asked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_goes_to_a_named_host_only() {

@@ -3,7 +3,7 @@
 //! What a run is pinned to (`Definition`) gets instructions, model name, tools and what deny and silence do; never keys
 //! or addresses: those are read from the current configuration whenever they are needed (rule 8).
 
-mod tools;
+pub(super) mod tools;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -15,6 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::sandbox::real_or_planned;
 use crate::clock;
 
 /// How a path is resolved.
@@ -141,10 +142,9 @@ impl Workspace {
         let root = openat(CWD, &real, flags, Mode::empty()).map_err(|error| closed(error.to_string()))?;
         openat2(&root, ".", flags, Mode::empty(), BENEATH)
             .map_err(|error| BadWorkspace::Kernel(error.to_string()))?;
-        let protected = protected.iter().filter_map(|path| {
-            let path = path.canonicalize().or_else(|_| std::path::absolute(path)).ok()?;
-            Some(path.strip_prefix(&real).ok()?.to_owned())
-        });
+        let protected = protected
+            .iter()
+            .filter_map(|path| Some(real_or_planned(path).strip_prefix(&real).ok()?.to_owned()));
         Ok(Workspace { root, protected: protected.collect(), path: real })
     }
 

@@ -48,7 +48,9 @@ impl<'a> Workshop<'a> {
     /// For the tools of a file.
     pub(super) fn of(config: &'a Config, beside: &'a Beside) -> Workshop<'a> {
         let own = [PathBuf::from(&config.source.name), config.folder.join(".env"), beside.data.clone()];
-        let protected = own.into_iter().chain(config.database.clone()).filter(|path| path.exists()).collect();
+        let store = config.database.iter().flat_map(|database| with_its_files(database));
+        // Also what is not there yet: a tool must not be able to make it.
+        let protected = own.into_iter().chain(store).collect();
         Workshop { config, data: &beside.data, clock: &beside.clock, protected }
     }
 
@@ -196,6 +198,16 @@ impl<'a> Workshop<'a> {
     }
 }
 
+/// A database, and the files that SQLite and this server keep beside it.
+fn with_its_files(database: &Path) -> Vec<PathBuf> {
+    let beside = |end: &str| {
+        let mut name = database.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    };
+    ["", "-wal", "-shm", "-journal", ".lock"].into_iter().map(beside).collect()
+}
+
 fn kept_key(path: &Path) -> std::io::Result<[u8; 32]> {
     let mut key = [0; 32];
     match std::fs::File::open(path) {
@@ -215,7 +227,8 @@ fn kept_key(path: &Path) -> std::io::Result<[u8; 32]> {
     }
 }
 
-fn guard(tool: Option<&file::Tool>) -> Guard {
+/// Where a tool may call.
+pub(in crate::config) fn guard(tool: Option<&file::Tool>) -> Guard {
     let named = tool.and_then(|tool| tool.allowed_hosts.as_ref()).into_iter().flatten();
     Guard {
         allowed_hosts: named.map(|host| host.to_ascii_lowercase()).collect(),

@@ -2,12 +2,14 @@
 //!
 //! What a single value may be is `file/tool.rs`.
 
+use crate::config::build::tools::guard;
 use crate::config::check::Checked;
 use crate::config::check::rules::{grace_needs_keep, secret_in_file};
 use crate::config::file::{Agent, File, Parameters, Sandbox, Tool, ToolType};
 use crate::config::path::Path;
 use crate::config::plan::sub_agent_tool;
 use crate::config::tree::Node;
+use crate::tool::guard::Blocked;
 
 const FILES: &[ToolType] = &[
     ToolType::Command,
@@ -59,6 +61,9 @@ pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut Checked) {
     needs(&path, kind, ToolType::Agent, ("agent", "the agent that does the work"), tree, found);
     commands(&path, tool, tree, found);
     hosts(&path, tool, tree, found);
+    if kind == ToolType::External {
+        address(&path, tool, tree, found);
+    }
     if let Some(parameters) = &tool.parameters {
         is_schema(&path.key("parameters"), parameters, tree, found);
     }
@@ -134,6 +139,19 @@ fn hosts(path: &Path, tool: &Tool, tree: &Node, found: &mut Checked) {
             what,
             "add `allowed_hosts: [HOST]`, or remove it",
         );
+    }
+}
+
+/// What can be said of an address without asking anybody: a call that could never be made is a mistake of the file.
+fn address(path: &Path, tool: &Tool, tree: &Node, found: &mut Checked) {
+    let Some(url) = &tool.url else { return };
+    match guard(Some(tool)).check_text(url) {
+        Err(blocked @ (Blocked::NotNamed(_) | Blocked::NotPublic { .. })) => {
+            let what = format!("the job of `{path}` could never be started: {blocked}");
+            found.problem(tree, &path.key("url"), what, "add the host to `allowed_hosts` of this tool");
+        }
+        // What is no address has been told.
+        Err(Blocked::Url { .. } | Blocked::NoAddress { .. }) | Ok(_) => {}
     }
 }
 
