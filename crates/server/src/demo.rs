@@ -18,7 +18,7 @@ use holdpoint_core::message::{Replay, ToolResult};
 use holdpoint_core::name::{AgentName, BadName, ToolName};
 
 use crate::model::scripted::{Line, Script};
-use crate::settings::{Agent, Approvers, Settings, Tracking};
+use crate::settings::{Agent, Approvers, Settings, Streaming, Tracking};
 use crate::tool::suspend::{self, SuspendForInput};
 use crate::tool::{Invocation, Outcome, Running, Tool};
 
@@ -101,6 +101,7 @@ fn ops(data: &Path) -> Result<Agent, BadDemo> {
         approvers: Approvers::default(),
         worker_pool: 64,
         may_work: None,
+        streaming: Streaming::On,
         tracking: Tracking::On,
         lives: Place::Durable,
     })
@@ -130,6 +131,7 @@ fn asks(name: &str, prompt: &str, lines: Vec<Line>) -> Result<Agent, BadDemo> {
         approvers: Approvers::default(),
         worker_pool: 64,
         may_work: None,
+        streaming: Streaming::On,
         tracking: Tracking::On,
         lives: Place::Durable,
     })

@@ -101,10 +101,22 @@ pub struct Agent {
     pub worker_pool: usize,
     /// How long each may work, waiting left out; without limit when it is none.
     pub may_work: Option<Millis>,
+    /// Whether clients get its model's words while they come.
+    pub streaming: Streaming,
     /// Whether its calls can wait for a person.
     pub tracking: Tracking,
     /// Where its runs live.
     pub lives: Place,
+}
+
+/// Whether clients get a model's words while they come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Streaming {
+    /// They do.
+    #[default]
+    On,
+    /// They get whole replies only.
+    Off,
 }
 
 /// Whether the calls of an agent can wait for a person (C29).

@@ -17,7 +17,7 @@ use holdpoint::engine::{
     Decision, Engine, EngineError, NewRun, RunList, Seen, SessionError, SessionList, SessionName,
 };
 use holdpoint::model::{Asked, Live, Model, Prompt};
-use holdpoint::settings::{Agent, Approvers, Settings, Tracking};
+use holdpoint::settings::{Agent, Approvers, Settings, Streaming, Tracking};
 use holdpoint::tool::{Invocation, Running, Tool};
 use holdpoint_core::command::Wanted;
 use holdpoint_core::definition::{Definition, ToolSpec};
@@ -299,6 +299,7 @@ impl Site {
             approvers: Approvers::default(),
             worker_pool: 8,
             may_work: None,
+            streaming: Streaming::On,
             tracking: Tracking::On,
             lives: Place::Durable,
         }

@@ -136,6 +136,34 @@ agents:
     assert!(!folder.path().join("data/holdpoint.db").exists(), "there is no second database");
 }
 
+/// S3-14: with `enable_streaming: false` a client gets whole replies only.
+#[tokio::test]
+async fn words_come_as_they_are_said_unless_the_file_says_no() {
+    let script = "replies:\n- calls:\n  - tool: execute_command\n    arguments: {command: echo hello}\n- deltas: [All, ' is ', done]\n";
+    let folder = serving::folder(
+        &[("script", script)],
+        "tools: {execute_command: {allowed_commands: [echo]}}
+agents:
+  lively: {llm: script, tools: [execute_command], task: {}}
+  quiet: {llm: script, tools: [execute_command], task: {}, reasoning: {enable_streaming: false}}
+",
+    );
+    let server = serve(folder.path());
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    for (agent, hears) in [("lively", true), ("quiet", false)] {
+        let run = server.send(agent);
+        let address = format!("{}/api/v1/runs/{}/events", server.base, text(&run["id"]));
+        let mut stream = client.get(address).header("accept", "text/event-stream").send().await.unwrap();
+        server.ask(&["holds", "approve", text(&run["holds"][0]["id"])]).unwrap();
+        let mut heard = String::new();
+        while !heard.contains("run.ended") {
+            heard.push_str(&String::from_utf8_lossy(&stream.chunk().await.unwrap().unwrap()));
+        }
+        assert_eq!(heard.contains("event: delta"), hears, "{agent}: {heard}");
+        assert!(heard.contains("All is done"), "{agent}: {heard}");
+    }
+}
+
 /// C10, C28: whatever lives in memory says at the start that a restart loses it.
 #[test]
 fn what_lives_in_memory_is_said_at_the_start() {

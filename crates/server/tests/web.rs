@@ -15,7 +15,9 @@ use holdpoint::clock::Clock;
 use holdpoint::engine::{Engine, NewRun};
 use holdpoint::http;
 use holdpoint::model::scripted::{Line, Script};
-use holdpoint::settings::{Access, Agent, Approvers, Auth, Connections, SelfApproval, Settings, Tracking};
+use holdpoint::settings::{
+    Access, Agent, Approvers, Auth, Connections, SelfApproval, Settings, Streaming, Tracking,
+};
 use holdpoint::tool::suspend::{self, SuspendForInput};
 use holdpoint::tool::{Invocation, Outcome, Pending, Running, Tool};
 use holdpoint_core::body::Body;
@@ -218,6 +220,7 @@ fn agent(
         approvers: approvers.clone(),
         worker_pool: 5,
         may_work: None,
+        streaming: Streaming::On,
         tracking: Tracking::On,
         lives: Place::Durable,
     }

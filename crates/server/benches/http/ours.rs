@@ -10,7 +10,7 @@ use holdpoint::clock::Clock;
 use holdpoint::engine::Engine;
 use holdpoint::http;
 use holdpoint::model::scripted::{Line, Script};
-use holdpoint::settings::{Agent, Approvers, Settings, Tracking};
+use holdpoint::settings::{Agent, Approvers, Settings, Streaming, Tracking};
 use holdpoint::tool::{Invocation, Outcome, Running, Tool};
 use holdpoint_core::body::Body;
 use holdpoint_core::definition::{Definition, ToolSpec};
@@ -86,6 +86,7 @@ fn settings(thinks: i64) -> Settings {
         approvers: Approvers::default(),
         worker_pool: 512,
         may_work: None,
+        streaming: Streaming::On,
         tracking: Tracking::On,
         lives: Place::Durable,
     };

@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::model::Model;
 use crate::model::script_file::{self, ScriptError};
 use crate::settings::{
-    Access, Agent, Approvers, Auth, Connections, SelfApproval as Decides, Settings, Tracking,
+    Access, Agent, Approvers, Auth, Connections, SelfApproval as Decides, Settings, Streaming, Tracking,
 };
 use crate::tool::Tool;
 use crate::tool::sandbox::NoSandbox;
@@ -178,6 +178,10 @@ impl Config {
             approvers: self.approvers(agent, plan)?,
             worker_pool: usize::try_from(plan.worker_pool).unwrap_or(usize::MAX),
             may_work: plan.may_work,
+            streaming: match agent.reasoning.enable_streaming {
+                Some(false) => Streaming::Off,
+                Some(true) | None => Streaming::On,
+            },
             tracking: if plan.mode.is_some() { Tracking::On } else { Tracking::Off },
             lives: match plan.lives {
                 Lives::InMemory => Place::Memory,

@@ -14,6 +14,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::Shared;
 use crate::model::Live;
+use crate::settings::Streaming;
 
 /// Pieces that are kept for a slow reader of one run; older ones are lost to it.
 const KEPT: usize = 256;
@@ -64,7 +65,10 @@ impl Deltas {
 
 impl Shared {
     /// What the model of this run has while it is asked.
-    pub(super) fn live(&self, run: &Run) -> Live {
+    pub(super) fn live(&self, run: &Run, streaming: Streaming) -> Live {
+        if streaming == Streaming::Off {
+            return Live::new(self.clock.clone(), |_| {});
+        }
         let (deltas, id) = (self.deltas.clone(), run.facts.id);
         let (turn, after, said) = (run.state.turn, run.state.seq, AtomicU32::new(0));
         Live::new(self.clock.clone(), move |text| {

@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::demo;
 use crate::model::Model;
 use crate::model::scripted::Script;
-use crate::settings::{Agent, Approvers, SelfApproval, Settings, Tracking};
+use crate::settings::{Agent, Approvers, SelfApproval, Settings, Streaming, Tracking};
 use crate::tool::Tool;
 use crate::tool::suspend::{self, SuspendForInput};
 
@@ -90,6 +90,7 @@ impl Cast {
             approvers: self.approvers.clone(),
             worker_pool: 64,
             may_work: None,
+            streaming: Streaming::On,
             tracking: Tracking::On,
             lives: Place::Durable,
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use holdpoint::clock::Clock;
 use holdpoint::engine::{Engine, NewRun};
 use holdpoint::model::scripted::{Line, Script};
-use holdpoint::settings::{Agent, Approvers, Settings, Tracking};
+use holdpoint::settings::{Agent, Approvers, Settings, Streaming, Tracking};
 use holdpoint::tool::Tool;
 use holdpoint::tool::agent::AsksAgent;
 use holdpoint_core::command::Wanted;
@@ -56,6 +56,7 @@ fn settings(site: &Site) -> Settings {
         approvers: Approvers::default(),
         worker_pool: 5,
         may_work: None,
+        streaming: Streaming::On,
         tracking: Tracking::On,
         lives: Place::Durable,
     };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use holdpoint::clock::Clock;
 use holdpoint::engine::Engine;
 use holdpoint::model::scripted::{Line, Script};
-use holdpoint::settings::{Agent, Approvers, Settings, Tracking};
+use holdpoint::settings::{Agent, Approvers, Settings, Streaming, Tracking};
 use holdpoint::tool::Tool;
 use holdpoint::tool::command::{CommandOptions, CommandTool, rules};
 use holdpoint::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
@@ -55,6 +55,7 @@ fn server(site: &Site, tool: Arc<dyn Tool>, spec: ToolSpec, arguments: &str) -> 
         approvers: Approvers::default(),
         worker_pool: 5,
         may_work: None,
+        streaming: Streaming::On,
         tracking: Tracking::On,
         lives: Place::Durable,
     };

@@ -27,7 +27,7 @@ use holdpoint::auth::Principal;
 use holdpoint::clock::Clock;
 use holdpoint::engine::{Decision, Engine, EngineError, NewRun};
 use holdpoint::model::scripted::{Line, Script};
-use holdpoint::settings::{Agent, Approvers, Settings, Tracking};
+use holdpoint::settings::{Agent, Approvers, Settings, Streaming, Tracking};
 use holdpoint::tool::suspend::{self, SuspendForInput};
 use holdpoint::tool::{Invocation, Outcome, Running, Tool};
 use holdpoint_core::body::Body;
@@ -171,6 +171,7 @@ impl Site {
             approvers: Approvers::default(),
             worker_pool: 5,
             may_work: None,
+            streaming: Streaming::On,
             tracking: Tracking::On,
             lives: Place::Durable,
         };

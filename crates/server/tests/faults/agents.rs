@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdpoint::model::scripted::{Line, Script};
-use holdpoint::settings::{Agent, Approvers, Settings, Tracking};
+use holdpoint::settings::{Agent, Approvers, Settings, Streaming, Tracking};
 use holdpoint::tool::command::{CommandOptions, CommandTool};
 use holdpoint::tool::sandbox::Confinement;
 use holdpoint::tool::suspend::{self, SuspendForInput};
@@ -109,6 +109,7 @@ pub(crate) fn settings(data: &Path, behaviour: &Behaviour, points: &Arc<Points>)
             approvers: Approvers::default(),
             worker_pool: 256,
             may_work: None,
+            streaming: Streaming::On,
             tracking: Tracking::On,
             lives: Place::Durable,
         };

@@ -37,7 +37,7 @@ impl Drive {
         let definition = self.definition().await?;
         let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
         let heard = run.heard();
-        let live = shared.live(run);
+        let live = shared.live(run, agent.streaming);
         // A model with a bug ends its run, after whoever started it has heard that it is durable.
         let asking = AssertUnwindSafe(async { agent.model.ask(prompt, &live).await }).catch_unwind();
         let mut asked = pin!(asking);
