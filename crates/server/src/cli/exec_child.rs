@@ -16,9 +16,10 @@ use std::time::Duration;
 use holdpoint::tool::child::{End, Kept, Ran, Report};
 use holdpoint::tool::descendants::{below, end_below, tasks_of_machine};
 use holdpoint::tool::sandbox::Plan;
+use rustix::io::Errno;
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpgrp, getpid, kill_current_process_group,
-    set_child_subreaper, setpgid, setrlimit, setsid, waitid,
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpid, kill_current_process_group,
+    set_child_subreaper, setrlimit, setsid, waitid,
 };
 use tempfile::TempDir;
 
@@ -66,8 +67,9 @@ enum News {
 
 /// Runs a command until it ends, its time is over or standard input closes.
 pub(super) fn run(order: &ExecChild) -> ExitCode {
-    // A leader already has what it needs; everybody else gets a session, so that no command can ask on a terminal.
-    if getpid() != getpgrp() && setsid().is_err() && setpgid(None, None).is_err() {
+    // A session of its own, so that no command can ask on a terminal. Only the leader of a group is refused one, and it
+    // has a group already. Who leads is not asked: a group may be 0 in a container, which rustix does not expect.
+    if setsid().is_err_and(|error| error != Errno::PERM) {
         report(&Report::NotStarted("a process group of its own could not be made".into()));
         return ExitCode::FAILURE;
     }

@@ -10,7 +10,7 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
-use rustix::process::{getpgid, getpid, getppid};
+use rustix::process::{Pid, getpid, getppid};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -182,16 +182,41 @@ fn sockets(network: Reach) -> Result<Vec<SeccompRule>, seccompiler::BackendError
 /// The shim, the server, their groups, and everybody.
 fn untouchable() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
     let server = getppid();
-    let group = server.and_then(|server| getpgid(Some(server)).ok());
+    let group = server.and_then(group_of).map(|group| -group);
     let numbers =
         [Some(getpid()), server].into_iter().flatten().map(|pid| i64::from(pid.as_raw_nonzero().get()));
-    let group = group.map(|group| -i64::from(group.as_raw_nonzero().get()));
     let numbers = numbers.chain(group).chain(std::iter::once(-1));
     numbers.map(|number| SeccompRule::new(vec![is(SeccompCmpOp::Eq, number)?])).collect()
+}
+
+/// The group of a process; none where its leader is outside of this container, as that of the first process often is.
+/// Taken from the file: rustix counts on a number that is never 0.
+fn group_of(process: Pid) -> Option<i64> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
+    parse_group(&stat)
+}
+
+/// The name of a program may have spaces and brackets in it; what follows it has none.
+fn parse_group(stat: &str) -> Option<i64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(2)?.parse().ok().filter(|group| *group > 0)
 }
 
 /// Compares the first argument as 32 bits.
 fn is(how: SeccompCmpOp, value: i64) -> Result<SeccompCondition, seccompiler::BackendError> {
     let bits = value.cast_unsigned() & 0xffff_ffff;
     SeccompCondition::new(0, SeccompCmpArgLen::Dword, how, bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server whose parent has a group outside of its container is confined all the same.
+    #[test]
+    fn a_group_outside_of_the_container_is_none() {
+        assert_eq!(parse_group("7 (sh) S 1 7 7 0 -1"), Some(7));
+        assert_eq!(parse_group("1 (a) b (c) S 0 0 0 0 -1"), None);
+        assert_eq!(parse_group("nonsense"), None);
+    }
 }
