@@ -92,7 +92,7 @@ mod tests {
         let mut story = Story::new();
         story.replies("", &[("write", "{}")]);
         assert_eq!(seconds(&story), 1, "the model's time");
-        story.waits(Millis::hours(100));
+        story.waits(Millis::seconds(40));
         story.decides(1, Wanted::Approve);
         story.begins(1);
         assert_eq!(seconds(&story), 1, "nobody had it until the call began");
