@@ -184,8 +184,8 @@ server: {{public_url: 'http://localhost:8080/'}}
 /// Rule 7, S0-16, C28: an agent of `sub_agents` gets work through the tool `ask_NAME`. The sub-run lives in the store of
 /// the run above, though its agent lives in memory otherwise; its hold is shown with the path from the root, and when it
 /// is decided both runs end.
-#[test]
-fn work_is_handed_to_another_agent_and_its_hold_shows_the_path() {
+#[tokio::test(flavor = "multi_thread")]
+async fn work_is_handed_to_another_agent_and_its_hold_shows_the_path() {
     let lead = calls("ask_helper", &json!({"message": "say hello"}));
     let helper = calls("execute_command", &json!({"command": "echo hello"}));
     let folder = folder(
@@ -213,6 +213,14 @@ agents:
     assert_eq!(hold["path"], json!([{"run": id, "agent": "lead"}]), "{hold}");
     assert!(text(&hold["run"]).starts_with("run_"), "{hold}");
     assert_eq!(hold["arguments"], json!({"command": "echo hello"}));
+    let mut show = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let shown = show.args(["holds", "show", &below, "--server", &server.base]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains(&format!("for:      lead, {id}\n")), "{shown}");
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let page =
+        client.get(format!("{}/approve/{below}", server.base)).send().await.unwrap().text().await.unwrap();
+    assert!(page.contains(&format!("<a href=\"/runs/{id}\">lead</a> › helper")), "{page}");
     approve(&server, &below);
     server.until(id, "completed");
     server.until(text(&hold["run"]), "completed");

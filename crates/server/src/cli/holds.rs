@@ -295,6 +295,15 @@ pub(super) struct HoldBody {
     #[serde(default)]
     options: Vec<Text>,
     answer_schema: Option<Box<RawValue>>,
+    #[serde(default)]
+    path: Vec<Above>,
+}
+
+/// A run above the one that waits.
+#[derive(Deserialize)]
+struct Above {
+    run: Text,
+    agent: Text,
 }
 
 impl HoldBody {
@@ -313,6 +322,9 @@ impl HoldBody {
         text.push_str(&format!(
             "run:      {run}\nagent:    {agent}\nsession:  {session}\nopened:   {opened_at}\n"
         ));
+        // The root first.
+        let above = self.path.iter().map(|Above { run, agent }| format!("for:      {agent}, {run}\n"));
+        text.extend(above);
         let more = [
             ("expires:  ", &self.expires_at),
             ("expired:  ", &self.expired_at),

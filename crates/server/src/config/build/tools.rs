@@ -231,7 +231,8 @@ fn kept_key(path: &Path) -> std::io::Result<[u8; 32]> {
 pub(in crate::config) fn guard(tool: Option<&file::Tool>) -> Guard {
     let named = tool.and_then(|tool| tool.allowed_hosts.as_ref()).into_iter().flatten();
     Guard {
-        allowed_hosts: named.map(|host| host.to_ascii_lowercase()).collect(),
+        // The guard compares addresses without the brackets that IPv6 has in a URL.
+        allowed_hosts: named.map(|host| host.to_ascii_lowercase().replace(['[', ']'], "")).collect(),
         others: match tool.and_then(|tool| tool.only_allowed_hosts) {
             Some(true) => Others::Never,
             Some(false) | None => Others::Public,
@@ -248,4 +249,32 @@ fn parameters(tool: Option<&file::Tool>) -> RawJson {
         unreachable!("a constant that the tests read")
     };
     said.unwrap_or(usual)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// T11: a host is named as it stands in an address, with or without its port.
+    #[test]
+    fn hosts_are_named_as_in_an_address() {
+        let allowed_hosts =
+            ["Jobs.Internal", "10.0.0.7:8443", "[::1]", "[fd00::7]:80"].map(str::to_owned).to_vec();
+        let tool = file::Tool {
+            allowed_hosts: Some(allowed_hosts),
+            only_allowed_hosts: Some(true),
+            ..file::Tool::default()
+        };
+        let is_open = |url: &str| guard(Some(&tool)).check_text(url).is_ok();
+        for url in
+            ["https://jobs.internal/a", "https://10.0.0.7:8443/", "http://[::1]:7/", "http://[fd00::7]/"]
+        {
+            assert!(is_open(url), "{url}");
+        }
+        for url in ["https://10.0.0.7/", "http://[fd00::7]:81/", "https://example.org/", "http://127.0.0.1/"]
+        {
+            assert!(!is_open(url), "{url}");
+        }
+        assert!(guard(None).check_text("https://example.org/").is_ok());
+    }
 }

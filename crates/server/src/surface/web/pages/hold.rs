@@ -27,6 +27,8 @@ const TITLE_MAX: usize = 200;
 pub(in crate::surface::web) struct HoldPage {
     id: String,
     run: String,
+    /// The runs that it works for, the root first.
+    path: Vec<Above>,
     agent: String,
     session: String,
     owner: String,
@@ -53,6 +55,13 @@ pub(in crate::surface::web) struct HoldPage {
     form: Form,
     kept: Kept,
     decided: Option<Decided>,
+}
+
+/// A run above the one that waits.
+#[derive(Debug, Serialize)]
+struct Above {
+    run: String,
+    agent: String,
 }
 
 /// Something to say first.
@@ -183,6 +192,11 @@ pub(in crate::surface::web) fn page(shown: &Shown<'_>, tried: Option<&Tried<'_>>
     HoldPage {
         id: row.id.to_string(),
         run: row.id.run.to_string(),
+        path: view
+            .path
+            .iter()
+            .map(|(run, agent)| Above { run: run.to_string(), agent: agent.to_string() })
+            .collect(),
         agent: row.agent.to_string(),
         session: row.session.to_string(),
         owner: run.facts.owner.to_string(),
