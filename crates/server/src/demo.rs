@@ -63,7 +63,7 @@ pub fn settings(data: &Path) -> Result<Settings, BadDemo> {
         (AgentName::new(RECEIPTS)?, Arc::new(asks(RECEIPTS, "You keep the books.", receipts)?)),
         (AgentName::new(TRAVEL)?, Arc::new(asks(TRAVEL, "You book trips.", travel.collect())?)),
     ]);
-    Ok(Settings { agents, ..Settings::usual() })
+    Ok(Settings { agents, default_agent: Some(AgentName::new(AGENT)?), ..Settings::usual() })
 }
 
 /// The agent that wants to delete something.

@@ -12,6 +12,7 @@ mod identify;
 mod mishaps;
 mod once;
 mod orders;
+mod recent;
 mod recovery;
 mod sessions;
 mod submit;
@@ -43,6 +44,7 @@ pub use deltas::Delta;
 pub use follow::{Follower, News};
 pub use holdpoint_store::{Page, SessionRow, StoreError, Unreadable};
 pub use once::Once;
+pub use recent::{Listed, RecentRuns};
 pub use recovery::Recovery;
 pub use sessions::{
     Deleted, Metadata, PENDING, SessionError, SessionList, SessionName, SessionView, metadata,
@@ -190,6 +192,11 @@ impl Engine {
         Ok(self.shared.events(run, after).await?)
     }
 
+    /// The events of a run after a position, those of one append together: between them the run was never seen.
+    pub async fn appends(&self, run: RunId, after: Seq) -> Result<Vec<Vec<Envelope>>, EngineError> {
+        Ok(self.shared.appends(run, after).await?)
+    }
+
     /// Begins nothing new, lets models and tools that are at work finish for this long, gives every run back, and
     /// stops. Another node, or the next start, goes on at once.
     pub async fn drain(&self, at_most: Millis) {
@@ -293,26 +300,37 @@ impl Shared {
     }
 
     async fn events(&self, run: RunId, after: Seq) -> Result<Vec<Envelope>, StoreError> {
-        let mut events = Vec::new();
+        Ok(self.appends(run, after).await?.into_iter().flatten().collect())
+    }
+
+    async fn appends(&self, run: RunId, after: Seq) -> Result<Vec<Vec<Envelope>>, StoreError> {
+        let mut appends = Vec::new();
         for link in self.store.links(run, after, usize::MAX).await? {
             let corrupt =
                 |bad: holdpoint_core::link::BadLink| StoreError::Corrupt { run, why: bad.to_string() };
-            events
-                .extend(link.events().map_err(corrupt)?.into_iter().filter(|envelope| envelope.seq > after));
-        }
-        for envelope in &mut events {
-            for name in envelope.event.blobs() {
-                let value = self.store.blob(run, name.digest).await?;
-                let missing = || StoreError::Corrupt {
-                    run,
-                    why: format!("the large value {} is missing", name.digest),
-                };
-                let wrong =
-                    |bad: holdpoint_core::body::WrongBlob| StoreError::Corrupt { run, why: bad.to_string() };
-                envelope.event.fill(&name, &value.ok_or_else(missing)?).map_err(wrong)?;
+            let mut events = link.events().map_err(corrupt)?;
+            events.retain(|envelope| envelope.seq > after);
+            for envelope in &mut events {
+                self.fill(run, envelope).await?;
+            }
+            if !events.is_empty() {
+                appends.push(events);
             }
         }
-        Ok(events)
+        Ok(appends)
+    }
+
+    /// Puts large values back in their places.
+    async fn fill(&self, run: RunId, envelope: &mut Envelope) -> Result<(), StoreError> {
+        for name in envelope.event.blobs() {
+            let value = self.store.blob(run, name.digest).await?;
+            let missing =
+                || StoreError::Corrupt { run, why: format!("the large value {} is missing", name.digest) };
+            let wrong =
+                |bad: holdpoint_core::body::WrongBlob| StoreError::Corrupt { run, why: bad.to_string() };
+            envelope.event.fill(&name, &value.ok_or_else(missing)?).map_err(wrong)?;
+        }
+        Ok(())
     }
 }
 

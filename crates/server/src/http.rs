@@ -11,7 +11,7 @@ mod problem;
 mod time;
 
 pub use app::App;
-pub use extract::{Args, JsonBody, Repeatable, Segment};
+pub use extract::{Args, JsonBody, Repeatable, Segment, body_bytes, idempotency_key, is_too_deep};
 pub use listen::{router, serve};
 pub use problem::{More, Problem, RecordedDecision};
-pub use time::rfc3339;
+pub use time::{http_date, parse_rfc3339, rfc3339};

@@ -24,6 +24,8 @@ pub struct Settings {
     pub tenant: Tenant,
     /// The agents.
     pub agents: BTreeMap<AgentName, Arc<Agent>>,
+    /// The agent at the root of the server, for protocols that have one there.
+    pub default_agent: Option<AgentName>,
     /// Budgets and caps.
     pub limits: Arc<Limits>,
     /// How long a node's claim on a run lasts without renewal.
@@ -211,6 +213,7 @@ impl Settings {
         Settings {
             tenant: Tenant::default_tenant(),
             agents: BTreeMap::new(),
+            default_agent: None,
             limits: Arc::new(Limits::default()),
             lease: Millis::seconds(10),
             poll: Millis(500),

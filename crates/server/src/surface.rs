@@ -2,6 +2,7 @@
 //!
 //! A surface knows no other surface and no store; dropping a protocol means deleting its folder.
 
+pub mod a2a;
 pub mod api;
 pub mod operations;
 pub mod web;

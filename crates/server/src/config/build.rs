@@ -135,6 +135,7 @@ impl Config {
         let server = &self.file.server.limits;
         let settings = Settings {
             agents,
+            default_agent: self.file.server.default_agent.as_ref().map(AgentName::new).transpose()?,
             limits: Arc::new(limits(server)),
             access: access(&self.file.server)?,
             connections: Connections {

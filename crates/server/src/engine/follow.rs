@@ -8,8 +8,9 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use holdpoint_core::event::Envelope;
+use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::run::{Status, status};
+use holdpoint_core::run::{Status, Waiting, status};
 use holdpoint_core::time::Millis;
 use tokio::sync::Notify;
 
@@ -109,6 +110,54 @@ impl Follower {
             let events: Vec<Envelope> = news.into_iter().filter_map(News::event).collect();
             if !events.is_empty() {
                 return Ok(events);
+            }
+        }
+    }
+
+    /// The next appends, each with its events; waits until there are some. May be dropped and asked again.
+    pub async fn appends(&mut self) -> Result<Vec<Vec<Envelope>>, EngineError> {
+        let mut tick = self.engine.shared.settings().poll;
+        loop {
+            let mut woken = pin!(self.notify.notified());
+            woken.as_mut().enable();
+            let appends = self.engine.appends(self.run, self.cursor).await?;
+            if let Some(last) = appends.last().and_then(|events| events.last()) {
+                self.cursor = last.seq;
+                return Ok(appends);
+            }
+            tokio::select! {
+                () = woken => {}
+                () = self.engine.shared.clock.sleep(tick) => tick = longer(tick),
+            }
+        }
+    }
+
+    /// Waits until somebody is needed, also by a sub-run, or the run is over. A run that only outside systems can move
+    /// is still at work.
+    pub(super) async fn needs_somebody(self) -> Result<(), EngineError> {
+        let poll = self.engine.shared.settings().poll;
+        let mut tick = poll;
+        loop {
+            let mut woken = pin!(self.notify.notified());
+            woken.as_mut().enable();
+            let run = self.engine.load(self.run).await?.row.run;
+            match status(&run) {
+                Status::Held(Waiting::Person | Waiting::Auth) | Status::Ended(_) => return Ok(()),
+                Status::Held(Waiting::External) => {
+                    let below = self.engine.holds_below(&run).await?;
+                    if below.iter().any(|(_, kind)| *kind != HoldKind::External) {
+                        return Ok(());
+                    }
+                }
+                Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => {}
+            }
+            // What happens in a sub-run wakes nobody here.
+            let has_children = run.state.holds.iter().any(|hold| hold.child.is_some());
+            tokio::select! {
+                () = woken => {}
+                () = self.engine.shared.clock.sleep(tick) => {
+                    tick = if has_children { poll } else { longer(tick) };
+                }
             }
         }
     }

@@ -122,7 +122,7 @@ impl Engine {
     }
 
     /// Open holds of the sub-runs that a run waits for, and of theirs. Depth and number are capped by the core.
-    async fn holds_below(&self, run: &Run) -> Result<Vec<(HoldId, HoldKind)>, EngineError> {
+    pub(super) async fn holds_below(&self, run: &Run) -> Result<Vec<(HoldId, HoldKind)>, EngineError> {
         let mut found = Vec::new();
         let mut children: Vec<RunId> = run.state.holds.iter().filter_map(|hold| hold.child).collect();
         while let Some(child) = children.pop() {
@@ -195,7 +195,21 @@ impl Engine {
 
     /// Waits until a run waits or is over, at most this long.
     pub async fn settles(&self, run: RunId, at_most: Millis) -> Result<(), EngineError> {
-        let settles = self.follow(run, Seq(0)).settles();
+        self.waits_for(run, at_most, self.follow(run, Seq(0)).settles()).await
+    }
+
+    /// Waits until a run needs somebody or is over, at most this long. Jobs of outside systems and sub-runs that are at
+    /// work are waited for as well.
+    pub async fn needs_somebody(&self, run: RunId, at_most: Millis) -> Result<(), EngineError> {
+        self.waits_for(run, at_most, self.follow(run, Seq(0)).needs_somebody()).await
+    }
+
+    async fn waits_for(
+        &self,
+        run: RunId,
+        at_most: Millis,
+        settles: impl Future<Output = Result<(), EngineError>>,
+    ) -> Result<(), EngineError> {
         let mut stopping = self.shared.stopping.subscribe();
         tokio::select! {
             settled = self.shared.clock.timeout(at_most, settles) => match settled {
@@ -373,7 +387,7 @@ impl Engine {
     }
 
     /// Of a run that does not even say whose it is, only its id speaks, and only to administrators.
-    fn may_see_unreadable(&self, who: &Principal, found: &Unreadable) -> bool {
+    pub(super) fn may_see_unreadable(&self, who: &Principal, found: &Unreadable) -> bool {
         match &found.facts {
             Some(facts) => self.may_see(who, facts),
             None => who.is_admin() && found.run.tenant_tag() == tenant_tag(&who.tenant),

@@ -68,9 +68,14 @@ where
     }
 }
 
+/// The body as it came, within the limits of size and time.
+pub async fn body_bytes(request: Request) -> Result<Vec<u8>, Problem> {
+    timeout(BODY_WITHIN, whole(request)).await.map_err(|_| too_slow())?
+}
+
 async fn json_bytes(request: Request) -> Result<Vec<u8>, Problem> {
     let is_json = is_json(request.headers());
-    let bytes = timeout(BODY_WITHIN, whole(request)).await.map_err(|_| too_slow())??;
+    let bytes = body_bytes(request).await?;
     if bytes.is_empty() {
         return Ok(b"{}".to_vec());
     }
@@ -85,7 +90,8 @@ async fn json_bytes(request: Request) -> Result<Vec<u8>, Problem> {
     }
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+/// The sender's `Idempotency-Key`, if there is one.
+pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let unreadable = |_| Problem::bad_request("Idempotency-Key is not plain text");
     match headers.get("idempotency-key").map(|value| value.to_str()).transpose().map_err(unreadable)? {
         Some("") => Err(Problem::bad_request("Idempotency-Key is empty")),
@@ -148,7 +154,8 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 
 /// Whether arrays and objects are nested too deep. Looked at before anything is read, because a text that is only
 /// passed on would be skipped at any depth and stop somebody else's reader later.
-fn is_too_deep(bytes: &[u8]) -> bool {
+#[must_use]
+pub fn is_too_deep(bytes: &[u8]) -> bool {
     let (mut depth, mut in_string, mut is_escaped) = (0usize, false, false);
     for byte in bytes {
         match byte {

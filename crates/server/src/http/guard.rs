@@ -21,6 +21,9 @@ use crate::settings::{Access, Auth};
 /// Paths that whoever watches the server may ask without saying who they are.
 const OPEN: &[&str] = &["/healthz", "/readyz"];
 
+/// What agents say about themselves to everyone, below their addresses: how to reach them, and how to say who you are.
+const CARD: &str = "/.well-known/agent-card.json";
+
 /// Lets a request in with its principal, or says why not.
 pub(super) async fn check(
     State(app): State<App>,
@@ -28,7 +31,7 @@ pub(super) async fn check(
     next: Next,
 ) -> Result<Response, Problem> {
     refuse_foreign(&app.engine.settings().access, request.method(), request.headers())?;
-    if !OPEN.contains(&request.uri().path()) {
+    if !is_open(request.method(), request.uri().path()) {
         let who = principal(&app, request.headers()).await?;
         // Looking is refused here, where no new route can forget it. Changes are the engine's to refuse.
         if is_harmless(request.method()) && !who.has(Scope::RunsRead) {
@@ -37,6 +40,11 @@ pub(super) async fn check(
         request.extensions_mut().insert(who);
     }
     Ok(next.run(request).await)
+}
+
+fn is_open(method: &Method, path: &str) -> bool {
+    let is_card = || path == CARD || (path.starts_with("/v1/agents/") && path.ends_with(CARD));
+    OPEN.contains(&path) || (is_harmless(method) && is_card())
 }
 
 fn is_harmless(method: &Method) -> bool {
@@ -223,6 +231,21 @@ mod tests {
         ] {
             let access = Access::default();
             assert_eq!(answer(&access, method.clone(), host, origin), status, "{method} {host} {origin:?}");
+        }
+    }
+
+    #[test]
+    fn cards_are_for_everyone_and_nothing_else_of_an_agent_is() {
+        for (method, path, is_for_everyone) in [
+            (Method::GET, "/healthz", true),
+            (Method::GET, "/.well-known/agent-card.json", true),
+            (Method::HEAD, "/v1/agents/ops/.well-known/agent-card.json", true),
+            (Method::POST, "/v1/agents/ops/.well-known/agent-card.json", false),
+            (Method::GET, "/api/v1/.well-known/agent-card.json", false),
+            (Method::GET, "/v1/agents/ops/extendedAgentCard", false),
+            (Method::GET, "/v1/agents/ops/tasks", false),
+        ] {
+            assert_eq!(is_open(&method, path), is_for_everyone, "{method} {path}");
         }
     }
 

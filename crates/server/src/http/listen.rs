@@ -24,7 +24,7 @@ use super::problem::Problem;
 use super::{guard, openapi};
 use crate::clock::duration;
 use crate::settings::Connections;
-use crate::surface::{api, operations, web};
+use crate::surface::{a2a, api, operations, web};
 
 /// How long to wait before the next try when no connection can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -38,11 +38,13 @@ pub fn router(app: App) -> Router {
     let described = OpenApiRouter::new().nest("/api/v1", api::routes()).merge(operations::routes());
     openapi::described(described)
         .merge(web::routes())
+        .merge(a2a::routes())
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(max_body))
         .layer(axum::middleware::from_fn_with_state(app.clone(), guard::check))
         .layer(axum::middleware::from_fn(web::problems_as_pages))
+        .layer(axum::middleware::from_fn(a2a::problems_as_errors))
         .with_state(app)
 }
 

@@ -27,6 +27,7 @@ pub(super) fn check(file: &File, tree: &Node, found: &mut Checked) {
         many(&path.key("tools"), "tool", "tools", &tools, tree, found);
         many(&path.key("sub_agents"), "agent", "agents", &names("agents"), tree, found);
     }
+    one(&Path::of(&["server", "default_agent"]), "agent", "agents", &names("agents"), tree, found);
     for name in names("agents") {
         good_name(name, "agent", &Path::of(&["agents", name]), tree, found);
     }

@@ -24,6 +24,9 @@ pub struct Server {
     pub public_url: Option<String>,
     /// Names that callers know this server by, beside its address: without scheme and port.
     pub hosts: Vec<String>,
+    /// The agent that A2A clients find at the root of the server. Without it, the only agent, if there is only one; each
+    /// agent is at `/v1/agents/NAME` in any case.
+    pub default_agent: Option<String>,
     /// Who may call. Without it only this machine may.
     #[garde(dive)]
     pub auth: Option<Auth>,

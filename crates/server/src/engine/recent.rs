@@ -1,0 +1,97 @@
+//! Runs by when they last changed, for surfaces whose lists are in that order.
+//!
+//! Stores index runs by when they began, because an index on what changes with every append would cost every append. So
+//! the newest runs are read, up to a bound, and put in order here.
+
+use std::cmp::Reverse;
+
+use holdpoint_core::id::RunId;
+use holdpoint_core::name::{AgentName, SessionId};
+use holdpoint_core::project::{Phase, RunRow};
+use holdpoint_core::time::Timestamp;
+use holdpoint_store::{RunFilter, RunQuery, Unreadable};
+
+use super::{Engine, EngineError};
+use crate::auth::Principal;
+
+/// Runs that a list looks at, at most; of more than that the newest.
+const LOOKED_AT_MAX: usize = 10_000;
+/// Runs that are read at once.
+const AT_ONCE: usize = 500;
+
+/// Which runs are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecentRuns {
+    /// Of which agent.
+    pub agent: AgentName,
+    /// Of one conversation.
+    pub session: Option<SessionId>,
+    /// Only those in one of these phases; empty means any.
+    pub phases: Vec<Phase>,
+    /// Only those that changed at this instant or later.
+    pub since: Option<Timestamp>,
+}
+
+/// A run of a list.
+#[derive(Debug, Clone)]
+pub enum Listed {
+    /// The run.
+    Run(Box<RunRow>),
+    /// Its rows cannot be read: it counts as failed (C35).
+    Quarantined(Box<Unreadable>),
+}
+
+impl Listed {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> RunId {
+        match self {
+            Listed::Run(row) => row.run.facts.id,
+            Listed::Quarantined(found) => found.run,
+        }
+    }
+
+    /// When it last changed, as far as that is known.
+    #[must_use]
+    pub fn at(&self) -> Timestamp {
+        match self {
+            Listed::Run(row) => row.run.state.at,
+            Listed::Quarantined(found) => found.facts.as_ref().map_or(Timestamp(0), |facts| facts.started_at),
+        }
+    }
+}
+
+impl Engine {
+    /// The runs of an agent that the caller may see, those that changed last first.
+    pub async fn recent_runs(&self, who: &Principal, wanted: RecentRuns) -> Result<Vec<Listed>, EngineError> {
+        let filter = match &wanted.session {
+            Some(session) => RunFilter::Session(wanted.agent.clone(), session.clone()),
+            None => RunFilter::Agent(wanted.agent.clone()),
+        };
+        let (mut listed, mut cursor, mut looked_at) = (Vec::new(), None, 0);
+        loop {
+            let query = RunQuery {
+                tenant: who.tenant.clone(),
+                filter: filter.clone(),
+                phases: wanted.phases.clone(),
+                cursor,
+                limit: AT_ONCE,
+            };
+            let found = self.shared.store.list_runs(query).await?;
+            looked_at += found.items.len() + found.unreadable.len();
+            let seen = found.items.into_iter().filter(|row| self.may_see(who, &row.run.facts));
+            listed.extend(seen.map(|row| Listed::Run(Box::new(row))));
+            if wanted.phases.is_empty() || wanted.phases.contains(&Phase::Failed) {
+                let unreadable = found.unreadable.into_iter().filter(|one| self.may_see_unreadable(who, one));
+                listed.extend(unreadable.map(|one| Listed::Quarantined(Box::new(one))));
+            }
+            cursor = found.next;
+            if cursor.is_none() || looked_at >= LOOKED_AT_MAX {
+                break;
+            }
+        }
+        listed.retain(|one| wanted.since.is_none_or(|since| one.at() >= since));
+        listed.sort_by_key(|one| Reverse((one.at(), *one.id().bytes())));
+        Ok(listed)
+    }
+}

@@ -1,0 +1,100 @@
+//! What agents say about themselves: the public card for everyone, and the extended one for those who are known.
+//!
+//! The public card names the agent and what it is for; which tools it has is only in the extended one.
+
+use std::collections::BTreeMap;
+
+use holdpoint_core::digest;
+
+use super::error::{A2aError, Kind};
+use super::operations::Asked;
+use super::wire::{
+    AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill, Scopes, SecurityRequirement,
+    SecurityScheme,
+};
+use crate::settings::{Agent, Auth, Settings};
+
+/// The extension by which a message may carry a key that makes its repeat safe.
+pub(super) const IDEMPOTENCY: &str = "https://a2a-rust.com/extensions/idempotency/v1";
+
+/// The versions that are spoken here.
+pub(super) const VERSION: &str = "1.0";
+
+/// The card that everyone may read.
+pub(super) fn public(settings: &Settings, name: &str, agent: &Agent, site: &str) -> AgentCard {
+    let url = format!("{site}/v1/agents/{name}");
+    let interface =
+        |protocol_binding| AgentInterface { url: url.clone(), protocol_binding, protocol_version: VERSION };
+    let (security_schemes, security_requirements) = security(&settings.access.auth);
+    let description =
+        format!("The agent {name} of a Holdpoint server: it stops and waits where a person decides.");
+    AgentCard {
+        name: name.to_owned(),
+        description: description.clone(),
+        supported_interfaces: vec![interface("JSONRPC"), interface("HTTP+JSON")],
+        version: version(agent),
+        capabilities: AgentCapabilities {
+            streaming: true,
+            push_notifications: false,
+            extended_agent_card: true,
+            extensions: vec![AgentExtension {
+                uri: IDEMPOTENCY,
+                description: "A key in a message's metadata makes sending it again safe.",
+                required: false,
+            }],
+        },
+        security_schemes,
+        security_requirements,
+        default_input_modes: vec!["text/plain", "application/json"],
+        default_output_modes: vec!["text/plain", "application/json"],
+        skills: vec![AgentSkill {
+            id: name.to_owned(),
+            name: name.to_owned(),
+            description,
+            tags: vec!["agent"],
+        }],
+    }
+}
+
+/// The same with the agent's tools, for those who are known.
+pub(super) fn extended(asked: &Asked) -> Result<AgentCard, A2aError> {
+    let settings = asked.app.engine.settings();
+    let missing = || A2aError::new(Kind::ExtendedAgentCardNotConfigured, "this agent is gone");
+    let agent = settings.agents.get(&asked.agent).ok_or_else(missing)?;
+    let mut card = public(&settings, asked.agent.as_str(), agent, &asked.site);
+    for (tool, spec) in &agent.definition.tools {
+        let tag = match agent.needs_approval.contains(tool) {
+            true => "needs-approval",
+            false => "tool",
+        };
+        card.skills.push(AgentSkill {
+            id: format!("tool:{tool}"),
+            name: tool.to_string(),
+            description: spec.description.clone(),
+            tags: vec![tag],
+        });
+    }
+    Ok(card)
+}
+
+/// A card's version is that of the agent's definition: it changes when the agent does.
+fn version(agent: &Agent) -> String {
+    format!("1.0.0+{}", agent.digest.to_string().get(..12).unwrap_or_default())
+}
+
+fn security(auth: &Auth) -> (BTreeMap<&'static str, SecurityScheme>, Vec<SecurityRequirement>) {
+    let description = match auth {
+        Auth::Local => return (BTreeMap::new(), Vec::new()),
+        Auth::Keys => "An API key of this server",
+        Auth::Tokens(_) => "A token of the identity provider",
+        Auth::KeysAndTokens(_) => "An API key of this server, or a token of the identity provider",
+    };
+    let scheme = SecurityScheme::HttpAuthSecurityScheme { scheme: "Bearer", description };
+    let schemes = BTreeMap::from([("bearer", Scopes { list: Vec::new() })]);
+    (BTreeMap::from([("bearer", scheme)]), vec![SecurityRequirement { schemes }])
+}
+
+/// What names this very card.
+pub(super) fn etag(card: &[u8]) -> String {
+    format!("\"{}\"", digest::of_bytes(card))
+}

@@ -1,0 +1,273 @@
+//! What a message to a task decides (C5, C20, C23, C26): data parts first, then single words, else nothing.
+//!
+//! Pure: says what was meant, never whether it may be. A hold is decided only by something that cannot be mistaken for
+//! anything else; whatever looks like a decision and is none leaves the task as it is, with the reason in words. Results
+//! of tools and calls inside a message are only words (T1).
+
+#[cfg(test)]
+mod tests;
+
+use holdpoint_core::body::Body;
+use holdpoint_core::command::Wanted;
+use holdpoint_core::digest::Digest;
+use holdpoint_core::hold::{Ask, HoldKind};
+use holdpoint_core::id::{CallId, HoldId, RunId};
+use holdpoint_core::json::RawJson;
+use holdpoint_core::words::{APPROVE, DENY, Reading as Words, read_text};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::error::A2aError;
+use super::wire;
+
+/// An open hold of a task, or of a sub-run of it.
+#[derive(Debug, Clone)]
+pub(super) struct Open {
+    pub(super) id: HoldId,
+    pub(super) kind: HoldKind,
+    pub(super) ask: Ask,
+}
+
+/// What waits, for reading a message.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) task: RunId,
+    pub(super) open: Vec<Open>,
+    /// The hold that a decision without an id means, if it cannot be mistaken.
+    pub(super) implied: Option<HoldId>,
+}
+
+/// What a message means.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// It decides these holds, in this order.
+    Decides(Vec<Decided>),
+    /// It is something said to the agent.
+    Says,
+    /// It was meant to decide and decides nothing; why.
+    Nothing(String),
+}
+
+/// A decision that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Decided {
+    pub(super) hold: HoldId,
+    pub(super) wanted: Wanted,
+    pub(super) digest: Option<Digest>,
+    /// The member of the request that has the value, for errors about it.
+    pub(super) field: String,
+}
+
+/// A data part that decides.
+#[derive(Debug, Deserialize)]
+struct Data {
+    decision: Option<String>,
+    modified_input: Option<Box<RawValue>>,
+    reason: Option<String>,
+    result: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "even_null")]
+    answer: Option<Box<RawValue>>,
+    hold_id: Option<String>,
+    #[serde(default)]
+    hold_ids: Vec<String>,
+    tool_call_id: Option<String>,
+    digest: Option<String>,
+}
+
+fn even_null<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Why a part decides nothing: an error where the value itself is wrong, words otherwise.
+enum Not {
+    Wrong(A2aError),
+    Said(String),
+}
+
+type Read<T> = Result<T, Not>;
+
+/// What a message means to a task that waits for this.
+pub(super) fn read(message: &wire::Message, waiting: &Waiting) -> Result<Reading, A2aError> {
+    let mut decided = Vec::new();
+    for (at, part) in message.parts.iter().enumerate() {
+        let Some(data) = part.data.as_ref().filter(|data| is_decision(data)) else { continue };
+        match waiting.read_data(&format!("message.parts[{at}].data"), data) {
+            Ok(read) => decided.extend(read),
+            Err(Not::Wrong(error)) => return Err(error),
+            Err(Not::Said(why)) => return Ok(Reading::Nothing(why)),
+        }
+    }
+    if !decided.is_empty() {
+        return Ok(match twice(&decided) {
+            Some(hold) => Reading::Nothing(format!("the message decides {hold} more than once")),
+            None => Reading::Decides(decided),
+        });
+    }
+    let texts: Vec<&str> = message.parts.iter().filter_map(|part| part.text.as_deref()).collect();
+    Ok(waiting.read_words(&texts.join("\n")))
+}
+
+fn twice(decided: &[Decided]) -> Option<HoldId> {
+    let repeated = |(at, one): (usize, &Decided)| {
+        decided.iter().take(at).any(|other| other.hold == one.hold).then_some(one.hold)
+    };
+    decided.iter().enumerate().find_map(repeated)
+}
+
+/// Whether a data part is meant to decide: an object that says `decision` or `answer`.
+fn is_decision(data: &RawValue) -> bool {
+    let members: Result<wire::Object, _> = serde_json::from_str(data.get());
+    members.is_ok_and(|members| members.contains_key("decision") || members.contains_key("answer"))
+}
+
+impl Waiting {
+    fn read_data(&self, field: &str, data: &RawValue) -> Read<Vec<Decided>> {
+        let ambiguous = RawJson::parse(data.get()).err().map(|bad| bad.to_string());
+        if let Some(why) = ambiguous {
+            return Err(Not::Wrong(A2aError::invalid(field, why)));
+        }
+        let data: Data = serde_json::from_str(data.get())
+            .map_err(|error| Not::Said(format!("{field} is no decision: {error}")))?;
+        let digest = data.digest.as_deref().map(str::parse).transpose().map_err(|_| {
+            let why = "is none: repeat the one that the hold was shown with";
+            Not::Wrong(A2aError::invalid(format!("{field}.digest"), why))
+        })?;
+        self.meant(&data)?
+            .into_iter()
+            .map(|(hold, kind)| {
+                let (wanted, member) = wanted(field, &data, kind)?;
+                Ok(Decided { hold, wanted, digest, field: format!("{field}{member}") })
+            })
+            .collect()
+    }
+
+    /// The holds that a decision names, or the one that it cannot but mean.
+    fn meant(&self, data: &Data) -> Read<Vec<(HoldId, Option<HoldKind>)>> {
+        let mut ids: Vec<&str> = data.hold_ids.iter().map(String::as_str).collect();
+        ids.extend(data.hold_id.as_deref());
+        let mut holds = Vec::new();
+        for id in ids {
+            holds.push(self.named(id)?);
+        }
+        if let Some(call) = &data.tool_call_id {
+            let of_call = |open: &&Open| {
+                let no = open.id.key.call;
+                CallId { run: open.id.run, no }.to_string() == *call
+            };
+            let found = self.open.iter().find(of_call);
+            let found = found.ok_or_else(|| Not::Said(format!("no open hold is about the call {call}")))?;
+            if holds.iter().all(|(hold, _)| *hold != found.id) {
+                holds.push((found.id, Some(found.kind)));
+            }
+        }
+        match (holds.is_empty(), self.implied) {
+            (false, _) => Ok(holds),
+            (true, Some(id)) => self.named(&id.to_string()).map(|hold| vec![hold]),
+            (true, None) => {
+                Err(Not::Said("the decision names no hold, and more than one could be meant".into()))
+            }
+        }
+    }
+
+    /// A hold by its id. One of this task that is no longer open is passed on, so that its record answers.
+    fn named(&self, id: &str) -> Read<(HoldId, Option<HoldKind>)> {
+        let unknown = || Not::Said(format!("{id} is no hold of this task"));
+        let id: HoldId = id.parse().map_err(|_| unknown())?;
+        match self.open.iter().find(|open| open.id == id) {
+            Some(open) => Ok((id, Some(open.kind))),
+            None if id.run == self.task => Ok((id, None)),
+            None => Err(unknown()),
+        }
+    }
+
+    fn read_words(&self, text: &str) -> Reading {
+        let word = text.trim().to_lowercase();
+        let is_decision = APPROVE.contains(&word.as_str()) || DENY.contains(&word.as_str());
+        let Some(open) = self.implied.and_then(|id| self.open.iter().find(|open| open.id == id)) else {
+            let waits = self.open.iter().any(|open| open.kind == HoldKind::Approval);
+            return match is_decision && waits {
+                true => Reading::Nothing(format!("“{word}” names no hold, and more than one could be meant")),
+                false => Reading::Says,
+            };
+        };
+        if text.is_empty() {
+            return Reading::Says;
+        }
+        let decides = |wanted| {
+            let field = "message.parts".to_owned();
+            Reading::Decides(vec![Decided { hold: open.id, wanted, digest: None, field }])
+        };
+        match read_text(open.kind, &open.ask, text) {
+            Words::Decide(wanted) => decides(wanted),
+            Words::CheckAnswer(json) => decides(Wanted::Answer { value: words(json) }),
+            Words::NotADecision => Reading::Says,
+        }
+    }
+}
+
+/// What a data part wants of a hold of this kind, and the member that has the value.
+fn wanted(field: &str, data: &Data, kind: Option<HoldKind>) -> Read<(Wanted, &'static str)> {
+    let word = data.decision.as_deref().map(|word| word.trim().to_lowercase());
+    let word = word.as_deref();
+    let is_one_of = |words: &[&str]| word.is_some_and(|word| words.contains(&word));
+    if data.modified_input.is_some() && word != Some("modify") {
+        let why = "belongs to the decision modify; nothing was decided";
+        return Err(Not::Wrong(A2aError::invalid(format!("{field}.modified_input"), why)));
+    }
+    let deny = || (Wanted::Deny { reason: data.reason.clone() }, ".decision");
+    let no = |takes: &str| {
+        let said = word.map_or_else(|| "an answer".to_owned(), |word| format!("“{word}”"));
+        Err(Not::Said(format!("{said} does not decide this hold; it takes {takes}")))
+    };
+    match kind {
+        // It is decided already: its record answers. Nothing that was not said to approve is passed on as approval.
+        None => match word {
+            Some("modify") => Ok((modified(field, data)?, ".modified_input")),
+            _ if is_one_of(&APPROVE) => Ok((Wanted::Approve, ".decision")),
+            _ => Ok(deny()),
+        },
+        Some(HoldKind::Approval) => match word {
+            Some("modify") => Ok((modified(field, data)?, ".modified_input")),
+            _ if is_one_of(&APPROVE) => Ok((Wanted::Approve, ".decision")),
+            _ if is_one_of(&DENY) => Ok(deny()),
+            _ => no("approve, deny or modify"),
+        },
+        Some(HoldKind::Input | HoldKind::Auth) => match &data.answer {
+            Some(answer) if word.is_none_or(|word| word == "answer") => {
+                Ok((Wanted::Answer { value: value(field, answer)? }, ".answer"))
+            }
+            _ if is_one_of(&DENY) => Ok(deny()),
+            _ => no("an answer, or deny"),
+        },
+        Some(HoldKind::Recovery) => match word {
+            Some("run_again") => Ok((Wanted::Approve, ".decision")),
+            Some("happened") => {
+                let value =
+                    data.result.as_ref().map_or_else(|| Ok(Body::text("")), |raw| value(field, raw))?;
+                Ok((Wanted::Answer { value }, ".result"))
+            }
+            Some("did_not_happen") => Ok(deny()),
+            _ => no("run_again, happened or did_not_happen"),
+        },
+        Some(HoldKind::External) => no("only what the outside system itself reports"),
+    }
+}
+
+/// New arguments: a JSON text, or the value itself.
+fn modified(field: &str, data: &Data) -> Read<Wanted> {
+    let wrong = |why: String| Not::Wrong(A2aError::invalid(format!("{field}.modified_input"), why));
+    let raw = data.modified_input.as_ref().ok_or_else(|| wrong("is missing: modify needs it".into()))?;
+    let text = serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
+    let arguments = RawJson::parse(&text).map_err(|bad| wrong(bad.to_string()))?;
+    Ok(Wanted::ApproveEdited { arguments })
+}
+
+fn value(field: &str, raw: &RawValue) -> Read<Body> {
+    let wrong = |why: String| Not::Wrong(A2aError::invalid(field, why));
+    RawJson::parse(raw.get()).map(words).map_err(|bad| wrong(bad.to_string()))
+}
+
+/// A JSON string is a text.
+fn words(json: RawJson) -> Body {
+    serde_json::from_str::<String>(json.text()).map_or(Body::Json(json), Body::Text)
+}

@@ -1,0 +1,237 @@
+//! What can be asked of an agent, whichever binding it comes by: one typed request, one typed answer or error.
+//!
+//! `send.rs` has messages, `list.rs` lists, `stream.rs` what goes on; the rest is here. Rules live in the core, authority
+//! in `auth`.
+
+use holdpoint_core::apply;
+use holdpoint_core::digest::Digest;
+use holdpoint_core::hold::HoldKind;
+use holdpoint_core::id::{HoldId, RunId, Seq};
+use holdpoint_core::name::AgentName;
+use holdpoint_core::refusal::Refusal;
+use holdpoint_core::run::{Run, status};
+
+use super::error::{A2aError, Kind};
+use super::map::{self, Place};
+use super::stream::{Closes, Frames, From};
+use super::{card, list, send, wire};
+use crate::auth::{Principal, Scope};
+use crate::engine::{EngineError, HoldView, RunView, Seen};
+use crate::http::App;
+
+/// Messages of a task that are shown, unless the client wants another number.
+pub(super) const HISTORY: usize = 100;
+
+/// Who asks what of which agent, and how they reached it.
+#[derive(Clone)]
+pub(super) struct Asked {
+    pub(super) app: App,
+    pub(super) who: Principal,
+    pub(super) agent: AgentName,
+    /// The address that the server was called by.
+    pub(super) site: String,
+    /// Makes a repeat safe, if the client chose to send one.
+    pub(super) key: Option<String>,
+    /// Digest of the request's members, to know a repeat by.
+    pub(super) digest: Digest,
+    /// What the client got last, when it comes back to a stream.
+    pub(super) last_event: Option<String>,
+}
+
+/// One operation with its members.
+#[derive(Debug)]
+pub(super) enum Operation {
+    Send(Box<wire::SendMessageRequest>),
+    Stream(Box<wire::SendMessageRequest>),
+    Get(wire::GetTaskRequest),
+    List(wire::ListTasksRequest),
+    Cancel(wire::TaskRequest),
+    Subscribe(wire::TaskRequest),
+    ExtendedCard(wire::Routed),
+    /// Any of the four about push notifications.
+    Push(wire::Routed),
+}
+
+/// What an operation came to.
+pub(super) enum Done {
+    Sent(Box<wire::SendMessageResponse>),
+    Task(Box<wire::Task>),
+    Tasks(wire::ListTasksResponse),
+    Card(Box<wire::AgentCard>),
+    Frames(Box<Frames>),
+}
+
+impl Operation {
+    /// The opaque routing value that clients repeat from a card.
+    pub(super) fn tenant(&self) -> Option<&str> {
+        let tenant = match self {
+            Operation::Send(request) | Operation::Stream(request) => &request.tenant,
+            Operation::Get(request) => &request.tenant,
+            Operation::List(request) => &request.tenant,
+            Operation::Cancel(request) | Operation::Subscribe(request) => &request.tenant,
+            Operation::ExtendedCard(routed) | Operation::Push(routed) => &routed.tenant,
+        };
+        tenant.as_deref().filter(|tenant| !tenant.is_empty())
+    }
+}
+
+/// Does what is asked.
+pub(super) async fn perform(asked: Asked, operation: Operation) -> Result<Done, A2aError> {
+    match operation {
+        Operation::Send(request) => {
+            let task = send::send(&asked, &request).await?;
+            Ok(Done::Sent(Box::new(wire::SendMessageResponse { task })))
+        }
+        Operation::Stream(request) => {
+            let frames = send::stream(&asked, &request).await?;
+            Ok(Done::Frames(Box::new(frames)))
+        }
+        Operation::Get(request) => {
+            asked.may_read()?;
+            let shown = history_length(request.history_length)?.unwrap_or(HISTORY);
+            let task = asked.task(task_id(&request.id)?, shown).await?;
+            Ok(Done::Task(Box::new(task)))
+        }
+        Operation::List(request) => {
+            asked.may_read()?;
+            list::list(&asked, &request).await.map(Done::Tasks)
+        }
+        Operation::Cancel(request) => {
+            let run = task_id(&request.id)?;
+            asked.find(run).await?;
+            let reason = request.metadata.as_ref().and_then(|metadata| metadata.get("reason"));
+            let reason = reason.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+            match asked.app.engine.cancel(&asked.who, run, reason, None).await {
+                Ok(_) => {}
+                // Cancelling what is cancelled changes nothing, and is no error.
+                Err(EngineError::Refused(Refusal::Ended(holdpoint_core::event::Outcome::Canceled))) => {}
+                Err(EngineError::Refused(Refusal::Ended(_))) => {
+                    let message = format!("task {run} is over; it cannot be cancelled any more");
+                    return Err(A2aError::new(Kind::TaskNotCancelable, message));
+                }
+                Err(error) => return Err(A2aError::of(Some(run), &error)),
+            }
+            asked.task(run, HISTORY).await.map(|task| Done::Task(Box::new(task)))
+        }
+        Operation::Subscribe(request) => {
+            asked.may_read()?;
+            let run = task_id(&request.id)?;
+            asked.find(run).await?;
+            let from = match &asked.last_event {
+                Some(id) => From::parse(id)?,
+                None => From::Now,
+            };
+            let frames = Frames::open(&asked, run, from, Closes::AtTheEnd).await?;
+            Ok(Done::Frames(Box::new(frames)))
+        }
+        Operation::ExtendedCard(_) => {
+            asked.may_read()?;
+            card::extended(&asked).map(|card| Done::Card(Box::new(card)))
+        }
+        Operation::Push(_) => Err(no_push()),
+    }
+}
+
+pub(super) fn no_push() -> A2aError {
+    let message = "this agent sends no push notifications; subscribe to the task instead";
+    A2aError::new(Kind::PushNotificationNotSupported, message)
+}
+
+/// What is no id at all is answered like the id of nothing.
+pub(super) fn task_id(text: &str) -> Result<RunId, A2aError> {
+    match text {
+        "" => Err(A2aError::invalid("id", "is empty; say which task")),
+        text => text.parse().map_err(|_| A2aError::task_not_found()),
+    }
+}
+
+/// How many messages the client wants; none when it does not say.
+pub(super) fn history_length(wanted: Option<i32>) -> Result<Option<usize>, A2aError> {
+    let wrong = |_| A2aError::invalid("historyLength", "must not be negative");
+    wanted.map(usize::try_from).transpose().map_err(wrong)
+}
+
+impl Asked {
+    /// Reads that come as POST are not refused at the door.
+    pub(super) fn may_read(&self) -> Result<(), A2aError> {
+        match self.who.has(Scope::RunsRead) {
+            true => Ok(()),
+            false => Err(A2aError::of(None, &EngineError::MissingScope(Scope::RunsRead))),
+        }
+    }
+
+    /// A run of this agent, if the caller may see it.
+    pub(super) async fn find(&self, run: RunId) -> Result<RunView, A2aError> {
+        match self.seen(run).await? {
+            Seen::Run(view) => Ok(*view),
+            Seen::Quarantined(found) => {
+                let message = format!("failed to load execution state: {}", found.why);
+                Err(A2aError::new(Kind::Internal, message))
+            }
+        }
+    }
+
+    async fn seen(&self, run: RunId) -> Result<Seen, A2aError> {
+        let about = |error| A2aError::of(Some(run), &error);
+        let seen = self.app.engine.look_up(&self.who, run).await.map_err(about)?;
+        let agent = match &seen {
+            Seen::Run(view) => Some(&view.run.facts.agent),
+            Seen::Quarantined(found) => found.facts.as_ref().map(|facts| &facts.agent),
+        };
+        match agent == Some(&self.agent) {
+            true => Ok(seen),
+            false => Err(A2aError::task_not_found()),
+        }
+    }
+
+    /// A task as it is now.
+    pub(super) async fn task(&self, run: RunId, history: usize) -> Result<wire::Task, A2aError> {
+        let about = |error| A2aError::of(Some(run), &error);
+        let view = match self.seen(run).await? {
+            Seen::Run(view) => view,
+            Seen::Quarantined(found) => {
+                return map::unreadable(&found).ok_or_else(A2aError::task_not_found);
+            }
+        };
+        let log = self.app.engine.log(&self.who, run, Seq(0)).await.map_err(about)?;
+        // What is shown belongs together: where the log has gone on meanwhile, it counts. Erased logs have no beginning.
+        let now = apply::fold(run, &log).unwrap_or(view.run);
+        let asked = self.asks(&now, &view.holds_below).await?;
+        let below: Vec<HoldKind> = view.holds_below.iter().map(|(_, kind)| *kind).collect();
+        let question = map::prompt(Place::of(&now), &asked);
+        let mut task = map::task(&now, &below, &log, question);
+        map::shorten(&mut task, history);
+        Ok(task)
+    }
+
+    /// What a run and its sub-runs ask, in the order of its calls.
+    pub(super) async fn asks(
+        &self,
+        run: &Run,
+        below: &[(HoldId, HoldKind)],
+    ) -> Result<Vec<HoldView>, A2aError> {
+        if let holdpoint_core::run::Status::Ended(_) = status(run) {
+            return Ok(Vec::new());
+        }
+        let mut own: Vec<(HoldId, HoldKind)> = run
+            .state
+            .holds
+            .iter()
+            .map(|hold| (HoldId { run: run.facts.id, key: hold.key }, hold.kind))
+            .collect();
+        own.sort_by_key(|(id, _)| id.key.call);
+        let mut views = Vec::new();
+        for (id, kind) in own.iter().chain(below) {
+            if !map::listed(*kind) {
+                continue;
+            }
+            match self.app.engine.hold(&self.who, *id).await {
+                Ok(view) => views.push(view),
+                // Decided or not theirs to see: then it asks them nothing.
+                Err(EngineError::NotFound) => {}
+                Err(error) => return Err(A2aError::of(Some(id.run), &error)),
+            }
+        }
+        Ok(views)
+    }
+}

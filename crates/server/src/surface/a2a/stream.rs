@@ -1,0 +1,297 @@
+//! What goes on with a task, as frames: the task first, then each change.
+//!
+//! A frame's id is the sequence of the append that it tells of, so `Last-Event-ID` is a cursor: a client that comes back,
+//! to any server, after any restart, gets the task as it was there and then exactly the rest. What a sub-run asks is
+//! told without an id, because it stands in another log. Known errors come before the first frame.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use holdpoint_core::event::Envelope;
+use holdpoint_core::hold::HoldKind;
+use holdpoint_core::id::{HoldId, RunId, Seq};
+use tokio::sync::watch;
+
+use super::error::{A2aError, Kind};
+use super::map::{self, Place};
+use super::operations::{Asked, HISTORY};
+use super::progress::{Change, Progress, Says};
+use super::wire::{
+    StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
+};
+use crate::engine::Follower;
+use crate::http::rfc3339;
+
+/// How often a comment shows that the stream is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Where a stream begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum From {
+    /// With the task as its first append left it.
+    Beginning,
+    /// With the task as it is.
+    Now,
+    /// Behind what a client got last.
+    After {
+        /// The append.
+        seq: Seq,
+        /// How many frames of it, where it is not all of them.
+        frames: Option<usize>,
+    },
+}
+
+/// When a stream closes by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closes {
+    /// When a person is needed, or the task is over.
+    AtAQuestion,
+    /// When the task is over.
+    AtTheEnd,
+}
+
+/// One event of a stream.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) id: Option<String>,
+    pub(super) body: Result<StreamResponse, A2aError>,
+}
+
+/// A stream of frames.
+pub(super) struct Frames {
+    asked: Asked,
+    progress: Progress,
+    below: Vec<(HoldId, HoldKind)>,
+    follower: Follower,
+    stopping: watch::Receiver<bool>,
+    closes: Closes,
+    ready: VecDeque<Frame>,
+    is_over: bool,
+}
+
+impl From {
+    /// The id of a frame, as clients send it back.
+    pub(super) fn parse(id: &str) -> Result<From, A2aError> {
+        let read = || {
+            let (seq, frames) = match id.split_once('.') {
+                Some((seq, frames)) => (seq, Some(frames.parse().ok()?)),
+                None => (id, None),
+            };
+            Some(From::After { seq: Seq(seq.parse().ok()?), frames })
+        };
+        read().ok_or_else(|| A2aError::invalid("Last-Event-ID", "is none that this server gave"))
+    }
+
+    /// Whether an append with this last event was before it; the first one always is.
+    fn covers(self, index: usize, last: Seq) -> bool {
+        match self {
+            From::Now => true,
+            From::Beginning => index == 0,
+            From::After { seq, frames: None } => index == 0 || last <= seq,
+            From::After { seq, frames: Some(_) } => index == 0 || last < seq,
+        }
+    }
+}
+
+impl Frames {
+    /// Follows a task from there on.
+    pub(super) async fn open(
+        asked: &Asked,
+        run: RunId,
+        from: From,
+        closes: Closes,
+    ) -> Result<Frames, A2aError> {
+        let about = |error| A2aError::of(Some(run), &error);
+        let engine = &asked.app.engine;
+        let appends = engine.appends(run, Seq(0)).await.map_err(about)?;
+        let last = appends.last().and_then(|events| events.last()).map_or(Seq(0), |event| event.seq);
+        let mut frames = Frames {
+            asked: asked.clone(),
+            progress: Progress::of(run),
+            below: Vec::new(),
+            follower: engine.follow(run, last),
+            stopping: asked.app.stopping.clone(),
+            closes,
+            ready: VecDeque::new(),
+            is_over: false,
+        };
+        let (mut before, mut rest) = (Vec::new(), Vec::new());
+        for (index, append) in appends.into_iter().enumerate() {
+            let last = append.last().map_or(Seq(0), |event| event.seq);
+            match from.covers(index, last) && rest.is_empty() {
+                true => before.push(append),
+                false => rest.push(append),
+            }
+        }
+        for append in before {
+            frames.progress.take(append, &[]);
+        }
+        if rest.is_empty() {
+            frames.look_below().await?;
+        }
+        let is_over = |progress: &Progress| progress.run().is_none_or(|run| run.outcome().is_some());
+        if rest.is_empty() && is_over(&frames.progress) && closes == Closes::AtTheEnd {
+            let message = format!("task {run} is over; there is nothing to subscribe to, get it instead");
+            return Err(A2aError::new(Kind::UnsupportedOperation, message));
+        }
+        frames.show_task().await?;
+        if let From::After { frames: Some(got), .. } = from
+            && !rest.is_empty()
+        {
+            let shown = frames.ready.len();
+            frames.tell(rest.remove(0)).await?;
+            drop(frames.ready.drain(shown..(shown + got).min(frames.ready.len())));
+        }
+        for append in rest {
+            frames.tell(append).await?;
+        }
+        Ok(frames)
+    }
+
+    /// Says in the first frame why nothing was decided.
+    pub(super) fn add_notice(&mut self, notice: &str) {
+        if let Some(Frame { body: Ok(StreamResponse::Task(task)), .. }) = self.ready.front_mut()
+            && let Some(message) = &mut task.status.message
+        {
+            message.parts.push(super::wire::Part::text(notice));
+        }
+    }
+
+    /// The next frame; none when the stream closes.
+    pub(super) async fn next(&mut self) -> Option<Frame> {
+        while self.ready.is_empty() && !self.is_over {
+            let has_children =
+                |run: &holdpoint_core::run::Run| run.state.holds.iter().any(|hold| hold.child.is_some());
+            let looks_below = self.progress.run().is_some_and(has_children);
+            let (clock, poll) = (self.asked.app.engine.clock(), self.asked.app.engine.settings().poll);
+            let appends = tokio::select! {
+                read = self.follower.appends() => Some(read),
+                () = clock.sleep(poll), if looks_below => None,
+                _ = self.stopping.wait_for(|stopping| *stopping) => return None,
+            };
+            let told = match appends {
+                Some(Ok(appends)) => self.tell_all(appends).await,
+                Some(Err(error)) => Err(A2aError::of(None, &error)),
+                None => self.tell_below().await,
+            };
+            if let Err(error) = told {
+                // Without an id, so that coming back goes on in the same place.
+                self.is_over = true;
+                self.ready.push_back(Frame { id: None, body: Err(error) });
+            }
+        }
+        self.ready.pop_front()
+    }
+
+    async fn tell_all(&mut self, appends: Vec<Vec<Envelope>>) -> Result<(), A2aError> {
+        for append in appends {
+            self.tell(append).await?;
+        }
+        Ok(())
+    }
+
+    async fn tell(&mut self, append: Vec<Envelope>) -> Result<(), A2aError> {
+        if self.is_over {
+            return Ok(());
+        }
+        let below: Vec<HoldKind> = self.below.iter().map(|(_, kind)| *kind).collect();
+        match self.progress.take(append, &below) {
+            Some(change) => self.show(change, true).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn tell_below(&mut self) -> Result<(), A2aError> {
+        self.look_below().await?;
+        let below: Vec<HoldKind> = self.below.iter().map(|(_, kind)| *kind).collect();
+        match self.progress.look(&below, false) {
+            Some(change) => self.show(change, false).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Finds out what sub-runs wait for.
+    async fn look_below(&mut self) -> Result<(), A2aError> {
+        let Some(run) = self.progress.run() else { return Ok(()) };
+        let id = run.facts.id;
+        if run.state.holds.iter().any(|hold| hold.child.is_some()) {
+            let view = self.asked.app.engine.run(&self.asked.who, id).await;
+            self.below = view.map_err(|error| A2aError::of(Some(id), &error))?.holds_below;
+        } else {
+            self.below.clear();
+        }
+        Ok(())
+    }
+
+    /// The task as it is here.
+    async fn show_task(&mut self) -> Result<(), A2aError> {
+        let Some(run) = self.progress.run() else { return Err(A2aError::task_not_found()) };
+        let asked = self.asked.asks(run, &self.below).await?;
+        let below: Vec<HoldKind> = self.below.iter().map(|(_, kind)| *kind).collect();
+        let question = map::prompt(Place::of(run), &asked);
+        let mut task: Task = map::task(run, &below, self.progress.events(), question);
+        map::shorten(&mut task, HISTORY);
+        let (state, id) = (task.status.state, run.state.seq.to_string());
+        self.ready.push_back(Frame { id: Some(id), body: Ok(StreamResponse::Task(Box::new(task))) });
+        self.close_at(state);
+        // What was shown needs no telling.
+        let _ = self.progress.look(&below, false);
+        Ok(())
+    }
+
+    async fn show(&mut self, change: Change, is_in_the_log: bool) -> Result<(), A2aError> {
+        let Some(run) = self.progress.run() else { return Ok(()) };
+        let message = match change.says {
+            Says::Nothing => None,
+            Says::Message(message) => Some(*message),
+            Says::Question => map::prompt(Place::of(run), &self.asked.asks(run, &self.below).await?),
+        };
+        let (task_id, context_id) = (run.facts.id.to_string(), run.facts.session.to_string());
+        let mut bodies = Vec::new();
+        if let (TaskState::Completed, Some(words)) = (change.state, &message) {
+            bodies.push(StreamResponse::ArtifactUpdate(Box::new(TaskArtifactUpdateEvent {
+                task_id: task_id.clone(),
+                context_id: context_id.clone(),
+                artifact: map::artifact(words),
+                last_chunk: true,
+            })));
+        }
+        let status = TaskStatus { state: change.state, message, timestamp: rfc3339(run.state.at) };
+        let update = TaskStatusUpdateEvent { task_id, context_id, status };
+        bodies.push(StreamResponse::StatusUpdate(Box::new(update)));
+        let count = bodies.len();
+        for (index, body) in bodies.into_iter().enumerate() {
+            let id = match index + 1 == count {
+                true => change.seq.to_string(),
+                false => format!("{}.{}", change.seq, index + 1),
+            };
+            self.ready.push_back(Frame { id: is_in_the_log.then_some(id), body: Ok(body) });
+        }
+        self.close_at(change.state);
+        Ok(())
+    }
+
+    fn close_at(&mut self, state: TaskState) {
+        let at_a_question = self.closes == Closes::AtAQuestion && state == TaskState::InputRequired;
+        self.is_over = self.is_over || state.is_terminal() || at_a_question;
+    }
+}
+
+/// Frames as server-sent events; `write` says what a frame looks like in its binding.
+pub(super) fn events(frames: Frames, write: impl Fn(&Frame) -> String + Send + 'static) -> Response {
+    let events = futures_util::stream::unfold((frames, write), |(mut frames, write)| async move {
+        let frame = frames.next().await?;
+        let mut event = Event::default().data(write(&frame));
+        if let Some(id) = &frame.id {
+            event = event.id(id.clone());
+        }
+        if frame.body.is_err() {
+            event = event.event("error");
+        }
+        Some((Ok::<Event, Infallible>(event), (frames, write)))
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}

@@ -1,0 +1,13 @@
+//! A2A against the real program: both bindings, decisions, lists, cards, streams across restarts, malformed requests.
+//!
+//! Everything is asked over HTTP, as clients would.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod cards;
+mod decisions;
+mod lists;
+mod malformed;
+mod server;
+mod streams;
+mod tasks;
