@@ -564,7 +564,14 @@ impl Event {
         }
     }
 
-    /// Every kind, in the order of the code: the list that golden files and tables are checked against.
+    /// The bit that stands for a kind in a stored set of kinds; none for what is no kind.
+    #[must_use]
+    pub fn bit(kind: &str) -> Option<u64> {
+        Event::KINDS.iter().position(|known| *known == kind).map(|at| 1 << at)
+    }
+
+    /// Every kind, in the order of the code: the list that golden files and tables are checked against. Stored sets of
+    /// kinds count on the positions: a new kind goes to the end.
     pub const KINDS: [&'static str; 25] = [
         "run.started",
         "run.claimed",

@@ -32,6 +32,8 @@ pub struct Batch {
     pub guards: Vec<Guard>,
     /// What is written beside it.
     pub puts: Vec<Put>,
+    /// The kinds of its events, as bits: whoever has subscribed to one of them gets a notice.
+    pub tells: u64,
 }
 
 /// What a run must look like for an append to be written. The hash is compared too: an append that was decided ahead
@@ -187,6 +189,11 @@ impl Batch {
             lease: seal.lease,
             guards: seal.guards,
             puts,
+            tells: decided
+                .events
+                .iter()
+                .filter_map(|one| Event::bit(one.event.kind()))
+                .fold(0, |all, bit| all | bit),
         })
     }
 

@@ -3,7 +3,8 @@
 //! For servers of which some agents have no durable store. Lists show what lives in memory first. Nothing here knows
 //! which agent lives where; a run and its sub-runs live in one place.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use holdpoint_core::digest::Digest;
 use holdpoint_core::id::{HoldId, Incarnation, Place, RunId, Seq};
@@ -18,8 +19,9 @@ use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
     Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, OpenHolds, Page,
-    RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
+    RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
+use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 
 /// Marks a cursor that stands in the memory store.
 const IN_MEMORY: u64 = 1 << 63;
@@ -32,13 +34,64 @@ const BETWEEN: u64 = IN_MEMORY - 1;
 pub struct Beside {
     durable: Arc<dyn Store>,
     memory: Arc<dyn Store>,
+    mirrored: Arc<Mutex<Mirrored>>,
 }
+
+/// Whose subscriptions the memory store has a copy of.
+#[derive(Default)]
+struct Mirrored {
+    tenants: BTreeSet<Tenant>,
+    /// How often they were asked for: every so often the copy is made again, because other nodes change them too.
+    asked: u64,
+}
+
+/// After so many looks for notices the copy of the subscriptions is made again.
+const MIRROR_EVERY: u64 = 16;
 
 impl Beside {
     /// Puts them side by side.
     #[must_use]
     pub fn new(durable: Arc<dyn Store>, memory: Arc<dyn Store>) -> Beside {
-        Beside { durable, memory }
+        Beside { durable, memory, mirrored: Arc::default() }
+    }
+
+    fn heard_of(&self, tenant: &Tenant) {
+        let mut mirrored = self.mirrored.lock().unwrap_or_else(PoisonError::into_inner);
+        if mirrored.tenants.insert(tenant.clone()) {
+            mirrored.asked = 0;
+        }
+    }
+
+    /// Copies the subscriptions, which are kept in the durable store, to where appends of the memory store see them.
+    async fn mirror(&self) -> Result<(), StoreError> {
+        let tenants = {
+            let mut mirrored = self.mirrored.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_time = mirrored.asked.is_multiple_of(MIRROR_EVERY);
+            mirrored.asked += 1;
+            if is_time { mirrored.tenants.clone() } else { BTreeSet::new() }
+        };
+        for tenant in tenants {
+            let query = SubscriptionQuery { tenant, after: None, limit: SCAN_MAX };
+            for subscription in self.durable.list_subscriptions(query).await? {
+                self.copy(subscription).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the memory store's copy of a subscription what it should be.
+    async fn copy(&self, subscription: Subscription) -> Result<(), StoreError> {
+        let (tenant, id) = (subscription.tenant.clone(), subscription.id.clone());
+        match self.memory.subscription(tenant, id).await? {
+            Some(known) if known == subscription => {}
+            Some(known) => {
+                self.memory.change_subscription(known.facts, subscription).await?;
+            }
+            None => {
+                self.memory.put_subscription(subscription).await?;
+            }
+        }
+        Ok(())
     }
 
     fn of(&self, run: RunId) -> &Arc<dyn Store> {
@@ -124,7 +177,10 @@ impl Store for Beside {
                 let why = "an append touches runs in memory and durable ones";
                 Box::pin(std::future::ready(Err(StoreError::unavailable(why))))
             }
-            Some(Place::Memory) => self.memory.append(batches),
+            Some(Place::Memory) => {
+                batches.iter().for_each(|batch| self.heard_of(batch.tenant()));
+                self.memory.append(batches)
+            }
             Some(Place::Durable) | None => self.durable.append(batches),
         }
     }
@@ -215,10 +271,13 @@ impl Store for Beside {
     }
 
     /// Those of the memory store have the numbers below zero.
-    fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {
-        let durable = self.durable.due_notices(shards, now, limit);
-        let memory = self.memory.due_notices(ShardSet::all(), now, limit);
+    fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
+        let this = self.clone();
         Box::pin(async move {
+            this.mirror().await?;
+            let limit = query.limit;
+            let memory = this.memory.due_notices(NoticeQuery { shards: ShardSet::all(), ..query.clone() });
+            let durable = this.durable.due_notices(query);
             let mut due = durable.await?;
             due.extend(memory.await?.into_iter().map(|notice| DueNotice { no: !notice.no, ..notice }));
             due.truncate(limit);
@@ -230,6 +289,75 @@ impl Store for Beside {
         match no < 0 {
             true => self.memory.settle_notice(!no, settle),
             false => self.durable.settle_notice(no, settle),
+        }
+    }
+
+    fn subscription(&self, tenant: Tenant, id: String) -> Answer<Option<Subscription>> {
+        self.durable.subscription(tenant, id)
+    }
+
+    fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
+        self.durable.list_subscriptions(query)
+    }
+
+    fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
+        let this = self.clone();
+        Box::pin(async move {
+            let is_new = this.durable.put_subscription(subscription.clone()).await?;
+            if is_new {
+                this.heard_of(&subscription.tenant);
+                this.memory.put_subscription(subscription).await?;
+            }
+            Ok(is_new)
+        })
+    }
+
+    fn change_subscription(&self, before: String, after: Subscription) -> Answer<bool> {
+        let this = self.clone();
+        Box::pin(async move {
+            let is_changed = this.durable.change_subscription(before, after.clone()).await?;
+            if is_changed {
+                this.copy(after).await?;
+            }
+            Ok(is_changed)
+        })
+    }
+
+    fn delete_subscription(&self, tenant: Tenant, id: String) -> Answer<bool> {
+        let memory = self.memory.delete_subscription(tenant.clone(), id.clone());
+        let durable = self.durable.delete_subscription(tenant, id);
+        Box::pin(async move {
+            let is_gone = durable.await?;
+            Ok(memory.await? | is_gone)
+        })
+    }
+
+    /// Those of the memory store have the numbers below zero.
+    fn dead_letters(&self, query: DeadQuery) -> Answer<Page<DeadLetter>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let list = |place, cursor, limit| {
+                let query = DeadQuery { cursor, limit, ..query.clone() };
+                match place {
+                    Place::Memory => this.memory.dead_letters(query),
+                    Place::Durable => this.durable.dead_letters(query),
+                }
+            };
+            let mut found = page(query.cursor, query.limit, list).await?;
+            for letter in &mut found.items {
+                letter.no = match letter.run.place() {
+                    Place::Durable => letter.no,
+                    Place::Memory => !letter.no,
+                };
+            }
+            Ok(found)
+        })
+    }
+
+    fn resend(&self, tenant: Tenant, no: i64, at: Timestamp) -> Answer<bool> {
+        match no < 0 {
+            true => self.memory.resend(tenant, !no, at),
+            false => self.durable.resend(tenant, no, at),
         }
     }
 

@@ -34,6 +34,7 @@ pub mod quarantine;
 pub mod random;
 pub mod run_lists;
 pub mod sessions;
+pub mod subscriptions;
 pub mod support;
 
 use std::path::PathBuf;
@@ -224,10 +225,22 @@ macro_rules! conformance {
                 a_delivered_notice_is_gone,
                 a_delivered_notice_with_more_to_tell_goes_on,
                 a_failed_notice_waits_and_counts,
+                a_notice_that_failed_half_way_goes_on_from_there,
+                notices_of_a_busy_subscription_are_left_out,
                 a_notice_that_is_given_up_stays_out_of_the_way,
                 notices_come_longest_due_first,
                 notices_belong_to_the_shard_of_their_run,
                 an_unknown_notice_is_settled_without_effect,
+                ;
+            subscriptions:
+                a_subscription_is_kept_as_it_is,
+                an_append_tells_those_who_listen,
+                only_the_wanted_kinds_are_told,
+                a_change_counts_only_for_what_was_read,
+                a_deleted_subscription_hears_nothing_more,
+                what_was_given_up_is_listed_and_sent_again,
+                a_letter_sent_again_goes_before_what_came_later,
+                none_is_missed_while_others_append,
                 ;
             claims:
                 a_new_run_is_due_at_once,
@@ -326,6 +339,7 @@ mod tests {
             include_str!("conformance/counts.rs"),
             include_str!("conformance/quarantine.rs"),
             include_str!("conformance/notices.rs"),
+            include_str!("conformance/subscriptions.rs"),
             include_str!("conformance/claims.rs"),
             include_str!("conformance/leases.rs"),
             include_str!("conformance/odd_payloads.rs"),

@@ -21,6 +21,7 @@ use crate::query::{
     Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
     SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
+use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 
 /// What a store answers with; boxed, so that `Arc<dyn Store>` works everywhere.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
@@ -82,10 +83,35 @@ pub trait Store: Send + Sync + 'static {
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize>;
 
     /// Notices whose time has come, the longest due first. One for each subscription and run.
-    fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>>;
+    fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>>;
 
     /// What became of a notice.
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()>;
+
+    /// A subscription.
+    fn subscription(&self, tenant: Tenant, id: String) -> Answer<Option<Subscription>>;
+
+    /// Subscriptions of a tenant, by id.
+    fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>>;
+
+    /// Keeps a new subscription. False when its id is taken. Once this answers, every append that is written afterwards,
+    /// by whichever node, and every append under way that has not been written yet, puts a notice for it.
+    fn put_subscription(&self, subscription: Subscription) -> Answer<bool>;
+
+    /// Changes a subscription, if its facts still are what the caller read; its scope stays. False when they are not, or
+    /// there is none. From then on appends do as it says, as with a new one.
+    fn change_subscription(&self, before: String, after: Subscription) -> Answer<bool>;
+
+    /// Deletes a subscription with its dead letters. False when there is none. A notice that waits stays until whoever
+    /// delivers it finds nobody to tell.
+    fn delete_subscription(&self, tenant: Tenant, id: String) -> Answer<bool>;
+
+    /// What could not be told to a subscription, oldest first, in pages.
+    fn dead_letters(&self, query: DeadQuery) -> Answer<Page<DeadLetter>>;
+
+    /// Makes a dead letter a notice again, due at this instant; a notice that is there already then begins as early as
+    /// the letter did. False when the tenant has no such letter.
+    fn resend(&self, tenant: Tenant, no: i64, at: Timestamp) -> Answer<bool>;
 
     /// A conversation.
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>>;

@@ -20,6 +20,7 @@ mod observer;
 pub mod postgres;
 mod query;
 pub mod sqlite;
+mod subscription;
 mod turns;
 
 pub use batch::{Batch, Expected, Guard, LeaseChange, Notice, Put, Seal, Who};
@@ -31,3 +32,4 @@ pub use query::{
     Lease, NodeRow, OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionQuery,
     SessionRow, SettleNotice, ShardSet, Stored, Unreadable,
 };
+pub use subscription::{DeadLetter, DeadQuery, NoticeQuery, Scope, Subscription, SubscriptionQuery};

@@ -25,6 +25,7 @@ use crate::query::{
     Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
     SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
+use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 use state::State;
 
 /// Keeps runs until the process ends.
@@ -118,8 +119,36 @@ impl Store for MemoryStore {
         answer(Ok(self.state().forget_keys(until, limit)))
     }
 
-    fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {
-        answer(Ok(self.state().due_notices(&shards, now, limit)))
+    fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
+        answer(Ok(self.state().due_notices(&query)))
+    }
+
+    fn subscription(&self, tenant: Tenant, id: String) -> Answer<Option<Subscription>> {
+        answer(Ok(self.state().subscription(tenant, id)))
+    }
+
+    fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
+        answer(Ok(self.state().list_subscriptions(&query)))
+    }
+
+    fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
+        answer(Ok(self.state().put_subscription(subscription)))
+    }
+
+    fn change_subscription(&self, before: String, after: Subscription) -> Answer<bool> {
+        answer(Ok(self.state().change_subscription(&before, after)))
+    }
+
+    fn delete_subscription(&self, tenant: Tenant, id: String) -> Answer<bool> {
+        answer(Ok(self.state().delete_subscription(tenant, id)))
+    }
+
+    fn dead_letters(&self, query: DeadQuery) -> Answer<Page<DeadLetter>> {
+        answer(Ok(self.state().dead_letters(&query)))
+    }
+
+    fn resend(&self, tenant: Tenant, no: i64, at: Timestamp) -> Answer<bool> {
+        answer(Ok(self.state().resend(&tenant, no, at)))
     }
 
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {

@@ -22,6 +22,7 @@ mod rows;
 mod schema;
 mod side;
 mod sql;
+mod telling;
 mod types;
 mod work;
 mod writer;
@@ -46,6 +47,7 @@ use crate::query::{
     Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
     SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
+use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 use connect::Connector;
 use group::Encoded;
 use hints::Hints;
@@ -238,12 +240,40 @@ impl Store for PostgresStore {
         self.begin(move |shared| async move { work::forget_keys(&shared.pool, until, limit).await })
     }
 
-    fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {
-        self.begin(move |shared| async move { read::due_notices(&shared.pool, &shards, now, limit).await })
+    fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
+        self.begin(move |shared| async move { telling::due_notices(&shared.pool, &query).await })
+    }
+
+    fn subscription(&self, tenant: Tenant, id: String) -> Answer<Option<Subscription>> {
+        self.begin(move |shared| async move { telling::find(&shared.pool, &tenant, &id).await })
+    }
+
+    fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
+        self.begin(move |shared| async move { telling::list(&shared.pool, &query).await })
+    }
+
+    fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
+        self.begin(move |shared| async move { telling::put(&shared.side, subscription).await })
+    }
+
+    fn change_subscription(&self, before: String, after: Subscription) -> Answer<bool> {
+        self.begin(move |shared| async move { telling::change(&shared.side, before, after).await })
+    }
+
+    fn delete_subscription(&self, tenant: Tenant, id: String) -> Answer<bool> {
+        self.begin(move |shared| async move { telling::delete(&shared.pool, &tenant, &id).await })
+    }
+
+    fn dead_letters(&self, query: DeadQuery) -> Answer<Page<DeadLetter>> {
+        self.begin(move |shared| async move { telling::dead_letters(&shared.pool, &query).await })
+    }
+
+    fn resend(&self, tenant: Tenant, no: i64, at: Timestamp) -> Answer<bool> {
+        self.begin(move |shared| async move { telling::resend(&shared.pool, &tenant, no, at).await })
     }
 
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
-        self.begin(move |shared| async move { work::settle_notice(&shared.pool, no, settle).await })
+        self.begin(move |shared| async move { telling::settle_notice(&shared.pool, no, settle).await })
     }
 
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {

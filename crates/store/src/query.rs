@@ -324,20 +324,29 @@ pub struct DueNotice {
 }
 
 /// What became of a notice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettleNotice {
     /// Everything up to and with this event was told. What came after it is told next.
     Delivered {
         /// The last event told.
         upto: Seq,
     },
-    /// It failed and is tried again.
+    /// It failed and is tried again. Tries count for the event that they begin with.
     Retry {
         /// When.
         at: Timestamp,
+        /// The first event that was not told.
+        from: Seq,
     },
-    /// It is given up; somebody may send it again.
-    Dead,
+    /// It is given up and becomes a dead letter; somebody may send it again.
+    Dead {
+        /// When.
+        at: Timestamp,
+        /// The first event that was not told.
+        from: Seq,
+        /// What happened.
+        why: String,
+    },
 }
 
 /// Names a conversation.

@@ -17,6 +17,7 @@ mod rows;
 mod schema;
 mod sql;
 mod tally;
+mod telling;
 mod work;
 mod writer;
 
@@ -40,10 +41,12 @@ use crate::query::{
     Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
     SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
+use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 use append::Encoded;
 use credentials::CredentialChange;
 use read::Readers;
 use tally::Tallies;
+use telling::SubscriptionChange;
 use writer::{Job, Writer};
 
 pub use audit::{export, verify};
@@ -200,8 +203,40 @@ impl Store for SqliteStore {
         self.writer.hand_over(|reply| Job::ForgetKeys(until, limit, reply))
     }
 
-    fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {
-        self.read(|reading| reading.due_notices(&shards, now, limit))
+    fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
+        self.read(|reading| reading.due_notices(&query))
+    }
+
+    fn subscription(&self, tenant: Tenant, id: String) -> Answer<Option<Subscription>> {
+        self.read(|reading| reading.subscription(&tenant, &id))
+    }
+
+    fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
+        self.read(|reading| reading.list_subscriptions(&query))
+    }
+
+    fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
+        let change = SubscriptionChange::Put(subscription);
+        self.writer.hand_over(|reply| Job::Subscription(change, reply))
+    }
+
+    fn change_subscription(&self, before: String, after: Subscription) -> Answer<bool> {
+        let change = SubscriptionChange::Change { before, after };
+        self.writer.hand_over(|reply| Job::Subscription(change, reply))
+    }
+
+    fn delete_subscription(&self, tenant: Tenant, id: String) -> Answer<bool> {
+        let change = SubscriptionChange::Delete { tenant, id };
+        self.writer.hand_over(|reply| Job::Subscription(change, reply))
+    }
+
+    fn dead_letters(&self, query: DeadQuery) -> Answer<Page<DeadLetter>> {
+        self.read(|reading| reading.dead_letters(&query))
+    }
+
+    fn resend(&self, tenant: Tenant, no: i64, at: Timestamp) -> Answer<bool> {
+        let change = SubscriptionChange::Resend { tenant, no, at };
+        self.writer.hand_over(|reply| Job::Subscription(change, reply))
     }
 
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {

@@ -14,9 +14,9 @@ use holdpoint_core::project::{HoldRow, RunRow};
 use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::{
-    Answer, Batch, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
-    Page, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Store,
-    Stored,
+    Answer, Batch, Claim, Claimed, Counts, Credential, DeadLetter, DeadQuery, DueNotice, Heartbeat,
+    HoldQuery, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery, SessionChange, SessionKey, SessionQuery,
+    SessionRow, SettleNotice, ShardSet, Store, Stored, Subscription, SubscriptionQuery,
 };
 use tokio::sync::Notify;
 
@@ -151,8 +151,36 @@ impl<S: Store> Store for Counted<S> {
         self.count(self.store.list_sessions(query))
     }
 
-    fn due_notices(&self, shards: ShardSet, now: Timestamp, limit: usize) -> Answer<Vec<DueNotice>> {
-        self.count(self.store.due_notices(shards, now, limit))
+    fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
+        self.count(self.store.due_notices(query))
+    }
+
+    fn subscription(&self, tenant: Tenant, id: String) -> Answer<Option<Subscription>> {
+        self.count(self.store.subscription(tenant, id))
+    }
+
+    fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
+        self.count(self.store.list_subscriptions(query))
+    }
+
+    fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
+        self.count(self.store.put_subscription(subscription))
+    }
+
+    fn change_subscription(&self, before: String, after: Subscription) -> Answer<bool> {
+        self.count(self.store.change_subscription(before, after))
+    }
+
+    fn delete_subscription(&self, tenant: Tenant, id: String) -> Answer<bool> {
+        self.count(self.store.delete_subscription(tenant, id))
+    }
+
+    fn dead_letters(&self, query: DeadQuery) -> Answer<Page<DeadLetter>> {
+        self.count(self.store.dead_letters(query))
+    }
+
+    fn resend(&self, tenant: Tenant, no: i64, at: Timestamp) -> Answer<bool> {
+        self.count(self.store.resend(tenant, no, at))
     }
 
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {

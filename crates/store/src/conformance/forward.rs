@@ -97,13 +97,50 @@ macro_rules! forward_store {
         }
     };
     (@ due_notices $f:ident) => {
-        fn due_notices(
+        fn due_notices(&self, query: $crate::NoticeQuery) -> $crate::Answer<Vec<$crate::DueNotice>> {
+            self.$f.due_notices(query)
+        }
+    };
+    (@ subscriptions $f:ident) => {
+        fn subscription(
             &self,
-            shards: $crate::ShardSet,
-            now: ::holdpoint_core::time::Timestamp,
-            limit: usize,
-        ) -> $crate::Answer<Vec<$crate::DueNotice>> {
-            self.$f.due_notices(shards, now, limit)
+            tenant: ::holdpoint_core::name::Tenant,
+            id: String,
+        ) -> $crate::Answer<Option<$crate::Subscription>> {
+            self.$f.subscription(tenant, id)
+        }
+        fn list_subscriptions(
+            &self,
+            query: $crate::SubscriptionQuery,
+        ) -> $crate::Answer<Vec<$crate::Subscription>> {
+            self.$f.list_subscriptions(query)
+        }
+        fn put_subscription(&self, subscription: $crate::Subscription) -> $crate::Answer<bool> {
+            self.$f.put_subscription(subscription)
+        }
+        fn change_subscription(&self, before: String, after: $crate::Subscription) -> $crate::Answer<bool> {
+            self.$f.change_subscription(before, after)
+        }
+        fn delete_subscription(
+            &self,
+            tenant: ::holdpoint_core::name::Tenant,
+            id: String,
+        ) -> $crate::Answer<bool> {
+            self.$f.delete_subscription(tenant, id)
+        }
+        fn dead_letters(
+            &self,
+            query: $crate::DeadQuery,
+        ) -> $crate::Answer<$crate::Page<$crate::DeadLetter>> {
+            self.$f.dead_letters(query)
+        }
+        fn resend(
+            &self,
+            tenant: ::holdpoint_core::name::Tenant,
+            no: i64,
+            at: ::holdpoint_core::time::Timestamp,
+        ) -> $crate::Answer<bool> {
+            self.$f.resend(tenant, no, at)
         }
     };
     (@ forget_keys $f:ident) => {

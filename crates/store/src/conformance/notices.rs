@@ -10,7 +10,7 @@ use holdpoint_core::time::{Millis, Timestamp};
 use super::Factory;
 use super::appending::say;
 use super::support::{NewRun, World, block_on};
-use crate::{DueNotice, Notice, Put, SettleNotice, ShardSet};
+use crate::{DueNotice, Notice, NoticeQuery, Put, SettleNotice, ShardSet};
 
 pub fn a_notice_is_due_at_its_time(factory: &Factory) {
     let mut world = World::new(factory);
@@ -54,7 +54,7 @@ pub fn a_delivered_notice_with_more_to_tell_goes_on(factory: &Factory) {
     let row = world.telling("hook", now);
     let told = row.run.state.seq;
     let no = world.due()[0].no;
-    world.settle(no, SettleNotice::Retry { at: now });
+    world.settle(no, SettleNotice::Retry { at: now, from: Seq(1) });
     let row = world.tells(&row, "hook", now);
     world.settle(no, SettleNotice::Delivered { upto: told });
     world.reopen();
@@ -70,7 +70,7 @@ pub fn a_failed_notice_waits_and_counts(factory: &Factory) {
     let now = world.now();
     let row = world.telling("hook", now);
     let no = world.due()[0].no;
-    world.settle(no, SettleNotice::Retry { at: now.plus(Millis::seconds(30)) });
+    world.settle(no, SettleNotice::Retry { at: now.plus(Millis::seconds(30)), from: Seq(1) });
     // News while it waits neither hurries it nor makes a second one.
     world.tells(&row, "hook", now);
     assert_eq!(world.due(), []);
@@ -78,18 +78,45 @@ pub fn a_failed_notice_waits_and_counts(factory: &Factory) {
     assert_eq!(world.due().iter().map(|due| due.attempts).collect::<Vec<_>>(), [1]);
 }
 
+/// A part of what is due was told: it goes on behind that, and the tries count anew.
+pub fn a_notice_that_failed_half_way_goes_on_from_there(factory: &Factory) {
+    let mut world = World::new(factory);
+    let now = world.now();
+    let row = world.telling("hook", now);
+    let no = world.due()[0].no;
+    for (from, attempts) in [(1, 1), (1, 2), (2, 1), (1, 2)] {
+        world.settle(no, SettleNotice::Retry { at: now, from: Seq(from) });
+        assert_eq!(world.due()[0].attempts, attempts);
+    }
+    assert_eq!(world.told(), [("hook".into(), row.run.facts.id, 2)]);
+}
+
+/// A backlog of one does not hide the others.
+pub fn notices_of_a_busy_subscription_are_left_out(factory: &Factory) {
+    let mut world = World::new(factory);
+    let now = world.now();
+    for _ in 0..5 {
+        world.telling("slow", now);
+    }
+    let other = world.telling("quick", now);
+    let without = vec!["slow".to_owned(), "unknown".to_owned()];
+    let query = NoticeQuery { without, ..NoticeQuery::all(now, 2) };
+    let due = block_on(world.store().due_notices(query)).unwrap();
+    assert_eq!(due.iter().map(|due| due.run).collect::<Vec<_>>(), [other.run.facts.id]);
+}
+
 pub fn a_notice_that_is_given_up_stays_out_of_the_way(factory: &Factory) {
     let mut world = World::new(factory);
     let now = world.now();
     let row = world.telling("hook", now);
     let no = world.due()[0].no;
-    world.settle(no, SettleNotice::Dead);
+    world.settle(no, given_up(now));
     assert_eq!(world.due(), []);
     let row = world.tells(&row, "hook", now);
     let due = world.due();
     assert_eq!(world.told(), [("hook".into(), row.run.facts.id, 3)]);
     // A late word about the old one changes nothing.
-    world.settle(no, SettleNotice::Retry { at: now });
+    world.settle(no, SettleNotice::Retry { at: now, from: Seq(1) });
     world.reopen();
     assert_eq!(world.due(), due);
 }
@@ -103,7 +130,7 @@ pub fn notices_come_longest_due_first(factory: &Factory) {
     let same = world.telling("d", now);
     let order = [&first, &late, &later, &same].map(|row| row.run.facts.id);
     assert_eq!(world.told().iter().map(|(_, run, _)| *run).collect::<Vec<_>>(), order);
-    let two = block_on(world.store().due_notices(ShardSet::all(), now, 2)).unwrap();
+    let two = block_on(world.store().due_notices(NoticeQuery::all(now, 2))).unwrap();
     assert_eq!(two.iter().map(|due| due.run).collect::<Vec<_>>(), order[..2]);
 }
 
@@ -113,11 +140,11 @@ pub fn notices_belong_to_the_shard_of_their_run(factory: &Factory) {
     let rows: Vec<RunRow> = (0..4).map(|_| world.telling("hook", now)).collect();
     for row in &rows {
         let shard = row.run.facts.id.shard(&row.run.facts.tenant);
-        let due = block_on(world.store().due_notices(ShardSet::of([shard]), now, 50)).unwrap();
+        let due = block_on(world.store().due_notices(within(ShardSet::of([shard]), now))).unwrap();
         assert!(due.iter().any(|due| due.run == row.run.facts.id));
         assert!(due.iter().all(|due| due.run.shard(&row.run.facts.tenant) == shard));
     }
-    assert_eq!(block_on(world.store().due_notices(ShardSet::of([]), now, 50)), Ok(vec![]));
+    assert_eq!(block_on(world.store().due_notices(within(ShardSet::of([]), now))), Ok(vec![]));
 }
 
 pub fn an_unknown_notice_is_settled_without_effect(factory: &Factory) {
@@ -125,17 +152,27 @@ pub fn an_unknown_notice_is_settled_without_effect(factory: &Factory) {
     let now = world.now();
     world.telling("hook", now);
     let due = world.due();
-    for settle in
-        [SettleNotice::Delivered { upto: Seq(9) }, SettleNotice::Dead, SettleNotice::Retry { at: now }]
-    {
+    for settle in [
+        SettleNotice::Delivered { upto: Seq(9) },
+        given_up(now),
+        SettleNotice::Retry { at: now, from: Seq(1) },
+    ] {
         world.settle(due[0].no + 1000, settle);
     }
     assert_eq!(world.due(), due);
 }
 
+fn given_up(at: Timestamp) -> SettleNotice {
+    SettleNotice::Dead { at, from: Seq(1), why: "503".into() }
+}
+
+fn within(shards: ShardSet, now: Timestamp) -> NoticeQuery {
+    NoticeQuery { shards, ..NoticeQuery::all(now, 50) }
+}
+
 impl World {
     /// A new run whose first append somebody is told of.
-    fn telling(&mut self, subscription: &str, due_at: Timestamp) -> RunRow {
+    pub(super) fn telling(&mut self, subscription: &str, due_at: Timestamp) -> RunRow {
         let mut batch = self.scribe.start(&NewRun::of("helper"));
         let from = batch.link.header.first;
         batch.puts.push(Put::Notice(Notice { subscription: subscription.into(), from, due_at }));
@@ -143,23 +180,23 @@ impl World {
     }
 
     /// A further append that somebody is told of.
-    fn tells(&mut self, row: &RunRow, subscription: &str, due_at: Timestamp) -> RunRow {
+    pub(super) fn tells(&mut self, row: &RunRow, subscription: &str, due_at: Timestamp) -> RunRow {
         let mut batch = self.scribe.batch(row, &say("news"));
         let from = batch.link.header.first;
         batch.puts.push(Put::Notice(Notice { subscription: subscription.into(), from, due_at }));
         self.write(batch)
     }
 
-    fn due(&self) -> Vec<DueNotice> {
-        block_on(self.store().due_notices(ShardSet::all(), self.now(), 50)).unwrap()
+    pub(super) fn due(&self) -> Vec<DueNotice> {
+        block_on(self.store().due_notices(NoticeQuery::all(self.now(), 50))).unwrap()
     }
 
     /// Who is told of which run from which event on.
-    fn told(&self) -> Vec<(String, RunId, u64)> {
+    pub(super) fn told(&self) -> Vec<(String, RunId, u64)> {
         self.due().into_iter().map(|due| (due.subscription, due.run, due.from.0)).collect()
     }
 
-    fn settle(&self, no: i64, settle: SettleNotice) {
+    pub(super) fn settle(&self, no: i64, settle: SettleNotice) {
         assert_eq!(block_on(self.store().settle_notice(no, settle)), Ok(()));
     }
 }

@@ -14,7 +14,9 @@ use super::Factory;
 use super::support::{
     LOOKUP, NewRun, SHELL, World, agent, asked, block_on, holds_by, session, session_of, tenant,
 };
-use crate::{Audience, Guard, HoldFilter, HoldQuery, Notice, Put, RunFilter, SessionChange, ShardSet, Who};
+use crate::{
+    Audience, Guard, HoldFilter, HoldQuery, Notice, NoticeQuery, Put, RunFilter, SessionChange, Who,
+};
 
 pub fn odd_texts_come_back_byte_for_byte(factory: &Factory) {
     let mut world = World::new(factory);
@@ -123,7 +125,7 @@ pub fn odd_keys_counters_and_subscriptions_are_kept_apart(factory: &Factory) {
         let found = block_on(world.store().find_key(tenant("default"), text.to_owned())).unwrap().unwrap();
         assert_eq!(found.request, digest::of_bytes(text.as_bytes()));
     }
-    let due = block_on(world.store().due_notices(ShardSet::all(), now, 50)).unwrap();
+    let due = block_on(world.store().due_notices(NoticeQuery::all(now, 50))).unwrap();
     assert_eq!(due.iter().map(|due| due.subscription.as_str()).collect::<Vec<_>>(), odd);
 }
 

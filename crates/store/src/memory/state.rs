@@ -1,13 +1,15 @@
-//! The collections behind the memory store: what an append does to them, and point reads. Lists are in `lists.rs`.
+//! The collections behind the memory store: what an append does to them, and point reads. Lists are in
+//! `lists.rs`, subscriptions and notices in `telling.rs`.
 //!
 //! Nothing here is clever: every other backend is compared with it, so it must be easy to believe.
 
 mod lists;
+mod telling;
 
 use std::collections::{BTreeMap, HashMap};
 
 use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq, Shard};
+use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
 use holdpoint_core::link::Link;
 use holdpoint_core::mutant::Mutant;
 use holdpoint_core::name::Tenant;
@@ -15,12 +17,10 @@ use holdpoint_core::project::{HoldChange, HoldRow, RunRow};
 use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 
-use crate::batch::{Batch, Guard, LeaseChange, Notice, Put, Who};
+use crate::batch::{Batch, Guard, LeaseChange, Put, Who};
 use crate::error::StoreError;
-use crate::query::{
-    Credential, DueNotice, KeyRecord, Lease, SessionChange, SessionKey, SessionRow, SettleNotice, ShardSet,
-    Stored,
-};
+use crate::query::{Credential, KeyRecord, Lease, SessionChange, SessionKey, SessionRow, Stored};
+use telling::Telling;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -33,7 +33,7 @@ pub(super) struct State {
     keys: HashMap<(Tenant, String), KeyRecord>,
     counters: HashMap<(Tenant, String), i64>,
     sessions: BTreeMap<SessionKey, SessionEntry>,
-    notices: BTreeMap<i64, NoticeEntry>,
+    telling: Telling,
     credentials: BTreeMap<String, Credential>,
     last_number: i64,
 }
@@ -61,17 +61,6 @@ struct SessionEntry {
 struct HoldEntry {
     row: HoldRow,
     audience: Vec<Who>,
-}
-
-#[derive(Debug)]
-struct NoticeEntry {
-    shard: Shard,
-    run: RunId,
-    notice: Notice,
-    /// The first event of the newest append that asked for it.
-    latest: Seq,
-    attempts: u32,
-    dead: bool,
 }
 
 impl State {
@@ -145,6 +134,9 @@ impl State {
         let tenant = batch.tenant().clone();
         let last_seq = batch.row.run.state.seq;
         let first_seq = batch.link.header.first;
+        for notice in self.wanted_notices(&batch) {
+            self.put_notice(run, &tenant, notice, first_seq);
+        }
         self.write_row(batch.row, batch.link, batch.lease);
         batch.holds.into_iter().for_each(|change| self.write_hold(change));
         for put in batch.puts {
@@ -224,7 +216,7 @@ impl State {
                 let record = KeyRecord { request, run, seq: last, expires_at };
                 self.keys.insert((tenant.clone(), key), record);
             }
-            Put::Notice(notice) => self.put_notice(run, run.shard(tenant), notice, first),
+            Put::Notice(notice) => self.put_notice(run, tenant, notice, first),
             Put::Audience { hold, who } => {
                 if let Some(entry) = self.hold_entry(hold).filter(|entry| entry.row.closed.is_none()) {
                     entry.audience.extend(who);
@@ -242,20 +234,6 @@ impl State {
                     entry.wake_at = Some(entry.wake_at.map_or(at, |wake| wake.min(at)));
                     entry.change_lease(LeaseChange::Keep);
                 }
-            }
-        }
-    }
-
-    fn put_notice(&mut self, run: RunId, shard: Shard, notice: Notice, latest: Seq) {
-        let same = |entry: &&mut NoticeEntry| {
-            entry.run == run && entry.notice.subscription == notice.subscription && !entry.dead
-        };
-        match self.notices.values_mut().find(same) {
-            Some(entry) => entry.latest = entry.latest.max(latest),
-            None => {
-                let no = self.next_number();
-                let entry = NoticeEntry { shard, run, notice, latest, attempts: 0, dead: false };
-                self.notices.insert(no, entry);
             }
         }
     }
@@ -329,42 +307,6 @@ impl State {
     pub(super) fn release(&mut self, run: RunId, node: Incarnation) {
         if let Some(entry) = self.leased_by(run, node) {
             entry.change_lease(LeaseChange::Release);
-        }
-    }
-
-    pub(super) fn due_notices(&self, shards: &ShardSet, now: Timestamp, limit: usize) -> Vec<DueNotice> {
-        let is_due =
-            |entry: &NoticeEntry| !entry.dead && entry.notice.due_at <= now && shards.contains(entry.shard);
-        let mut due: Vec<(&i64, &NoticeEntry)> =
-            self.notices.iter().filter(|(_, entry)| is_due(entry)).collect();
-        due.sort_by_key(|(no, entry)| (entry.notice.due_at, **no));
-        let row = |(no, entry): (&i64, &NoticeEntry)| DueNotice {
-            no: *no,
-            subscription: entry.notice.subscription.clone(),
-            run: entry.run,
-            from: entry.notice.from,
-            attempts: entry.attempts,
-        };
-        due.into_iter().take(limit).map(row).collect()
-    }
-
-    pub(super) fn settle_notice(&mut self, no: i64, settle: SettleNotice) {
-        let Some(entry) = self.notices.get_mut(&no) else { return };
-        match settle {
-            SettleNotice::Delivered { upto } if entry.latest > upto => {
-                entry.notice.from = upto.plus(1);
-                entry.attempts = 0;
-            }
-            SettleNotice::Delivered { .. } => {
-                self.notices.remove(&no);
-            }
-            // Given up is given up: the next news made another notice.
-            SettleNotice::Retry { .. } if entry.dead => {}
-            SettleNotice::Retry { at } => {
-                entry.notice.due_at = at;
-                entry.attempts += 1;
-            }
-            SettleNotice::Dead => entry.dead = true,
         }
     }
 

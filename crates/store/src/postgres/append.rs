@@ -18,7 +18,7 @@ use super::group::{Encoded, Named, Picture, Place, Wanted};
 use super::numbers::Numbers;
 use super::sql;
 use super::types::{Bytes16, signed};
-use crate::batch::{Batch, Put};
+use crate::batch::{Batch, Notice, Put};
 use crate::columns::{self, Record};
 use crate::error::StoreError;
 use crate::query::SessionKey;
@@ -76,6 +76,9 @@ async fn look(connection: &Connection, wanted: &Wanted) -> Result<Picture, Failu
     let keys_params: [&(dyn ToSql + Sync); 2] = [&key_tenants, &keys];
     let counters_params: [&(dyn ToSql + Sync); 2] = [&counter_tenants, &counters];
     let sessions_params: [&(dyn ToSql + Sync); 3] = [&tenants, &agents, &sessions];
+    let (topic_tenants, topics): (Vec<&str>, Vec<&str>) =
+        wanted.topics.iter().map(|(tenant, topic)| (tenant.as_str(), topic.as_str())).unzip();
+    let topics_params: [&(dyn ToSql + Sync); 2] = [&topic_tenants, &topics];
     let mut reads: Vec<(&'static str, &[&(dyn ToSql + Sync)])> = vec![(sql::RUNS_LOCK, &runs_params)];
     if !keys.is_empty() {
         reads.extend([(sql::KEYS_RESERVE, &keys_params[..]), (sql::KEYS_OF, &keys_params[..])]);
@@ -89,6 +92,7 @@ async fn look(connection: &Connection, wanted: &Wanted) -> Result<Picture, Failu
     if !sessions.is_empty() {
         reads.push((sql::SESSIONS_LOCK, &sessions_params));
     }
+    reads.push((sql::LISTENERS, &topics_params));
     let mut statements = Vec::with_capacity(reads.len());
     for (sql, _) in &reads {
         statements.push(connection.statement(sql).await?);
@@ -112,6 +116,7 @@ async fn look(connection: &Connection, wanted: &Wanted) -> Result<Picture, Failu
                 sql::KEYS_OF => picture.saw_key(row)?,
                 sql::COUNTERS_LOCK => picture.saw_counter(row)?,
                 sql::SESSIONS_LOCK => picture.saw_session(row, &wanted.sessions)?,
+                sql::LISTENERS => picture.saw_listener(row)?,
                 _ => {}
             }
         }
@@ -162,7 +167,7 @@ impl<'a> Tables<'a> {
         tables.links(batches)?;
         tables.due(&runs, picture);
         tables.holds(batches, numbers);
-        tables.puts(batches, numbers);
+        tables.puts(batches, picture, numbers);
         tables.guards(picture);
         Ok(tables)
     }
@@ -300,11 +305,21 @@ impl<'a> Tables<'a> {
         );
     }
 
-    fn puts(&mut self, batches: &[&'a Encoded], numbers: &Numbers) {
+    fn puts(&mut self, batches: &[&'a Encoded], picture: &Picture, numbers: &Numbers) {
         let mut audience: Vec<(HoldId, &[u8])> = Vec::new();
         let (mut blobs, mut definitions) = (Vec::new(), Vec::new());
         let mut notices: Vec<NewNotice<'a>> = Vec::new();
         for Encoded { batch, .. } in batches.iter().copied() {
+            let mut tell = |notice: Notice| {
+                let is_there = notices.iter().any(|new| {
+                    new.batch.run() == batch.run() && new.notice.subscription == notice.subscription
+                });
+                if !is_there {
+                    let no = numbers.next(batch.link.header.at, low_bytes(batch.run().bytes()));
+                    notices.push(NewNotice { no, batch, notice });
+                }
+            };
+            picture.wanted_notices(batch).into_iter().for_each(&mut tell);
             for put in &batch.puts {
                 match put {
                     Put::Audience { hold, who } => {
@@ -316,15 +331,7 @@ impl<'a> Tables<'a> {
                     Put::Definition { digest, bytes } => {
                         definitions.push((batch.tenant().as_str(), digest.0.to_vec(), bytes.as_slice()));
                     }
-                    Put::Notice(notice) => {
-                        let is_there = notices.iter().any(|new| {
-                            new.batch.run() == batch.run() && new.notice.subscription == notice.subscription
-                        });
-                        if !is_there {
-                            let no = numbers.next(batch.link.header.at, low_bytes(batch.run().bytes()));
-                            notices.push(NewNotice { no, batch, notice });
-                        }
-                    }
+                    Put::Notice(notice) => tell(notice.clone()),
                     // Part of the picture.
                     Put::Key { .. } | Put::Wake { .. } => {}
                 }
@@ -340,7 +347,7 @@ impl<'a> Tables<'a> {
         self.add(
             sql::NOTICES_ADD,
             arrays!(notices => |new| new.no, i16::from(new.batch.run().shard(new.batch.tenant()).0),
-                new.notice.due_at.0, new.notice.subscription.as_bytes(), Bytes16::from(new.batch.run()),
+                new.notice.due_at.0, new.notice.subscription.clone().into_bytes(), Bytes16::from(new.batch.run()),
                 signed(new.notice.from.0), signed(new.batch.link.header.first.0)),
         );
     }
@@ -395,7 +402,7 @@ struct UsedKey<'a> {
 struct NewNotice<'a> {
     no: i64,
     batch: &'a Batch,
-    notice: &'a crate::batch::Notice,
+    notice: Notice,
 }
 
 /// A run after its append.

@@ -13,10 +13,11 @@ use tokio_postgres::Row;
 
 use super::rows::{column, digest, instant, lease, seq};
 use super::types::Bytes16;
-use crate::batch::{Batch, Guard, Put};
+use crate::batch::{Batch, Guard, Notice, Put};
 use crate::columns::{self, Corrupt, LeaseColumns};
 use crate::error::StoreError;
 use crate::query::{Lease, SessionKey};
+use crate::subscription::Scope;
 
 /// A batch with its fold as it is stored.
 #[derive(Debug)]
@@ -73,6 +74,8 @@ pub(super) struct Picture {
     /// As they are, and whether they changed.
     pub(super) counters: BTreeMap<Named, (i64, bool)>,
     closed: Vec<SessionKey>,
+    /// Who listens, by tenant and topic, with the kinds of events that they want.
+    listeners: HashMap<(String, String), Vec<(String, u64)>>,
 }
 
 /// What has to be read to judge these appends.
@@ -82,6 +85,8 @@ pub(super) struct Wanted {
     pub(super) guarded_keys: Vec<Named>,
     pub(super) counters: Vec<Named>,
     pub(super) sessions: Vec<SessionKey>,
+    /// Tenants and topics that somebody may listen to.
+    pub(super) topics: Vec<(String, String)>,
 }
 
 impl Wanted {
@@ -90,6 +95,9 @@ impl Wanted {
         for batch in batches {
             wanted.runs.push(batch.run().into());
             let tenant = batch.tenant().as_str().to_owned();
+            for scope in Scope::of_batch(batch) {
+                wanted.topics.push((tenant.clone(), scope.topic()));
+            }
             for guard in &batch.guards {
                 match guard {
                     Guard::KeyUnused { key } => {
@@ -116,6 +124,8 @@ impl Wanted {
         wanted.counters.dedup();
         wanted.sessions.sort_unstable();
         wanted.sessions.dedup();
+        wanted.topics.sort_unstable();
+        wanted.topics.dedup();
         wanted
     }
 }
@@ -168,6 +178,27 @@ impl Picture {
             self.closed.extend(wanted.iter().find(is_it).cloned());
         }
         Ok(())
+    }
+
+    pub(super) fn saw_listener(&mut self, row: &Row) -> Result<(), StoreError> {
+        let text = |at| column::<String>(row, at).map_err(unreadable);
+        let wants: i64 = column(row, 3).map_err(unreadable)?;
+        let listeners = self.listeners.entry((text(0)?, text(1)?)).or_default();
+        listeners.push((text(2)?, wants.cast_unsigned()));
+        Ok(())
+    }
+
+    /// What the subscriptions to a batch are told of it.
+    pub(super) fn wanted_notices(&self, batch: &Batch) -> Vec<Notice> {
+        if self.listeners.is_empty() {
+            return Vec::new();
+        }
+        let topics = Scope::of_batch(batch).map(|scope| (batch.tenant().as_str().to_owned(), scope.topic()));
+        let who = topics.iter().filter_map(|topic| self.listeners.get(topic)).flatten();
+        let mut who: Vec<&String> =
+            who.filter(|(_, wants)| wants & batch.tells != 0).map(|(id, _)| id).collect();
+        who.sort_unstable();
+        who.into_iter().map(|id| Notice::of_batch(batch, id.clone())).collect()
     }
 
     /// Judges one append and makes it part of the picture, or refuses it and leaves the picture as it was.

@@ -17,7 +17,7 @@ use super::sql;
 use super::types::{self, Bytes16, signed};
 use crate::columns::{self, Corrupt, Record};
 use crate::error::StoreError;
-use crate::query::{Credential, DueNotice, KeyRecord, SCAN_MAX, SessionKey, SessionRow, ShardSet, Stored};
+use crate::query::{Credential, KeyRecord, SessionKey, SessionRow, ShardSet, Stored};
 
 pub(super) async fn load(pool: &Pool, run: RunId) -> Result<Stored, StoreError> {
     let rows = pool.read(sql::RUN, &[&Bytes16::from(run)]).await?;
@@ -115,31 +115,6 @@ pub(super) async fn find_key(
         })
     };
     rows.first().map(record).transpose().map_err(unreadable)
-}
-
-pub(super) async fn due_notices(
-    pool: &Pool,
-    shards: &ShardSet,
-    now: Timestamp,
-    limit: usize,
-) -> Result<Vec<DueNotice>, StoreError> {
-    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-        [&now.0, &types::rows(SCAN_MAX), &shard_numbers(shards), &types::rows(limit)];
-    let rows = pool.read(sql::NOTICES_DUE, &params).await?;
-    // A row that cannot be read must not keep the others from being told.
-    Ok(rows.iter().filter_map(|row| due_notice(row).ok()).collect())
-}
-
-fn due_notice(row: &Row) -> Result<DueNotice, Corrupt> {
-    let subscription = String::from_utf8(column(row, 1)?);
-    let attempts: i32 = column(row, 4)?;
-    Ok(DueNotice {
-        no: column(row, 0)?,
-        subscription: subscription.map_err(|_| Corrupt("a subscription is no text".into()))?,
-        run: column::<Bytes16>(row, 2)?.run(),
-        from: seq(row, 3)?,
-        attempts: u32::try_from(attempts).unwrap_or_default(),
-    })
 }
 
 pub(super) fn shard_numbers(shards: &ShardSet) -> Vec<i16> {

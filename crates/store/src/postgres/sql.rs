@@ -15,7 +15,7 @@ pub(super) const NEWEST_MIGRATION: &str = "SELECT max(version) FROM refinery_sch
 pub(super) const FOREIGN_TABLES: &str = "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace)";
 /// The highest number that orders anything.
 pub(super) const HIGHEST_NUMBER: &str = "SELECT greatest((SELECT max(no) FROM runs), (SELECT max(no) FROM holds), \
-     (SELECT max(no) FROM notices))";
+     (SELECT max(no) FROM notices), (SELECT max(no) FROM dead_letters))";
 /// The database's time in milliseconds since 1970.
 pub(super) const TIME: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
@@ -41,6 +41,11 @@ pub(super) const SESSIONS_LOCK: &str = "SELECT s.tenant, s.agent, s.session, s.c
      FROM unnest($1::text[], $2::text[], $3::text[]) AS wanted (tenant, agent, session) \
      JOIN sessions s ON s.tenant = wanted.tenant AND s.agent = wanted.agent AND s.session = wanted.session \
      FOR SHARE OF s";
+/// Who listens to runs. Comes after `RUNS_LOCK`: whoever adds a listener waits for the appends that have begun, and those
+/// that begin later see it.
+pub(super) const LISTENERS: &str = "SELECT s.tenant, s.topic, s.id, s.wants FROM unnest($1::text[], $2::text[]) \
+     AS wanted (tenant, topic) JOIN subscriptions s ON s.tenant = wanted.tenant AND s.topic = wanted.topic \
+     WHERE s.active ORDER BY s.id";
 
 /// Tenants seen for the first time.
 pub(super) const TENANTS_ADD: &str = "INSERT INTO tenants (tenant, tag, created_at) \
@@ -359,16 +364,50 @@ pub(super) const RELEASE: &str = "WITH freed AS (UPDATE runs SET lease_node = NU
 
 /// Notices whose time has come.
 pub(super) const NOTICES_DUE: &str = "SELECT no, subscription, run, first_seq, attempts FROM \
-     (SELECT * FROM notices WHERE due_at IS NOT NULL AND due_at <= $1 ORDER BY due_at, no LIMIT $2) n \
-     WHERE shard = ANY($3) ORDER BY due_at, no LIMIT $4";
+     (SELECT * FROM notices WHERE due_at IS NOT NULL AND due_at <= $1 AND subscription <> ALL($5) \
+     ORDER BY due_at, no LIMIT $2) n WHERE shard = ANY($3) ORDER BY due_at, no LIMIT $4";
 /// What was told: all of it, or there is more.
-pub(super) const NOTICE_DELIVERED: &str = "WITH more AS (UPDATE notices SET first_seq = $2::bigint + 1, attempts = 0 \
-     WHERE no = $1 AND latest > $2) DELETE FROM notices WHERE no = $1 AND latest <= $2";
-/// It is tried again.
-pub(super) const NOTICE_RETRY: &str = "UPDATE notices SET due_at = $2, attempts = attempts + 1 \
-     WHERE no = $1 AND due_at IS NOT NULL";
-/// It is given up.
-pub(super) const NOTICE_DEAD: &str = "UPDATE notices SET due_at = NULL WHERE no = $1";
+pub(super) const NOTICE_DELIVERED: &str = "WITH more AS (UPDATE notices SET attempts = 0, \
+     first_seq = greatest(first_seq, $2::bigint + 1) WHERE no = $1 AND latest > $2) DELETE FROM notices WHERE no = $1 AND latest <= $2";
+/// It is tried again. Tries count for the event that they begin with.
+pub(super) const NOTICE_RETRY: &str = "UPDATE notices SET due_at = $2, \
+     attempts = CASE WHEN $3 > first_seq THEN 1 ELSE attempts + 1 END, first_seq = greatest(first_seq, $3) \
+     WHERE no = $1";
+/// It is given up: it becomes a dead letter.
+pub(super) const NOTICE_BURY: &str = "WITH gone AS (DELETE FROM notices WHERE no = $1 \
+     RETURNING no, shard, subscription, run, first_seq, latest, attempts) INSERT INTO dead_letters \
+     (no, tenant, shard, subscription, run, first_seq, latest, attempts, at, why) \
+     SELECT g.no, r.tenant, g.shard, g.subscription, g.run, greatest(g.first_seq, $3), g.latest, \
+     CASE WHEN $3 > g.first_seq THEN 1 ELSE g.attempts + 1 END, $2, $4 FROM gone g JOIN runs r ON r.id = g.run";
+/// A dead letter becomes a notice again; one that is there begins as early as the letter did.
+pub(super) const DEAD_RESEND: &str = "WITH risen AS (DELETE FROM dead_letters WHERE no = $1 AND tenant = $2 \
+     RETURNING no, shard, subscription, run, first_seq, latest) \
+     INSERT INTO notices (no, shard, due_at, subscription, run, first_seq, latest) \
+     SELECT no, shard, $3, subscription, run, first_seq, latest FROM risen \
+     ON CONFLICT (run, subscription) WHERE due_at IS NOT NULL DO UPDATE SET due_at = excluded.due_at, attempts = 0, \
+     first_seq = least(notices.first_seq, excluded.first_seq), latest = greatest(notices.latest, excluded.latest) \
+     RETURNING 1";
+/// The dead letters of a subscription.
+pub(super) const DEAD_LETTERS: &str = "SELECT no, subscription, run, first_seq, attempts, at, why FROM dead_letters \
+     WHERE tenant = $1 AND subscription = $2 AND no > $3 ORDER BY no LIMIT $4";
+
+/// Waits until no append is under way and keeps new ones away until the end of the transaction, which is short.
+pub(super) const APPENDS_STOP: &str = "LOCK TABLE runs IN EXCLUSIVE MODE";
+/// A new subscription.
+pub(super) const SUBSCRIPTION_ADD: &str = "INSERT INTO subscriptions (tenant, id, topic, wants, active, facts) \
+     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant, id) DO NOTHING RETURNING 1";
+/// Another one, if it still is what the caller read.
+pub(super) const SUBSCRIPTION_CHANGE: &str = "UPDATE subscriptions SET wants = $4, active = $5, facts = $6 \
+     WHERE tenant = $1 AND id = $2 AND facts = $3 RETURNING 1";
+/// It is gone, with its dead letters.
+pub(super) const SUBSCRIPTION_DELETE: &str = "WITH letters AS (DELETE FROM dead_letters WHERE tenant = $1 \
+     AND subscription = $3) DELETE FROM subscriptions WHERE tenant = $1 AND id = $2 RETURNING 1";
+/// A subscription by its id.
+pub(super) const SUBSCRIPTION: &str =
+    "SELECT id, topic, wants, active, facts FROM subscriptions WHERE tenant = $1 AND id = $2";
+/// The subscriptions of a tenant, by id.
+pub(super) const SUBSCRIPTIONS: &str = "SELECT id, topic, wants, active, facts FROM subscriptions \
+     WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3";
 
 /// A conversation by its name.
 pub(super) const SESSION: &str = "SELECT metadata, created_at, updated_at, closed FROM sessions \
@@ -451,6 +490,7 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     COUNTERS_RESERVE,
     COUNTERS_LOCK,
     SESSIONS_LOCK,
+    LISTENERS,
     TENANTS_ADD,
     SESSIONS_ADD,
     RUNS_ADD,
@@ -511,7 +551,15 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     NOTICES_DUE,
     NOTICE_DELIVERED,
     NOTICE_RETRY,
-    NOTICE_DEAD,
+    NOTICE_BURY,
+    DEAD_RESEND,
+    DEAD_LETTERS,
+    APPENDS_STOP,
+    SUBSCRIPTION_ADD,
+    SUBSCRIPTION_CHANGE,
+    SUBSCRIPTION_DELETE,
+    SUBSCRIPTION,
+    SUBSCRIPTIONS,
     SESSION,
     SESSIONS_ALL,
     SESSIONS_ALL_END,

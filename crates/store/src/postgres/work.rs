@@ -1,4 +1,4 @@
-//! Leases and due work, notices, conversations, credentials, erasing: the smaller changes.
+//! Leases and due work, conversations, credentials, erasing: the smaller changes.
 //!
 //! Each is one statement, except a claim, which looks for candidates and then takes those that are still due, and
 //! erasing, which reads what it deletes.
@@ -22,7 +22,7 @@ use super::sql;
 use super::types::{self, Bytes16, signed};
 use crate::columns::Corrupt;
 use crate::error::StoreError;
-use crate::query::{Claim, Claimed, Credential, SCAN_MAX, SessionChange, SessionKey, SettleNotice, Stored};
+use crate::query::{Claim, Claimed, Credential, SCAN_MAX, SessionChange, SessionKey, Stored};
 use crate::turns::take_turns;
 
 /// Where `sql::LEASE` has the lease before: behind the columns of a whole run.
@@ -170,15 +170,6 @@ pub(super) async fn forget_keys(pool: &Pool, until: Timestamp, limit: usize) -> 
     let rows = pool.write(sql::KEYS_FORGET, &[&until.0, &types::rows(limit)]).await?;
     let count: i64 = rows.first().map(|row| column(row, 0)).transpose().map_err(unreadable)?.unwrap_or(0);
     Ok(usize::try_from(count).unwrap_or_default())
-}
-
-pub(super) async fn settle_notice(pool: &Pool, no: i64, settle: SettleNotice) -> Result<(), StoreError> {
-    let settled = match settle {
-        SettleNotice::Delivered { upto } => pool.write(sql::NOTICE_DELIVERED, &[&no, &signed(upto.0)]).await,
-        SettleNotice::Retry { at } => pool.write(sql::NOTICE_RETRY, &[&no, &at.0]).await,
-        SettleNotice::Dead => pool.write(sql::NOTICE_DEAD, &[&no]).await,
-    };
-    settled.map(|_| ())
 }
 
 pub(super) async fn change_session(

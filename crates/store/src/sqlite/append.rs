@@ -17,6 +17,7 @@ use super::names::{self, Numbers};
 use super::rows::{SEQ_MAX, link_key};
 use super::sql;
 use super::tally::Tally;
+use super::telling;
 use super::work::Place;
 use super::writer::Failure;
 use crate::batch::{Batch, Guard, Notice, Put, Who};
@@ -157,6 +158,7 @@ fn write(
     for put in &batch.puts {
         write_put(connection, numbers, batch, put, no, tenant)?;
     }
+    telling::put_notices(connection, numbers, batch, no, tenant)?;
     Ok(())
 }
 
@@ -439,7 +441,7 @@ fn write_put(
     Ok(())
 }
 
-fn write_notice(
+pub(super) fn write_notice(
     connection: &Connection,
     numbers: &mut Numbers,
     batch: &Batch,

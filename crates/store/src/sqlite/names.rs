@@ -14,6 +14,8 @@ use super::sql;
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     known: HashMap<String, i64>,
+    /// Whether a tenant has subscriptions, by its number.
+    listeners: HashMap<i64, bool>,
 }
 
 impl Numbers {
@@ -40,9 +42,25 @@ impl Numbers {
         Ok(number)
     }
 
+    /// Whether a tenant has subscriptions that appends have to look at.
+    pub(super) fn has_listeners(&mut self, connection: &Connection, tenant: i64) -> rusqlite::Result<bool> {
+        if let Some(known) = self.listeners.get(&tenant) {
+            return Ok(*known);
+        }
+        let has_some = connection.prepare_cached(sql::HAS_LISTENERS)?.exists(params![tenant])?;
+        self.listeners.insert(tenant, has_some);
+        Ok(has_some)
+    }
+
+    /// A subscription changed.
+    pub(super) fn forget_listeners(&mut self) {
+        self.listeners.clear();
+    }
+
     /// Forgets everything.
     pub(super) fn forget(&mut self) {
         self.known.clear();
+        self.listeners.clear();
     }
 }
 

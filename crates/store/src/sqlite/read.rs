@@ -21,10 +21,12 @@ use super::names::{self, Texts};
 use super::rows::{self, RunColumns, SEQ_MAX, link_key};
 use super::schema::{OpenError, open_for_reading};
 use super::sql;
+use super::telling;
 use super::writer::Failure;
 use crate::columns::{self, Corrupt, Record};
 use crate::error::StoreError;
-use crate::query::{Credential, DueNotice, KeyRecord, SessionKey, SessionRow, ShardSet, Stored};
+use crate::query::{Credential, DueNotice, KeyRecord, Page, SessionKey, SessionRow, Stored};
+use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 
 pub(super) mod lists;
 
@@ -195,13 +197,23 @@ impl Reading<'_> {
         read().map_err(unreadable)
     }
 
-    pub(super) fn due_notices(
+    pub(super) fn due_notices(&self, query: &NoticeQuery) -> Result<Vec<DueNotice>, StoreError> {
+        lists::due_notices(self, query).map_err(unreadable)
+    }
+
+    pub(super) fn subscription(&self, tenant: &Tenant, id: &str) -> Result<Option<Subscription>, StoreError> {
+        telling::find(self.connection, tenant, id).map_err(unreadable)
+    }
+
+    pub(super) fn list_subscriptions(
         &self,
-        shards: &ShardSet,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<DueNotice>, StoreError> {
-        lists::due_notices(self, shards, now, limit).map_err(unreadable)
+        query: &SubscriptionQuery,
+    ) -> Result<Vec<Subscription>, StoreError> {
+        telling::list(self.connection, query).map_err(unreadable)
+    }
+
+    pub(super) fn dead_letters(&self, query: &DeadQuery) -> Result<Page<DeadLetter>, StoreError> {
+        telling::dead_letters(self.connection, self.texts, query).map_err(unreadable)
     }
 
     pub(super) fn session(&self, key: &SessionKey) -> Result<Option<SessionRow>, StoreError> {

@@ -196,12 +196,51 @@ pub(super) const NOTICES_DUE: &str = "SELECT no, shard, subscription, run, first
 /// Everything was told.
 pub(super) const NOTICE_DONE: &str = "DELETE FROM notices WHERE no = ?1 AND latest <= ?2";
 /// There is more to tell.
-pub(super) const NOTICE_MORE: &str = "UPDATE notices SET first_seq = ?2, attempts = 0 WHERE no = ?1";
-/// It is tried again.
-pub(super) const NOTICE_RETRY: &str = "UPDATE notices SET due_at = ?2, attempts = attempts + 1 \
-     WHERE no = ?1 AND due_at IS NOT NULL";
-/// It is given up.
-pub(super) const NOTICE_DEAD: &str = "UPDATE notices SET due_at = NULL WHERE no = ?1";
+pub(super) const NOTICE_MORE: &str =
+    "UPDATE notices SET first_seq = max(first_seq, ?2), attempts = 0 WHERE no = ?1";
+/// It is tried again. Tries count for the event that they begin with.
+pub(super) const NOTICE_RETRY: &str = "UPDATE notices SET due_at = ?2, \
+     attempts = CASE WHEN ?3 > first_seq THEN 1 ELSE attempts + 1 END, first_seq = max(first_seq, ?3) WHERE no = ?1";
+/// It is given up: it becomes a dead letter.
+pub(super) const NOTICE_BURY: &str = "INSERT INTO dead_letters \
+     (tenant, shard, subscription, run, first_seq, latest, attempts, at, why) \
+     SELECT r.tenant, n.shard, n.subscription, n.run, max(n.first_seq, ?3), n.latest, \
+     CASE WHEN ?3 > n.first_seq THEN 1 ELSE n.attempts + 1 END, ?2, ?4 \
+     FROM notices n JOIN runs r ON r.no = n.run WHERE n.no = ?1";
+/// It is no longer there.
+pub(super) const NOTICE_REMOVE: &str = "DELETE FROM notices WHERE no = ?1";
+/// A dead letter becomes a notice again; one that is there begins as early as the letter did.
+pub(super) const DEAD_RESEND: &str = "INSERT INTO notices (shard, due_at, subscription, run, first_seq, latest) \
+     SELECT shard, ?3, subscription, run, first_seq, latest FROM dead_letters WHERE no = ?1 AND tenant = ?2 \
+     ON CONFLICT (run, subscription) WHERE due_at IS NOT NULL DO UPDATE SET due_at = excluded.due_at, attempts = 0, \
+     first_seq = min(first_seq, excluded.first_seq), latest = max(latest, excluded.latest)";
+/// A dead letter is gone.
+pub(super) const DEAD_TAKE: &str = "DELETE FROM dead_letters WHERE no = ?1 AND tenant = ?2";
+/// The dead letters of a subscription are gone.
+pub(super) const DEAD_DELETE: &str = "DELETE FROM dead_letters WHERE tenant = ?1 AND subscription = ?2";
+/// The dead letters of a subscription.
+pub(super) const DEAD_LETTERS: &str = "SELECT no, subscription, run, first_seq, attempts, at, why FROM dead_letters \
+     WHERE tenant = ?1 AND subscription = ?2 AND no > ?3 ORDER BY no LIMIT ?4";
+
+/// A new subscription.
+pub(super) const SUBSCRIPTION_ADD: &str = "INSERT INTO subscriptions (tenant, id, topic, wants, active, facts) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING";
+/// Another one, if it still is what the caller read.
+pub(super) const SUBSCRIPTION_CHANGE: &str = "UPDATE subscriptions SET wants = ?4, active = ?5, facts = ?6 \
+     WHERE tenant = ?1 AND id = ?2 AND facts = ?3";
+/// It is gone.
+pub(super) const SUBSCRIPTION_DELETE: &str = "DELETE FROM subscriptions WHERE tenant = ?1 AND id = ?2";
+/// A subscription by its id.
+pub(super) const SUBSCRIPTION: &str =
+    "SELECT id, topic, wants, active, facts FROM subscriptions WHERE tenant = ?1 AND id = ?2";
+/// The subscriptions of a tenant, by id.
+pub(super) const SUBSCRIPTIONS: &str = "SELECT id, topic, wants, active, facts FROM subscriptions \
+     WHERE tenant = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
+/// Whether a tenant has subscriptions that count.
+pub(super) const HAS_LISTENERS: &str = "SELECT 1 FROM subscriptions WHERE tenant = ?1 AND active = 1 LIMIT 1";
+/// Who listens to a run.
+pub(super) const LISTENERS: &str = "SELECT id, wants FROM subscriptions \
+     WHERE tenant = ?1 AND topic IN (?2, ?3, ?4) AND active = 1 ORDER BY id";
 
 /// An idempotency key.
 pub(super) const KEY_ADD: &str = "INSERT INTO keys (tenant, key, request, run, seq, expires_at) \
@@ -304,7 +343,19 @@ pub(super) const ALL: &[&str] = &[
     NOTICE_DONE,
     NOTICE_MORE,
     NOTICE_RETRY,
-    NOTICE_DEAD,
+    NOTICE_BURY,
+    NOTICE_REMOVE,
+    DEAD_RESEND,
+    DEAD_TAKE,
+    DEAD_DELETE,
+    DEAD_LETTERS,
+    SUBSCRIPTION_ADD,
+    SUBSCRIPTION_CHANGE,
+    SUBSCRIPTION_DELETE,
+    SUBSCRIPTION,
+    SUBSCRIPTIONS,
+    HAS_LISTENERS,
+    LISTENERS,
     KEY_ADD,
     KEY,
     KEYS_FORGET,

@@ -18,7 +18,7 @@ use super::writer::Failure;
 use crate::batch::LeaseChange;
 use crate::columns::{Corrupt, LeaseColumns};
 use crate::error::StoreError;
-use crate::query::{Claim, Claimed, Lease, SCAN_MAX, SessionChange, SessionKey, SettleNotice};
+use crate::query::{Claim, Claimed, Lease, SCAN_MAX, SessionChange, SessionKey};
 use crate::turns::take_turns;
 
 /// What the writer needs to know of a run before it changes it.
@@ -269,24 +269,6 @@ pub(super) fn quarantine(connection: &Connection, run: RunId, why: &str) -> Resu
         connection.prepare_cached(sql::DUE_CLEAR)?.execute(params![no])?;
     }
     Ok(tally)
-}
-
-pub(super) fn settle_notice(connection: &Connection, no: i64, settle: SettleNotice) -> Result<(), Failure> {
-    match settle {
-        SettleNotice::Delivered { upto } => {
-            let done = connection.prepare_cached(sql::NOTICE_DONE)?.execute(params![no, upto.0])?;
-            if done == 0 {
-                connection.prepare_cached(sql::NOTICE_MORE)?.execute(params![no, upto.plus(1).0])?;
-            }
-        }
-        SettleNotice::Retry { at } => {
-            connection.prepare_cached(sql::NOTICE_RETRY)?.execute(params![no, at.0])?;
-        }
-        SettleNotice::Dead => {
-            connection.prepare_cached(sql::NOTICE_DEAD)?.execute(params![no])?;
-        }
-    }
-    Ok(())
 }
 
 pub(super) fn forget_keys(connection: &Connection, until: Timestamp, limit: usize) -> Result<usize, Failure> {

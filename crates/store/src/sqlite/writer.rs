@@ -20,6 +20,7 @@ use super::credentials::{self, CredentialChange};
 use super::names::{Numbers, Texts};
 use super::schema::{OpenError, OpenFile};
 use super::tally::{Tallies, Tally};
+use super::telling::{self, SubscriptionChange};
 use super::{SqliteOptions, erase, work};
 use crate::contract::Answer;
 use crate::error::StoreError;
@@ -40,6 +41,7 @@ pub(super) enum Job {
     ChangeSession(SessionKey, SessionChange, Timestamp, Reply<bool>),
     Erase(RunId, Reply<()>),
     Credential(CredentialChange, Reply<bool>),
+    Subscription(SubscriptionChange, Reply<bool>),
     Quarantine(RunId, String, Reply<()>),
 }
 
@@ -386,7 +388,7 @@ impl Job {
                 work::forget_keys(connection, *until, *limit).map(Done::Forgot)
             }
             Job::SettleNotice(no, outcome, _) => {
-                work::settle_notice(connection, *no, *outcome).map(|()| Done::Nothing)
+                telling::settle_notice(connection, *no, outcome).map(|()| Done::Nothing)
             }
             Job::ChangeSession(key, change, at, _) => {
                 work::change_session(connection, numbers, key, change, *at).map(Done::Found)
@@ -394,6 +396,9 @@ impl Job {
             Job::Erase(run, _) => erase::erase(connection, texts, *run).map(|()| Done::Nothing),
             Job::Credential(change, _) => {
                 credentials::change(connection, numbers, change).map(Done::Found).map_err(Failure::from)
+            }
+            Job::Subscription(change, _) => {
+                telling::change(connection, numbers, change).map(Done::Found).map_err(Failure::from)
             }
             Job::Quarantine(run, why, _) => work::quarantine(connection, *run, why).map(Done::Changed),
         }
@@ -434,7 +439,7 @@ impl Job {
                     Done::Nothing | Done::Claimed(_) | Done::Runs(_) | Done::Found(_) | Done::Changed(_) => 0,
                 }),
             ),
-            Job::ChangeSession(_, _, _, reply) | Job::Credential(_, reply) => {
+            Job::ChangeSession(_, _, _, reply) | Job::Credential(_, reply) | Job::Subscription(_, reply) => {
                 send(reply, result.map(|done| matches!(done, Done::Found(true))));
             }
         }

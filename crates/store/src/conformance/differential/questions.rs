@@ -14,8 +14,8 @@ use super::super::support::{
 };
 use super::{AGENTS, INBOXES, KEYS, NODES, PEOPLE, SESSIONS, TENANTS, Twins};
 use crate::{
-    Audience, Claim, Credential, DueNotice, HoldFilter, HoldQuery, RunFilter, RunQuery, SessionChange,
-    SettleNotice, ShardSet, Store, Who,
+    Audience, Claim, Credential, DueNotice, HoldFilter, HoldQuery, NoticeQuery, RunFilter, RunQuery,
+    SessionChange, SettleNotice, ShardSet, Store, Who,
 };
 
 impl Twins {
@@ -56,18 +56,21 @@ impl Twins {
     /// Numbers of notices are each store's own: what is due is compared, then settled by each one's number.
     pub(super) fn settles_notices(&mut self) {
         let (now, limit) = (self.world.now(), self.random.index(20) + 1);
-        let due = |store: &dyn Store| block_on(store.due_notices(ShardSet::all(), now, limit)).unwrap();
+        let due = |store: &dyn Store| block_on(store.due_notices(NoticeQuery::all(now, limit))).unwrap();
         let (wanted, found) = (due(&*self.memory), due(&*self.world.store()));
         let unnumbered =
             |due: &[DueNotice]| due.iter().map(|due| DueNotice { no: 0, ..due.clone() }).collect::<Vec<_>>();
         assert_eq!(unnumbered(&found), unnumbered(&wanted));
         for (wanted, found) in wanted.iter().zip(&found) {
             let settle = match self.random.below(4) {
-                0 => SettleNotice::Retry { at: now.plus(Millis::seconds(10)) },
-                1 => SettleNotice::Dead,
+                0 => {
+                    let from = wanted.from.plus(self.random.index(2));
+                    SettleNotice::Retry { at: now.plus(Millis::seconds(10)), from }
+                }
+                1 => SettleNotice::Dead { at: now, from: wanted.from, why: "503".into() },
                 _ => SettleNotice::Delivered { upto: wanted.from.plus(self.random.index(3)) },
             };
-            assert_eq!(block_on(self.memory.settle_notice(wanted.no, settle)), Ok(()));
+            assert_eq!(block_on(self.memory.settle_notice(wanted.no, settle.clone())), Ok(()));
             assert_eq!(block_on(self.world.store().settle_notice(found.no, settle)), Ok(()));
         }
     }

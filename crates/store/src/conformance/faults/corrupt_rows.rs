@@ -18,8 +18,8 @@ use super::super::support::{
 use super::{Report, fresh_file, open};
 use crate::sqlite::SqliteStore;
 use crate::{
-    Audience, Batch, Claim, Claimed, HoldFilter, HoldQuery, Notice, Put, RunFilter, ShardSet, Store,
-    StoreError, Who,
+    Audience, Batch, Claim, Claimed, HoldFilter, HoldQuery, Notice, NoticeQuery, Put, RunFilter, ShardSet,
+    Store, StoreError, Who,
 };
 
 /// What a column is overwritten with: each kind of damage, as SQL.
@@ -211,7 +211,7 @@ impl Scene {
             let holds = block_on(store.list_holds(query)).map_err(|error| format!("holds: {error}"))?;
             seen.push(holds.items.iter().map(|row| row.id.run).collect());
         }
-        let due = block_on(store.due_notices(ShardSet::all(), self.scribe.now, 10));
+        let due = block_on(store.due_notices(NoticeQuery::all(self.scribe.now, 10)));
         seen.push(due.map_err(|error| format!("notices: {error}"))?.iter().map(|due| due.run).collect());
         let lacks = |seen: &&Vec<RunId>| !all.iter().all(|run| seen.contains(run));
         if let Some(seen) = seen.iter().find(lacks) {

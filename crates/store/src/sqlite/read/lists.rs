@@ -16,8 +16,9 @@ use crate::columns::kind_number;
 use crate::error::StoreError;
 use crate::query::{
     Audience, DueNotice, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, SessionKey,
-    SessionQuery, SessionRow, ShardSet, Stored, Unreadable,
+    SessionQuery, SessionRow, Stored, Unreadable,
 };
+use crate::subscription::NoticeQuery;
 
 impl Reading<'_> {
     pub(in crate::sqlite) fn list_runs(&self, query: &RunQuery) -> Result<Page<RunRow>, StoreError> {
@@ -366,21 +367,24 @@ impl OpenHold {
     }
 }
 
-pub(super) fn due_notices(
-    reading: &Reading<'_>,
-    shards: &ShardSet,
-    now: Timestamp,
-    limit: usize,
-) -> rusqlite::Result<Vec<DueNotice>> {
+pub(super) fn due_notices(reading: &Reading<'_>, query: &NoticeQuery) -> rusqlite::Result<Vec<DueNotice>> {
+    let mut without = Vec::with_capacity(query.without.len());
+    for subscription in &query.without {
+        without.extend(names::find(reading.connection, subscription)?);
+    }
+    let scan = if without.is_empty() { SCAN_MAX } else { SCAN_MAX * 50 };
     let mut statement = reading.connection.prepare_cached(sql::NOTICES_DUE)?;
-    let mut rows = statement.query(params![now.0, SCAN_MAX])?;
+    let mut rows = statement.query(params![query.now.0, scan])?;
     let mut due = Vec::new();
     while let Some(row) = rows.next()? {
-        if due.len() >= limit {
+        if due.len() >= query.limit {
             break;
         }
+        if without.contains(&row.get(2)?) {
+            continue;
+        }
         match due_notice(reading, row) {
-            Ok((shard, notice)) if shards.contains(shard) => due.push(notice),
+            Ok((shard, notice)) if query.shards.contains(shard) => due.push(notice),
             Ok(_) => {}
             Err(error @ rusqlite::Error::SqliteFailure(..)) => return Err(error),
             // A row that cannot be read must not keep the others from being told.
