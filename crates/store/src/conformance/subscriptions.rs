@@ -135,7 +135,8 @@ pub fn only_the_wanted_kinds_are_told(factory: &Factory) {
     let [due] = world.due().try_into().unwrap();
     assert_eq!((due.run, due.from), (row.run.facts.id, Seq(3)), "from the append that opened the hold");
     world.settle(due.no, SettleNotice::Delivered { upto: row.run.state.seq });
-    world.says(&row);
+    let other = world.queued_run("helper");
+    world.says(&other);
     assert_eq!(world.due(), []);
 }
 
