@@ -278,6 +278,7 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
         child: opened.ask.child,
         attempt: opened.attempt,
         processing: false,
+        resumes: opened.ask.resume.is_some(),
     });
     with_call(state, opened.hold.call, |call| {
         call.state = CallState::Held;
@@ -298,7 +299,12 @@ fn resolve(state: &mut State, envelope: &Envelope, resolved: &HoldResolved) {
         // Nobody decided: expired, withdrawn or superseded.
         None => Actor::Clock,
     });
-    let after = after_resolution(hold.kind, &resolved.resolution);
+    let is_answer = matches!(resolved.resolution, Resolution::Answer { .. });
+    let after = match hold.resumes && is_answer {
+        // The answer is for the tool, which goes on with it.
+        true => CallState::Ready,
+        false => after_resolution(hold.kind, &resolved.resolution),
+    };
     let voids_attempt = hold.kind == HoldKind::Recovery
         && matches!(resolved.resolution, Resolution::Approve { .. } | Resolution::Deny { .. });
     if voids_attempt {

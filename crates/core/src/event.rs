@@ -661,6 +661,7 @@ impl Event {
             },
             Event::HoldOpened(opened) => {
                 let ask = &mut opened.ask;
+                ask.resume.iter_mut().for_each(|state| visit(state));
                 [&mut ask.question, &mut ask.data, &mut ask.interim].into_iter().flatten().for_each(visit);
             }
             Event::HoldEdited(edited) => visit(&mut edited.edited.arguments),

@@ -213,6 +213,10 @@ pub struct Ask {
     /// The sub-run whose end settles it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<RunId>,
+    /// What the tool goes on with. Where there is something, an answer is not the result of the call: the call is
+    /// started again with this and the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume: Option<Box<Body>>,
 }
 
 /// An open hold, as the run carries it: control state only.
@@ -266,6 +270,9 @@ pub struct Hold {
     /// The outside system said that it works on it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub processing: bool,
+    /// Whether an answer starts the call again instead of being its result.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub resumes: bool,
 }
 
 impl Hold {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::prompt::approval_text;
 use self::results::{Followed, Ran};
-pub use self::stored::stored_call;
+pub use self::stored::{Continuation, continuation, stored_call};
 use crate::body::{BlobForm, Body};
 use crate::event::{Driver, Envelope, Event};
 use crate::hold::{HoldKind, Resolution};

@@ -12,6 +12,7 @@ mod check;
 mod dotenv;
 mod expand;
 pub mod file;
+mod mcp;
 mod mode;
 mod nearest;
 mod path;

@@ -3,6 +3,7 @@
 //! Taken when the model replies and again directly before a call starts. What nobody judged is held by the core.
 
 use holdpoint_core::command::AskedCall;
+use holdpoint_core::definition::Definition;
 use holdpoint_core::id::CallNo;
 use holdpoint_core::name::{RuleId, ToolName};
 use holdpoint_core::policy::{Effect, Verdict, Verdicts};
@@ -28,30 +29,36 @@ pub const ARGUMENTS_UNREAD: &str = "tool:arguments_unread";
 
 /// Verdicts on the calls of a reply, numbered as they will be.
 #[must_use]
-pub fn of_reply(agent: &Agent, run: &Run, calls: &[AskedCall]) -> Verdicts {
+pub fn of_reply(agent: &Agent, definition: &Definition, run: &Run, calls: &[AskedCall]) -> Verdicts {
     let numbers = (run.state.calls_made + 1..).map(CallNo);
     let mut by_call = Vec::new();
     for (no, call) in numbers.zip(calls) {
         let Ok(tool) = ToolName::new(&call.tool) else { continue };
-        by_call.extend(judge(agent, &tool, Some(&call.arguments)).into_iter().map(|verdict| (no, verdict)));
+        let verdicts = judge(agent, definition, &tool, Some(&call.arguments));
+        by_call.extend(verdicts.into_iter().map(|verdict| (no, verdict)));
     }
     Verdicts { policy: None, by_call }
 }
 
 /// Verdicts on the calls of the current turn, as of now, with the arguments that they would run with.
 #[must_use]
-pub fn of_run(agent: &Agent, run: &Run, arguments: impl Fn(CallNo) -> Option<String>) -> Verdicts {
+pub fn of_run(
+    agent: &Agent,
+    definition: &Definition,
+    run: &Run,
+    arguments: impl Fn(CallNo) -> Option<String>,
+) -> Verdicts {
     let mut by_call = Vec::new();
     for call in &run.state.calls {
-        let verdicts = judge(agent, &call.tool, arguments(call.no).as_deref());
+        let verdicts = judge(agent, definition, &call.tool, arguments(call.no).as_deref());
         by_call.extend(verdicts.into_iter().map(|verdict| (call.no, verdict)));
     }
     Verdicts { policy: None, by_call }
 }
 
-/// What the agent's settings say, and what the tool itself says of the arguments; the core lets the strictest win.
-/// A tool that the agent does not have any more is judged by nobody: the core holds or refuses it.
-fn judge(agent: &Agent, name: &ToolName, arguments: Option<&str>) -> Vec<Verdict> {
+/// What the agent's settings say, and what the tool itself says of the arguments and of how the run was told of it; the
+/// core lets the strictest win. A tool that the agent does not have any more is judged by nobody: the core holds or refuses it.
+fn judge(agent: &Agent, definition: &Definition, name: &ToolName, arguments: Option<&str>) -> Vec<Verdict> {
     let Some(tool) = agent.tools.get(name) else { return Vec::new() };
     let by_settings = match agent.needs_approval.contains(name) {
         true => (Effect::Hold, REQUIRES_APPROVAL, None),
@@ -63,6 +70,9 @@ fn judge(agent: &Agent, name: &ToolName, arguments: Option<&str>) -> Vec<Verdict
         Some(Judgement::Forbid(why)) => Some((Effect::Deny, why.rule, Some(why.reason))),
         None => Some((Effect::Hold, ARGUMENTS_UNREAD, None)),
     };
+    let changed = definition.tools.get(name).and_then(|shown| tool.changed(shown));
+    let by_change =
+        changed.as_ref().map(|changed| (Effect::Hold, changed.rule.as_str(), Some(changed.reason.clone())));
     let verdict = |(effect, rule, reason): (Effect, &str, Option<String>)| {
         let (effect, rule, reason) = match (effect, agent.tracking) {
             (Effect::Hold, Tracking::Off) => (Effect::Deny, NO_TRACKING, Some(NOT_TRACKED.to_owned())),
@@ -72,5 +82,5 @@ fn judge(agent: &Agent, name: &ToolName, arguments: Option<&str>) -> Vec<Verdict
         };
         Some(Verdict { reason, ..Verdict::new(effect, RuleId::new(rule).ok()?) })
     };
-    std::iter::once(by_settings).chain(by_tool).filter_map(verdict).collect()
+    std::iter::once(by_settings).chain(by_tool).chain(by_change).filter_map(verdict).collect()
 }

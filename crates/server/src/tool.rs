@@ -12,6 +12,8 @@ pub mod files;
 pub mod guard;
 pub mod http;
 pub mod http_request;
+pub mod mcp;
+pub mod read_result;
 pub mod sandbox;
 pub mod suspend;
 pub mod workspace;
@@ -20,11 +22,14 @@ use std::future::Future;
 use std::pin::Pin;
 
 use holdpoint_core::command::SuspendFor;
+use holdpoint_core::definition::ToolSpec;
+use holdpoint_core::event::Envelope;
 use holdpoint_core::hold::Ask;
 use holdpoint_core::id::{CallId, HoldId, Secret};
 use holdpoint_core::message::{Message, ToolResult};
 use holdpoint_core::name::{AgentName, SessionId, ToolName};
 use holdpoint_core::time::Millis;
+use holdpoint_core::transcript::Continuation;
 
 /// One start of a call.
 #[derive(Debug, Clone)]
@@ -41,10 +46,15 @@ pub struct Invocation {
     pub session: SessionId,
     /// The turn of the run that the call belongs to.
     pub turn: u32,
+    /// What it goes on with, when it has asked for something before: see [`Ask::resume`].
+    pub resumed: Option<Resumed>,
     /// The hold that the call waits in, if it comes to that: known before, so that it can be told to the outside. A
     /// tool that told it returns its secret with [`Pending`].
     pub pending: HoldId,
 }
+
+/// What a call goes on with: what it left with its question, and the answer.
+pub type Resumed = Continuation;
 
 impl Invocation {
     /// What names this start to the outside: `run/call/attempt`.
@@ -99,6 +109,18 @@ pub struct Because {
     pub reason: String,
 }
 
+/// What is different about a tool from how the model was told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// The rule, as the log names it. An approval satisfies exactly this change: its name says which.
+    pub rule: String,
+    /// What is different, for the person who is asked.
+    pub reason: String,
+}
+
+/// A look at something outside.
+pub type Looking = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Work for another agent of this server.
 #[derive(Debug, Clone)]
 pub struct SubRun {
@@ -120,6 +142,22 @@ pub trait Tool: Send + Sync {
     /// read are never allowed by a tool that judges at all.
     fn judge(&self, _arguments: &str) -> Judgement {
         Judgement::Allow
+    }
+
+    /// Finds out how things are outside, for [`Tool::changed`]; none for a tool that cannot change by itself. Done
+    /// directly before a call starts.
+    fn look(&self) -> Option<Looking> {
+        None
+    }
+
+    /// What is different, since the last look, from how the model of this run was told of it (T3).
+    fn changed(&self, _shown: &ToolSpec) -> Option<Changed> {
+        None
+    }
+
+    /// The result, where the log of the run has it already; then nothing is run.
+    fn in_log(&self, _arguments: &str, _log: &[Envelope]) -> Option<ToolResult> {
+        None
     }
 
     /// The run that these arguments ask another agent of this server for; none for every other tool.

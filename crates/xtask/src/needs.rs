@@ -75,6 +75,9 @@ const SYSTEM_PACKAGES: &[SystemPackage] = &[
 /// Where the browser tests and their package.json are.
 pub(crate) const BROWSER_TESTS: &str = "crates/server/tests/browser";
 
+/// Where the MCP servers are that the tests talk to, by their package.json.
+const MCP_TESTS: &str = "crates/server/tests/mcp";
+
 /// Installs what is missing, or says what to install.
 pub(crate) fn install_missing(root: &Path) -> Result<()> {
     for tool in CARGO_TOOLS {
@@ -94,6 +97,7 @@ pub(crate) fn install_missing(root: &Path) -> Result<()> {
     if !missing.is_empty() {
         install_packages(root, &missing)?;
     }
+    process::run(&root.join(MCP_TESTS), npm(&["ci"]))?;
     process::run(&root.join(BROWSER_TESTS), npm(&["ci"]))
 }
 

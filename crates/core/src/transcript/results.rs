@@ -118,7 +118,9 @@ impl<'a> Followed<'a> {
                 self.with(orphaned.call, |track| track.orphan(orphaned, driver));
             }
             Event::HoldOpened(opened) => {
-                self.holds.push((opened.hold, opened.kind));
+                // An answer that the tool goes on with is no result, as little as a login is one.
+                let kind = if opened.ask.resume.is_some() { HoldKind::Auth } else { opened.kind };
+                self.holds.push((opened.hold, kind));
                 self.with(opened.hold.call, |track| track.open(opened));
             }
             Event::HoldEdited(edited) => self.with(edited.hold.call, |track| track.edit(&edited.edited)),

@@ -4,9 +4,11 @@
 //! the two with the digest that was shown.
 
 use super::results;
+use crate::body::Body;
 use crate::command::StoredCall;
-use crate::event::Envelope;
-use crate::id::CallNo;
+use crate::event::{Envelope, Event};
+use crate::hold::Resolution;
+use crate::id::{CallNo, HoldKey};
 
 /// The call as it would run now: its arguments as proposed or as last edited.
 /// None when there is no such call, when it can never run, or while its arguments are not filled in.
@@ -20,6 +22,37 @@ pub fn stored_call(events: &[Envelope], no: CallNo) -> Option<StoredCall> {
     }
     let arguments = track.arguments().inline()?.to_owned();
     Some(StoredCall { tool: track.call.tool.clone(), arguments })
+}
+
+/// What a call goes on with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Continuation {
+    /// What the tool left with its question.
+    pub state: Body,
+    /// What it was answered.
+    pub answer: Body,
+}
+
+/// What a call goes on with when it starts now: the last answer that it asked for, if it did.
+#[must_use]
+pub fn continuation(events: &[Envelope], no: CallNo) -> Option<Continuation> {
+    let mut asked: Option<(HoldKey, &Body)> = None;
+    let mut answered = None;
+    for envelope in events {
+        if let Event::HoldOpened(opened) = &envelope.event
+            && opened.hold.call == no
+            && let Some(state) = &opened.ask.resume
+        {
+            asked = Some((opened.hold, state));
+        }
+        if let Event::HoldResolved(resolved) = &envelope.event
+            && let Some((_, state)) = asked.filter(|(hold, _)| *hold == resolved.hold)
+            && let Resolution::Answer { value } = &resolved.resolution
+        {
+            answered = Some(Continuation { state: state.clone(), answer: value.clone() });
+        }
+    }
+    answered
 }
 
 #[cfg(test)]
@@ -49,6 +82,40 @@ mod tests {
         story.decides(1, Wanted::ApproveEdited { arguments: json(r#"{"n": 3}"#) });
         assert_eq!(stored(&story, 1), Some(r#"{"n": 3}"#.into()));
         assert_eq!(stored(&story, 2), Some(r#"{"m":1}"#.into()));
+    }
+
+    /// A tool that asks gets the answer and goes on; the model hears what came of that, and nothing of the answer.
+    #[test]
+    fn an_answer_that_a_tool_goes_on_with_is_not_its_result() {
+        use crate::command::{Suspend, SuspendFor};
+        use crate::hold::Ask;
+        use crate::message::ToolResult;
+        use crate::transcript::{Entry, transcript};
+        let mut story = Story::new();
+        story.replies("", &[("read", "{}")]);
+        for (attempt, state) in [(1, "first"), (2, "second")] {
+            story.begins(1);
+            let ask = Ask { resume: Some(Box::new(Body::text(state))), ..Ask::default() };
+            let kind = SuspendFor::Input;
+            let (call, timeout, secret, worker) = (CallNo(1), None, None, None);
+            let suspend = Suspend { call, attempt, kind, ask, timeout, secret, worker };
+            story.by(crate::actor::Actor::Node(crate::testing::NODE), Command::Suspend(suspend));
+            story.decides(1, Wanted::Answer { value: Body::text(format!("to the {state}")) });
+            let expected =
+                Continuation { state: Body::text(state), answer: Body::text(format!("to the {state}")) };
+            assert_eq!(continuation(&story.events, CallNo(1)), Some(expected));
+        }
+        story.begins(1);
+        story.finishes_attempt(1, 3, ToolResult::Ok(Body::text("paid")));
+        let results: Vec<Body> = transcript(&story.events)
+            .into_iter()
+            .filter_map(|entry| match entry {
+                Entry::Tool(result) => Some(result.content),
+                Entry::User(_) | Entry::Assistant(_) => None,
+            })
+            .collect();
+        assert_eq!(results, [Body::text("paid")]);
+        assert_eq!(continuation(&story.events, CallNo(2)), None);
     }
 
     #[test]

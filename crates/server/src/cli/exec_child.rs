@@ -4,6 +4,9 @@
 //! Everything ends when the command ends, when its time is over, when it has too many processes, or when standard input
 //! closes: then the server does not want the command any more, or is dead. The shim is a subreaper: what leaves the
 //! group stays below it and is found. What it has to say it says last, and then it ends itself with the group.
+//!
+//! With `--relay` it reports nothing: standard input is handed on to the program, whose output goes straight to the
+//! server. Then closing standard input is the only way to let go of it.
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -16,6 +19,7 @@ use std::time::Duration;
 use holdpoint::tool::child::{End, Kept, Ran, Report};
 use holdpoint::tool::descendants::{below, end_below, tasks_of_machine};
 use holdpoint::tool::sandbox::Plan;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpid, kill_current_process_group,
@@ -35,11 +39,14 @@ const COUNTS_EVERY: u32 = 25;
 /// What is to run, and how far it may go.
 #[derive(Debug, clap::Args)]
 pub(super) struct ExecChild {
-    /// Milliseconds that the command may take.
+    /// Hand standard input and output on instead of reporting.
     #[arg(long)]
+    relay: bool,
+    /// Milliseconds that the command may take.
+    #[arg(long, default_value_t = 0)]
     time_limit_ms: u64,
     /// Bytes of output that are kept, both streams together.
-    #[arg(long)]
+    #[arg(long, default_value_t = 0)]
     output_limit: u64,
     /// How many processes it may have at a time.
     #[arg(long, default_value_t = 64)]
@@ -76,6 +83,9 @@ pub(super) fn run(order: &ExecChild) -> ExitCode {
     // Where there is no such thing, the group has to do.
     let _ = set_child_subreaper(Some(getpid()));
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    if order.relay {
+        return relay(order);
+    }
     match start(order) {
         Ok(started) => supervise(started, order),
         Err(why) => {
@@ -85,21 +95,69 @@ pub(super) fn run(order: &ExecChild) -> ExitCode {
     }
 }
 
+/// Hands standard input on to a program until the program ends or nobody is at the other end of standard input.
+fn relay(order: &ExecChild) -> ExitCode {
+    let started = command_of(order).and_then(|(mut command, cannot)| {
+        command.stdin(Stdio::piped()).spawn().map_err(|error| format!("{cannot}: {error}"))
+    });
+    let mut child = match started {
+        Ok(child) => child,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::from(127);
+        }
+    };
+    let (tell, news) = channel();
+    let (program, ended) = (Pid::from_child(&child), tell.clone());
+    std::thread::spawn(move || {
+        let _ = waitid(WaitId::Pid(program), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        let _ = ended.send(News::Ended);
+    });
+    let input = child.stdin.take();
+    std::thread::spawn(move || {
+        if let Some(mut input) = input {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut input);
+        }
+    });
+    std::thread::spawn(move || {
+        // A program that does not read keeps the copying thread waiting, so the end is looked for by itself.
+        let stdin = std::io::stdin();
+        let mut hung_up = [PollFd::new(&stdin, PollFlags::empty())];
+        while poll(&mut hung_up, None).is_err_and(|error| error == Errno::INTR) {}
+        let _ = tell.send(News::Unwanted);
+    });
+    match news.recv() {
+        Ok(News::Ended) => {}
+        // Its own standard input is closed by now: a program that ends by that gets the time to do so.
+        Ok(News::Unwanted | News::TooMany) | Err(_) => {
+            let _ = news.recv_timeout(LAST_WORDS);
+        }
+    }
+    end_below(getpid());
+    end_group()
+}
+
 /// A command that runs, and the directory for its temporary files, which goes with it.
 struct Started {
     child: Child,
     scratch: Option<TempDir>,
 }
 
-fn start(order: &ExecChild) -> Result<Started, String> {
+/// The program in its directory, and the words for when it cannot be started.
+fn command_of(order: &ExecChild) -> Result<(Command, String), String> {
     let Some((program, rest)) = order.argv.split_first() else { return Err("no program is named".into()) };
     let directory = order.directory.clone().unwrap_or_else(|| PathBuf::from("."));
     std::env::set_current_dir(&directory).map_err(|error| {
         format!("the working directory {} cannot be entered: {error}", directory.display())
     })?;
     let mut command = Command::new(program);
-    command.args(rest).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let cannot = format!("the program {program:?} cannot be started");
+    command.args(rest);
+    Ok((command, format!("the program {program:?} cannot be started")))
+}
+
+fn start(order: &ExecChild) -> Result<Started, String> {
+    let (mut command, cannot) = command_of(order)?;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let spawn = move |command: &mut Command| command.spawn().map_err(|error| format!("{cannot}: {error}"));
     let Some(plan) = &order.sandbox else {
         return Ok(Started { child: spawn(&mut command)?, scratch: None });

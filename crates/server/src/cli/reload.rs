@@ -57,7 +57,7 @@ pub(super) async fn keep_up(
             continue;
         }
         seen = Some(now);
-        match taken(path, fixed, &overrule) {
+        match taken(path, fixed, &overrule).await {
             Ok(settings) => {
                 let agents: Vec<&str> = settings.agents.keys().map(|name| name.as_str()).collect();
                 tracing::info!(agents = agents.join(", "), "the changed configuration is taken");
@@ -70,13 +70,13 @@ pub(super) async fn keep_up(
     }
 }
 
-fn taken(
+async fn taken(
     path: &Path,
     fixed: &Fixed,
     overrule: impl Fn(&mut Settings) -> Result<(), String>,
 ) -> Result<Settings, NotTaken> {
     let Built { mut settings, database, uses_memory } =
-        config::load(path, Unset::Refuse)?.build(&fixed.around)?;
+        config::load(path, Unset::Refuse)?.build(&fixed.around).await?;
     // A memory store that is not needed any more does no harm.
     if database != fixed.database || (uses_memory && !fixed.uses_memory) {
         return Err(NotTaken::OtherStore);

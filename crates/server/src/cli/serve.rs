@@ -110,7 +110,8 @@ enum Failure {
 }
 
 pub(crate) fn run(arguments: &Serve) -> ExitCode {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    // What the client of MCP servers has to say, we say ourselves.
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,rmcp=off"));
     let is_terminal = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -137,7 +138,11 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let data = data::directory(arguments.data.as_deref())?;
     let around = Around { data: data.clone(), clock: Clock::system() };
     let Built { mut settings, database, uses_memory } = match &config {
-        Some(config) => config.build(&around)?,
+        // MCP servers may take their time; whoever has enough of that can stop here.
+        Some(config) => tokio::select! {
+            built = config.build(&around) => built?,
+            () = signals.next() => return Ok(()),
+        },
         None => Built { settings: demo::settings(&data)?, database: None, uses_memory: false },
     };
     overrule(&mut settings, arguments, wanted)?;

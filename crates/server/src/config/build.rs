@@ -10,14 +10,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use holdpoint_core::command::Limits;
-use holdpoint_core::definition::Definition;
+use holdpoint_core::definition::{Definition, ToolSpec};
 use holdpoint_core::id::Place;
 use holdpoint_core::json::RawJson;
 use holdpoint_core::name::{AgentName, BadName, ToolName, UserId};
 use holdpoint_core::time::Millis;
 
-use super::file::{self, LlmType, SelfApproval};
-use super::plan::AgentPlan;
+use super::file::{self, LlmType, SelfApproval, ToolType};
+use super::mcp::McpTools;
+use super::plan::{AgentPlan, tool_holds};
+use super::problem::Problems;
 use super::stores::{Lives, absolute};
 use super::{Config, available};
 use crate::auth::{BadIssuer, BadParty, Issuer, IssuerSettings, Party, TokenRules};
@@ -28,6 +30,7 @@ use crate::settings::{
     Access, Agent, Approvers, Auth, Connections, SelfApproval as Decides, Settings, Streaming, Tracking,
 };
 use crate::tool::Tool;
+use crate::tool::read_result::{self, ReadResult};
 use crate::tool::sandbox::NoSandbox;
 use crate::tool::workspace::BadWorkspace;
 use tools::Workshop;
@@ -87,6 +90,9 @@ pub enum BuildError {
         /// What the system says.
         error: std::io::Error,
     },
+    /// MCP servers that cannot be used as the file says.
+    #[error("{}", .0.show())]
+    Mcp(Box<Problems>),
     /// The directory of the file tools cannot be used.
     #[error(transparent)]
     Workspace(#[from] BadWorkspace),
@@ -118,17 +124,19 @@ pub struct Built {
 
 impl Config {
     /// The settings that this configuration comes to. No tool can reach the server's data, the file itself and its
-    /// `.env`.
-    pub fn build(&self, beside: &Beside) -> Result<Built, BuildError> {
+    /// `.env`. MCP servers that the file names are connected to.
+    pub async fn build(&self, beside: &Beside) -> Result<Built, BuildError> {
         let missing = available::not_yet(self);
         if !missing.is_empty() {
             return Err(BuildError::NotYet { file: self.source.name.clone(), missing });
         }
         let workshop = Workshop::of(self, beside);
+        let mcp = self.mcp_tools().await?;
         let mut agents = BTreeMap::new();
         for plan in &self.agents {
             if let Some(agent) = self.file.agents.get(&plan.name) {
-                agents.insert(AgentName::new(&plan.name)?, Arc::new(self.agent(agent, plan, &workshop)?));
+                let agent = self.agent(agent, plan, &workshop, &mcp)?;
+                agents.insert(AgentName::new(&plan.name)?, Arc::new(agent));
             }
         }
         let usual = Settings::usual();
@@ -159,11 +167,23 @@ impl Config {
         agent: &file::Agent,
         plan: &AgentPlan,
         workshop: &Workshop<'_>,
+        mcp: &McpTools,
     ) -> Result<Agent, BuildError> {
-        let definition = self.definition(agent, plan, workshop)?;
+        let definition = self.definition(agent, plan, workshop, mcp)?;
         let mut tools: BTreeMap<ToolName, Arc<dyn Tool>> = BTreeMap::new();
         let mut needs_approval = BTreeSet::new();
         for tool in &plan.tools {
+            for offered in mcp.get(&tool.name).into_iter().flatten() {
+                tools.insert(offered.name.clone(), offered.tool.clone());
+                if offered.tool.asks {
+                    needs_approval.insert(offered.name.clone());
+                }
+            }
+            // An entry that stands for the tools of a server is none itself; what it brings is a way to read on.
+            if tool.kind == ToolType::Mcp {
+                tools.insert(ToolName::new(read_result::NAME)?, workshop.tool(tool)?);
+                continue;
+            }
             let name = ToolName::new(&tool.name)?;
             tools.insert(name.clone(), workshop.tool(tool)?);
             if tool.asks {
@@ -176,7 +196,7 @@ impl Config {
             model: self.model(agent)?,
             tools,
             needs_approval,
-            approvers: self.approvers(agent, plan)?,
+            approvers: self.approvers(agent, plan, mcp)?,
             worker_pool: usize::try_from(plan.worker_pool).unwrap_or(usize::MAX),
             may_work: plan.may_work,
             streaming: match agent.reasoning.enable_streaming {
@@ -196,10 +216,19 @@ impl Config {
         agent: &file::Agent,
         plan: &AgentPlan,
         workshop: &Workshop<'_>,
+        mcp: &McpTools,
     ) -> Result<Definition, BuildError> {
         let llm = self.file.llms.get(&agent.llm);
         let mut tools = BTreeMap::new();
         for tool in &plan.tools {
+            if tool.kind == ToolType::Mcp {
+                let holds = self.file.tools.get(&tool.name).and_then(|tool| tool_holds(&plan.holds, tool));
+                tools.insert(ToolName::new(read_result::NAME)?, ReadResult::spec());
+                tools.extend(mcp.get(&tool.name).into_iter().flatten().map(|offered| {
+                    (offered.name.clone(), ToolSpec { holds: holds.clone(), ..offered.spec.clone() })
+                }));
+                continue;
+            }
             tools.insert(ToolName::new(&tool.name)?, workshop.spec(tool, plan)?);
         }
         // Those that it names, and those that its tools hand work to.
@@ -231,7 +260,12 @@ impl Config {
     }
 
     /// Who may decide: the strictest of server, agent and tool (C24).
-    fn approvers(&self, agent: &file::Agent, plan: &AgentPlan) -> Result<Approvers, BuildError> {
+    fn approvers(
+        &self,
+        agent: &file::Agent,
+        plan: &AgentPlan,
+        mcp: &McpTools,
+    ) -> Result<Approvers, BuildError> {
         let forbids =
             [self.file.server.self_approval, agent.self_approval].contains(&Some(SelfApproval::Forbid));
         let named: Option<Result<BTreeSet<Party>, BadParty>> =
@@ -240,10 +274,13 @@ impl Config {
             let tool = self.file.tools.get(name);
             tool.and_then(|tool| tool.self_approval) == Some(SelfApproval::Forbid)
         };
-        let tools = plan.tools.iter().map(|tool| &tool.name).filter(|name| forbids_for(name));
-        let four_eyes: Result<BTreeSet<ToolName>, BadName> = tools.map(ToolName::new).collect();
+        let mut four_eyes = BTreeSet::new();
+        for name in plan.tools.iter().map(|tool| &tool.name).filter(|name| forbids_for(name)) {
+            four_eyes.insert(ToolName::new(name)?);
+            four_eyes.extend(mcp.get(name).into_iter().flatten().map(|offered| offered.name.clone()));
+        }
         Ok(Approvers {
-            four_eyes: four_eyes?,
+            four_eyes,
             named: named.transpose()?,
             self_approval: if forbids { Decides::Forbid } else { Decides::Allow },
         })

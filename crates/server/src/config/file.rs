@@ -21,7 +21,7 @@ pub use agent::{Agent, Engine, Hitl, Mode, Reasoning, Task, TaskBackend};
 pub use llm::{Llm, LlmType};
 pub use server::{Auth, Jwt, Limits, Server};
 pub use store::{Backend, Driver, SessionStore, Sql};
-pub use tool::{Sandbox, Tool, ToolType};
+pub use tool::{McpOverride, Sandbox, Tool, ToolType};
 pub use values::{AfterGrace, OnDeny, OnTimeout, Parameters, Secret, SelfApproval, Span};
 
 /// The configuration of a Holdpoint server, `holdpoint.yaml`.

@@ -224,8 +224,12 @@ impl Engine {
             true => shared.taking(&stored, reins).await?,
             false => None,
         };
-        let begin =
-            taking.as_ref().and_then(|taking| shared.begin_decided(&hold, &decision.wanted, &taking.log));
+        // Where something outside has to be looked at first, whoever drives the run begins the call.
+        let needs_look = hold.tool.as_ref().and_then(|tool| agent.tools.get(tool)?.look()).is_some();
+        let begin = taking
+            .as_ref()
+            .filter(|_| !needs_look)
+            .and_then(|taking| shared.begin_decided(&hold, &decision.wanted, &taking.log));
         // What is about to be decided: edited arguments where there are some, the stored ones otherwise.
         let arguments = |call| match &decision.wanted {
             Wanted::ApproveEdited { arguments } if call == hold.id.key.call => {
@@ -238,7 +242,7 @@ impl Engine {
             | Wanted::Fail { .. }
             | Wanted::Withdraw => Some(stored_call(&taking.as_ref()?.log, call)?.arguments),
         };
-        let verdicts = policy::of_run(&agent, &stored.row.run, arguments);
+        let verdicts = policy::of_run(&agent, &definition, &stored.row.run, arguments);
         let resolve = Command::Resolve(Resolve {
             decide: Decide { hold: decision.hold.key, digest: decision.digest, revision: decision.revision },
             resolution: decision.wanted,

@@ -4,6 +4,8 @@
 //! input; the shim starts the command and ends everything below it when that pipe closes. A pipe closes also when the
 //! server is killed with signal 9, so no list of children has to survive. What the shim does is `cli/exec_child.rs`.
 
+pub mod relay;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -158,6 +158,7 @@ mod tests {
                 tool: holdpoint_core::name::ToolName::new(NAME).unwrap(),
                 session: holdpoint_core::name::SessionId::new("s").unwrap(),
                 turn: 1,
+                resumed: None,
                 pending,
             })
         };

@@ -19,6 +19,7 @@ pub(crate) fn invocation(arguments: &Value) -> Invocation {
         tool: ToolName::new("the_tool").unwrap(),
         session: SessionId::new("ses_1").unwrap(),
         turn: 1,
+        resumed: None,
         pending: HoldId { run, key: HoldKey { call: no, secret: Secret([9; 16]) } },
     }
 }

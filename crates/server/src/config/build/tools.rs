@@ -25,6 +25,7 @@ use crate::tool::files::{FileKind, FileLimits, FileTool};
 use crate::tool::guard::{Guard, Others};
 use crate::tool::http::HttpLimits;
 use crate::tool::http_request::{HttpRequest, HttpRequestOptions};
+use crate::tool::read_result::ReadResult;
 use crate::tool::sandbox::{Confinement, Reach};
 use crate::tool::suspend::SuspendForInput;
 use crate::tool::workspace::Workspace;
@@ -77,6 +78,7 @@ impl<'a> Workshop<'a> {
             ToolType::ListDir => FileKind::List.spec(),
             ToolType::SearchFiles => FileKind::Search.spec(),
             ToolType::EditFile => FileKind::Edit.spec(),
+            ToolType::Mcp => ReadResult::spec(),
         };
         if let Some(tool) = entry {
             spec.description = tool.description.clone().unwrap_or(spec.description);
@@ -100,6 +102,8 @@ impl<'a> Workshop<'a> {
             ToolType::ListDir => Arc::new(self.files(FileKind::List, plan)?),
             ToolType::SearchFiles => Arc::new(self.files(FileKind::Search, plan)?),
             ToolType::EditFile => Arc::new(self.files(FileKind::Edit, plan)?),
+            // What the server offers comes from `config/mcp.rs`.
+            ToolType::Mcp => Arc::new(ReadResult),
         })
     }
 

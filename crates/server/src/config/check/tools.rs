@@ -19,9 +19,12 @@ const FILES: &[ToolType] = &[
     ToolType::ListDir,
     ToolType::SearchFiles,
     ToolType::EditFile,
+    ToolType::Mcp,
 ];
 
 const COMMAND: &[ToolType] = &[ToolType::Command];
+
+const MCP: &[ToolType] = &[ToolType::Mcp];
 
 const HTTP: &[ToolType] = &[ToolType::External, ToolType::HttpRequest];
 
@@ -35,14 +38,22 @@ const FOR_TYPES: &[(&str, &[ToolType])] = &[
     ("max_execution_time", COMMAND),
     ("sandbox", COMMAND),
     ("network", COMMAND),
-    ("max_output", &[ToolType::Command, ToolType::HttpRequest]),
-    ("timeout", HTTP),
-    ("url", &[ToolType::External]),
+    ("max_output", &[ToolType::Command, ToolType::HttpRequest, ToolType::Mcp]),
+    ("timeout", &[ToolType::External, ToolType::HttpRequest, ToolType::Mcp]),
+    ("url", &[ToolType::External, ToolType::Mcp]),
     ("webhook_secret", &[ToolType::External]),
     ("parameters", &[ToolType::External]),
     ("allowed_hosts", HTTP),
     ("only_allowed_hosts", HTTP),
     ("agent", &[ToolType::Agent]),
+    ("command", MCP),
+    ("args", MCP),
+    ("env", MCP),
+    ("headers", MCP),
+    ("allow", MCP),
+    ("deny", MCP),
+    ("trust_hints", MCP),
+    ("overrides", MCP),
 ];
 
 /// Checks a tool.
@@ -63,6 +74,9 @@ pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut Checked) {
     hosts(&path, tool, tree, found);
     if kind == ToolType::External {
         address(&path, tool, tree, found);
+    }
+    if kind == ToolType::Mcp {
+        mcp(&path, tree, found);
     }
     if let Some(parameters) = &tool.parameters {
         is_schema(&path.key("parameters"), parameters, tree, found);
@@ -152,6 +166,37 @@ fn address(path: &Path, tool: &Tool, tree: &Node, found: &mut Checked) {
         }
         // What is no address has been told.
         Err(Blocked::Url { .. } | Blocked::NoAddress { .. }) | Ok(_) => {}
+    }
+}
+
+/// A server is a program or an address.
+fn mcp(path: &Path, tree: &Node, found: &mut Checked) {
+    let has = |key: &str| tree.find(&path.key(key)).is_some();
+    match (has("command"), has("url")) {
+        (true, false) | (false, true) => {}
+        (false, false) => {
+            let what = format!("`{path}` has neither `command` nor `url`");
+            let help = "add `command: …`, the program that is the server, or `url: …`, where it is";
+            found.problem(tree, path, what, help);
+        }
+        (true, true) => {
+            let what = format!("`{path}` has both `command` and `url`");
+            found.problem(tree, &path.key("url"), what, "remove one of the two");
+        }
+    }
+    for (key, needed) in [("args", "command"), ("env", "command"), ("headers", "url")] {
+        if has(key) && !has(needed) {
+            let what = format!("`{path}.{key}` is for a server with `{needed}`");
+            found.problem(tree, &path.key(key), what, "remove it");
+        }
+    }
+    if has("description") {
+        let what = format!("`{path}.description` would describe all tools of the server alike");
+        let help = "write it below `overrides`, for the tool that is meant";
+        found.problem(tree, &path.key("description"), what, help);
+    }
+    for name in tree.keys(&path.key("headers")) {
+        secret_in_file(&path.key("headers").key(name), tree, found);
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Which types need approval by default is here; what each comes to is `build/tools.rs`.
 
+use std::collections::BTreeMap;
+
 use garde::Validate;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -23,7 +25,7 @@ pub struct Tool {
     #[schemars(extend("default" = true))]
     pub enabled: Option<bool>,
     /// Whether a person is asked before each call. Without it: no for `read_file`, `list_dir`, `search_files` and
-    /// `suspend-for-input`, yes for everything else.
+    /// `suspend-for-input`, yes for everything else; for tools of an `mcp` server what docs/mcp.md says.
     pub requires_approval: Option<bool>,
     /// The text that people are asked with, instead of the usual one. `{tool}` and `{input}` are filled in.
     #[garde(inner(length(min = 1)))]
@@ -53,7 +55,8 @@ pub struct Tool {
     /// true where there are `allowed_commands`, false where there are none.
     pub deny_by_default: Option<bool>,
     /// Relative to the configuration file; `workspace` beside it without it. For `command`: where the programs run, and
-    /// the only place that they can write to. For file tools: the directory that they stay below.
+    /// the only place that they can write to. For file tools: the directory that they stay below. For `mcp`: where the
+    /// program runs, which is the folder of the configuration file without it.
     #[garde(inner(length(min = 1)))]
     pub working_directory: Option<String>,
     /// For `command`: directories that programs can read beside the working directory and those of the system.
@@ -68,15 +71,15 @@ pub struct Tool {
     /// For `command`: whether confined programs reach the network.
     #[schemars(extend("default" = false))]
     pub network: Option<bool>,
-    /// For `command` and `http_request`: how many bytes of output, or of the answer, are kept. Without it: 65536 and
-    /// 262144.
+    /// For `command`, `http_request` and `mcp`: how many bytes of output, or of the answer, are kept. Without it: 65536,
+    /// 262144 and 1048576.
     #[garde(inner(range(min = 1)))]
     pub max_output: Option<u64>,
-    /// For `external`: how long the job may take (24h without it). For `http_request`: how long the answer may take (60s
-    /// without it).
+    /// For `external`: how long the job may take (24h without it). For `http_request` and `mcp`: how long the answer may
+    /// take (60s and 2m without it).
     #[garde(inner(custom(more_than_nothing)))]
     pub timeout: Option<Span>,
-    /// For `external`: the address that starts the job.
+    /// For `external`: the address that starts the job. For `mcp`: the address of a server that speaks streamable HTTP.
     #[garde(inner(custom(web_address)))]
     pub url: Option<String>,
     /// For `external`: the key that the job's callbacks are signed with. Without it each call gets one of its own.
@@ -92,6 +95,42 @@ pub struct Tool {
     pub only_allowed_hosts: Option<bool>,
     /// For `agent`: the agent that does the work, a name below `agents`.
     pub agent: Option<String>,
+    /// For `mcp`: the program that is the server, spoken to over its standard input and output.
+    #[garde(inner(length(min = 1)))]
+    pub command: Option<String>,
+    /// For `mcp` with `command`: the arguments of the program.
+    pub args: Vec<String>,
+    /// For `mcp` with `command`: its environment, beside `PATH`, `HOME` and `LANG`. Nothing else reaches it.
+    #[garde(skip)]
+    pub env: BTreeMap<String, Secret>,
+    /// For `mcp` with `url`: headers of every request, such as `Authorization`.
+    #[garde(skip)]
+    pub headers: BTreeMap<String, Secret>,
+    /// For `mcp`: the tools of the server that agents get, by the server's own names. Without it all of them.
+    pub allow: Option<Vec<String>>,
+    /// For `mcp`: tools of the server that agents do not get.
+    pub deny: Option<Vec<String>>,
+    /// For `mcp`: whether the server's own word counts that a tool changes nothing or may be repeated. Write `false` for
+    /// a server that you do not trust: then every tool asks, unless the file says otherwise.
+    #[schemars(extend("default" = true))]
+    pub trust_hints: Option<bool>,
+    /// For `mcp`: what is different for single tools of the server, by the server's own names.
+    #[garde(skip)]
+    pub overrides: BTreeMap<String, McpOverride>,
+}
+
+/// What is different for one tool of an MCP server.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpOverride {
+    /// Whether a person is asked before each call of it. Only this frees a tool that its server calls destructive.
+    pub requires_approval: Option<bool>,
+    /// Whether calling it twice is as good as calling it once, whatever its server says.
+    pub idempotent: Option<bool>,
+    /// The text that people are asked with.
+    pub approval_prompt: Option<String>,
+    /// What the model is told about it, instead of what the server says.
+    pub description: Option<String>,
 }
 
 /// Whether the kernel confines programs.
@@ -131,6 +170,8 @@ pub enum ToolType {
     External,
     /// Hands work to another agent of this server.
     Agent,
+    /// The tools of an MCP server.
+    Mcp,
 }
 
 impl ToolType {
@@ -166,7 +207,8 @@ impl ToolType {
             | ToolType::EditFile
             | ToolType::HttpRequest
             | ToolType::External
-            | ToolType::Agent => true,
+            | ToolType::Agent
+            | ToolType::Mcp => true,
         }
     }
 
@@ -185,6 +227,7 @@ impl ToolType {
             ToolType::HttpRequest => "http_request",
             ToolType::External => "external",
             ToolType::Agent => "agent",
+            ToolType::Mcp => "mcp",
         }
     }
 }

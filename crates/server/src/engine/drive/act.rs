@@ -3,6 +3,9 @@
 //! A call's effect begins only after its `call.started` is durable, and not after `start_by`. What a tool reported is
 //! handed to the store at once. Whatever a node that died had started is found by its incarnation and never guessed.
 
+use std::pin::pin;
+
+use futures_util::future::join_all;
 use holdpoint_core::body::Body;
 use holdpoint_core::command::{Begin, Command, FailKind, FailRun, FinishCall, StoredCall, Suspend};
 use holdpoint_core::id::{CallId, CallNo, HoldId, HoldKey};
@@ -12,7 +15,7 @@ use holdpoint_core::policy::Verdicts;
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::{CallAttempt, Run};
 use holdpoint_core::time::Millis;
-use holdpoint_core::transcript::stored_call;
+use holdpoint_core::transcript::{continuation, stored_call};
 use holdpoint_store::StoreError;
 use tokio::task::{Id, JoinError, JoinSet};
 
@@ -20,7 +23,8 @@ use super::{Drive, Step};
 use crate::clock;
 use crate::engine::{EngineError, Shared};
 use crate::policy;
-use crate::tool::{Invocation, Outcome, Pending};
+use crate::settings::Agent;
+use crate::tool::{Invocation, Looking, Outcome, Pending};
 
 /// An instant this long before the lease ends is the last at which an effect may begin.
 const START_MARGIN: Millis = Millis::seconds(2);
@@ -65,8 +69,11 @@ impl Drive {
     async fn begin_all(&mut self, run: &Run, ready: Vec<CallNo>) -> Result<(), EngineError> {
         // Before anything starts, everything below it is durable. The log has its arguments only then.
         self.settle().await?;
+        let agent = self.shared.agent(&run.facts.agent)?;
+        self.look(run, &agent, &ready).await?;
+        let definition = self.definition().await?;
         let arguments = |call| stored_call(&self.log, call).map(|stored| stored.arguments);
-        let verdicts = policy::of_run(&*self.shared.agent(&run.facts.agent)?, run, arguments);
+        let verdicts = policy::of_run(&agent, &definition, run, arguments);
         for call in ready {
             let Some(stored) = stored_call(&self.log, call) else {
                 return self
@@ -84,6 +91,23 @@ impl Drive {
                 Err(EngineError::Refused(refusal))
             }
             Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Finds out how things are outside for the tools that are about to run, without losing the run to another node.
+    async fn look(&mut self, run: &Run, agent: &Agent, ready: &[CallNo]) -> Result<(), EngineError> {
+        let calls = run.state.calls.iter().filter(|call| ready.contains(&call.no));
+        let looks: Vec<Looking> = calls.filter_map(|call| agent.tools.get(&call.tool)?.look()).collect();
+        if looks.is_empty() {
+            return Ok(());
+        }
+        let mut looking = pin!(join_all(looks));
+        let shared = self.shared.clone();
+        loop {
+            tokio::select! {
+                _ = &mut looking => return Ok(()),
+                () = shared.clock.sleep(shared.renewal()) => self.keep().await?,
+            }
         }
     }
 
@@ -115,6 +139,9 @@ impl Drive {
             let why = Body::text("not executed: this server does not have the tool");
             return self.finish(call, attempt, ToolResult::Failed(why)).await;
         };
+        if let Some(result) = tool.in_log(&stored.arguments, &self.log) {
+            return self.finish(call, attempt, result).await;
+        }
         let call_id = CallId { run: self.run, no: call };
         let secret = clock::entropy().draw("pending", attempt);
         let invocation = Invocation {
@@ -124,6 +151,7 @@ impl Drive {
             tool: stored.tool.clone(),
             session: run.facts.session.clone(),
             turn: run.state.turn,
+            resumed: continuation(&self.log, call),
             pending: HoldId { run: self.run, key: HoldKey { call, secret } },
         };
         let handle = self.tools.spawn(shared.clock.follows(tool.run(invocation)));

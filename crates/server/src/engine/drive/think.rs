@@ -19,6 +19,7 @@ use crate::engine::EngineError;
 use crate::model::{ModelFailure, ModelReply, Prompt};
 use crate::policy;
 use crate::settings::Agent;
+use crate::tool::read_result;
 
 type Replied = Result<ModelReply, ModelFailure>;
 
@@ -33,8 +34,12 @@ impl Drive {
             Stage::Thinking { failures, .. } => failures,
             Stage::Acting | Stage::Ended(_) => 0,
         };
-        let transcript = transcript(&self.events());
+        let mut transcript = transcript(&self.events());
         let definition = self.definition().await?;
+        // Where the model can read on, a long result is shown in part.
+        if definition.tools.keys().any(|tool| tool.as_str() == read_result::NAME) {
+            read_result::shorten(&mut transcript);
+        }
         let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
         let heard = run.heard();
         let live = shared.live(run, agent.streaming);
@@ -114,7 +119,8 @@ impl Drive {
     ) -> Result<(), EngineError> {
         match replied {
             Ok(reply) => {
-                let verdicts = policy::of_reply(agent, run, &reply.calls);
+                let definition = self.definition().await?;
+                let verdicts = policy::of_reply(agent, &definition, run, &reply.calls);
                 let reply = RecordReply {
                     text: reply.text,
                     calls: reply.calls,

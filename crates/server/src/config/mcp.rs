@@ -1,0 +1,226 @@
+//! The MCP servers that a file names: connected, asked what they offer, and each tool put under a name of its own.
+//!
+//! Fails closed: a server that cannot be reached, a tool that cannot be taken, and a name in `allow`, `deny` or
+//! `overrides` that the server does not have are mistakes, told with their place. No tool is dropped silently.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use holdpoint_core::definition::ToolSpec;
+use holdpoint_core::name::ToolName;
+
+use super::file::{self, ToolType};
+use super::nearest::advice;
+use super::path::Path;
+use super::problem::{Problem, Problems};
+use super::source::Spot;
+use super::stores::absolute;
+use super::{BuildError, Config, tree};
+use crate::clock::duration;
+use crate::tool::child::relay::RelayOrder;
+use crate::tool::mcp::offer::{Offer, Terms};
+use crate::tool::mcp::server::{McpServer, Place, Trouble};
+use crate::tool::mcp::{McpLimits, McpTool};
+
+/// What stands between the name of a server and that of its tool. Single underscores are common in both.
+pub(super) const BETWEEN: &str = "__";
+
+/// The longest name of a tool that every provider of models takes.
+const NAME_BYTES: usize = 64;
+
+/// A tool of an MCP server, ready to be given to agents.
+#[derive(Clone)]
+pub(super) struct Offered {
+    pub(super) name: ToolName,
+    pub(super) spec: ToolSpec,
+    pub(super) tool: Arc<McpTool>,
+}
+
+/// The tools of each server, by the name of its entry.
+pub(super) type McpTools = BTreeMap<String, Vec<Offered>>;
+
+/// A mistake, below this path.
+struct Wrong {
+    path: Path,
+    what: String,
+    help: String,
+}
+
+impl Config {
+    /// Connects to every server that an agent has tools of.
+    pub(super) async fn mcp_tools(&self) -> Result<McpTools, BuildError> {
+        let used = self.agents.iter().flat_map(|plan| &plan.tools);
+        let names: BTreeSet<&str> =
+            used.filter(|tool| tool.kind == ToolType::Mcp).map(|tool| tool.name.as_str()).collect();
+        let entries = names.into_iter().filter_map(|name| Some((name, self.file.tools.get(name)?)));
+        let all = join_all(entries.map(async |(name, tool)| (name, self.server_tools(name, tool).await)));
+        let (mut tools, mut wrong) = (McpTools::new(), Vec::new());
+        for (name, found) in all.await {
+            match found {
+                Ok(found) => {
+                    tools.insert(name.to_owned(), found);
+                }
+                Err(more) => wrong.extend(more),
+            }
+        }
+        if wrong.is_empty() {
+            return Ok(tools);
+        }
+        let tree = tree::parse(&self.source.text).ok().map(|(tree, _)| tree);
+        let placed = wrong.into_iter().map(|Wrong { path, what, help }| {
+            let at = tree.as_ref().map_or(Spot::START, |tree| tree.spot(&path));
+            Problem { at, path, what, help }
+        });
+        let (source, problems) = (self.source.clone(), placed.collect());
+        Err(BuildError::Mcp(Box::new(Problems { source, problems, notices: Vec::new() })))
+    }
+
+    async fn server_tools(&self, name: &str, tool: &file::Tool) -> Result<Vec<Offered>, Vec<Wrong>> {
+        let path = Path::of(&["tools", name]);
+        let server = Arc::new(McpServer::new(name, self.place(tool)));
+        if let Err(trouble) = server.look().await {
+            let (what, help) = match trouble {
+                Trouble::NotSent(why) | Trouble::Refused(why) | Trouble::Lost(why) => {
+                    (why, "start the server or repair its entry; `enabled: false` leaves its tools out")
+                }
+                Trouble::Login(challenge) => (
+                    format!("the MCP server `{name}` asks for a login: {challenge}"),
+                    "give its entry `headers`, such as `Authorization: Bearer ${NAME}`",
+                ),
+            };
+            return Err(vec![Wrong { path, what, help: help.to_owned() }]);
+        }
+        let offers = server.offers();
+        let mut wrong = unknown_names(&path, tool, &offers);
+        let (mut offered, mut taken) = (Vec::new(), BTreeMap::new());
+        for (theirs, offer) in offers {
+            if !is_wanted(tool, &theirs) {
+                continue;
+            }
+            match self.offered(name, tool, &server, &theirs, offer) {
+                Ok(one) => {
+                    if let Some(other) = taken.insert(one.name.clone(), theirs.clone()) {
+                        let what = format!(
+                            "`{theirs}` and `{other}` of the MCP server `{name}` would both be {}",
+                            one.name
+                        );
+                        let help = "leave one of them out with `deny`".to_owned();
+                        wrong.push(Wrong { path: path.clone(), what, help });
+                    }
+                    offered.push(one);
+                }
+                Err(why) => {
+                    let what =
+                        format!("the tool `{theirs}` of the MCP server `{name}` cannot be taken: {why}");
+                    let help = format!("leave it out with `deny: [{theirs}]`");
+                    wrong.push(Wrong { path: path.clone(), what, help });
+                }
+            }
+        }
+        if wrong.is_empty() { Ok(offered) } else { Err(wrong) }
+    }
+
+    fn offered(
+        &self,
+        name: &str,
+        tool: &file::Tool,
+        server: &Arc<McpServer>,
+        theirs: &str,
+        offer: Result<Offer, String>,
+    ) -> Result<Offered, String> {
+        let offer = offer?;
+        let ours = our_name(name, theirs)?;
+        let own = tool.overrides.get(theirs);
+        let terms = Terms {
+            ignores_hints: tool.trust_hints == Some(false),
+            all_ask: tool.requires_approval,
+            asks: own.and_then(|own| own.requires_approval),
+            may_repeat: own.and_then(|own| own.idempotent),
+            description: own.and_then(|own| own.description.clone()),
+        };
+        let is_high_risk = self.file.policy.high_risk_tools.iter().any(|named| named == ours.as_str());
+        let mut spec = offer.spec(&terms);
+        let prompt = own.and_then(|own| own.approval_prompt.as_ref()).or(tool.approval_prompt.as_ref());
+        spec.approval_prompt = prompt.cloned();
+        let usual = McpLimits::default();
+        let limits = McpLimits {
+            time: tool.timeout.map_or(usual.time, |span| duration(span.0).max(Duration::from_millis(1))),
+            answer_bytes: tool
+                .max_output
+                .and_then(|bytes| usize::try_from(bytes).ok())
+                .unwrap_or(usual.answer_bytes),
+        };
+        let asks = offer.asks(&terms) || is_high_risk;
+        let (server, tool) = (server.clone(), theirs.to_owned());
+        Ok(Offered { name: ours, spec, tool: Arc::new(McpTool { server, tool, terms, asks, limits }) })
+    }
+
+    fn place(&self, tool: &file::Tool) -> Place {
+        let exposed = |values: &BTreeMap<String, file::Secret>| {
+            values.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
+        };
+        match &tool.command {
+            Some(program) => {
+                let argv = std::iter::once(program).chain(&tool.args).cloned().collect();
+                let directory = tool.working_directory.as_deref();
+                let directory = directory.map_or(self.folder.clone(), |path| absolute(&self.folder, path));
+                let path = std::env::var_os("PATH").unwrap_or_default();
+                Place::Program(RelayOrder { argv, path, directory, env: exposed(&tool.env) })
+            }
+            None => {
+                Place::Address { url: tool.url.clone().unwrap_or_default(), headers: exposed(&tool.headers) }
+            }
+        }
+    }
+}
+
+fn is_wanted(tool: &file::Tool, theirs: &str) -> bool {
+    let named = |list: &Vec<String>| list.iter().any(|name| name == theirs);
+    tool.allow.as_ref().is_none_or(named) && !tool.deny.as_ref().is_some_and(named)
+}
+
+/// A name that is not there may be a slip of the pen: then the tool that was meant would go its own way.
+fn unknown_names(
+    path: &Path,
+    tool: &file::Tool,
+    offers: &BTreeMap<String, Result<Offer, String>>,
+) -> Vec<Wrong> {
+    let known: Vec<&str> = offers.keys().map(String::as_str).collect();
+    let lists = [("allow", tool.allow.as_ref()), ("deny", tool.deny.as_ref())];
+    let listed = lists.into_iter().flat_map(|(key, list)| {
+        let items = list.into_iter().flatten().enumerate();
+        items.map(move |(no, name)| (path.key(key).item(no), name))
+    });
+    let overridden = tool.overrides.keys().map(|name| (path.key("overrides").key(name), name));
+    let unknown = listed.chain(overridden).filter(|(_, name)| !known.contains(&name.as_str()));
+    let told = unknown.map(|(path, name)| Wrong {
+        what: format!("the server has no tool `{name}`"),
+        help: advice(name, known.iter().copied()).unwrap_or_else(|| "it offers no tools".to_owned()),
+        path,
+    });
+    told.collect()
+}
+
+/// `files__read_file`: the entry and the tool, in letters that every provider of models takes.
+fn our_name(entry: &str, theirs: &str) -> Result<ToolName, String> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
+    let name: String = format!("{entry}{BETWEEN}{theirs}").chars().map(plain).collect();
+    if name.len() > NAME_BYTES {
+        return Err(format!("its name here, {name}, has more than {NAME_BYTES} characters"));
+    }
+    ToolName::new(&name).map_err(|bad| bad.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_clear_and_taken_by_every_provider() {
+        assert_eq!(our_name("files", "read_file").unwrap().as_str(), "files__read_file");
+        assert_eq!(our_name("my.files", "a/b c").unwrap().as_str(), "my_files__a_b_c");
+        assert!(our_name("files", &"x".repeat(60)).unwrap_err().contains("64 characters"));
+    }
+}

@@ -1,0 +1,382 @@
+//! What a server asks back before it answers a call, as something that a person can be asked, and the way back.
+//!
+//! In the newest protocol a server answers "input required" with a state of its own: both are stored with the hold, and
+//! days later any node sends the call again with the answers. In older ones a server asks while the call is open. Such
+//! a call is ended and made again once there is an answer, if it may be made twice; any other gets no answer.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use holdpoint_core::body::Body;
+use holdpoint_core::command::SuspendFor;
+use holdpoint_core::hold::Ask;
+use holdpoint_core::json::RawJson;
+use rmcp::ErrorData;
+use rmcp::handler::client::ClientHandler;
+use rmcp::model::{
+    ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest, InputRequiredResult,
+    InputResponses,
+};
+use rmcp::service::{RequestContext, RoleClient};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
+
+use crate::tool::{Pending, Resumed};
+
+/// What a call is made again with; stored with the hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    /// The server's own state, and what it asked for under which name.
+    Rounds {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state: Option<String>,
+        requests: BTreeMap<String, Asked>,
+    },
+    /// What was asked while a call was open, and what had been answered before.
+    Open { question: String, answered: Vec<Answered> },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Asked {
+    /// Values.
+    Form,
+    /// That somebody opens an address.
+    Address,
+    /// Which folders there are; nobody is asked for that.
+    Roots,
+}
+
+/// A question that was asked while a call was open, and its answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Answered {
+    question: String,
+    value: Value,
+}
+
+/// What a call is made with, beside its arguments.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Answers {
+    /// For the newest protocol.
+    pub(super) responses: Option<InputResponses>,
+    /// The server's own state.
+    pub(super) state: Option<String>,
+    /// For older ones.
+    pub(super) answered: Vec<Answered>,
+}
+
+/// What comes after "input required".
+#[derive(Debug)]
+pub(super) enum Next {
+    /// A person is asked.
+    Ask(Box<Pending>),
+    /// Nobody has to be: the call is made again at once.
+    Again(Answers),
+}
+
+/// What a server that wants input gets; an error when nobody can give it.
+pub(super) fn next(server: &str, required: InputRequiredResult) -> Result<Next, String> {
+    let mut requests = BTreeMap::new();
+    let mut questions = Vec::new();
+    for (name, request) in required.input_requests.unwrap_or_default() {
+        let asked = match request {
+            InputRequest::Elicitation(elicitation) => {
+                let question = Question::of(&elicitation.params)?;
+                let asked = if question.schema.is_some() { Asked::Form } else { Asked::Address };
+                questions.push((name.clone(), question));
+                asked
+            }
+            InputRequest::ListRoots(_) => Asked::Roots,
+            InputRequest::CreateMessage(_) => {
+                return Err("it asks for words of a model, which this server does not lend".into());
+            }
+            _ => return Err("it asks for something that this version does not know".into()),
+        };
+        requests.insert(name, asked);
+    }
+    if questions.is_empty() {
+        let responses: InputResponses = requests.keys().map(|name| (name.clone(), no_roots())).collect();
+        let responses = (!responses.is_empty()).then_some(responses);
+        let state = required.request_state;
+        return Ok(Next::Again(Answers { responses, state, answered: Vec::new() }));
+    }
+    let state = State::Rounds { state: required.request_state, requests };
+    Ok(Next::Ask(Box::new(ask(server, &questions, &state))))
+}
+
+fn no_roots() -> Value {
+    json!({"roots": []})
+}
+
+/// What a person is asked for a server that asked while a call was open.
+pub(super) fn pending_open(server: &str, question: Question, answered: Vec<Answered>) -> Pending {
+    let state = State::Open { question: question.text.clone(), answered };
+    ask(server, &[(String::new(), question)], &state)
+}
+
+fn ask(server: &str, questions: &[(String, Question)], state: &State) -> Pending {
+    let texts: Vec<&str> = questions.iter().map(|(_, question)| question.text.as_str()).collect();
+    let schema = match questions {
+        [(_, one)] => one.schema.clone(),
+        several => {
+            let forms = several.iter().filter_map(|(name, one)| Some((name, one.schema.as_ref()?)));
+            let properties: Map<String, Value> =
+                forms.map(|(name, schema)| (name.clone(), schema.clone())).collect();
+            let names: Vec<&String> = properties.keys().collect();
+            (!names.is_empty())
+                .then(|| json!({"type": "object", "required": names, "properties": properties}))
+        }
+    };
+    // Where there is nothing to fill in, somebody has to go somewhere and then say so.
+    let kind = if schema.is_some() { SuspendFor::Input } else { SuspendFor::Auth };
+    let raw = |value: &Value| RawJson::parse(&value.to_string()).ok();
+    let ask = Ask {
+        reason: Some(format!("the MCP server `{server}` asks for this before it goes on")),
+        question: Some(Body::text(texts.join("\n\n"))),
+        answer_schema: schema.as_ref().and_then(raw),
+        resume: serde_json::to_value(state)
+            .ok()
+            .as_ref()
+            .and_then(raw)
+            .map(|state| Box::new(Body::Json(state))),
+        ..Ask::default()
+    };
+    Pending { kind, ask, timeout: None, secret: None }
+}
+
+/// What a call is made again with, once a person has answered.
+pub(super) fn answers(resumed: Option<&Resumed>) -> Result<Answers, String> {
+    let Some(resumed) = resumed else { return Ok(Answers::default()) };
+    let state = resumed.state.inline().unwrap_or_default();
+    let state: State = serde_json::from_str(state).map_err(|error| error.to_string())?;
+    let given = match &resumed.answer {
+        Body::Text(text) => Value::String(text.clone()),
+        Body::Json(json) => serde_json::from_str(json.text()).map_err(|error| error.to_string())?,
+        Body::Blob(_) => return Err("the answer is not at hand".into()),
+    };
+    match state {
+        State::Open { question, mut answered } => {
+            answered.push(Answered { question, value: given });
+            Ok(Answers { answered, ..Answers::default() })
+        }
+        State::Rounds { state, requests } => {
+            let is_only = requests.values().filter(|asked| **asked != Asked::Roots).count() == 1;
+            let response = |(name, asked): (String, Asked)| {
+                let value = match asked {
+                    Asked::Roots => no_roots(),
+                    Asked::Address => json!({"action": "accept"}),
+                    Asked::Form => {
+                        let content = if is_only { Some(&given) } else { given.get(&name) };
+                        json!({"action": "accept", "content": content})
+                    }
+                };
+                (name, value)
+            };
+            let responses: InputResponses = requests.into_iter().map(response).collect();
+            let responses = (!responses.is_empty()).then_some(responses);
+            Ok(Answers { responses, state, answered: Vec::new() })
+        }
+    }
+}
+
+/// What a server wants to know.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Question {
+    /// In words, with the address to open where there is one.
+    text: String,
+    /// What is to be filled in; none for an address.
+    schema: Option<Value>,
+}
+
+impl Question {
+    fn of(params: &ElicitRequestParams) -> Result<Question, String> {
+        match params {
+            ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
+                let schema = serde_json::to_value(requested_schema).map_err(|error| error.to_string())?;
+                Ok(Question { text: message.clone(), schema: Some(schema) })
+            }
+            ElicitRequestParams::UrlElicitationParams { message, url, .. } => Ok(Question {
+                text: format!("{message}\n{url}\nOpen this address yourself, and answer when you are done."),
+                schema: None,
+            }),
+            _ => Err("it asks for something that this version does not know".into()),
+        }
+    }
+}
+
+/// A call that is open, for a server that asks meanwhile.
+pub(super) struct OpenCall {
+    answered: Vec<Answered>,
+    may_repeat: bool,
+    asked: Mutex<Option<Question>>,
+    news: Notify,
+}
+
+impl OpenCall {
+    pub(super) fn new(answered: Vec<Answered>, may_repeat: bool) -> OpenCall {
+        OpenCall { answered, may_repeat, asked: Mutex::default(), news: Notify::new() }
+    }
+
+    /// Waits until the server asks something that only a person knows.
+    pub(super) async fn is_asked(&self) {
+        self.news.notified().await;
+    }
+
+    /// What it asked.
+    pub(super) fn question(&self) -> Option<Question> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The client's side of a connection: who we are, and which calls are open.
+#[derive(Clone)]
+pub(super) struct Side {
+    pub(super) config: ClientConfig,
+    pub(super) open: Arc<Mutex<Vec<Arc<OpenCall>>>>,
+}
+
+/// An open call, until this is dropped.
+pub(super) struct Listed {
+    open: Arc<Mutex<Vec<Arc<OpenCall>>>>,
+    call: Arc<OpenCall>,
+}
+
+impl Side {
+    pub(super) fn list(&self, call: Arc<OpenCall>) -> Listed {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
+        Listed { open: self.open.clone(), call }
+    }
+
+    /// The one call that a question can belong to: an older server does not say which it means.
+    fn only_call(&self) -> Option<Arc<OpenCall>> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        match open.as_slice() {
+            [one] => Some(one.clone()),
+            [] | [_, _, ..] => None,
+        }
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|call| !Arc::ptr_eq(call, &self.call));
+    }
+}
+
+impl ClientHandler for Side {
+    fn get_info(&self) -> ClientConfig {
+        self.config.clone()
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let cancel = Ok(ElicitResult::new(ElicitationAction::Cancel));
+        let (Some(call), Ok(question)) = (self.only_call(), Question::of(&request)) else { return cancel };
+        if let Some(known) = call.answered.iter().find(|known| known.question == question.text) {
+            let accepted = ElicitResult::new(ElicitationAction::Accept);
+            return Ok(match question.schema {
+                Some(_) => accepted.with_content(known.value.clone()),
+                None => accepted,
+            });
+        }
+        if call.may_repeat {
+            *call.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(question);
+            call.news.notify_one();
+        }
+        cancel
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn required(requests: Value) -> InputRequiredResult {
+        let result =
+            json!({"resultType": "input_required", "requestState": "opaque", "inputRequests": requests});
+        serde_json::from_value(result).unwrap()
+    }
+
+    fn form(message: &str) -> Value {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+        json!({"method": "elicitation/create",
+               "params": {"mode": "form", "message": message, "requestedSchema": schema}})
+    }
+
+    fn pending(server: &str, required: InputRequiredResult) -> Result<Pending, String> {
+        match next(server, required)? {
+            Next::Ask(pending) => Ok(*pending),
+            Next::Again(answers) => panic!("nobody is asked: {answers:?}"),
+        }
+    }
+
+    /// A server may only want to be called again, with its own state.
+    #[test]
+    fn where_nobody_knows_better_the_call_is_made_again() {
+        let Ok(Next::Again(answers)) = next("bank", required(json!({"r": {"method": "roots/list"}}))) else {
+            panic!("somebody is asked")
+        };
+        assert_eq!(answers.state.as_deref(), Some("opaque"));
+        assert_eq!(serde_json::to_value(answers.responses).unwrap(), json!({"r": {"roots": []}}));
+    }
+
+    fn answered(pending: &Pending, answer: Value) -> Answers {
+        let answer = Body::Json(RawJson::parse(&answer.to_string()).unwrap());
+        answers(Some(&Resumed { state: *pending.ask.resume.clone().unwrap(), answer })).unwrap()
+    }
+
+    #[test]
+    fn one_question_is_answered_by_its_values() {
+        let pending = pending("bank", required(json!({"amount": form("How much?")}))).unwrap();
+        assert_eq!(pending.kind, SuspendFor::Input);
+        assert_eq!(pending.ask.question, Some(Body::text("How much?")));
+        assert!(pending.ask.answer_schema.as_ref().unwrap().text().contains("integer"));
+        let answers = answered(&pending, json!({"n": 7}));
+        assert_eq!(answers.state.as_deref(), Some("opaque"));
+        let expected = json!({"amount": {"action": "accept", "content": {"n": 7}}});
+        assert_eq!(serde_json::to_value(answers.responses).unwrap(), expected);
+    }
+
+    #[test]
+    fn several_questions_are_answered_by_name_and_folders_by_nobody() {
+        let roots = json!({"method": "roots/list"});
+        let asked = json!({"a": form("A?"), "b": form("B?"), "r": roots});
+        let pending = pending("bank", required(asked)).unwrap();
+        let answers = answered(&pending, json!({"a": {"n": 1}, "b": {"n": 2}}));
+        let expected = json!({
+            "a": {"action": "accept", "content": {"n": 1}},
+            "b": {"action": "accept", "content": {"n": 2}},
+            "r": {"roots": []},
+        });
+        assert_eq!(serde_json::to_value(answers.responses).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_address_is_a_login_and_a_model_is_not_lent() {
+        let address = json!({"method": "elicitation/create", "params":
+            {"mode": "url", "message": "Log in", "url": "https://id.example.org/x", "elicitationId": "1"}});
+        let at = pending("bank", required(json!({"login": address}))).unwrap();
+        assert_eq!(at.kind, SuspendFor::Auth);
+        assert!(at.ask.question.as_ref().unwrap().inline().unwrap().contains("https://id.example.org/x"));
+        let answers = answered(&at, json!("done"));
+        assert_eq!(serde_json::to_value(answers.responses).unwrap(), json!({"login": {"action": "accept"}}));
+        let words = json!({"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}});
+        assert!(pending("bank", required(json!({"words": words}))).is_err());
+    }
+
+    #[test]
+    fn what_was_asked_in_an_open_call_is_answered_in_the_next() {
+        let question = Question { text: "Sure?".into(), schema: Some(json!({"type": "object"})) };
+        let pending = pending_open("bank", question, Vec::new());
+        let answers = answered(&pending, json!({"yes": true}));
+        let expected = vec![Answered { question: "Sure?".into(), value: json!({"yes": true}) }];
+        assert_eq!(answers.answered, expected);
+        assert_eq!((answers.responses, answers.state), (None, None));
+    }
+}

@@ -1,0 +1,146 @@
+//! The real server with MCP servers below it, for these tests: its folder, its start, and what people ask it.
+//!
+//! Asked through the command line. Dropping a server is `kill -9`.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Where the packages are that `cargo xtask test` installs.
+pub(crate) fn packages() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp");
+    let modules = here.join("node_modules");
+    assert!(modules.exists(), "run `npm ci` in {}, as cargo xtask test does", here.display());
+    here
+}
+
+/// The program of a package's server.
+pub(crate) fn package(name: &str) -> String {
+    let path = packages().join(format!("node_modules/@modelcontextprotocol/{name}/dist/index.js"));
+    path.display().to_string()
+}
+
+/// A folder with a script, a place for tools, and a configuration with these tools for one agent.
+pub(crate) fn folder(replies: &str, tools: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("place")).unwrap();
+    std::fs::write(folder.path().join("script.yaml"), format!("replies:\n{replies}")).unwrap();
+    let place = folder.path().join("place").display().to_string();
+    let tools = tools.replace("PLACE", &place).replace("UNRULY", &unruly());
+    let config = format!(
+        "llms: {{script: {{type: scripted, script: script.yaml}}}}\n\
+         session_stores: {{main: {{backend: sql, sql: {{driver: sqlite, database: ./sessions.db}}}}}}\n\
+         agents: {{helper: {{llm: script, session_store: main, tools: [it], task: {{}}}}}}\n\
+         tools:\n{tools}"
+    );
+    std::fs::write(folder.path().join("holdpoint.yaml"), config).unwrap();
+    folder
+}
+
+fn unruly() -> String {
+    packages().join("unruly.js").display().to_string()
+}
+
+/// A running server; dropping it is `kill -9`.
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    base: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("holdpoint.yaml"));
+    command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn");
+    command.env("SECRET_OF_HOLDPOINT", "not for programs");
+    command
+}
+
+/// What a server that does not start says.
+pub(crate) fn refused(folder: &Path) -> String {
+    let Output { status, stderr, .. } = command(folder).stdout(Stdio::null()).output().unwrap();
+    assert_eq!(status.code(), Some(2), "{}", String::from_utf8_lossy(&stderr));
+    String::from_utf8(stderr).unwrap()
+}
+
+pub(crate) fn serve(folder: &Path) -> Server {
+    let mut child = command(folder).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let base = line.trim().strip_prefix("Holdpoint listens on ");
+    let base = base.unwrap_or_else(|| panic!("the server did not start: {line:?}")).to_owned();
+    Server { child, base }
+}
+
+impl Server {
+    /// A client command and its answer.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> Value {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let output = command.args(arguments).args(["--json", "--server", &self.base]).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// A client command that is refused, and why.
+    pub(crate) fn refused(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let output = command.args(arguments).args(["--server", &self.base]).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?} was not refused");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// A run that has come as far as it can: its id and what it waits for.
+    pub(crate) fn send(&self) -> Value {
+        self.ask(&["send", "helper", "please", "--wait"])
+    }
+
+    /// The run, once this is true of it.
+    pub(crate) fn until(&self, run: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let mut last = Value::Null;
+        for _ in 0..1200 {
+            last = self.ask(&["show", run]);
+            if is_so(&last) {
+                return last;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("not {what}: {last:#}")
+    }
+
+    pub(crate) fn until_status(&self, run: &str, status: &str) -> Value {
+        self.until(run, status, |shown| of_run(shown)["status"] == status)
+    }
+
+    /// The only hold of a run, in full.
+    pub(crate) fn hold(&self, run: &str) -> Value {
+        let shown = self.until_status(run, "held");
+        let holds = of_run(&shown)["holds"].as_array().unwrap().clone();
+        assert_eq!(holds.len(), 1, "{shown:#}");
+        self.ask(&["holds", "show", text(&holds[0]["id"])])
+    }
+}
+
+/// The run itself in what `show` says.
+pub(crate) fn of_run(shown: &Value) -> &Value {
+    shown.get("run").unwrap_or(shown)
+}
+
+pub(crate) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
+}
+
+/// The lines of a file in the place of the tools; none if there is no file.
+pub(crate) fn lines(folder: &TempDir, file: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(folder.path().join("place").join(file)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
