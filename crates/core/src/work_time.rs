@@ -78,9 +78,10 @@ fn has_it(holder: Holder, node: Incarnation, event: &Event) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::body::Body;
     use crate::command::Wanted;
     use crate::message::ToolResult;
-    use crate::testing::{Story, body};
+    use crate::testing::Story;
 
     fn seconds(story: &Story) -> i64 {
         worked(story.run.facts.id, &story.events).0 / 1000
@@ -96,7 +97,7 @@ mod tests {
         story.decides(1, Wanted::Approve);
         story.begins(1);
         assert_eq!(seconds(&story), 1, "nobody had it until the call began");
-        story.finishes(1, ToolResult::Ok(body("done")));
+        story.finishes(1, ToolResult::Ok(Body::text("done")));
         assert_eq!(seconds(&story), 2, "the tool's time");
         story.replies("That is all.", &[]);
         assert_eq!(seconds(&story), 3);
