@@ -18,6 +18,7 @@ mod runs;
 mod schema;
 mod send;
 mod serve;
+mod subscriptions;
 mod test;
 mod timeline;
 mod validate;
@@ -62,6 +63,9 @@ enum Command {
     /// Make, list and revoke API keys, in a server's data directory. The server may be running.
     #[command(subcommand)]
     Keys(keys::Keys),
+    /// Say who is told of what: list, make, test and delete subscriptions, and send again what could not be told.
+    #[command(subcommand)]
+    Subscriptions(subscriptions::Subscriptions),
     /// Check a configuration file and say what each agent comes to.
     Validate(validate::Validate),
     /// Print the JSON Schema of the configuration file; editors complete with it.
@@ -112,6 +116,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Watch(watch) => watch::run(&watch),
         Command::Test(test) => test::run(&test),
         Command::Keys(keys) => keys::run(&keys),
+        Command::Subscriptions(command) => subscriptions::run(&command),
         Command::Validate(validate) => validate::run(&validate),
         Command::Schema(schema) => schema::run(&schema),
         Command::Audit(Audit::Verify { file, json }) => audit::verify(&file, json),

@@ -29,7 +29,7 @@ use std::path::{Path as FilePath, PathBuf};
 
 use garde::Validate;
 
-pub use build::{Beside, BuildError, Built};
+pub use build::{Beside, BuildError, Built, kept_key};
 pub use expand::{Lookup, Unset};
 pub use mode::{Effective, EffectiveMode};
 pub use path::Path;

@@ -1,8 +1,10 @@
 //! The engine: the only write path, and whatever drives runs.
 //!
 //! `submit.rs` turns what clients and people want into commands, `drive.rs` follows one run until it waits or ends,
-//! `worker.rs` finds due runs, `follow.rs` lets readers follow the log. A held run is known to none of them: it is rows.
+//! `worker.rs` finds due runs, `follow.rs` lets readers follow the log,
+//! `deliver.rs` tells the outside. A held run is known to none of them: it is rows.
 
+mod deliver;
 mod deltas;
 mod drive;
 mod family;
@@ -16,12 +18,13 @@ mod recent;
 mod recovery;
 mod sessions;
 mod submit;
+mod subscriptions;
 mod views;
 mod worker;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use holdpoint_core::definition::Definition;
 use holdpoint_core::digest::Digest;
@@ -38,11 +41,15 @@ use tokio::time::timeout_at;
 use crate::auth::Scope;
 use crate::clock::{self, Clock};
 use crate::schema::Broken;
-use crate::settings::{Access, Agent, Settings};
+use crate::settings::{Access, Agent, Settings, Webhooks};
 
+pub use deliver::{
+    Disabled, Kind, Owner, Receiver, Sending, SigningKey, SigningSecret, Telling, What, delivery_id, seconds,
+    signature,
+};
 pub use deltas::Delta;
 pub use follow::{Follower, News};
-pub use holdpoint_store::{Page, SessionRow, StoreError, Unreadable};
+pub use holdpoint_store::{DeadLetter, Page, Scope as Hears, SessionRow, StoreError, Unreadable};
 pub use once::Once;
 pub use recent::{Listed, RecentRuns};
 pub use recovery::Recovery;
@@ -50,6 +57,7 @@ pub use sessions::{
     Deleted, Metadata, PENDING, SessionError, SessionList, SessionName, SessionView, metadata,
 };
 pub use submit::{Decision, NewRun};
+pub use subscriptions::{NewSubscription, SubscriptionError, SubscriptionView, USUAL_EVENTS, hears};
 pub use views::{HoldList, HoldView, RunList, RunView, Seen};
 
 /// Why the engine did not do what it was asked.
@@ -117,6 +125,8 @@ struct Shared {
     counted: tokio::sync::Mutex<Option<(Timestamp, Counts)>>,
     /// Whether a run found no place in its agent's pool, so that whoever leaves one looks for it.
     is_crowded: AtomicBool,
+    /// Kinds of receivers that can be told something.
+    kinds: OnceLock<Vec<Arc<dyn deliver::Kind>>>,
     /// What is at work here.
     tasks: Mutex<JoinSet<()>>,
     /// Whether nothing new is begun.
@@ -141,6 +151,7 @@ impl Engine {
             looking: Mutex::default(),
             counted: tokio::sync::Mutex::default(),
             is_crowded: AtomicBool::new(false),
+            kinds: OnceLock::new(),
             tasks: Mutex::default(),
             stopping: watch::Sender::new(false),
             reloads: watch::Sender::new(0),
@@ -166,6 +177,7 @@ impl Engine {
             connections: old.connections.clone(),
             telemetry: old.telemetry.clone(),
             access,
+            webhooks: Webhooks { key: new.webhooks.key.or_else(|| old.webhooks.key.clone()), ..new.webhooks },
             ..new
         };
         *self.shared.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kept);

@@ -12,6 +12,6 @@ mod time;
 
 pub use app::App;
 pub use extract::{Args, JsonBody, Repeatable, Segment, body_bytes, idempotency_key, is_too_deep};
-pub use listen::{router, serve};
+pub use listen::{receivers, router, serve};
 pub use problem::{More, Problem, RecordedDecision};
 pub use time::{http_date, parse_rfc3339, rfc3339};

@@ -14,9 +14,11 @@ use holdpoint_core::name::{AgentName, Tenant, ToolName};
 use holdpoint_core::time::Millis;
 
 use crate::auth::{Issuer, Party, Principal};
+use crate::engine::SigningKey;
 use crate::model::Model;
 use crate::telemetry::Telemetry;
 use crate::tool::Tool;
+use crate::tool::guard::Guard;
 
 /// What a server is made of.
 pub struct Settings {
@@ -44,6 +46,46 @@ pub struct Settings {
     pub telemetry: Arc<Telemetry>,
     /// The address that others reach this server by: links and callbacks begin with it.
     pub public_url: Option<String>,
+    /// How the outside is told.
+    pub webhooks: Webhooks,
+}
+
+/// How the outside is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Webhooks {
+    /// What the secrets of subscriptions are made from; without it nobody can subscribe.
+    pub key: Option<SigningKey>,
+    /// Which addresses may be told.
+    pub guard: Guard,
+    /// How long a receiver may take to answer.
+    pub timeout: Millis,
+    /// How long after each failed try the next one is; after the last it is given up.
+    pub retries: Vec<Millis>,
+}
+
+impl Default for Webhooks {
+    fn default() -> Webhooks {
+        let (minute, hour) = (60, 60 * 60);
+        let retries = [
+            5,
+            30,
+            2 * minute,
+            10 * minute,
+            30 * minute,
+            hour,
+            3 * hour,
+            6 * hour,
+            12 * hour,
+            24 * hour,
+            24 * hour,
+        ];
+        Webhooks {
+            key: None,
+            guard: Guard::default(),
+            timeout: Millis::seconds(15),
+            retries: retries.map(Millis::seconds).to_vec(),
+        }
+    }
 }
 
 /// Who may call, and by which names.
@@ -223,6 +265,7 @@ impl Settings {
             connections: Connections::default(),
             telemetry: Arc::default(),
             public_url: None,
+            webhooks: Webhooks::default(),
         }
     }
 }

@@ -26,6 +26,7 @@ const RUNS: &str = "holdpoint_runs";
 const APPEND: &str = "holdpoint_append_seconds";
 const BATCH: &str = "holdpoint_append_batch_size";
 const STORE_UP: &str = "holdpoint_store_up";
+const DELIVERIES: &str = "holdpoint_deliveries_total";
 const BUILD: &str = "holdpoint_build_info";
 
 /// A commit takes from a tenth of a millisecond to, on a bad day, seconds.
@@ -48,6 +49,9 @@ pub struct Telemetry {
     /// In the order of [`HoldKind::ALL`].
     decisions: Vec<Histogram>,
     expired: Counter,
+    delivered: Counter,
+    delivery_failed: Counter,
+    delivery_dead: Counter,
     /// Kinds and agents that had open holds: they are told again when they have none left.
     seen: Mutex<BTreeSet<(AgentName, HoldKind)>>,
 }
@@ -79,6 +83,12 @@ impl Telemetry {
         recorder.register_gauge(&Key::from_parts(BUILD, version), &METADATA).set(1.0);
         let expired = recorder.register_counter(&Key::from_name(EXPIRED), &METADATA);
         expired.absolute(0);
+        let deliveries = |result: &'static str| {
+            let key = Key::from_parts(DELIVERIES, vec![Label::new("result", result)]);
+            let counter = recorder.register_counter(&key, &METADATA);
+            counter.absolute(0);
+            counter
+        };
         Telemetry {
             handle: recorder.handle(),
             stopwatch: Stopwatch::start(),
@@ -86,9 +96,27 @@ impl Telemetry {
             batch: histogram(Key::from_name(BATCH)),
             decisions: HoldKind::ALL.into_iter().map(of_kind).collect(),
             expired,
+            delivered: deliveries("delivered"),
+            delivery_failed: deliveries("failed"),
+            delivery_dead: deliveries("dead"),
             seen: Mutex::default(),
             recorder,
         }
+    }
+
+    /// A receiver took an event.
+    pub fn delivered(&self) {
+        self.delivered.increment(1);
+    }
+
+    /// A receiver did not; it is tried again.
+    pub fn delivery_failed(&self) {
+        self.delivery_failed.increment(1);
+    }
+
+    /// Something could not be told and was given up.
+    pub fn delivery_dead(&self) {
+        self.delivery_dead.increment(1);
     }
 
     /// Everything as Prometheus reads it. Without counts the store did not answer.
@@ -204,6 +232,11 @@ fn describe(recorder: &PrometheusRecorder) {
         EXPIRED.into(),
         None,
         "Holds that nobody decided in time, since the start.".into(),
+    );
+    recorder.describe_counter(
+        DELIVERIES.into(),
+        None,
+        "Tries to tell a subscription of an event, since the start.".into(),
     );
 }
 

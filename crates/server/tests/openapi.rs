@@ -62,7 +62,7 @@ impl Server {
 }
 
 /// The routes by hand: whoever adds one adds it here, and the document must have it.
-const ROUTES: [&str; 22] = [
+const ROUTES: [&str; 32] = [
     "get /api/v1/agents",
     "get /api/v1/agents/{agent}",
     "post /api/v1/agents/{agent}/runs",
@@ -81,6 +81,16 @@ const ROUTES: [&str; 22] = [
     "patch /api/v1/sessions/{session}",
     "delete /api/v1/sessions/{session}",
     "get /api/v1/sessions/{session}/pending_executions/{run}",
+    "get /api/v1/subscriptions",
+    "post /api/v1/subscriptions",
+    "get /api/v1/subscriptions/{subscription}",
+    "delete /api/v1/subscriptions/{subscription}",
+    "post /api/v1/subscriptions/{subscription}/rotate",
+    "post /api/v1/subscriptions/{subscription}/test",
+    "post /api/v1/subscriptions/{subscription}/enable",
+    "post /api/v1/subscriptions/{subscription}/disable",
+    "get /api/v1/subscriptions/{subscription}/dead-letters",
+    "post /api/v1/subscriptions/{subscription}/dead-letters/{letter}/resend",
     "get /healthz",
     "get /readyz",
     "get /metrics",
@@ -134,6 +144,7 @@ async fn real_answers_fit_their_schemas() {
     assert!(session["metadata"]["pending_executions"][id].is_object());
     get("/api/v1/sessions/{session}/pending_executions/{run}", &["s", id]).await;
     get("/api/v1/recovery", &[]).await;
+    get("/api/v1/subscriptions", &[]).await;
     let patch = json!({"metadata": {"a": 1}});
     check(&server, &document, "patch", "/api/v1/sessions/{session}", &["s"], Some(&patch)).await;
     let approve = json!({"resolution": "approve"});

@@ -59,8 +59,20 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
 /// What the program `holdpoint` knows; the documentation may name no other subcommand. Add the name in the
 /// change that adds the subcommand.
 pub(crate) const HOLDPOINT_SUBCOMMANDS: &[&str] = &[
-    "audit", "cancel", "help", "holds", "keys", "runs", "schema", "send", "serve", "show", "test",
-    "validate", "watch",
+    "audit",
+    "cancel",
+    "help",
+    "holds",
+    "keys",
+    "runs",
+    "schema",
+    "send",
+    "serve",
+    "show",
+    "subscriptions",
+    "test",
+    "validate",
+    "watch",
 ];
 
 /// Turns the arguments into a command once, so that nothing after it looks at text.

@@ -156,6 +156,11 @@ impl Server {
         self.answer(request.send(body), "; it may have been done all the same, look before you try again")
     }
 
+    pub(super) fn delete(&self, path: &str) -> Result<String, Failure> {
+        let request = self.identified(agent(Patience::Usual).delete(self.url(path)));
+        self.answer(request.call(), "")
+    }
+
     /// Events as they come, from behind the one with this number.
     pub(super) fn stream(&self, path: &str, after: u64) -> Result<impl BufRead + use<>, Failure> {
         let request = agent(Patience::Any).get(self.url(path)).header("accept", "text/event-stream");
@@ -254,7 +259,7 @@ impl Server {
 /// A page of a list.
 #[derive(Deserialize)]
 struct Page {
-    #[serde(alias = "runs", alias = "holds")]
+    #[serde(alias = "runs", alias = "holds", alias = "subscriptions", alias = "dead_letters")]
     items: Vec<Box<RawValue>>,
     next_cursor: Option<String>,
 }

@@ -4,6 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
+use holdpoint::config;
+use holdpoint::engine::SigningKey;
+
 /// Why there is no data directory.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoDirectory {
@@ -25,6 +28,13 @@ pub(super) fn directory(wanted: Option<&Path>) -> Result<PathBuf, NoDirectory> {
         Ok(()) => Ok(path),
         Err(error) => Err(NoDirectory::Unusable { path, error }),
     }
+}
+
+/// The key that the secrets of subscriptions are made from; made when it is missing.
+pub(super) fn webhook_key(directory: &Path) -> Result<SigningKey, NoDirectory> {
+    let path = directory.join("webhook.key");
+    let key = config::kept_key(&path).map_err(|error| NoDirectory::Unusable { path, error })?;
+    Ok(SigningKey::new(key))
 }
 
 /// The database of a data directory.

@@ -146,6 +146,9 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         None => Built { settings: demo::settings(&data)?, database: None, uses_memory: false },
     };
     overrule(&mut settings, arguments, wanted)?;
+    if settings.webhooks.key.is_none() {
+        settings.webhooks.key = Some(data::webhook_key(&data)?);
+    }
     config.iter().for_each(warn);
     let observer = settings.telemetry.clone() as Arc<dyn Observer>;
     let fixed = Fixed { database: database.clone(), uses_memory, around: around.clone() };
@@ -156,6 +159,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let (limits, auth) = (settings.connections.clone(), settings.access.auth.clone());
     let engine = Engine::new(store, around.clock, settings);
     engine.work();
+    engine.deliver(http::receivers());
     let (stop, stopping) = watch::channel(false);
     let app = http::App { engine: engine.clone(), stopping: stopping.clone() };
     let server =

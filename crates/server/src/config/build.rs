@@ -24,16 +24,20 @@ use super::stores::{Lives, absolute};
 use super::{Config, available};
 use crate::auth::{BadIssuer, BadParty, Issuer, IssuerSettings, Party, TokenRules};
 use crate::clock::Clock;
+use crate::engine::SigningKey;
 use crate::model::Model;
 use crate::model::script_file::{self, ScriptError};
 use crate::settings::{
     Access, Agent, Approvers, Auth, Connections, SelfApproval as Decides, Settings, Streaming, Tracking,
+    Webhooks,
 };
 use crate::tool::Tool;
+use crate::tool::guard::Guard;
 use crate::tool::read_result::{self, ReadResult};
 use crate::tool::sandbox::NoSandbox;
 use crate::tool::workspace::BadWorkspace;
 use tools::Workshop;
+pub use tools::kept_key;
 
 /// Why a right configuration is not a server.
 #[derive(Debug, thiserror::Error)]
@@ -153,6 +157,7 @@ impl Config {
                     .unwrap_or(usual.connections.at_once),
                 ..usual.connections
             },
+            webhooks: webhooks(&self.file.server),
             max_wait: server.max_wait.map_or(usual.max_wait, |span| span.0),
             max_body: server.max_body.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usual.max_body),
             public_url: self.file.server.public_url.clone(),
@@ -313,6 +318,18 @@ fn access(server: &file::Server) -> Result<Access, BuildError> {
 /// The host of an address, in lower case, without its port.
 pub(super) fn host_of(url: &str) -> Option<String> {
     reqwest::Url::parse(url).ok()?.host_str().map(str::to_ascii_lowercase)
+}
+
+fn webhooks(server: &file::Server) -> Webhooks {
+    let (said, usual) = (&server.webhooks, Webhooks::default());
+    let allowed_hosts = said.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+    let retries = said.retries.as_ref().map(|spans| spans.iter().map(|span| span.0).collect());
+    Webhooks {
+        key: said.key.as_ref().map(|key| SigningKey::of_text(key.expose())),
+        guard: Guard { allowed_hosts, ..usual.guard },
+        timeout: said.timeout.map_or(usual.timeout, |span| span.0),
+        retries: retries.unwrap_or(usual.retries),
+    }
 }
 
 fn issuer(jwt: &file::Jwt) -> Result<Issuer, BadIssuer> {

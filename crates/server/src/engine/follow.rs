@@ -25,11 +25,13 @@ const LONGEST_TICK: Millis = Millis::seconds(30);
 pub(super) struct Wakes {
     runs: Mutex<HashMap<RunId, Weak<Notify>>>,
     worker: Notify,
+    deliverer: Notify,
 }
 
 impl Wakes {
     /// Something was appended to this run.
     pub(super) fn wake(&self, run: RunId) {
+        self.deliverer.notify_one();
         let mut runs = self.runs();
         match runs.get(&run).and_then(Weak::upgrade) {
             Some(notify) => notify.notify_waiters(),
@@ -46,6 +48,16 @@ impl Wakes {
     /// Waits until a run may have become due.
     pub(super) async fn worker_woken(&self) {
         self.worker.notified().await;
+    }
+
+    /// There may be something to tell outside.
+    pub(super) fn wake_deliverer(&self) {
+        self.deliverer.notify_one();
+    }
+
+    /// Waits until there may be something to tell outside.
+    pub(super) async fn news(&self) {
+        self.deliverer.notified().await;
     }
 
     /// Hears about this run from now on.

@@ -23,8 +23,15 @@ use super::app::App;
 use super::problem::Problem;
 use super::{guard, openapi};
 use crate::clock::duration;
+use crate::engine::Kind;
 use crate::settings::Connections;
 use crate::surface::{a2a, api, operations, web};
+
+/// The kinds of receivers that surfaces know how to tell something.
+#[must_use]
+pub fn receivers() -> Vec<Arc<dyn Kind>> {
+    vec![Arc::new(api::Webhook)]
+}
 
 /// How long to wait before the next try when no connection can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);

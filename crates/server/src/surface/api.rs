@@ -1,14 +1,16 @@
-//! The native API under `/api/v1`: agents, runs, holds, sessions, events.
+//! The native API under `/api/v1`: agents, runs, holds, sessions, events, subscriptions.
 //!
 //! `wire.rs` has the bodies, `map.rs` what core values become, `routes.rs` the handlers, `events.rs` the stream,
-//! `error.rs` what a no becomes.
+//! `error.rs` what a no becomes, `subscriptions.rs` who is told.
 
 mod error;
 mod events;
 mod map;
 mod routes;
 mod sessions;
+mod subscriptions;
 mod wire;
 
 pub(crate) use error::problem;
 pub use routes::routes;
+pub use subscriptions::Webhook;

@@ -130,6 +130,12 @@ impl Guard {
         Ok(Checked { url, host, addresses })
     }
 
+    /// Whether the host of an address is named.
+    #[must_use]
+    pub fn is_named(&self, url: &Url) -> bool {
+        host_and_port(url).is_some_and(|(host, port)| self.names(&host, port))
+    }
+
     fn names(&self, host: &str, port: u16) -> bool {
         let host = host.trim_end_matches('.');
         self.allowed_hosts.contains(host) || self.allowed_hosts.contains(&format!("{host}:{port}"))

@@ -212,7 +212,8 @@ fn with_its_files(database: &Path) -> Vec<PathBuf> {
     ["", "-wal", "-shm", "-journal", ".lock"].into_iter().map(beside).collect()
 }
 
-fn kept_key(path: &Path) -> std::io::Result<[u8; 32]> {
+/// A key of this server: made once, and kept in a file for its own eyes.
+pub fn kept_key(path: &Path) -> std::io::Result<[u8; 32]> {
     let mut key = [0; 32];
     match std::fs::File::open(path) {
         Ok(mut file) => {

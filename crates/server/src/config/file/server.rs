@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::llm::web_address;
-use super::values::{SelfApproval, Span};
+use super::values::{Secret, SelfApproval, Span};
 use crate::auth;
 
 /// The server itself.
@@ -36,6 +36,39 @@ pub struct Server {
     /// How much is allowed.
     #[garde(dive)]
     pub limits: Limits,
+    /// Telling other systems what happens.
+    #[garde(dive)]
+    pub webhooks: Webhooks,
+}
+
+/// Telling other systems what happens.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Webhooks {
+    /// What the secrets of subscriptions are made from: long, random, the same on every node. Without it the server makes
+    /// one and keeps it in its data directory as `webhook.key`. With another one every receiver needs its new secret.
+    #[garde(inner(custom(long_enough)))]
+    pub key: Option<Secret>,
+    /// Hosts that may be told whatever their address is, also without https: HOST or HOST:PORT. All others must be public.
+    pub allowed_hosts: Vec<String>,
+    /// How long a receiver may take to answer.
+    #[garde(inner(custom(a_second_or_more)))]
+    #[schemars(extend("default" = "15s"))]
+    pub timeout: Option<Span>,
+    /// How long after each failed try the next one is. After the last a delivery is given up and listed as a dead letter.
+    /// Without it: 5s, 30s, 2m, 10m, 30m, 1h, 3h, 6h, 12h, 24h, 24h.
+    pub retries: Option<Vec<Span>>,
+}
+
+fn long_enough(key: &Secret, (): &()) -> garde::Result {
+    // A variable that is not at hand is taken to be right.
+    match key.expose().len() >= 32 || key.expose().contains("${") {
+        true => Ok(()),
+        false => {
+            Err(garde::Error::new("must have 32 characters or more; `openssl rand -base64 32` makes one"))
+        }
+    }
 }
 
 /// Who may call.

@@ -16,7 +16,7 @@ use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, Response
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{error, events, map, sessions, wire};
+use super::{error, events, map, sessions, subscriptions, wire};
 use crate::auth::Principal;
 use crate::engine::{Decision, EngineError, HoldList, NewRun, RunList, Seen};
 use crate::http::{App, Args, Problem, Repeatable, Segment};
@@ -65,6 +65,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(sessions::sessions))
         .routes(routes!(sessions::session, sessions::change_session, sessions::delete_session))
         .routes(routes!(sessions::pending))
+        .merge(subscriptions::routes())
 }
 
 /// The agents.

@@ -1,0 +1,235 @@
+//! `holdpoint subscriptions`: who is told of what, and what could not be told.
+//!
+//! The types are what these commands read of the native API; words stay words, so that a newer server's are shown.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::client::{Asking, Failure, Form, Patience, Server, ask, joined, read, segment};
+use super::plain::{Text, table};
+
+/// What is done with subscriptions.
+#[derive(Debug, Subcommand)]
+pub(super) enum Subscriptions {
+    /// List them.
+    List(Listing),
+    /// Subscribe an address; prints the secret, which is not shown again.
+    Create(Create),
+    /// Show one.
+    Show(One),
+    /// Delete one, with what could not be told.
+    Delete(One),
+    /// Give one another secret; prints it. For a day deliveries have the signatures of both.
+    Rotate(One),
+    /// Send a signed test to one now.
+    Test(One),
+    /// Tell one again that was disabled.
+    Enable(One),
+    /// Tell one nothing until it is enabled.
+    Disable(One),
+    /// List what could not be told.
+    DeadLetters(One),
+    /// Tell once more what could not be told.
+    Resend(Resend),
+}
+
+/// All of them.
+#[derive(Debug, Args)]
+pub(super) struct Listing {
+    #[command(flatten)]
+    asking: Asking,
+}
+
+/// Who is to be told of what.
+#[derive(Debug, Args)]
+pub(super) struct Create {
+    /// Where to send.
+    url: String,
+    /// Only of this run.
+    #[arg(long, conflicts_with = "agent")]
+    run: Option<String>,
+    /// Only of runs of this agent. Without run and agent: of everything.
+    #[arg(long)]
+    agent: Option<String>,
+    /// A kind of event, or `*`. May be repeated. Without it: what holds do, and the end of runs.
+    #[arg(long = "event", value_name = "KIND")]
+    events: Vec<String>,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+/// One of them.
+#[derive(Debug, Args)]
+pub(super) struct One {
+    /// The id of the subscription.
+    subscription: String,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+/// A dead letter of one of them.
+#[derive(Debug, Args)]
+pub(super) struct Resend {
+    /// The id of the subscription.
+    subscription: String,
+    /// The id of the dead letter.
+    letter: String,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+#[derive(Debug, Deserialize)]
+struct Body {
+    id: Text,
+    run: Option<Text>,
+    agent: Option<Text>,
+    url: Text,
+    events: Vec<Text>,
+    owner: Text,
+    state: Text,
+    disabled_because: Option<Text>,
+    created_at: Text,
+    secret: Option<Text>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Letter {
+    id: Text,
+    run: Text,
+    from_seq: u64,
+    tries: u32,
+    given_up_at: Text,
+    reason: Text,
+}
+
+#[derive(Debug, Deserialize)]
+struct Pinged {
+    delivered: bool,
+    status: Option<u16>,
+    error: Option<Text>,
+}
+
+pub(super) fn run(command: &Subscriptions) -> ExitCode {
+    match command {
+        Subscriptions::List(listing) => ask(&listing.asking, list),
+        Subscriptions::Create(create) => ask(&create.asking, |server| {
+            let body = json!({
+                "url": create.url, "run": create.run, "agent": create.agent,
+                "events": (!create.events.is_empty()).then_some(&create.events),
+            });
+            shown(server, &server.post("/subscriptions", &body.to_string(), Patience::Usual)?)
+        }),
+        Subscriptions::Show(one) => ask(&one.asking, |server| shown(server, &server.get(&one.path(""))?)),
+        Subscriptions::Delete(one) => ask(&one.asking, |server| {
+            server.delete(&one.path(""))?;
+            done(server, &format!("{} is deleted", one.subscription))
+        }),
+        Subscriptions::Rotate(one) => changed(one, "/rotate"),
+        Subscriptions::Enable(one) => changed(one, "/enable"),
+        Subscriptions::Disable(one) => changed(one, "/disable"),
+        Subscriptions::Test(one) => ask(&one.asking, |server| {
+            let text = server.post(&one.path("/test"), "{}", Patience::Usual)?;
+            let pinged: Pinged = read(&text)?;
+            match (server.form, pinged.delivered) {
+                (Form::Json, true) => Ok(text),
+                (Form::Text, true) => Ok(format!("delivered; it answered {}", pinged.status.unwrap_or(0))),
+                (Form::Json | Form::Text, false) => {
+                    let said = pinged.error.map_or_else(String::new, |error| error.to_string());
+                    Err(Failure::Refused { said, body: text })
+                }
+            }
+        }),
+        Subscriptions::DeadLetters(one) => ask(&one.asking, |server| letters(server, one)),
+        Subscriptions::Resend(resend) => ask(&resend.asking, |server| {
+            let (id, letter) = (segment(&resend.subscription), segment(&resend.letter));
+            let path = format!("/subscriptions/{id}/dead-letters/{letter}/resend");
+            server.post(&path, "{}", Patience::Usual)?;
+            done(server, "it is on its way")
+        }),
+    }
+}
+
+fn changed(one: &One, what: &str) -> ExitCode {
+    ask(&one.asking, |server| shown(server, &server.post(&one.path(what), "{}", Patience::Usual)?))
+}
+
+fn done(server: &Server, what: &str) -> Result<String, Failure> {
+    match server.form {
+        Form::Json => Ok("{}".into()),
+        Form::Text => Ok(what.to_owned()),
+    }
+}
+
+impl One {
+    fn path(&self, what: &str) -> String {
+        format!("/subscriptions/{}{what}", segment(&self.subscription))
+    }
+}
+
+impl Body {
+    fn hears(&self) -> String {
+        match (&self.run, &self.agent) {
+            (Some(run), _) => format!("run {run}"),
+            (None, Some(agent)) => format!("agent {agent}"),
+            (None, None) => "everything".into(),
+        }
+    }
+}
+
+fn shown(server: &Server, text: &str) -> Result<String, Failure> {
+    if server.form == Form::Json {
+        return Ok(text.to_owned());
+    }
+    let body: Body = read(text)?;
+    let events: Vec<String> = body.events.iter().map(ToString::to_string).collect();
+    let mut lines = format!("{}  {}\n", body.id, body.state);
+    if let Some(why) = &body.disabled_because {
+        lines.push_str(&format!("reason:  {why}\n"));
+    }
+    let (hears, events) = (body.hears(), events.join(", "));
+    lines.push_str(&format!("url:     {}\nhears:   {hears}\nevents:  {events}\n", body.url));
+    lines.push_str(&format!("owner:   {}\ncreated: {}\n", body.owner, body.created_at));
+    if let Some(secret) = &body.secret {
+        lines.push_str(&format!("secret:  {secret}\n(keep it: it is not shown again)\n"));
+    }
+    Ok(lines)
+}
+
+fn list(server: &Server) -> Result<String, Failure> {
+    let items = server.list("/subscriptions", &[])?;
+    if server.form == Form::Json {
+        return Ok(joined("subscriptions", &items));
+    }
+    if items.is_empty() {
+        return Ok("no subscriptions".into());
+    }
+    let row = |item: &RawValue| {
+        let body: Body = read(item.get())?;
+        Ok(vec![body.id.to_string(), body.state.to_string(), body.hears(), body.url.to_string()])
+    };
+    let rows: Vec<Vec<String>> = items.iter().map(|item| row(item)).collect::<Result<_, Failure>>()?;
+    Ok(table(&["SUBSCRIPTION", "STATE", "HEARS", "URL"], &rows))
+}
+
+fn letters(server: &Server, one: &One) -> Result<String, Failure> {
+    let items = server.list(&one.path("/dead-letters"), &[])?;
+    if server.form == Form::Json {
+        return Ok(joined("dead_letters", &items));
+    }
+    if items.is_empty() {
+        return Ok("no dead letters".into());
+    }
+    let row = |item: &RawValue| {
+        let letter: Letter = read(item.get())?;
+        let (from, tries) = (letter.from_seq.to_string(), letter.tries.to_string());
+        let texts = [letter.id, letter.run, letter.given_up_at, letter.reason].map(|text| text.to_string());
+        let [id, run, at, reason] = texts;
+        Ok(vec![id, run, from, tries, at, reason])
+    };
+    let rows: Vec<Vec<String>> = items.iter().map(|item| row(item)).collect::<Result<_, Failure>>()?;
+    Ok(table(&["LETTER", "RUN", "FROM", "TRIES", "GIVEN UP", "REASON"], &rows))
+}

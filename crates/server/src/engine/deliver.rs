@@ -1,0 +1,189 @@
+//! Telling the outside what happened to runs: one deliverer for every kind of receiver.
+//!
+//! A kind says how an event becomes a request and how that is signed; a surface brings it along. `rounds.rs` takes
+//! notices that are due, reads the log, sends in order for each subscription and run, and settles; it knows no kind.
+//! `sign.rs` is the scheme of Standard Webhooks.
+
+mod rounds;
+pub(super) mod sign;
+
+use std::collections::BTreeSet;
+
+use holdpoint_core::digest::Digest;
+use holdpoint_core::event::Envelope;
+use holdpoint_core::id::RunId;
+use holdpoint_core::name::{GroupName, RoleName, Tenant, UserId};
+use holdpoint_core::run::Facts;
+use holdpoint_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::HoldView;
+use crate::auth::{Principal, Scope};
+
+pub(super) use rounds::{NO_KEY, Tried, old_secret_until};
+pub use sign::{SigningKey, SigningSecret, seconds, signature};
+
+/// A kind of receiver.
+pub trait Kind: Send + Sync {
+    /// Its name, as subscriptions have it.
+    fn name(&self) -> &'static str;
+
+    /// The request that tells this; none when there is nothing to tell.
+    fn request(&self, telling: &Telling<'_>) -> Option<Sending>;
+}
+
+/// What is told, to whom.
+#[derive(Debug)]
+pub struct Telling<'a> {
+    /// The id of the subscription.
+    pub subscription: &'a str,
+    /// What is known of it.
+    pub receiver: &'a Receiver,
+    /// What it is told.
+    pub what: What<'a>,
+    /// The instant of this try.
+    pub now: Timestamp,
+    /// What to sign with; the newest first.
+    pub secrets: &'a [SigningSecret],
+    /// The address that people reach this server by, for links.
+    pub public_url: Option<&'a str>,
+}
+
+/// What a receiver is told.
+#[derive(Debug)]
+pub enum What<'a> {
+    /// That it is reachable.
+    Ping {
+        /// Names this ping.
+        id: &'a str,
+    },
+    /// An event.
+    Event {
+        /// Of which run.
+        run: &'a Facts,
+        /// The event.
+        event: &'a Envelope,
+        /// The hold that it is about, as it is now.
+        hold: Option<Box<HoldView>>,
+    },
+}
+
+/// A request to a receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sending {
+    /// The same every time that the same thing is told: receivers that have seen it need not look again.
+    pub id: String,
+    /// Headers, with the signature.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: String,
+}
+
+/// The id of telling a subscription of an event.
+#[must_use]
+pub fn delivery_id(subscription: &str, run: RunId, event: &Envelope) -> String {
+    format!("{subscription}-{run}-{}", event.seq.0)
+}
+
+/// What the server keeps of a subscription beside what the store knows: where to send, and for whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receiver {
+    /// The name of its kind.
+    pub kind: String,
+    /// Where to send.
+    pub url: String,
+    /// The kinds of events that it wants.
+    pub events: Vec<String>,
+    /// Whoever made it: it is told only what they may see.
+    pub owner: Owner,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// The number of its secret, which is made from the server's key and this: no secret is stored.
+    pub secret: u32,
+    /// Until when the secret before is used too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_until: Option<Timestamp>,
+    /// Why it is told nothing any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<Disabled>,
+    /// Digest of the request that made it, if that had an idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Digest>,
+}
+
+/// Why a subscription is told nothing any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disabled {
+    /// Since when.
+    pub at: Timestamp,
+    /// Why.
+    pub why: String,
+}
+
+/// Whoever made a subscription, as they were then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// Who they are.
+    pub user: UserId,
+    /// Their groups.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub groups: BTreeSet<GroupName>,
+    /// Their roles.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub roles: BTreeSet<RoleName>,
+    /// Whether they administer.
+    #[serde(default)]
+    pub is_admin: bool,
+}
+
+impl Owner {
+    /// Whoever is calling.
+    #[must_use]
+    pub fn of(who: &Principal) -> Owner {
+        let (user, groups, roles) = (who.user.clone(), who.groups.clone(), who.roles.clone());
+        Owner { user, groups, roles, is_admin: who.is_admin() }
+    }
+
+    /// Somebody who may look at what they may see, and nothing else.
+    #[must_use]
+    pub fn principal(&self, tenant: Tenant) -> Principal {
+        let scope = if self.is_admin { Scope::Admin } else { Scope::RunsRead };
+        Principal {
+            tenant,
+            user: self.user.clone(),
+            groups: self.groups.clone(),
+            roles: self.roles.clone(),
+            scopes: BTreeSet::from([scope]),
+        }
+    }
+}
+
+impl Receiver {
+    /// Reads what is stored.
+    pub(super) fn read(facts: &str) -> Result<Receiver, String> {
+        serde_json::from_str(facts).map_err(|error| format!("what is stored of it cannot be read: {error}"))
+    }
+
+    /// As it is stored.
+    pub(super) fn text(&self) -> String {
+        match serde_json::to_string(self) {
+            Ok(text) => text,
+            Err(error) => unreachable!("names, numbers and texts serialise: {error}"),
+        }
+    }
+
+    /// The secrets to sign with at this instant, the newest first.
+    pub(super) fn secrets(
+        &self,
+        key: &SigningKey,
+        tenant: &Tenant,
+        id: &str,
+        now: Timestamp,
+    ) -> Vec<SigningSecret> {
+        let mut secrets = vec![key.secret(tenant, id, self.secret)];
+        if self.previous_until.is_some_and(|until| now < until) {
+            secrets.push(key.secret(tenant, id, self.secret.saturating_sub(1)));
+        }
+        secrets
+    }
+}

@@ -1,0 +1,315 @@
+//! The rounds of the deliverer: what is due, who is told, how it went.
+//!
+//! One notice stands for one subscription and one run, so whoever holds it sends in order. What is told is settled after
+//! it was told: a crash in between tells it again, with the same id. A receiver that fails, hangs or answers slowly has
+//! few places, and its notices are left out while those are taken: the others do not wait for it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use holdpoint_core::event::{Envelope, Event};
+use holdpoint_core::id::{HoldId, Seq};
+use holdpoint_core::project::hold_of;
+use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_store::{DueNotice, NoticeQuery, SettleNotice, ShardSet, StoreError, Subscription};
+use tokio::task::JoinSet;
+
+use super::{Disabled, Kind, Receiver, Sending, Telling, What};
+use crate::clock;
+use crate::engine::{Engine, EngineError, Shared};
+use crate::settings::Webhooks;
+use crate::tool::http::{self, HttpLimits, Request};
+
+/// Deliveries at once.
+const AT_ONCE: usize = 32;
+
+/// Deliveries to one subscription at once, each of another run.
+const AT_ONCE_EACH: usize = 4;
+
+/// News that come together are looked for together.
+const GATHER: Millis = Millis(20);
+
+/// How long to wait when the store does not answer.
+const STORE_AWAY: Millis = Millis::seconds(1);
+
+/// Bytes of an answer that are read.
+const ANSWER_BYTES: usize = 4096;
+
+/// Bytes that are sent at most.
+const REQUEST_BYTES: usize = 8 * 1024 * 1024;
+
+/// Behind every event: settles a notice that nobody wants.
+const ALL: Seq = Seq(1 << 40);
+
+/// How a try to tell something went.
+pub(in crate::engine) enum Tried {
+    /// It was taken.
+    Taken {
+        /// What the receiver answered.
+        status: u16,
+    },
+    /// It was not; later it may be.
+    Failed(String),
+    /// The receiver wants nothing any more.
+    Gone,
+}
+
+impl Engine {
+    /// Tells the outside from now on, until the engine stops. Each kind of receiver is brought along by whoever knows it.
+    pub fn deliver(&self, kinds: Vec<Arc<dyn Kind>>) {
+        let shared = Arc::downgrade(&self.shared);
+        self.shared.kinds.get_or_init(|| kinds);
+        self.shared.spawn(rounds(shared));
+    }
+}
+
+async fn rounds(shared: Weak<Shared>) {
+    let mut under_way = UnderWay::default();
+    while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_stopping()) {
+        let found = shared.due(&under_way).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "notices cannot be looked for; trying again");
+            Vec::new()
+        });
+        for notice in found {
+            under_way.begin(&shared, notice);
+        }
+        let mut stopping = shared.stopping.subscribe();
+        let is_news = tokio::select! {
+            () = shared.wakes.news() => true,
+            () = under_way.ended() => false,
+            () = shared.clock.sleep(shared.settings().poll) => false,
+            _ = stopping.wait_for(|stopping| *stopping) => false,
+        };
+        if is_news {
+            shared.clock.sleep(GATHER).await;
+        }
+    }
+    // Whatever is under way is told again by whoever comes next.
+    under_way.tasks.shutdown().await;
+}
+
+/// What is being told.
+#[derive(Default)]
+struct UnderWay {
+    tasks: JoinSet<()>,
+    notices: HashMap<tokio::task::Id, (i64, String)>,
+}
+
+impl UnderWay {
+    fn begin(&mut self, shared: &Arc<Shared>, notice: DueNotice) {
+        let is_known = self.notices.values().any(|(no, _)| *no == notice.no);
+        if is_known || self.tasks.len() >= AT_ONCE || self.count(&notice.subscription) >= AT_ONCE_EACH {
+            return;
+        }
+        let named = (notice.no, notice.subscription.clone());
+        let task = self.tasks.spawn(shared.clone().tell(notice));
+        self.notices.insert(task.id(), named);
+    }
+
+    fn count(&self, subscription: &str) -> usize {
+        self.notices.values().filter(|(_, of)| of == subscription).count()
+    }
+
+    /// Waits until one of them ends; for ever when there is none.
+    async fn ended(&mut self) {
+        let id = match self.tasks.join_next_with_id().await {
+            Some(Ok((id, ()))) => id,
+            Some(Err(error)) => {
+                tracing::error!(%error, "a delivery broke off; it is tried again");
+                error.id()
+            }
+            None => return std::future::pending().await,
+        };
+        self.notices.remove(&id);
+    }
+
+    /// Subscriptions that have all their places.
+    fn busy(&self) -> Vec<String> {
+        let mut busy: Vec<String> = self.notices.values().map(|(_, of)| of.clone()).collect();
+        busy.sort_unstable();
+        busy.dedup();
+        busy.retain(|subscription| self.count(subscription) >= AT_ONCE_EACH);
+        busy
+    }
+}
+
+impl Shared {
+    /// The shards that this node delivers for.
+    fn own_shards(&self) -> ShardSet {
+        ShardSet::all()
+    }
+
+    async fn due(&self, under_way: &UnderWay) -> Result<Vec<DueNotice>, StoreError> {
+        if under_way.tasks.len() >= AT_ONCE {
+            return Ok(Vec::new());
+        }
+        let query = NoticeQuery {
+            shards: self.own_shards(),
+            now: self.clock.now(),
+            // Those that are under way are found again.
+            limit: AT_ONCE * 2,
+            without: under_way.busy(),
+        };
+        self.store.due_notices(query).await
+    }
+
+    /// Tells what one notice is about, and settles it.
+    async fn tell(self: Arc<Shared>, notice: DueNotice) {
+        let settled = match self.told(&notice).await {
+            Ok(settle) => self.store.settle_notice(notice.no, settle).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = settled {
+            tracing::warn!(subscription = notice.subscription, run = %notice.run, %error, "not delivered; trying again");
+            self.clock.sleep(STORE_AWAY).await;
+        }
+    }
+
+    /// Sends event after event; what became of it.
+    async fn told(self: &Arc<Shared>, notice: &DueNotice) -> Result<SettleNotice, StoreError> {
+        let nobody = SettleNotice::Delivered { upto: ALL };
+        let Some(run) = self.store.facts(notice.run).await? else { return Ok(nobody) };
+        let id = notice.subscription.clone();
+        let Some(found) = self.store.subscription(run.tenant.clone(), id).await? else { return Ok(nobody) };
+        let receiver = match Receiver::read(&found.facts) {
+            Ok(receiver) if found.is_active => receiver,
+            Ok(receiver) => {
+                let why = receiver.disabled.map_or_else(String::new, |disabled| disabled.why);
+                return Ok(self.dead(notice.from, format!("the subscription is disabled: {why}")));
+            }
+            Err(why) => return Ok(self.dead(notice.from, why)),
+        };
+        let engine = Engine { shared: self.clone() };
+        let who = receiver.owner.principal(run.tenant.clone());
+        let events = match engine.log(&who, notice.run, Seq(notice.from.0.saturating_sub(1))).await {
+            Ok(events) => events,
+            // Whoever subscribed may no longer see it.
+            Err(EngineError::NotFound) => return Ok(nobody),
+            Err(EngineError::Store(StoreError::Corrupt { why, .. })) => {
+                return Ok(self.dead(notice.from, why));
+            }
+            Err(EngineError::Store(error)) => return Err(error),
+            Err(other) => return Ok(self.dead(notice.from, other.to_string())),
+        };
+        let wanted = |event: &&Envelope| {
+            Event::bit(event.event.kind()).is_some_and(|bit| found.wants & bit != 0)
+                && !is_muted(&event.event)
+        };
+        for event in events.iter().filter(wanted) {
+            let hold = match hold_of(&event.event) {
+                Some(key) => engine.hold(&who, HoldId { run: notice.run, key }).await.ok().map(Box::new),
+                None => None,
+            };
+            let what = What::Event { run: &run, event, hold };
+            match self.send(&found, &receiver, what).await {
+                Tried::Taken { .. } => self.settings().telemetry.delivered(),
+                Tried::Failed(why) => return Ok(self.failed(notice, event.seq, why)),
+                Tried::Gone => {
+                    let why = "the receiver answered 410 Gone".to_owned();
+                    self.disable(&found, receiver, &why).await?;
+                    return Ok(self.dead(event.seq, why));
+                }
+            }
+        }
+        Ok(SettleNotice::Delivered { upto: events.last().map_or(notice.from, |last| last.seq) })
+    }
+
+    /// Sends one thing to one receiver.
+    pub(in crate::engine) async fn send(
+        &self,
+        subscription: &Subscription,
+        receiver: &Receiver,
+        what: What<'_>,
+    ) -> Tried {
+        let settings = self.settings();
+        let Webhooks { key, guard, timeout, .. } = &settings.webhooks;
+        let Some(key) = key else { return Tried::Failed(NO_KEY.into()) };
+        let kind = self.kinds.get().and_then(|kinds| kinds.iter().find(|kind| kind.name() == receiver.kind));
+        let Some(kind) = kind else {
+            return Tried::Failed(format!("this server knows no receivers of the kind {:?}", receiver.kind));
+        };
+        let now = self.clock.now();
+        let secrets = receiver.secrets(key, &subscription.tenant, &subscription.id, now);
+        let telling = Telling {
+            subscription: &subscription.id,
+            receiver,
+            what,
+            now,
+            secrets: &secrets,
+            public_url: settings.public_url.as_deref(),
+        };
+        let Some(Sending { id, headers, body }) = kind.request(&telling) else {
+            return Tried::Taken { status: 0 };
+        };
+        let request = Request {
+            method: reqwest::Method::POST,
+            url: receiver.url.clone(),
+            headers,
+            body: Some(body),
+            idempotency_key: id,
+        };
+        let limits = HttpLimits { time: *timeout, answer_bytes: ANSWER_BYTES, request_bytes: REQUEST_BYTES };
+        match http::send(guard, &limits, request).await {
+            Ok(answer) => match answer.status {
+                status @ 200..=299 => Tried::Taken { status },
+                410 => Tried::Gone,
+                status @ 300..=399 => {
+                    Tried::Failed(format!("the receiver answered {status}; redirects are not followed"))
+                }
+                status => Tried::Failed(format!("the receiver answered {status}")),
+            },
+            Err(trouble) => Tried::Failed(trouble.to_string()),
+        }
+    }
+
+    /// When it is tried again, or that it is given up.
+    fn failed(&self, notice: &DueNotice, from: Seq, why: String) -> SettleNotice {
+        let tries = if from > notice.from { 1 } else { notice.attempts.saturating_add(1) };
+        let settings = self.settings();
+        let again = settings.webhooks.retries.get(usize::try_from(tries).unwrap_or(usize::MAX) - 1);
+        let Some(pause) = again else { return self.dead(from, why) };
+        settings.telemetry.delivery_failed();
+        let at = self.clock.now().plus(around(*pause));
+        tracing::info!(
+            subscription = notice.subscription, run = %notice.run, seq = from.0, tries, why, "not delivered; trying again later"
+        );
+        SettleNotice::Retry { at, from }
+    }
+
+    fn dead(&self, from: Seq, why: String) -> SettleNotice {
+        self.settings().telemetry.delivery_dead();
+        SettleNotice::Dead { at: self.clock.now(), from, why }
+    }
+
+    /// Tells a subscription nothing more. When somebody changed it meanwhile, the next try finds out again.
+    async fn disable(&self, found: &Subscription, receiver: Receiver, why: &str) -> Result<(), StoreError> {
+        let disabled = Some(Disabled { at: self.clock.now(), why: why.to_owned() });
+        let facts = Receiver { disabled, ..receiver }.text();
+        let after = Subscription { is_active: false, facts, ..found.clone() };
+        if self.store.change_subscription(found.facts.clone(), after).await? {
+            tracing::warn!(subscription = found.id, why, "subscription disabled");
+        }
+        Ok(())
+    }
+}
+
+/// Why nothing can be signed.
+pub(in crate::engine) const NO_KEY: &str =
+    "this server has no key to sign with: set server.webhooks.key, the same on every node";
+
+/// A hold over the cap is listed and nobody is told.
+fn is_muted(event: &Event) -> bool {
+    matches!(event, Event::HoldOpened(opened) if opened.muted)
+}
+
+/// A span that is up to a fifth longer or shorter, so that what failed together is not tried together.
+fn around(span: Millis) -> Millis {
+    let [random] = clock::random_bytes::<1>();
+    let fifth = span.0 / 5;
+    Millis(span.0 - fifth + fifth * 2 * i64::from(random) / 255)
+}
+
+/// The instant at which a rotated secret ends.
+pub(in crate::engine) fn old_secret_until(now: Timestamp) -> Timestamp {
+    now.plus(Millis::hours(24))
+}
