@@ -70,6 +70,8 @@ const SYSTEM_PACKAGES: &[SystemPackage] = &[
     SystemPackage { debian_name: "chromium", program: "chromium" },
     SystemPackage { debian_name: "nodejs", program: "node" },
     SystemPackage { debian_name: "npm", program: "npm" },
+    // The official Python client of A2A lives in an environment of its own, which this makes.
+    SystemPackage { debian_name: "python3-venv", program: "python3" },
 ];
 
 /// Where the browser tests and their package.json are.
@@ -77,6 +79,12 @@ pub(crate) const BROWSER_TESTS: &str = "crates/server/tests/browser";
 
 /// Where the MCP servers are that the tests talk to, by their package.json.
 const MCP_TESTS: &str = "crates/server/tests/mcp";
+
+/// Where the official clients of A2A are driven from, with the lists of their packages.
+const CLIENT_TESTS: &str = "crates/server/tests/clients";
+
+/// The environment of the official Python client, below the target folder.
+const PYTHON_CLIENTS: &str = "a2a-clients";
 
 /// Installs what is missing, or says what to install.
 pub(crate) fn install_missing(root: &Path) -> Result<()> {
@@ -98,7 +106,24 @@ pub(crate) fn install_missing(root: &Path) -> Result<()> {
         install_packages(root, &missing)?;
     }
     process::run(&root.join(MCP_TESTS), npm(&["ci"]))?;
-    process::run(&root.join(BROWSER_TESTS), npm(&["ci"]))
+    process::run(&root.join(BROWSER_TESTS), npm(&["ci"]))?;
+    process::run(&root.join(CLIENT_TESTS), npm(&["ci"]))?;
+    python_clients(root)
+}
+
+/// The packages of the Python clients, in an environment of their own. What is there already costs a moment.
+fn python_clients(root: &Path) -> Result<()> {
+    let environment = process::target_folder(root).join(PYTHON_CLIENTS);
+    let python = environment.join("bin/python");
+    if !python.exists() {
+        let mut venv = Command::new("python3");
+        venv.args(["-m", "venv"]).arg(&environment);
+        process::run(root, venv)?;
+    }
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+    pip.arg(root.join(CLIENT_TESTS).join("requirements.txt"));
+    process::run(root, pip)
 }
 
 /// npm, which prints what is wrong and nothing else.

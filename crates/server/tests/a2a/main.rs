@@ -5,7 +5,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cards;
+mod clients;
 mod decisions;
+mod families;
 mod lists;
 mod malformed;
 mod server;

@@ -46,7 +46,10 @@ pub(crate) fn configured(folder: &Path, config: &str) -> Server {
 }
 
 fn start(command: &mut Command) -> Server {
-    let command = command.args(["--listen", "127.0.0.1:0"]).env("RUST_LOG", "warn");
+    if !command.get_args().any(|argument| argument == "--listen") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
+    command.env("RUST_LOG", "warn");
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -9,20 +9,20 @@ use crate::server::{Server, asked, decides, demo, replies, says};
 
 /// One event of a stream: its id, its name and what it says.
 #[derive(Debug, Clone, PartialEq)]
-struct Event {
-    id: Option<String>,
-    name: Option<String>,
-    data: Value,
+pub(crate) struct Event {
+    pub(crate) id: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) data: Value,
 }
 
 /// A stream that is being read.
-struct Reader {
+pub(crate) struct Reader {
     response: reqwest::Response,
     rest: String,
 }
 
 impl Reader {
-    async fn open(
+    pub(crate) async fn open(
         server: &Server,
         method: &str,
         path: &str,
@@ -45,7 +45,7 @@ impl Reader {
     }
 
     /// The next event; none when the stream closes.
-    async fn next(&mut self) -> Option<Event> {
+    pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some((block, rest)) =
                 self.rest.split_once("\n\n").map(|(a, b)| (a.to_owned(), b.to_owned()))
@@ -67,7 +67,7 @@ impl Reader {
         }
     }
 
-    async fn rest(mut self) -> Vec<Event> {
+    pub(crate) async fn rest(mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {
             events.push(event);
@@ -77,7 +77,7 @@ impl Reader {
 }
 
 /// What an event tells, in short.
-fn told(event: &Event) -> String {
+pub(crate) fn told(event: &Event) -> String {
     let state =
         |status: &Value| status["state"].as_str().unwrap().trim_start_matches("TASK_STATE_").to_owned();
     let data = event.data.get("result").unwrap_or(&event.data);

@@ -138,7 +138,7 @@ fn asked(
         app: app.clone(),
         who: who.ok_or_else(unknown)?,
         agent,
-        site: site(headers),
+        site: site(&settings, headers),
         key: key.or_else(|| key_in(operation)),
         digest,
         last_event: headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned),
@@ -183,8 +183,11 @@ fn default_agent(settings: &Settings) -> Option<&AgentName> {
     settings.default_agent.as_ref().or(only)
 }
 
-/// The address that the server was called by. The door has let the host in.
-fn site(headers: &HeaderMap) -> String {
+/// The address that others reach the server by: as configured, else as it was called. The door has let the host in.
+fn site(settings: &Settings, headers: &HeaderMap) -> String {
+    if let Some(url) = &settings.public_url {
+        return url.trim_end_matches('/').to_owned();
+    }
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
     format!("http://{host}")
 }
@@ -207,7 +210,7 @@ fn card(app: &App, target: &Target, request: &Request) -> Response {
         Ok(found) => found,
         Err(error) => return rest::refuse(negotiate::JSON, &error),
     };
-    let card = card::public(&settings, name.as_str(), &agent, &site(headers));
+    let card = card::public(&settings, name.as_str(), &agent, &site(&settings, headers));
     let body = serde_json::to_vec(&card).unwrap_or_default();
     let etag = card::etag(&body);
     let is_known = headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());

@@ -145,9 +145,7 @@ impl Frames {
             frames.tell(rest.remove(0)).await?;
             drop(frames.ready.drain(shown..(shown + got).min(frames.ready.len())));
         }
-        for append in rest {
-            frames.tell(append).await?;
-        }
+        frames.tell_all(rest).await?;
         Ok(frames)
     }
 
@@ -190,21 +188,25 @@ impl Frames {
         for append in appends {
             self.tell(append).await?;
         }
-        Ok(())
+        self.tell_below().await
     }
 
     async fn tell(&mut self, append: Vec<Envelope>) -> Result<(), A2aError> {
         if self.is_over {
             return Ok(());
         }
-        let below: Vec<HoldKind> = self.below.iter().map(|(_, kind)| *kind).collect();
-        match self.progress.take(append, &below) {
+        // What the log says is the same for every reader; what sub-runs ask is told behind it.
+        self.below.clear();
+        match self.progress.take(append, &[]) {
             Some(change) => self.show(change, true).await,
             None => Ok(()),
         }
     }
 
     async fn tell_below(&mut self) -> Result<(), A2aError> {
+        if self.is_over {
+            return Ok(());
+        }
         self.look_below().await?;
         let below: Vec<HoldKind> = self.below.iter().map(|(_, kind)| *kind).collect();
         match self.progress.look(&below, false) {
