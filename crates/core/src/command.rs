@@ -79,6 +79,8 @@ pub struct Limits {
     pub turns: u32,
     /// Tokens of one run; none means without limit.
     pub tokens: Option<u64>,
+    /// What one run may cost, in millionths of a currency unit; none means without limit.
+    pub cost_micros: Option<u64>,
     /// How long after its `start_by` a started call is still taken to be somebody's.
     pub orphan_margin: Millis,
 }
@@ -93,6 +95,7 @@ impl Default for Limits {
             call_attempts: 3,
             turns: 200,
             tokens: None,
+            cost_micros: None,
             orphan_margin: Millis::seconds(2),
         }
     }

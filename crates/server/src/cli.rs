@@ -12,6 +12,7 @@ mod edit;
 mod exec_child;
 mod holds;
 mod keys;
+mod llm;
 mod plain;
 mod reload;
 mod runs;
@@ -66,6 +67,9 @@ enum Command {
     /// Say who is told of what: list, make, test and delete subscriptions, and send again what could not be told.
     #[command(subcommand)]
     Subscriptions(subscriptions::Subscriptions),
+    /// Try out the models of a configuration.
+    #[command(subcommand)]
+    Llm(llm::Llm),
     /// Check a configuration file and say what each agent comes to.
     Validate(validate::Validate),
     /// Print the JSON Schema of the configuration file; editors complete with it.
@@ -117,6 +121,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Test(test) => test::run(&test),
         Command::Keys(keys) => keys::run(&keys),
         Command::Subscriptions(command) => subscriptions::run(&command),
+        Command::Llm(llm) => llm::run(&llm),
         Command::Validate(validate) => validate::run(&validate),
         Command::Schema(schema) => schema::run(&schema),
         Command::Audit(Audit::Verify { file, json }) => audit::verify(&file, json),

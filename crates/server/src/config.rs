@@ -6,7 +6,6 @@
 //! begin in `file.rs`. Nothing here listens, and nothing outside reads YAML of this kind.
 
 mod aliases;
-mod available;
 mod build;
 mod check;
 mod dotenv;
@@ -14,6 +13,7 @@ mod expand;
 pub mod file;
 mod mcp;
 mod mode;
+mod models;
 mod nearest;
 mod path;
 mod plan;
@@ -32,6 +32,7 @@ use garde::Validate;
 pub use build::{Beside, BuildError, Built, kept_key};
 pub use expand::{Lookup, Unset};
 pub use mode::{Effective, EffectiveMode};
+pub use nearest::advice;
 pub use path::Path;
 pub use plan::{AgentPlan, ToolPlan};
 pub use problem::{Notice, Problem, Problems};

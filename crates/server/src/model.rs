@@ -1,10 +1,24 @@
 //! Models: what the loop asks, and what comes back.
 //!
-//! One trait; one file for each provider. What a model says is a value that the rules decide on; a model never
-//! touches a run.
+//! One trait; one file for each way that providers speak. `provider.rs` is how one is asked over HTTP, `chain.rs` what
+//! happens when it fails, `conversation.rs` what all of them are told. What a model says is a value that the rules decide
+//! on; a model never touches a run.
 
+mod anthropic;
+pub mod chain;
+mod conversation;
+mod frames;
+mod gate;
+mod gemini;
+mod http_date;
+mod ollama;
+mod openai_chat;
+mod openai_responses;
+pub mod provider;
+mod request;
 pub mod script_file;
 pub mod scripted;
+pub mod trouble;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +28,7 @@ use holdpoint_core::command::AskedCall;
 use holdpoint_core::definition::Definition;
 use holdpoint_core::json::RawJson;
 use holdpoint_core::message::Usage;
-use holdpoint_core::time::Millis;
+use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_core::transcript::Entry;
 
 use crate::clock::Clock;
@@ -75,6 +89,12 @@ impl Live {
     /// Says a piece of the reply to whoever listens just now. The reply itself must have it too.
     pub fn delta(&self, text: &str) {
         (self.hears)(text);
+    }
+
+    /// The instant now.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// Waits.

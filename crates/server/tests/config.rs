@@ -12,14 +12,16 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config")
 }
 
-/// The program with nothing in its environment but this variable.
+/// The program with nothing in its environment but these variables.
 fn holdpoint(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     command
         .args(arguments)
         .current_dir(folder)
         .env_clear()
-        .env("OPENAI_API_KEY", "sk-canary-in-the-environment");
+        .env("OPENAI_API_KEY", "sk-canary-in-the-environment")
+        .env("ANTHROPIC_API_KEY", "sk-ant-canary-in-the-environment")
+        .env("EMPTY", "");
     command.output().unwrap()
 }
 
@@ -86,6 +88,12 @@ fn what_is_not_yaml() {
 #[test]
 fn other_names_are_taken_with_a_notice() {
     check(&["aliases", "aliases_twice"]);
+}
+
+/// S3-15, F26: a model that could not be asked is refused before the server starts, with file, line and reason.
+#[test]
+fn models_that_could_not_be_asked() {
+    check(&["llm_mistakes"]);
 }
 
 /// C32: what needs approval when nobody says so.

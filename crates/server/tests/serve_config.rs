@@ -202,22 +202,6 @@ fn without_a_task_block_the_call_is_denied() {
     assert!(!shown.contains("call.started"), "{shown}");
 }
 
-/// What this version cannot do is said as a list, and nothing is served.
-#[test]
-fn what_is_not_available_yet_is_listed() {
-    let folder = folder("agents:\n  a: {llm: gpt, tools: [read_file], task: {}}\n");
-    let path = folder.path().join("holdpoint.yaml");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let gpt = "llms:\n  gpt: {type: openai, model: x, api_key: sk-canary}\n";
-    std::fs::write(&path, text.replace("llms:\n", gpt)).unwrap();
-    let output = command(folder.path()).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("not yet available: llms.gpt: models of type `openai`"), "{said}");
-    assert!(!said.contains("sk-canary"), "{said}");
-    assert!(!folder.path().join("data/holdpoint.db").exists(), "nothing was opened");
-}
-
 /// A file with mistakes is not served: every one is shown.
 #[test]
 fn a_wrong_file_is_not_served() {

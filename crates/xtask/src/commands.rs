@@ -64,6 +64,7 @@ pub(crate) const HOLDPOINT_SUBCOMMANDS: &[&str] = &[
     "help",
     "holds",
     "keys",
+    "llm",
     "runs",
     "schema",
     "send",

@@ -85,6 +85,10 @@ fn over_budget(draft: &Draft<'_>, reply: &RecordReply) -> Option<String> {
     if draft.run.state.turn >= limits.turns {
         return Some(format!("the run reached its limit of {} model replies", limits.turns));
     }
-    let tokens = limits.tokens.filter(|max| draft.run.state.usage.tokens() >= *max)?;
-    Some(format!("the run reached its limit of {tokens} tokens"))
+    let usage = draft.run.state.usage;
+    if let Some(tokens) = limits.tokens.filter(|max| usage.tokens() >= *max) {
+        return Some(format!("the run reached its limit of {tokens} tokens"));
+    }
+    let cost = limits.cost_micros.filter(|max| usage.cost_micros >= *max)?;
+    Some(format!("the run reached its limit of cost: {}.{:06}", cost / 1_000_000, cost % 1_000_000))
 }

@@ -38,6 +38,13 @@ pub(crate) fn print(plan: &Plan, results: &Results) {
         );
     }
     println!("goals: of floor ≥ 0.45 at 16 and 64 (stretch 0.6); p50/floor ≤ 1.7 at 1 (stretch 1.4)");
+    if let Some(alone) = results.ours.get(&1) {
+        println!(
+            "a pause and its resume, all of it durable and over HTTP: p50 {:.1} ms, p99 {:.1} ms; Hector says 5–25 ms (S0-65)",
+            percentile(&alone.cycle_ms, 0.5),
+            percentile(&alone.cycle_ms, 0.99),
+        );
+    }
     println!("with a model that takes 50 ms, asked twice a cycle:");
     for (at, with_model) in &results.with_model {
         println!(

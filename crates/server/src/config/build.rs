@@ -12,21 +12,20 @@ use std::sync::Arc;
 use holdpoint_core::command::Limits;
 use holdpoint_core::definition::{Definition, ToolSpec};
 use holdpoint_core::id::Place;
-use holdpoint_core::json::RawJson;
 use holdpoint_core::name::{AgentName, BadName, ToolName, UserId};
 use holdpoint_core::time::Millis;
 
-use super::file::{self, LlmType, SelfApproval, ToolType};
+use super::Config;
+use super::file::{self, SelfApproval, ToolType};
 use super::mcp::McpTools;
+use super::models::{self, Models};
 use super::plan::{AgentPlan, tool_holds};
 use super::problem::Problems;
-use super::stores::{Lives, absolute};
-use super::{Config, available};
+use super::stores::Lives;
 use crate::auth::{BadIssuer, BadParty, Issuer, IssuerSettings, Party, TokenRules};
 use crate::clock::Clock;
 use crate::engine::SigningKey;
-use crate::model::Model;
-use crate::model::script_file::{self, ScriptError};
+use crate::model::provider::BadProvider;
 use crate::settings::{
     Access, Agent, Approvers, Auth, Connections, SelfApproval as Decides, Settings, Streaming, Tracking,
     Webhooks,
@@ -42,14 +41,6 @@ pub use tools::kept_key;
 /// Why a right configuration is not a server.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// It asks for what a later version will have.
-    #[error("this version cannot do all that {file} asks for:\n{}", list(.missing))]
-    NotYet {
-        /// The file.
-        file: String,
-        /// What is missing, one entry each.
-        missing: Vec<String>,
-    },
     /// A name is none.
     #[error(transparent)]
     Name(#[from] BadName),
@@ -67,6 +58,9 @@ pub enum BuildError {
         /// What is wrong with it.
         why: String,
     },
+    /// A provider cannot be set up.
+    #[error(transparent)]
+    Provider(#[from] BadProvider),
     /// Commands cannot be confined.
     #[error("tools.{tool}: {error}")]
     Sandbox {
@@ -102,11 +96,6 @@ pub enum BuildError {
     Workspace(#[from] BadWorkspace),
 }
 
-fn list(missing: &[String]) -> String {
-    let lines: Vec<String> = missing.iter().map(|line| format!("  not yet available: {line}")).collect();
-    lines.join("\n")
-}
-
 /// What a server has beside its configuration.
 #[derive(Debug, Clone)]
 pub struct Beside {
@@ -130,16 +119,13 @@ impl Config {
     /// The settings that this configuration comes to. No tool can reach the server's data, the file itself and its
     /// `.env`. MCP servers that the file names are connected to.
     pub async fn build(&self, beside: &Beside) -> Result<Built, BuildError> {
-        let missing = available::not_yet(self);
-        if !missing.is_empty() {
-            return Err(BuildError::NotYet { file: self.source.name.clone(), missing });
-        }
         let workshop = Workshop::of(self, beside);
+        let models = Models::of_file(self)?;
         let mcp = self.mcp_tools().await?;
         let mut agents = BTreeMap::new();
         for plan in &self.agents {
             if let Some(agent) = self.file.agents.get(&plan.name) {
-                let agent = self.agent(agent, plan, &workshop, &mcp)?;
+                let agent = self.agent(agent, plan, &models, &workshop, &mcp)?;
                 agents.insert(AgentName::new(&plan.name)?, Arc::new(agent));
             }
         }
@@ -171,6 +157,7 @@ impl Config {
         &self,
         agent: &file::Agent,
         plan: &AgentPlan,
+        models: &Models,
         workshop: &Workshop<'_>,
         mcp: &McpTools,
     ) -> Result<Agent, BuildError> {
@@ -198,7 +185,7 @@ impl Config {
         Ok(Agent {
             digest: definition.digest(),
             definition: Arc::new(definition),
-            model: self.model(agent)?,
+            model: models.of(agent, self)?,
             tools,
             needs_approval,
             approvers: self.approvers(agent, plan, mcp)?,
@@ -245,7 +232,7 @@ impl Config {
             agent: AgentName::new(&plan.name)?,
             prompt: agent.instructions.clone(),
             model: llm.and_then(|llm| llm.model.clone()).unwrap_or_else(|| agent.llm.clone()),
-            model_parameters: llm.and_then(parameters),
+            model_parameters: llm.and_then(models::parameters),
             tools,
             policy: None,
             sub_agents: sub_agents?,
@@ -253,15 +240,6 @@ impl Config {
             hold_batch: agent.task.as_ref().and_then(|task| task.hitl.hold_batch).unwrap_or(false),
             holds: plan.holds.clone(),
         })
-    }
-
-    fn model(&self, agent: &file::Agent) -> Result<Arc<dyn Model>, BuildError> {
-        let script = self.file.llms.get(&agent.llm).filter(|llm| llm.kind == LlmType::Scripted);
-        let path = absolute(&self.folder, script.and_then(|llm| llm.script.as_deref()).unwrap_or_default());
-        let wrong = |why: String| BuildError::Script { path: path.clone(), why };
-        let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
-        let script = script_file::parse(&text).map_err(|error: ScriptError| wrong(error.to_string()))?;
-        Ok(Arc::new(script))
     }
 
     /// Who may decide: the strictest of server, agent and tool (C24).
@@ -349,17 +327,6 @@ fn issuer(jwt: &file::Jwt) -> Result<Issuer, BadIssuer> {
     })
 }
 
-/// What a model is asked with beside the conversation.
-fn parameters(llm: &file::Llm) -> Option<RawJson> {
-    let mut members = serde_json::Map::new();
-    members.extend(llm.temperature.map(|value| ("temperature".to_owned(), value.into())));
-    members.extend(llm.max_tokens.map(|value| ("max_tokens".to_owned(), value.into())));
-    if members.is_empty() {
-        return None;
-    }
-    RawJson::parse(&serde_json::Value::Object(members).to_string()).ok()
-}
-
 fn limits(limits: &file::Limits) -> Limits {
     let usual = Limits::default();
     Limits {
@@ -370,6 +337,7 @@ fn limits(limits: &file::Limits) -> Limits {
         call_attempts: limits.call_attempts.unwrap_or(usual.call_attempts),
         turns: limits.turns.unwrap_or(usual.turns),
         tokens: limits.tokens.or(usual.tokens),
+        cost_micros: limits.cost.map(|cost| (cost * 1e6).round() as u64).or(usual.cost_micros),
         orphan_margin: Millis(usual.orphan_margin.0),
     }
 }

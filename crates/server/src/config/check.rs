@@ -2,6 +2,7 @@
 //!
 //! One function for each rule. Whatever is wrong in itself has been left out before this (`shape.rs`).
 
+mod llms;
 mod references;
 mod rules;
 mod tools;
@@ -36,9 +37,7 @@ pub(super) fn check(file: &File, tree: &Node, folder: &FilePath) -> Checked {
     let mut found = Checked::default();
     references::check(file, tree, &mut found);
     stores::check(file, tree, folder, &mut found);
-    for (name, llm) in &file.llms {
-        rules::llm(name, llm, tree, folder, &mut found);
-    }
+    llms::check(file, tree, folder, &mut found);
     for (name, tool) in &file.tools {
         tools::tool(name, tool, tree, &mut found);
     }

@@ -13,7 +13,7 @@ pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
 
 /// What to say about an unknown word: the one that was meant, or all there are.
 #[must_use]
-pub(super) fn advice<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<String> {
+pub fn advice<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<String> {
     if let Some(meant) = nearest(word, known.clone()) {
         return Some(format!("did you mean `{meant}`?"));
     }

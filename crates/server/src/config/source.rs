@@ -81,7 +81,8 @@ fn value_after(line: &str, colon: usize) -> (usize, usize) {
 
 fn sounds_secret(name: &str) -> bool {
     let name = name.to_lowercase();
-    ["key", "secret", "token", "password", "kye"].iter().any(|word| name.ends_with(word))
+    let words = ["key", "secret", "token", "password", "kye", "authorization", "cookie", "headers"];
+    words.iter().any(|word| name.ends_with(word))
 }
 
 #[cfg(test)]
@@ -103,6 +104,10 @@ mod tests {
         assert_eq!(
             without_secret("{api_key: sk-1, webhook_secret: sk-2}"),
             "{api_key: ****, webhook_secret: ****}"
+        );
+        assert_eq!(
+            without_secret("{headers: {x-team: blue}, model: m}"),
+            "{headers: *************}, model: m}"
         );
         for harmless in
             ["  api_key: ${OPENAI_API_KEY}", "  model: gpt-4o", "tokens: many", "api_key:", "ü: {key: }"]

@@ -28,6 +28,9 @@ pub(super) fn check(file: &File, tree: &Node, found: &mut Checked) {
         many(&path.key("sub_agents"), "agent", "agents", &names("agents"), tree, found);
     }
     one(&Path::of(&["server", "default_agent"]), "agent", "agents", &names("agents"), tree, found);
+    for llm in names("llms") {
+        one(&Path::of(&["llms", llm, "fallback"]), "llm", "llms", &names("llms"), tree, found);
+    }
     for name in names("agents") {
         good_name(name, "agent", &Path::of(&["agents", name]), tree, found);
     }

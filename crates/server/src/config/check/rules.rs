@@ -1,67 +1,16 @@
 //! Keys that go together, and keys that do not: one function for each kind of entry.
 //!
-//! What a single value may be is `file/`; where stores are concerned, `stores.rs`.
-
-use std::path::Path as FilePath;
+//! What a single value may be is `file/`; models have `llms.rs`, stores `stores.rs`.
 
 use holdpoint_core::time::Millis;
 
 use crate::config::build::host_of;
 use crate::config::check::Checked;
-use crate::config::file::{Agent, File, Hitl, Llm, LlmType, OnTimeout, Server};
+use crate::config::file::{Agent, File, Hitl, OnTimeout, Server};
 use crate::config::mode::{self, ASYNC_NEEDS_STORE};
 use crate::config::path::Path;
 use crate::config::plan;
-use crate::config::stores::absolute;
 use crate::config::tree::{Form, Node, Value};
-use crate::model::script_file;
-
-pub(super) fn llm(name: &str, llm: &Llm, tree: &Node, folder: &FilePath, found: &mut Checked) {
-    let path = Path::of(&["llms", name]);
-    match llm.kind {
-        LlmType::Scripted => scripted(llm, &path, tree, folder, found),
-        LlmType::Openai | LlmType::Anthropic | LlmType::Gemini | LlmType::Ollama => {
-            if tree.find(&path.key("model")).is_none() {
-                let what = format!("`{path}` has no `model`");
-                found.problem(tree, &path, what, "add `model: …` below it, the provider's name of the model");
-            }
-            if tree.find(&path.key("script")).is_some() {
-                let what = format!("`{path}.script` is for `type: scripted` only");
-                found.problem(tree, &path.key("script"), what, "remove it, or write `type: scripted`");
-            }
-        }
-    }
-    secret_in_file(&path.key("api_key"), tree, found);
-}
-
-fn scripted(llm: &Llm, path: &Path, tree: &Node, folder: &FilePath, found: &mut Checked) {
-    let here = path.key("script");
-    let Some(script) = &llm.script else {
-        if tree.find(&here).is_none() {
-            let what = format!("`{path}` has no `script`");
-            let help = "add `script: FILE` below it; docs/scripted-model.md says what the file looks like";
-            found.problem(tree, path, what, help);
-        }
-        return;
-    };
-    let file = absolute(folder, script);
-    match std::fs::read_to_string(&file) {
-        Err(error) => {
-            let help = "the path is relative to this configuration file";
-            found.problem(tree, &here, format!("cannot read the script {}: {error}", file.display()), help);
-        }
-        Ok(text) => {
-            if let Err(error) = script_file::parse(&text) {
-                let help = format!(
-                    "repair line {} of {}; docs/scripted-model.md says how",
-                    error.line,
-                    file.display()
-                );
-                found.problem(tree, &here, format!("the script is not right: {error}"), help);
-            }
-        }
-    }
-}
 
 /// T29: a key in a file is a key in its copies and its history.
 pub(super) fn secret_in_file(path: &Path, tree: &Node, found: &mut Checked) {

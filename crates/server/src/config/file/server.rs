@@ -158,6 +158,9 @@ pub struct Limits {
     /// How many tokens one run may use; without limit if it is left out.
     #[garde(inner(range(min = 1)))]
     pub tokens: Option<u64>,
+    /// What one run may cost, in the units of `llms.<name>.price`; without limit if it is left out.
+    #[garde(inner(range(min = 0.000001)))]
+    pub cost: Option<f64>,
     /// How often the model is asked for one reply before the run fails.
     #[garde(inner(range(min = 1)))]
     #[schemars(extend("default" = 5))]

@@ -1,0 +1,402 @@
+//! The real binary with a provider on this machine: the complete example, restarts, budgets, secrets, `llm check`.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::KEY;
+use crate::fake::{Answer, Fake, Pieces, Signal};
+
+const EXAMPLE: &str = include_str!("../../../../examples/complete.yaml");
+const WORDS: &[u8] = include_bytes!("streams/words_openai_chat.sse");
+
+/// A running server; dropping it is `kill -9`.
+struct Server {
+    child: Child,
+    base: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn holdpoint(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    command.current_dir(folder).env("OPENAI_API_KEY", KEY).env("RUST_LOG", "debug");
+    command
+}
+
+fn serve(folder: &Path) -> Server {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap();
+    let mut command = holdpoint(folder);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config", "holdpoint.yaml", "--data", "data"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let base =
+        line.trim().strip_prefix("Holdpoint listens on ").unwrap_or_else(|| panic!("{line}")).to_owned();
+    Server { child, base }
+}
+
+impl Server {
+    fn ask(&self, arguments: &[&str]) -> Value {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let output = command.args(arguments).args(["--json", "--server", &self.base]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{arguments:?}: {said}"))
+    }
+
+    fn run(&self, id: &str) -> Value {
+        let shown = self.ask(&["show", id]);
+        shown.get("run").unwrap_or(&shown).clone()
+    }
+
+    fn wait_for(&self, id: &str, status: &str) -> Value {
+        for _ in 0..1200 {
+            let run = self.run(id);
+            if run["status"] == status {
+                return run;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{id} is not {status}: {}", self.run(id));
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
+}
+
+/// A folder with this configuration.
+fn folder(config: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("holdpoint.yaml"), config).unwrap();
+    folder
+}
+
+/// An agent with the tools of the recorded streams, whose runs survive a restart.
+fn durable(llm: &str, more: &str) -> TempDir {
+    folder(&format!(
+        "llms:\n  the-llm: {llm}\n\
+         session_stores: {{main-db: {{backend: sql, sql: {{driver: sqlite, database: ./sessions.db}}}}}}\n\
+         agents:\n  assistant: {{llm: the-llm, session_store: main-db, tools: [execute_command, suspend-for-input], task: {{}}}}\n{more}"
+    ))
+}
+
+fn call(arguments: &str) -> String {
+    let delta = serde_json::json!({"tool_calls": [{"index": 0, "id": "call_1", "type": "function",
+        "function": {"name": "execute_command", "arguments": arguments}}]});
+    calls(&delta)
+}
+
+fn calls(delta: &Value) -> String {
+    format!(
+        "data: {{\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":null}}]}}\n\n\
+         data: {{\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"tool_calls\"}}]}}\n\n\
+         data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":100,\"completion_tokens\":10}}}}\n\ndata: [DONE]\n\n"
+    )
+}
+
+/// Nothing that the server wrote has a secret in it: not its log, not its database, not its answers.
+fn keeps_the_key(folder: &Path, answers: &[&Value]) {
+    for answer in answers {
+        assert!(!answer.to_string().contains(KEY));
+    }
+    for file in std::fs::read_dir(folder).unwrap().chain(std::fs::read_dir(folder.join("data")).unwrap()) {
+        let path = file.unwrap().path();
+        if path.is_file() && path.file_name().is_some_and(|name| name != "holdpoint.yaml") {
+            let bytes = std::fs::read(&path).unwrap();
+            let has_key = bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes());
+            assert!(!has_key, "the key is in {}", path.display());
+        }
+    }
+}
+
+/// S3-14, S3-15, S3-16, S3-8: the complete example as it stands, with `base_url` set to a server on this machine, runs
+/// through hold, approval and completion. Tokens and cost are summed and shown; the key is nowhere.
+#[test]
+fn the_complete_example_runs() {
+    let fake = Fake::answering(vec![
+        Answer::stream(call(r#"{"command": "pwd"}"#)).in_pieces(Pieces::Bytes),
+        Answer::stream(WORDS),
+    ]);
+    let priced = format!(
+        "api_key: ${{OPENAI_API_KEY}}\n    base_url: {}/v1\n    price: {{input: 2.5, output: 10}}",
+        fake.url
+    );
+    let config = EXAMPLE.replace("api_key: ${OPENAI_API_KEY}", &priced);
+    assert_ne!(config, EXAMPLE);
+    let folder = folder(&config);
+    let server = serve(folder.path());
+    let held = server.ask(&["send", "assistant", "Where are we?", "--wait"]);
+    assert_eq!(held["status"], "held", "{held}");
+    let hold = server.ask(&["holds", "show", text(&held["holds"][0]["id"])]);
+    assert_eq!(hold["question"], "Execute command: pwd?", "{hold}");
+    let first = fake.request().unwrap();
+    assert!(first.head.starts_with("POST /v1/chat/completions "), "{}", first.head);
+    let body: Value = serde_json::from_str(&first.body).unwrap();
+    assert_eq!((&body["model"], &body["stream"]), (&"gpt-4o".into(), &true.into()));
+    assert_eq!(body["tools"].as_array().unwrap().len(), 3, "{body}");
+
+    server.ask(&["holds", "approve", text(&hold["id"])]);
+    let done = server.wait_for(text(&held["id"]), "completed");
+    assert_eq!(done["result"], "Fertig.", "{done}");
+    let usage = &done["usage"];
+    assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&300.into(), &15.into()), "{done}");
+    assert_eq!(usage["cost_micros"], 300 * 5 / 2 + 150, "{done}");
+    let second = fake.request().unwrap().body;
+    assert!(second.contains(r#""arguments":"{\"command\": \"pwd\"}""#), "{second}");
+    assert!(second.contains("workspace"), "the model is told what the command printed: {second}");
+    keeps_the_key(folder.path(), &[&held, &hold, &done]);
+}
+
+/// The type of a model, the stream that asks, the stream that ends, and what must be in the request between them.
+type Restarted<'a> = (&'a str, &'a [u8], &'a [u8], &'a [&'a str]);
+
+/// The recorded call as one of the tool that asks a person: it takes any number.
+fn as_question(text: &str) -> String {
+    let named = text.replace("execute_command", "suspend-for-input").replace("command", "reason");
+    named.replace(r#"\"n\":"#, r#"\"data\":"#).replace(r#""n":"#, r#""data":"#)
+}
+
+/// T1, F26: what a provider wants back is stored as it came and goes back byte for byte after `kill -9`.
+#[test]
+fn thinking_and_its_signatures_survive_a_restart() {
+    let cases: [Restarted<'_>; 3] = [
+        (
+            "anthropic",
+            include_bytes!("streams/anthropic.sse"),
+            include_bytes!("streams/words_anthropic.sse"),
+            &[
+                r#""signature":"EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrkzLoky3dl1pk/xYZ==","thinking":"They want a listing. ü""#,
+                r#"{"type":"redacted_thinking","data":"EmwKAhgBEgy3va3pzix/LafPsn4aDFIT2Xlxh0L5L8rLVyIwxtE3rAFBa8cr3qpP"}"#,
+                r#""input":{"command": "ls -la é", "n":9007199254740993}"#,
+            ],
+        ),
+        (
+            "openai_responses",
+            include_bytes!("streams/openai_responses.sse"),
+            b"data: {\"type\":\"response.completed\",\"response\":{}}\n\n",
+            &[
+                r#"{"id":"rs_68aa","type":"reasoning","encrypted_content":"gAAAAABo+encrypted/reasoning==","summary":[]},{"id":"msg_68ab","#,
+            ],
+        ),
+        (
+            "gemini",
+            include_bytes!("streams/gemini.sse"),
+            b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Fertig.\"}]},\"finishReason\":\"STOP\"}]}\n\n",
+            &[
+                r#"{"functionCall":{"name":"execute_command","args":{"command": "ls -la é", "n":9007199254740993}},"thoughtSignature":"CpIBAcu98PDn+sig/=="}"#,
+            ],
+        ),
+    ];
+    for (kind, asks, ends, parts) in cases {
+        let (asks, parts) =
+            (as_question(&String::from_utf8_lossy(asks)), parts.iter().map(|part| as_question(part)));
+        let fake = Fake::answering(vec![Answer::stream(asks), Answer::stream(ends)]);
+        let llm =
+            format!("{{type: {kind}, model: m-1, api_key: '${{OPENAI_API_KEY}}', base_url: '{}'}}", fake.url);
+        let folder = durable(&llm, "");
+        let first = serve(folder.path());
+        let held = first.ask(&["send", "assistant", "please", "--wait"]);
+        assert_eq!(held["status"], "held", "{kind}: {held}");
+        fake.request().unwrap();
+        drop(first);
+        let second = serve(folder.path());
+        let hold = text(&held["holds"][0]["id"]);
+        second.ask(&["holds", "answer", hold, "not now"]);
+        second.wait_for(text(&held["id"]), "completed");
+        let body = fake.request().unwrap().body;
+        for part in parts {
+            assert!(body.contains(&part), "{kind}: {part}\nis not in\n{body}");
+        }
+        assert!(body.contains("not now"), "{body}");
+        keeps_the_key(folder.path(), &[&held]);
+    }
+}
+
+/// F26: a provider that is busy is asked again, also by the next server; the log says who said what.
+#[test]
+fn a_try_waits_through_a_restart() {
+    let limited =
+        Answer::error("429 Too Many Requests", "retry-after: 2\r\n", r#"{"error":{"message":"slow down"}}"#);
+    let fake = Fake::answering(vec![limited, Answer::stream(WORDS)]);
+    let llm = format!("{{type: openai, model: m, base_url: '{}'}}", fake.url);
+    let folder = durable(&llm, "");
+    let first = serve(folder.path());
+    let run = first.ask(&["send", "assistant", "please"]);
+    fake.request().unwrap();
+    for _ in 0..600 {
+        if first.ask(&["show", text(&run["id"])]).to_string().contains("slow down") {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(first);
+    let second = serve(folder.path());
+    let done = second.wait_for(text(&run["id"]), "completed");
+    let shown = second.ask(&["show", text(&done["id"])]).to_string();
+    let said = format!(
+        "llm `the-llm` (openai, model m) at {}: too many requests (429); it asks to wait 2 s: slow down",
+        fake.url
+    );
+    assert!(shown.contains(&said), "{shown}");
+    assert_eq!(fake.requests().len(), 1, "asked once more, and no more");
+}
+
+/// F26: bad arguments, unknown tools and nameless calls are answered, the model goes on; an endless loop and a budget
+/// end the run with their own sentences, and so does a conversation that is too long.
+#[test]
+fn runs_end_whatever_the_model_does() {
+    let odd = serde_json::json!({"tool_calls": [
+        {"index": 0, "id": "same", "function": {"name": "execute_command", "arguments": "{\"command\": "}},
+        {"index": 1, "id": "same", "function": {"name": "no_such_tool", "arguments": "{}"}},
+        {"index": 2, "id": "", "function": {"arguments": "{}"}},
+    ]});
+    let too_long =
+        r#"{"error":{"message":"maximum context length is 10 tokens","code":"context_length_exceeded"}}"#;
+    let unknown = calls(
+        &serde_json::json!({"tool_calls": [{"index": 0, "id": "x", "function": {"name": "nothing", "arguments": "{}"}}]}),
+    );
+    let price = "price: {input: 1, output: 1}, ";
+    let cases: Vec<(Vec<Answer>, &str, &str, &str)> = vec![
+        (
+            vec![Answer::stream(calls(&odd)), Answer::stream(WORDS)],
+            "",
+            "completed",
+            "there is no tool no_such_tool",
+        ),
+        (
+            vec![Answer::stream(unknown.clone())],
+            "server: {limits: {turns: 4}}\n",
+            "failed",
+            "its limit of 4 model replies",
+        ),
+        (
+            vec![Answer::stream(unknown.clone())],
+            "server: {limits: {tokens: 300}}\n",
+            "failed",
+            "its limit of 300 tokens",
+        ),
+        (
+            vec![Answer::stream(unknown)],
+            "server: {limits: {cost: 0.0005}}\n",
+            "failed",
+            "its limit of cost: 0.000500",
+        ),
+        (
+            vec![Answer::error("400 Bad Request", "", too_long)],
+            "",
+            "failed",
+            "the conversation is longer than the model can read",
+        ),
+        (
+            vec![Answer::error("401 Unauthorized", "", "{}")],
+            "",
+            "failed",
+            "it does not take the API key (401)",
+        ),
+    ];
+    for (answers, more, status, reason) in cases {
+        let fake = Fake::answering(answers);
+        let llm = format!("{{type: openai, model: m, {price}base_url: '{}'}}", fake.url);
+        let folder = durable(&llm, more);
+        let server = serve(folder.path());
+        let run = server.ask(&["send", "assistant", "please", "--wait"]);
+        assert_eq!(run["status"], status, "{reason}: {run}");
+        let shown = server.ask(&["show", text(&run["id"])]).to_string();
+        assert!(shown.contains(reason), "{reason} is not in {shown}");
+    }
+}
+
+/// S3-14: words are heard while they come, before there is a reply; `enable_streaming: false` lets nobody hear them before
+/// that.
+#[test]
+fn words_are_heard_as_they_come() {
+    for (is_heard, reasoning) in [(true, ""), (false, ", reasoning: {enable_streaming: false}")] {
+        let before = Signal::default();
+        let words = String::from_utf8(WORDS.to_vec()).unwrap();
+        let halts = words.find("Fertig.").unwrap();
+        let fake =
+            Fake::answering(vec![Answer::stream(WORDS).in_pieces(Pieces::Halts(halts, before.clone()))]);
+        let llm = format!("{{type: openai, model: m, base_url: '{}'}}", fake.url);
+        let folder = durable(&llm, "");
+        let path = folder.path().join("holdpoint.yaml");
+        let config = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, config.replace("task: {}", &format!("task: {{}}{reasoning}"))).unwrap();
+        let server = serve(folder.path());
+        let run = server.ask(&["send", "assistant", "please"]);
+        let mut watch = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let watch = watch.args(["watch", text(&run["id"]), "--json", "--server", &server.base]);
+        let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let first = lines.next().unwrap();
+        before.give();
+        let events: Vec<String> = std::iter::once(first).chain(lines).collect();
+        watch.wait().unwrap();
+        let heard: Vec<&String> = events.iter().filter(|line| line.contains("\"delta\"")).collect();
+        assert_eq!(!heard.is_empty(), is_heard, "{events:?}");
+        assert!(heard.iter().all(|line| line.contains("Fertig.")), "{heard:?}");
+        assert!(
+            events.iter().any(|line| line.contains("model.replied") && line.contains("Fertig.")),
+            "{events:?}"
+        );
+        let stored = server.ask(&["show", text(&run["id"])]).to_string();
+        assert!(!stored.contains("\"delta\""), "words on their way are stored nowhere: {stored}");
+    }
+}
+
+fn check(folder: &Path, arguments: &[&str]) -> (Output, String) {
+    let output = holdpoint(folder).args(["llm", "check"]).args(arguments).output().unwrap();
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output, said)
+}
+
+/// `holdpoint llm check` asks for real: each failure has its own sentence and what to do, and the key is in none.
+#[test]
+fn a_provider_is_tried_for_real() {
+    let works = Fake::answering(vec![
+        Answer::stream(calls(
+            &serde_json::json!({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "ping", "arguments": "{\"word\": \"ready\"}"}}]}),
+        )),
+        Answer::stream(WORDS),
+    ]);
+    let locked = Fake::answering(vec![Answer::error(
+        "401 Unauthorized",
+        "",
+        &format!(r#"{{"error":{{"message":"bad key {KEY}"}}}}"#),
+    )]);
+    let config = format!(
+        "llms:\n  works: {{type: openai, model: m, api_key: '${{OPENAI_API_KEY}}', base_url: '{}'}}\n  \
+         locked: {{type: anthropic, model: m, api_key: '${{OPENAI_API_KEY}}', base_url: '{}'}}\n  \
+         away: {{type: ollama, model: m, base_url: 'http://no-such-host.invalid'}}\n  \
+         script: {{type: scripted, script: s.yaml}}\n",
+        works.url, locked.url
+    );
+    let folder = folder(&config);
+    std::fs::write(folder.path().join("s.yaml"), "replies:\n- text: hi\n").unwrap();
+    let (output, said) = check(folder.path(), &["works", "--config", "holdpoint.yaml"]);
+    assert!(output.status.success() && said.contains("calls tools"), "{said}");
+    let (output, said) = check(folder.path(), &["locked", "--config", "holdpoint.yaml", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let json: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&json["ok"], &json["problem"]), (&false.into(), &"bad_key".into()), "{json}");
+    for (name, sentence) in [
+        ("locked", "it does not take the API key (401)"),
+        ("away", "its name cannot be looked up"),
+        ("script", "is a script"),
+        ("work", "did you mean `works`?"),
+    ] {
+        let (output, said) = check(folder.path(), &[name, "--config", "holdpoint.yaml"]);
+        assert!(!output.status.success() && said.contains(sentence), "{name}: {said}");
+        assert!(!said.contains(KEY), "{said}");
+    }
+}
