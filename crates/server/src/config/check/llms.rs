@@ -8,6 +8,7 @@ use holdpoint_core::command::Limits;
 use serde_json::{Map, Value as Json};
 
 use super::rules::secret_in_file;
+use crate::config::build::host_of;
 use crate::config::check::Checked;
 use crate::config::file::{File, Llm, LlmType};
 use crate::config::path::Path;
@@ -112,11 +113,9 @@ fn key(llm: &Llm, path: &Path, tree: &Node, found: &mut Checked) {
         }
         Some(false) | None => {}
     }
-    let is_far = |url: &String| {
-        let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
-        url.starts_with("http://")
-            && !host.is_some_and(|host| host == "localhost" || host.starts_with("127.") || host == "[::1]")
-    };
+    let is_here = |host: &str| host == "localhost" || host.starts_with("127.") || host == "[::1]";
+    let is_far =
+        |url: &String| url.starts_with("http://") && !host_of(url).is_some_and(|host| is_here(&host));
     if llm.api_key.is_some() && llm.base_url.as_ref().is_some_and(is_far) {
         let what = format!("`{path}.base_url` begins with http://, so whoever is on the way reads the key");
         found.notice(tree, &path.key("base_url"), what);
