@@ -1,9 +1,11 @@
 //! A run as Hector's session entry shows it: the flat `ExecutionState` (S0-15, S0-16, C27).
 //!
-//! A read view, made from the run and its events whenever somebody asks; nothing resumes from it, because a resume
-//! folds the events. Fields that stand in it twice are written from one value. Messages are the core's; how a
-//! surface spells them is its own business.
+//! A read view, made from the run and its events whenever somebody asks; a resume folds the events and needs none of
+//! it. Fields that stand in it twice are written from one value. How its messages are spelled is
+//! `execution_state/messages.rs`; a run can be made of it again where the events are not: `execution_state/restore.rs`.
 
+mod messages;
+mod restore;
 #[cfg(test)]
 mod tests;
 
@@ -11,15 +13,18 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::messages::{AskedFor, CameTo, FileContent, Place, Speaker, TurnMessage, TurnPart};
+use self::messages::{json_of, spelled};
+pub use self::restore::{Restored, Setting};
 use crate::body::Body;
 use crate::definition::Definition;
 use crate::event::{Envelope, Event, Outcome};
-use crate::id::{CallId, RunId, Seq};
+use crate::id::{CallId, RunId};
 use crate::json::RawJson;
-use crate::message::{Part, Reply, ToolCall};
+use crate::message::{Reply, ToolCall};
 use crate::name::{AgentName, SessionId, ToolName};
 use crate::run::{Call, CallState, Run};
-use crate::transcript::{self, CallResult, Entry, ReplyCall, ResultKind};
+use crate::transcript::{self, Entry};
 
 /// A run that waits, as one flat value (S0-15).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,67 +91,6 @@ pub struct PendingCall {
     pub arguments: RawJson,
 }
 
-/// One message of the conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TurnMessage {
-    /// Who speaks.
-    pub role: Speaker,
-    /// The event that brought it; absent for results, which may be made of several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seq: Option<Seq>,
-    /// What is said.
-    pub parts: Vec<TurnPart>,
-}
-
-/// Who speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Speaker {
-    /// A client.
-    User,
-    /// The model.
-    Assistant,
-    /// A tool, or whoever answers in its place.
-    Tool,
-}
-
-/// One piece of a message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TurnPart {
-    /// Text, data or a file.
-    Said(Part),
-    /// A call that the model asks for.
-    Call {
-        /// Its id.
-        id: CallId,
-        /// The provider's id for it.
-        provider_id: String,
-        /// The tool.
-        name: ToolName,
-        /// The argument text.
-        arguments: Body,
-    },
-    /// What a call came to.
-    Result {
-        /// The call.
-        id: CallId,
-        /// The provider's id for it.
-        provider_id: String,
-        /// The tool.
-        name: ToolName,
-        /// What it is, as one word.
-        kind: ResultKind,
-        /// What was said.
-        content: Body,
-        /// The arguments that ran, when a person changed them.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        ran_with: Option<Body>,
-    },
-    /// The provider's own blocks.
-    Opaque(Body),
-}
-
 /// Why bytes are no execution state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadState {
@@ -154,6 +98,8 @@ pub enum BadState {
     Unreadable(String),
     /// A field that stands in it twice has two values.
     Differs(&'static str),
+    /// It is readable, and still no run can be made of it; why.
+    CannotBeRestored(String),
 }
 
 impl fmt::Display for BadState {
@@ -163,6 +109,7 @@ impl fmt::Display for BadState {
             BadState::Differs(field) => {
                 write!(f, "the execution state says two things: {field} and reasoning_state.{field} differ")
             }
+            BadState::CannotBeRestored(why) => write!(f, "no run can be made of the execution state: {why}"),
         }
     }
 }
@@ -176,7 +123,8 @@ pub fn execution_state(run: &Run, definition: &Definition, events: &[Envelope]) 
     let mut history = transcript::transcript(events);
     let is_reply = |entry: &Entry| matches!(entry, Entry::Assistant(_));
     let current_turn = history.split_off(history.iter().rposition(is_reply).unwrap_or(history.len()));
-    let spell = |entries: Vec<Entry>| entries.into_iter().map(|entry| spelled(id, entry)).collect();
+    let session = &run.facts.session;
+    let spell = |entries: Vec<Entry>| entries.into_iter().map(|entry| spelled(id, session, entry)).collect();
     let reasoning_state = ReasoningStateSnapshot {
         iteration: run.state.turn,
         total_tokens: run.state.usage.tokens(),
@@ -267,15 +215,7 @@ fn open_calls(run: &Run, events: &[Envelope]) -> Vec<PendingCall> {
 }
 
 fn pending(run: RunId, call: &ToolCall, arguments: &Body) -> PendingCall {
-    let arguments = transcript::as_json(arguments).unwrap_or_else(null);
-    PendingCall { id: CallId { run, no: call.no }, name: call.tool.clone(), arguments }
-}
-
-fn null() -> RawJson {
-    match RawJson::parse("null") {
-        Ok(null) => null,
-        Err(_) => unreachable!("null is JSON"),
-    }
+    PendingCall { id: CallId { run, no: call.no }, name: call.tool.clone(), arguments: json_of(arguments) }
 }
 
 fn replies(events: &[Envelope]) -> impl Iterator<Item = &Reply> {
@@ -285,39 +225,4 @@ fn replies(events: &[Envelope]) -> impl Iterator<Item = &Reply> {
         };
         Some(&replied.reply)
     })
-}
-
-fn spelled(run: RunId, entry: Entry) -> TurnMessage {
-    match entry {
-        Entry::User(user) => {
-            let parts = user.message.parts.into_iter().map(TurnPart::Said).collect();
-            TurnMessage { role: Speaker::User, seq: Some(user.seq), parts }
-        }
-        Entry::Assistant(reply) => {
-            let opaque = reply.opaque.into_iter().map(TurnPart::Opaque);
-            let text = reply.text.into_iter().map(|text| TurnPart::Said(Part::Text(text)));
-            let calls = reply.calls.into_iter().map(|call| asked(run, call));
-            let parts = opaque.chain(text).chain(calls).collect();
-            TurnMessage { role: Speaker::Assistant, seq: Some(reply.seq), parts }
-        }
-        Entry::Tool(result) => {
-            TurnMessage { role: Speaker::Tool, seq: None, parts: vec![came_to(run, result)] }
-        }
-    }
-}
-
-fn asked(run: RunId, call: ReplyCall) -> TurnPart {
-    let id = CallId { run, no: call.no };
-    TurnPart::Call { id, provider_id: call.id, name: call.tool, arguments: call.arguments }
-}
-
-fn came_to(run: RunId, result: CallResult) -> TurnPart {
-    TurnPart::Result {
-        id: CallId { run, no: result.call },
-        provider_id: result.id,
-        name: result.tool,
-        kind: result.kind,
-        content: result.content,
-        ran_with: result.ran_with,
-    }
 }
