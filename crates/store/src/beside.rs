@@ -18,7 +18,7 @@ use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
-    Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, OpenHolds, Page,
+    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, OpenHolds, Page,
     RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
@@ -430,6 +430,15 @@ impl Store for Beside {
 
     fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
         self.durable.revoke_credential(tenant, prefix, at)
+    }
+
+    fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()> {
+        // What happened to a conversation in memory is remembered longer than the conversation.
+        self.durable.put_audit(tenant, at, entry)
+    }
+
+    fn audit_entries(&self, tenant: Tenant, after: u64, limit: usize) -> Answer<Vec<AuditEntry>> {
+        self.durable.audit_entries(tenant, after, limit)
     }
 
     fn time(&self) -> Answer<Option<Timestamp>> {

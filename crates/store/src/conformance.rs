@@ -12,6 +12,7 @@
 #![expect(missing_docs, reason = "the name of a case says what it shows")]
 
 pub mod appending;
+pub mod audit_entries;
 pub mod claims;
 pub mod cluster;
 pub mod concurrency;
@@ -207,6 +208,10 @@ macro_rules! conformance {
                 a_run_put_aside_is_listed_apart,
                 a_run_put_aside_keeps_its_facts_and_its_log,
                 ;
+            audit_entries:
+                an_entry_is_kept_with_the_next_number,
+                entries_added_at_the_same_moment_are_all_kept,
+                ;
             credentials:
                 a_credential_is_found_by_its_whole_prefix,
                 a_credential_is_never_overwritten,
@@ -334,6 +339,7 @@ mod tests {
             include_str!("conformance/run_lists.rs"),
             include_str!("conformance/hold_lists.rs"),
             include_str!("conformance/sessions.rs"),
+            include_str!("conformance/audit_entries.rs"),
             include_str!("conformance/credentials.rs"),
             include_str!("conformance/nodes.rs"),
             include_str!("conformance/counts.rs"),

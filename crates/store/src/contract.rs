@@ -18,8 +18,8 @@ use holdpoint_core::time::Timestamp;
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::query::{
-    Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
-    SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
+    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
+    Page, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 
@@ -135,6 +135,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// The credentials of a tenant, by prefix. People make them one by one, so there are few.
     fn list_credentials(&self, tenant: Tenant) -> Answer<Vec<Credential>>;
+
+    /// Adds an entry to a tenant's audit, with the next number. Nothing changes or removes one.
+    fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()>;
+
+    /// A tenant's audit after this number, oldest first, at most `limit`.
+    fn audit_entries(&self, tenant: Tenant, after: u64, limit: usize) -> Answer<Vec<AuditEntry>>;
 
     /// The time of whatever the nodes share; none when there is nothing to agree with, and a node's own clock counts.
     fn time(&self) -> Answer<Option<Timestamp>>;

@@ -28,8 +28,8 @@ pub use contract::{Answer, Store};
 pub use error::StoreError;
 pub use observer::Observer;
 pub use query::{
-    Audience, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldFilter, HoldQuery, KeyRecord,
-    Lease, NodeRow, OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionQuery,
-    SessionRow, SettleNotice, ShardSet, Stored, Unreadable,
+    Audience, AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldFilter, HoldQuery,
+    KeyRecord, Lease, NodeRow, OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX, SessionChange, SessionKey,
+    SessionQuery, SessionRow, SettleNotice, ShardSet, Stored, Unreadable,
 };
 pub use subscription::{DeadLetter, DeadQuery, NoticeQuery, Scope, Subscription, SubscriptionQuery};

@@ -22,8 +22,8 @@ use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
-    Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
-    SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
+    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
+    Page, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 use state::State;
@@ -186,6 +186,15 @@ impl Store for MemoryStore {
 
     fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
         answer(Ok(self.state().revoke_credential(&tenant, &prefix, at)))
+    }
+
+    fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()> {
+        self.state().put_audit(tenant, at, entry);
+        answer(Ok(()))
+    }
+
+    fn audit_entries(&self, tenant: Tenant, after: u64, limit: usize) -> Answer<Vec<AuditEntry>> {
+        answer(Ok(self.state().audit_entries(&tenant, after, limit)))
     }
 
     fn time(&self) -> Answer<Option<Timestamp>> {

@@ -44,8 +44,8 @@ use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
-    Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
-    SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
+    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
+    Page, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 use connect::Connector;
@@ -307,6 +307,16 @@ impl Store for PostgresStore {
     fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
         self.begin(
             move |shared| async move { work::revoke_credential(&shared.pool, &tenant, &prefix, at).await },
+        )
+    }
+
+    fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()> {
+        self.begin(move |shared| async move { work::put_audit(&shared.pool, &tenant, at, &entry).await })
+    }
+
+    fn audit_entries(&self, tenant: Tenant, after: u64, limit: usize) -> Answer<Vec<AuditEntry>> {
+        self.begin(
+            move |shared| async move { read::audit_entries(&shared.pool, &tenant, after, limit).await },
         )
     }
 

@@ -375,6 +375,17 @@ pub struct SessionRow {
     pub closed: bool,
 }
 
+/// What happened to a tenant beside its runs: a conversation was deleted, a caller was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditEntry {
+    /// Counts the entries of the tenant from 1.
+    pub no: u64,
+    /// When.
+    pub at: Timestamp,
+    /// What, as JSON; a store does not look into it.
+    pub entry: String,
+}
+
 /// How a conversation changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionChange {

@@ -38,8 +38,8 @@ use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
-    Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow, Page, RunQuery,
-    SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
+    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
+    Page, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 use append::Encoded;
@@ -49,7 +49,7 @@ use tally::Tallies;
 use telling::SubscriptionChange;
 use writer::{Job, Writer};
 
-pub use audit::{export, verify};
+pub use audit::{audit_entries, export, verify};
 pub use credentials::CredentialFile;
 pub use schema::OpenError;
 
@@ -274,6 +274,14 @@ impl Store for SqliteStore {
     fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
         let change = CredentialChange::Revoke { tenant, prefix, at };
         self.writer.hand_over(|reply| Job::Credential(change, reply))
+    }
+
+    fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()> {
+        self.writer.hand_over(|reply| Job::Audit(tenant, at, entry, reply))
+    }
+
+    fn audit_entries(&self, tenant: Tenant, after: u64, limit: usize) -> Answer<Vec<AuditEntry>> {
+        self.read(|reading| reading.audit_entries(&tenant, after, limit))
     }
 
     fn time(&self) -> Answer<Option<Timestamp>> {

@@ -122,5 +122,5 @@ impl Store for Recorder {
     holdpoint_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs,
         list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase,
         forget_keys, facts, quarantine, counts, list_sessions, credential, put_credential, list_credentials,
-        revoke_credential, time, shards, leave, nodes, hints);
+        revoke_credential, put_audit, audit_entries, time, shards, leave, nodes, hints);
 }

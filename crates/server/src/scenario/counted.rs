@@ -14,7 +14,7 @@ use holdpoint_core::project::{HoldRow, RunRow};
 use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::{
-    Answer, Batch, Claim, Claimed, Counts, Credential, DeadLetter, DeadQuery, DueNotice, Heartbeat,
+    Answer, AuditEntry, Batch, Claim, Claimed, Counts, Credential, DeadLetter, DeadQuery, DueNotice, Heartbeat,
     HoldQuery, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery, SessionChange, SessionKey, SessionQuery,
     SessionRow, SettleNotice, ShardSet, Store, Stored, Subscription, SubscriptionQuery,
 };
@@ -197,6 +197,14 @@ impl<S: Store> Store for Counted<S> {
 
     fn erase(&self, run: RunId) -> Answer<()> {
         self.count(self.store.erase(run))
+    }
+
+    fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()> {
+        self.count(self.store.put_audit(tenant, at, entry))
+    }
+
+    fn audit_entries(&self, tenant: Tenant, after: u64, limit: usize) -> Answer<Vec<AuditEntry>> {
+        self.count(self.store.audit_entries(tenant, after, limit))
     }
 
     fn time(&self) -> Answer<Option<Timestamp>> {

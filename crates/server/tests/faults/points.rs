@@ -116,7 +116,7 @@ impl<S: Store> Store for Crashing<S> {
 
     holdpoint_store::forward_store!(inner: load, blob, definition, renew, list_runs, list_holds, find_hold, find_key,
         due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys, facts, quarantine, counts,
-        list_sessions, credential, put_credential, list_credentials, revoke_credential, time, shards,
+        list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit, audit_entries, time, shards,
         leave, nodes, hints);
 }
 

@@ -229,6 +229,26 @@ macro_rules! forward_store {
             self.$f.revoke_credential(tenant, prefix, at)
         }
     };
+    (@ put_audit $f:ident) => {
+        fn put_audit(
+            &self,
+            tenant: ::holdpoint_core::name::Tenant,
+            at: ::holdpoint_core::time::Timestamp,
+            entry: String,
+        ) -> $crate::Answer<()> {
+            self.$f.put_audit(tenant, at, entry)
+        }
+    };
+    (@ audit_entries $f:ident) => {
+        fn audit_entries(
+            &self,
+            tenant: ::holdpoint_core::name::Tenant,
+            after: u64,
+            limit: usize,
+        ) -> $crate::Answer<Vec<$crate::AuditEntry>> {
+            self.$f.audit_entries(tenant, after, limit)
+        }
+    };
     (@ time $f:ident) => {
         fn time(&self) -> $crate::Answer<Option<::holdpoint_core::time::Timestamp>> { self.$f.time() }
     };

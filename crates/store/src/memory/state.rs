@@ -19,7 +19,7 @@ use holdpoint_core::time::Timestamp;
 
 use crate::batch::{Batch, Guard, LeaseChange, Put, Who};
 use crate::error::StoreError;
-use crate::query::{Credential, KeyRecord, Lease, SessionChange, SessionKey, SessionRow, Stored};
+use crate::query::{AuditEntry, Credential, KeyRecord, Lease, SessionChange, SessionKey, SessionRow, Stored};
 use telling::Telling;
 
 #[derive(Debug, Default)]
@@ -35,6 +35,7 @@ pub(super) struct State {
     sessions: BTreeMap<SessionKey, SessionEntry>,
     telling: Telling,
     credentials: BTreeMap<String, Credential>,
+    audit: HashMap<Tenant, Vec<AuditEntry>>,
     last_number: i64,
 }
 
@@ -327,6 +328,17 @@ impl State {
             SessionChange::Close => row.closed = true,
         }
         true
+    }
+
+    pub(super) fn put_audit(&mut self, tenant: Tenant, at: Timestamp, entry: String) {
+        let entries = self.audit.entry(tenant).or_default();
+        let no = entries.len() as u64 + 1;
+        entries.push(AuditEntry { no, at, entry });
+    }
+
+    pub(super) fn audit_entries(&self, tenant: &Tenant, after: u64, limit: usize) -> Vec<AuditEntry> {
+        let entries = self.audit.get(tenant).map(Vec::as_slice).unwrap_or_default();
+        entries.iter().filter(|entry| entry.no > after).take(limit).cloned().collect()
     }
 
     pub(super) fn credential(&self, prefix: &str) -> Option<Credential> {

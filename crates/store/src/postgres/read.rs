@@ -17,7 +17,7 @@ use super::sql;
 use super::types::{self, Bytes16, signed};
 use crate::columns::{self, Corrupt, Record};
 use crate::error::StoreError;
-use crate::query::{Credential, KeyRecord, SessionKey, SessionRow, ShardSet, Stored};
+use crate::query::{AuditEntry, Credential, KeyRecord, SessionKey, SessionRow, ShardSet, Stored};
 
 pub(super) async fn load(pool: &Pool, run: RunId) -> Result<Stored, StoreError> {
     let rows = pool.read(sql::RUN, &[&Bytes16::from(run)]).await?;
@@ -159,6 +159,21 @@ fn read_credential(row: &Row) -> Result<Credential, Corrupt> {
         expires_at: instant(row, 4)?,
         revoked_at: instant(row, 5)?,
     })
+}
+
+pub(super) async fn audit_entries(
+    pool: &Pool,
+    tenant: &Tenant,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<AuditEntry>, StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = pool.read(sql::AUDIT_AFTER, &[&tenant.as_str(), &signed(after), &limit]).await?;
+    let entry = |row: &Row| -> Result<AuditEntry, Corrupt> {
+        let no = u64::try_from(column::<i64>(row, 0)?).unwrap_or_default();
+        Ok(AuditEntry { no, at: Timestamp(column(row, 1)?), entry: column(row, 2)? })
+    };
+    rows.iter().map(entry).collect::<Result<_, Corrupt>>().map_err(unreadable)
 }
 
 pub(super) async fn time(pool: &Pool) -> Result<Option<Timestamp>, StoreError> {

@@ -438,6 +438,13 @@ pub(super) const CREDENTIALS: &str = "SELECT tenant, prefix, hash, facts, expire
 /// No longer valid; the first instant stays.
 pub(super) const CREDENTIAL_REVOKE: &str = "UPDATE credentials SET revoked_at = coalesce(revoked_at, $3) \
      WHERE tenant = $1 AND prefix = $2 RETURNING 1";
+/// One more entry of a tenant's audit; nothing when another node took the number.
+pub(super) const AUDIT_ADD: &str = "INSERT INTO audit (tenant, no, at, entry) \
+     VALUES ($1, coalesce((SELECT max(no) FROM audit WHERE tenant = $1), 0) + 1, $2, $3) \
+     ON CONFLICT (tenant, no) DO NOTHING RETURNING 1";
+/// A page of a tenant's audit.
+pub(super) const AUDIT_AFTER: &str =
+    "SELECT no, at, entry FROM audit WHERE tenant = $1 AND no > $2 ORDER BY no LIMIT $3";
 
 /// A node says that it is there.
 pub(super) const NODE_SET: &str = "INSERT INTO nodes (node, facts, seen_until) VALUES ($1, $2, $3) \
@@ -569,6 +576,8 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     CREDENTIAL,
     CREDENTIALS,
     CREDENTIAL_REVOKE,
+    AUDIT_ADD,
+    AUDIT_AFTER,
     NODE_SET,
     NODE_GONE,
     NODES_FORGET,

@@ -172,6 +172,9 @@ pub(super) async fn forget_keys(pool: &Pool, until: Timestamp, limit: usize) -> 
     Ok(usize::try_from(count).unwrap_or_default())
 }
 
+/// How often an entry of the audit is tried when others add theirs.
+const AUDIT_TRIES: u32 = 64;
+
 pub(super) async fn change_session(
     pool: &Pool,
     key: &SessionKey,
@@ -186,6 +189,21 @@ pub(super) async fn change_session(
         SessionChange::Close => pool.write(sql::SESSION_CLOSE, &[&tenant, &agent, &session]).await?,
     };
     Ok(!changed.is_empty())
+}
+
+/// Entries added at the same moment want the same number; whoever lost takes the next.
+pub(super) async fn put_audit(
+    pool: &Pool,
+    tenant: &Tenant,
+    at: Timestamp,
+    entry: &str,
+) -> Result<(), StoreError> {
+    for _ in 0..AUDIT_TRIES {
+        if !pool.write(sql::AUDIT_ADD, &[&tenant.as_str(), &at.0, &entry]).await?.is_empty() {
+            return Ok(());
+        }
+    }
+    Err(StoreError::unavailable("many entries are added to the audit at the same moment; try again"))
 }
 
 pub(super) async fn put_credential(pool: &Pool, new: &Credential) -> Result<bool, StoreError> {

@@ -10,12 +10,14 @@ use holdpoint_core::event::Envelope;
 use holdpoint_core::id::{RunId, Seq};
 use holdpoint_core::link::{Contents, FIRST_PREVIOUS, Link};
 use holdpoint_core::run::Run;
+use holdpoint_core::time::Timestamp;
 use rusqlite::params;
 
 use super::read::{Readers, Reading};
 use super::{OpenError, schema, sql};
 use crate::audit::{Exported, ExportedLink, Finding, Report};
 use crate::error::StoreError;
+use crate::query::AuditEntry;
 
 /// Looks at every run of a file. `progress` hears after each page how many runs were looked at.
 pub fn verify(path: &Path, progress: impl FnMut(u64)) -> Result<Report, OpenError> {
@@ -39,6 +41,44 @@ pub fn export(
         Ok((seen, Some(exported)))
     };
     walk(path, |_| {}, look, |exported| exported.map_or(ControlFlow::Continue(()), &mut take))
+}
+
+/// The audit of every tenant, oldest first: what happened beside the runs. Ends early when `take` says so.
+pub fn audit_entries(
+    path: &Path,
+    mut take: impl FnMut(&str, AuditEntry) -> ControlFlow<()>,
+) -> Result<(), OpenError> {
+    schema::check_readable(path)?;
+    let readers = Readers::new(path)?;
+    let mut after = (0i64, 0i64);
+    loop {
+        let page =
+            readers.read(|reading| page_of_audit(reading, after)).map_err(|error| unusable(path, &error))?;
+        if page.is_empty() {
+            return Ok(());
+        }
+        for (tenant, name, entry) in page {
+            after = (tenant, i64::try_from(entry.no).unwrap_or(i64::MAX));
+            if take(&name, entry).is_break() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn page_of_audit(
+    reading: &Reading<'_>,
+    (tenant, no): (i64, i64),
+) -> Result<Vec<(i64, String, AuditEntry)>, StoreError> {
+    let read = || -> rusqlite::Result<Vec<(i64, String, AuditEntry)>> {
+        let mut statement = reading.connection.prepare_cached(sql::AUDIT_ALL)?;
+        let entry = |row: &rusqlite::Row<'_>| {
+            let no = u64::try_from(row.get::<_, i64>(2)?).unwrap_or_default();
+            Ok((row.get(0)?, row.get(1)?, AuditEntry { no, at: Timestamp(row.get(3)?), entry: row.get(4)? }))
+        };
+        statement.query_map(params![tenant, no], entry)?.collect()
+    };
+    read().map_err(|error| StoreError::unavailable(format!("the audit cannot be read: {error}")))
 }
 
 /// The links of a run that verify, with the large values of their events in place.

@@ -25,7 +25,7 @@ use super::telling;
 use super::writer::Failure;
 use crate::columns::{self, Corrupt, Record};
 use crate::error::StoreError;
-use crate::query::{Credential, DueNotice, KeyRecord, Page, SessionKey, SessionRow, Stored};
+use crate::query::{AuditEntry, Credential, DueNotice, KeyRecord, Page, SessionKey, SessionRow, Stored};
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 
 pub(super) mod lists;
@@ -243,6 +243,26 @@ impl Reading<'_> {
 
     pub(super) fn credentials(&self, tenant: &Tenant) -> Result<Vec<Credential>, StoreError> {
         credentials::of_tenant(self.connection, tenant).map_err(unreadable)
+    }
+
+    pub(super) fn audit_entries(
+        &self,
+        tenant: &Tenant,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        let Some(tenant) = self.name(tenant.as_str())? else { return Ok(Vec::new()) };
+        let read = || -> rusqlite::Result<Vec<AuditEntry>> {
+            let mut statement = self.connection.prepare_cached(sql::AUDIT_AFTER)?;
+            let entry = |row: &rusqlite::Row<'_>| {
+                let no = u64::try_from(row.get::<_, i64>(0)?).unwrap_or_default();
+                Ok(AuditEntry { no, at: Timestamp(row.get(1)?), entry: row.get(2)? })
+            };
+            let after = i64::try_from(after).unwrap_or(i64::MAX);
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            statement.query_map(params![tenant, after, limit], entry)?.collect()
+        };
+        read().map_err(unreadable)
     }
 
     fn name(&self, text: &str) -> Result<Option<i64>, StoreError> {

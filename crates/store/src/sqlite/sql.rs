@@ -275,6 +275,15 @@ pub(super) const CREDENTIALS: &str = "SELECT tenant, prefix, hash, facts, expire
 /// No longer valid; the first instant stays.
 pub(super) const CREDENTIAL_REVOKE: &str = "UPDATE credentials SET revoked_at = coalesce(revoked_at, ?3) \
      WHERE tenant = ?1 AND prefix = ?2";
+/// One more entry of a tenant's audit.
+pub(super) const AUDIT_ADD: &str = "INSERT INTO audit (tenant, no, at, entry) \
+     VALUES (?1, coalesce((SELECT max(no) FROM audit WHERE tenant = ?1), 0) + 1, ?2, ?3)";
+/// A page of a tenant's audit.
+pub(super) const AUDIT_AFTER: &str =
+    "SELECT no, at, entry FROM audit WHERE tenant = ?1 AND no > ?2 ORDER BY no LIMIT ?3";
+/// A page of everybody's audit.
+pub(super) const AUDIT_ALL: &str = "SELECT a.tenant, n.text, a.no, a.at, a.entry FROM audit a JOIN names n ON n.no = a.tenant \
+     WHERE (a.tenant, a.no) > (?1, ?2) ORDER BY a.tenant, a.no LIMIT 500";
 
 /// All of them, for the test that reads their plans.
 #[cfg(test)]
@@ -367,4 +376,7 @@ pub(super) const ALL: &[&str] = &[
     CREDENTIAL,
     CREDENTIALS,
     CREDENTIAL_REVOKE,
+    AUDIT_ADD,
+    AUDIT_AFTER,
+    AUDIT_ALL,
 ];

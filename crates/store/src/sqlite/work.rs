@@ -299,6 +299,18 @@ pub(super) fn change_session(
     Ok(changed > 0)
 }
 
+pub(super) fn put_audit(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    tenant: &Tenant,
+    at: Timestamp,
+    entry: &str,
+) -> Result<(), Failure> {
+    let tenant = numbers.number(connection, tenant.as_str())?;
+    connection.prepare_cached(sql::AUDIT_ADD)?.execute(params![tenant, at.0, entry])?;
+    Ok(())
+}
+
 /// The id of a run by its number, for rows that name runs by number.
 pub(super) fn run_id(connection: &Connection, no: i64) -> rusqlite::Result<RunId> {
     id_of(connection, no)

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use holdpoint_core::id::{Incarnation, RunId};
+use holdpoint_core::name::Tenant;
 use holdpoint_core::time::Timestamp;
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
@@ -43,6 +44,7 @@ pub(super) enum Job {
     Credential(CredentialChange, Reply<bool>),
     Subscription(SubscriptionChange, Reply<bool>),
     Quarantine(RunId, String, Reply<()>),
+    Audit(Tenant, Timestamp, String, Reply<()>),
 }
 
 /// Why a job did not get done.
@@ -400,6 +402,9 @@ impl Job {
             Job::Subscription(change, _) => {
                 telling::change(connection, numbers, change).map(Done::Found).map_err(Failure::from)
             }
+            Job::Audit(tenant, at, entry, _) => {
+                work::put_audit(connection, numbers, tenant, *at, entry).map(|()| Done::Nothing)
+            }
             Job::Quarantine(run, why, _) => work::quarantine(connection, *run, why).map(Done::Changed),
         }
     }
@@ -409,6 +414,7 @@ impl Job {
         match self {
             Job::Append(_, _, reply)
             | Job::Quarantine(_, _, reply)
+            | Job::Audit(_, _, _, reply)
             | Job::Release(_, _, reply)
             | Job::SettleNotice(_, _, reply)
             | Job::Erase(_, reply) => send(reply, result.map(|_| ())),
