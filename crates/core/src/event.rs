@@ -73,7 +73,7 @@ pub enum Event {
     /// It was too late to run it; nothing happened. It is ready again; after `run.ended` it was not executed.
     #[serde(rename = "call.returned")]
     CallReturned(CallReturned),
-    /// News from a running call or an outside job.
+    /// News from a running call or an outside job; also what is said to followers of a call that a rule denied at once.
     #[serde(rename = "call.progressed")]
     CallProgressed(CallProgressed),
     /// The call has its result.

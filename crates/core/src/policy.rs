@@ -35,13 +35,15 @@ pub struct Verdict {
     pub reason: Option<String>,
     /// How many people must agree; 1 is the usual.
     pub votes: u32,
+    /// What whoever follows the run is told when it denies the call.
+    pub note: Option<String>,
 }
 
 impl Verdict {
     /// A verdict of one rule, asking one person if it holds.
     #[must_use]
     pub fn new(effect: Effect, rule: RuleId) -> Verdict {
-        Verdict { effect, rule, grant: None, reason: None, votes: 1 }
+        Verdict { effect, rule, grant: None, reason: None, votes: 1, note: None }
     }
 }
 
@@ -89,6 +91,15 @@ impl Verdicts {
             reason: strictest.iter().find_map(|v| v.reason.clone()),
             votes: strictest.iter().map(|v| v.votes).max().unwrap_or(1).max(1),
         }
+    }
+}
+
+impl Verdicts {
+    /// What whoever follows the run is told when this call is denied.
+    #[must_use]
+    pub fn note(&self, call: CallNo) -> Option<&str> {
+        let denies = |(no, verdict): &&(CallNo, Verdict)| *no == call && verdict.effect == Effect::Deny;
+        self.by_call.iter().filter(denies).find_map(|(_, verdict)| verdict.note.as_deref())
     }
 }
 

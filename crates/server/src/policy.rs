@@ -24,6 +24,9 @@ pub const NO_TRACKING: &str = "agent:no_task_tracking";
 /// C29: what the model is told when such a tool is denied.
 pub const NOT_TRACKED: &str = "Tool requires approval but task tracking not enabled";
 
+/// S0-30, C29: what whoever follows the run is told then (the sign, two spaces).
+pub const DENYING: &str = "⚠️  Tool requires approval but task tracking not enabled, denying\n";
+
 /// The rule of calls whose arguments could not be read where a tool wants to judge them.
 pub const ARGUMENTS_UNREAD: &str = "tool:arguments_unread";
 
@@ -40,15 +43,17 @@ pub fn of_reply(agent: &Agent, definition: &Definition, run: &Run, calls: &[Aske
     Verdicts { policy: None, by_call }
 }
 
-/// Verdicts on the calls of the current turn, as of now, with the arguments that they would run with.
+/// Verdicts on the calls of the current turn, as of now, with the arguments that they would run with. Of an agent that
+/// is no longer configured nobody judges anything.
 #[must_use]
 pub fn of_run(
-    agent: &Agent,
+    agent: Option<&Agent>,
     definition: &Definition,
     run: &Run,
     arguments: impl Fn(CallNo) -> Option<String>,
 ) -> Verdicts {
     let mut by_call = Vec::new();
+    let Some(agent) = agent else { return Verdicts::default() };
     for call in &run.state.calls {
         let verdicts = judge(agent, definition, &call.tool, arguments(call.no).as_deref());
         by_call.extend(verdicts.into_iter().map(|verdict| (call.no, verdict)));
@@ -74,13 +79,15 @@ fn judge(agent: &Agent, definition: &Definition, name: &ToolName, arguments: Opt
     let by_change =
         changed.as_ref().map(|changed| (Effect::Hold, changed.rule.as_str(), Some(changed.reason.clone())));
     let verdict = |(effect, rule, reason): (Effect, &str, Option<String>)| {
-        let (effect, rule, reason) = match (effect, agent.tracking) {
-            (Effect::Hold, Tracking::Off) => (Effect::Deny, NO_TRACKING, Some(NOT_TRACKED.to_owned())),
+        let (effect, rule, reason, note) = match (effect, agent.tracking) {
+            (Effect::Hold, Tracking::Off) => {
+                (Effect::Deny, NO_TRACKING, Some(NOT_TRACKED.to_owned()), Some(DENYING.to_owned()))
+            }
             (Effect::Hold | Effect::Allow | Effect::Deny, Tracking::On | Tracking::Off) => {
-                (effect, rule, reason)
+                (effect, rule, reason, None)
             }
         };
-        Some(Verdict { reason, ..Verdict::new(effect, RuleId::new(rule).ok()?) })
+        Some(Verdict { reason, note, ..Verdict::new(effect, RuleId::new(rule).ok()?) })
     };
     std::iter::once(by_settings).chain(by_tool).chain(by_change).filter_map(verdict).collect()
 }

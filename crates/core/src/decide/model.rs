@@ -7,7 +7,7 @@ use super::judge::{self, Judgement};
 use super::{Answer, Draft};
 use crate::body::Body;
 use crate::command::{RecordFailure, RecordReply};
-use crate::event::{Driver, Event, ModelFailed, ModelReplied, Outcome};
+use crate::event::{CallProgressed, Driver, Event, ModelFailed, ModelReplied, Outcome};
 use crate::id::CallNo;
 use crate::message::Reply;
 use crate::refusal::Refusal;
@@ -37,6 +37,14 @@ pub(super) fn reply(draft: &mut Draft<'_>, reply: &RecordReply) -> Result<Answer
         },
         heard: reply.heard.messages,
     }));
+    for judgement in &judgements {
+        let is_denied = judgement.call.refused.is_some() && judgement.call.judged.is_some();
+        let note = draft.ctx.verdicts.note(judgement.call.no).filter(|_| is_denied);
+        if let Some(note) = note.map(Body::text) {
+            let call = judgement.call.no;
+            draft.emit(Event::CallProgressed(CallProgressed { call, note, processing: None }));
+        }
+    }
     if let Some(reason) = over_budget(draft, reply) {
         draft.end(Outcome::Failed, Some(reason), None);
         return Ok(Answer::Done);
