@@ -10,6 +10,7 @@ mod drive;
 mod family;
 mod fits;
 mod follow;
+mod gone;
 mod identify;
 mod mishaps;
 mod once;
@@ -41,7 +42,7 @@ use tokio::time::timeout_at;
 use crate::auth::Scope;
 use crate::clock::{self, Clock};
 use crate::schema::Broken;
-use crate::settings::{Access, Agent, Settings, Webhooks};
+use crate::settings::{Access, Agent, Approvers, Settings, Webhooks};
 
 pub use deliver::{
     Disabled, Kind, Owner, Receiver, Sending, SigningKey, SigningSecret, Telling, What, delivery_id, seconds,
@@ -269,6 +270,11 @@ impl Shared {
         })
     }
 
+    /// Who may decide now. Of an agent that is no longer configured: whoever started the run, and administrators.
+    fn approvers(&self, name: &AgentName) -> Approvers {
+        self.settings().agents.get(name).map(|agent| agent.approvers.clone()).unwrap_or_default()
+    }
+
     /// What the server is made of now. Whoever works with it for a while keeps what it got.
     fn settings(&self) -> Arc<Settings> {
         self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -279,7 +285,7 @@ impl Shared {
         if self.is_stopping() {
             return None;
         }
-        let pool = self.settings().agents.get(name)?.worker_pool;
+        let pool = self.settings().agents.get(name).map_or(gone::POOL, |agent| agent.worker_pool);
         let mut busy = self.busy();
         let count = busy.entry(name.clone()).or_default();
         if *count >= pool {
@@ -301,11 +307,12 @@ impl Shared {
     }
 
     /// The definition that a run is pinned to.
-    async fn definition(&self, agent: &Agent, digest: Digest) -> Result<Arc<Definition>, EngineError> {
-        if agent.digest == digest {
+    async fn definition(&self, agent: &AgentName, digest: Digest) -> Result<Arc<Definition>, EngineError> {
+        let settings = self.settings();
+        if let Some(agent) = settings.agents.get(agent).filter(|agent| agent.digest == digest) {
             return Ok(agent.definition.clone());
         }
-        let tenant = self.settings().tenant.clone();
+        let tenant = settings.tenant.clone();
         let bytes = self.store.definition(tenant, digest).await?;
         let parsed = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         parsed.map(Arc::new).ok_or(EngineError::NotFound)

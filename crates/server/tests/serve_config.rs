@@ -9,7 +9,7 @@ mod serving;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -17,6 +17,19 @@ use tempfile::TempDir;
 use serving::{Server, command, serve, text};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
+
+/// The events of a run, as `show` has them.
+fn events(server: &Server, run: &str) -> Vec<Value> {
+    server.ask(&["show", run]).unwrap()["events"].as_array().unwrap().clone()
+}
+
+/// A server that was started, once it says where it listens.
+fn listening(mut child: Child) -> Server {
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
+    Server { child, base }
+}
 
 /// A folder with a script and a configuration whose agents ask it.
 fn folder(rest: &str) -> TempDir {
@@ -200,6 +213,169 @@ fn without_a_task_block_the_call_is_denied() {
     let shown = server.ask(&["show", text(&run["id"])]).unwrap().to_string();
     assert!(shown.contains("Tool requires approval but task tracking not enabled"), "{shown}");
     assert!(!shown.contains("call.started"), "{shown}");
+    let events = events(&server, text(&run["id"]));
+    let note = events.iter().find(|event| event["type"] == "call.progressed").unwrap();
+    let warning = "⚠️  Tool requires approval but task tracking not enabled, denying\n";
+    assert_eq!(note["data"]["note"]["text"], warning, "what whoever follows the run is told");
+    let reply = events.iter().find(|event| event["type"] == "model.replied").unwrap();
+    let refused = &reply["data"]["reply"]["calls"][0]["refused"];
+    assert_eq!(refused, "Tool requires approval but task tracking not enabled", "what the model is told");
+}
+
+/// C29: the same with a `session_store`; and `validate` names the agent.
+#[test]
+fn without_a_task_block_a_store_changes_nothing() {
+    let folder = folder(
+        "session_stores: {main-db: {backend: sql, sql: {driver: sqlite, database: ./kept/sessions.db}}}\n\
+         agents: {plain: {llm: script, session_store: main-db, tools: [execute_command]}}\n",
+    );
+    let mut validate = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let validated = validate.arg("validate").arg(folder.path().join("holdpoint.yaml")).output().unwrap();
+    let said = String::from_utf8(validated.stdout).unwrap() + &String::from_utf8(validated.stderr).unwrap();
+    assert!(validated.status.success() && said.contains("plain"), "{said}");
+    assert!(said.contains("task"), "{said}");
+    let server = serve(folder.path());
+    let run = server.send("plain");
+    assert_eq!(run["status"], "completed", "{run}");
+    let events = events(&server, text(&run["id"]));
+    assert!(events.iter().any(|event| event["type"] == "call.progressed"));
+    assert!(events.iter().all(|event| event["type"] != "hold.opened"));
+}
+
+const FIVE_MODES: &str = "
+tools:
+  execute_command: {approval_prompt: 'Run {input}?', allowed_commands: [echo]}
+session_stores: {main-db: {backend: sql, sql: {driver: sqlite, database: ./kept/sessions.db}}}
+agents:
+  a1: {llm: script, tools: [execute_command], task: {worker_pool: 1}}
+  a2: {llm: script, tools: [execute_command], task: {worker_pool: 1, hitl: {mode: blocking}}}
+  a3: {llm: script, session_store: main-db, tools: [execute_command], task: {worker_pool: 1, hitl: {mode: blocking}}}
+  a4: {llm: script, session_store: main-db, tools: [execute_command], task: {worker_pool: 1}}
+  a5: {llm: script, session_store: main-db, tools: [execute_command], task: {worker_pool: 1, hitl: {mode: async}}}
+";
+
+/// What a run looks like without what may differ: ids, instants, digests, the agent's name, and the deadline.
+fn plain(value: &Value) -> Value {
+    let is_id = |text: &str| {
+        let text = text.strip_prefix('m').unwrap_or(text);
+        ["run_", "hold_", "call_", "msg_", "ses_", "req_"].iter().any(|prefix| text.starts_with(prefix))
+    };
+    let is_instant = |text: &str| text.len() >= 20 && text.ends_with('Z') && text.as_bytes()[4] == b'-';
+    let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_agent = |text: &str| ["a1", "a2", "a3", "a4", "a5"].contains(&text);
+    match value {
+        Value::String(text) if is_id(text) => "an id".into(),
+        Value::String(text) if is_instant(text) => "an instant".into(),
+        Value::String(text) if is_digest(text) => "a digest".into(),
+        Value::String(text) if is_agent(text) => "an agent".into(),
+        Value::Array(items) => items.iter().map(plain).collect(),
+        Value::Object(members) => {
+            let varies = [
+                "expires_at",
+                "timeout",
+                "start_by",
+                "secret",
+                "hold",
+                "node",
+                "durable",
+                "actor",
+                "definition",
+            ];
+            let kept = members.iter().filter(|(name, _)| !varies.contains(&name.as_str()));
+            let kept = kept.filter(|(name, _)| !name.ends_with("_url"));
+            // A policy that says nothing but its timeout is not written at all.
+            let kept = kept.filter(|(name, _)| *name != "policy");
+            kept.map(|(name, value)| (name.clone(), plain(value))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}
+
+/// C10, C28, S0-13, S0-55, S0-56, S0-61, S0-63, S0-64, S0-66, S0-68, S0-69: `auto`, `blocking` and `async` are one code
+/// path. The same requests lead to the same states, answers and events whatever the mode and the store, and no worker
+/// waits in any: with a pool of one, a second run of the agent stops as well. They differ in the deadline, and in what a
+/// restart leaves.
+#[test]
+fn the_modes_differ_in_their_deadline_and_their_store_alone() {
+    let folder = folder(FIVE_MODES);
+    let server = serve(folder.path());
+    let mut stories = Vec::new();
+    for agent in ["a1", "a2", "a3", "a4", "a5"] {
+        let (run, second) = (server.send(agent), server.send(agent));
+        assert_eq!((&run["status"], &second["status"]), (&"held".into(), &"held".into()), "{agent}");
+        let hold = server.ask(&["holds", "show", text(&run["holds"][0]["id"])]).unwrap();
+        let is_blocking = ["a1", "a2", "a3"].contains(&agent);
+        assert_eq!(hold["expires_at"].is_string(), is_blocking, "{agent}: {hold}");
+        let lives_in_memory = text(&run["id"]).starts_with("mrun_");
+        assert_eq!(lives_in_memory, ["a1", "a2"].contains(&agent), "{agent}");
+        server.ask(&["holds", "approve", text(&run["holds"][0]["id"])]).unwrap();
+        let ended = server.until(text(&run["id"]), "completed");
+        let decided = server.ask(&["holds", "show", text(&run["holds"][0]["id"])]).unwrap();
+        let events: Value = events(&server, text(&run["id"])).into();
+        stories.push((agent, [run, hold, decided, ended, events].map(|part| plain(&part))));
+    }
+    let (_, first) = &stories[0];
+    for (agent, story) in &stories {
+        for (part, (this, that)) in story.iter().zip(first).enumerate() {
+            assert_eq!(this, that, "{agent}, part {part}");
+        }
+    }
+}
+
+/// S0-62, S0-67: the two lines that `validate` prints for a blocking agent make it async, and nothing else is needed.
+#[test]
+fn the_lines_that_validate_prints_make_an_agent_async() {
+    let folder = folder("agents:\n  quick:\n    llm: script\n    tools: [execute_command]\n    task: {}\n");
+    let file = folder.path().join("holdpoint.yaml");
+    let validate = || {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_holdpoint")).arg("validate").arg(&file).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = validate();
+    assert!(said.contains("blocking"), "{said}");
+    let line =
+        |begin: &str| said.lines().map(str::trim).find(|line| line.starts_with(begin)).unwrap().to_owned();
+    let (stores, store) = (line("session_stores:"), line("session_store:"));
+    let before = std::fs::read_to_string(&file).unwrap();
+    let after = before.replace("    llm: script\n", &format!("    llm: script\n    {store}\n"));
+    std::fs::write(&file, format!("{after}{stores}\n")).unwrap();
+    let said = validate();
+    assert!(said.contains("async") && !said.contains("blocking"), "{said}");
+}
+
+/// S0-33, S0-46: a pause is told as a pause, a second one of the same run as such, and after a restart how many wait.
+#[test]
+fn pauses_are_told_in_the_log() {
+    let folder = folder(TWO_AGENTS);
+    let script = "replies:\n- calls: [{tool: execute_command, arguments: '{\"command\": \"echo one\"}'}]\n\
+                  - calls: [{tool: execute_command, arguments: '{\"command\": \"echo two\"}'}]\n- text: done\n";
+    std::fs::write(folder.path().join("script.script.yaml"), script).unwrap();
+    let said_in = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    let serve_with_log = |name: &str| {
+        let log = std::fs::File::create(folder.path().join(name)).unwrap();
+        let mut command = command(folder.path());
+        listening(command.env("RUST_LOG", "info").stderr(log).stdout(Stdio::piped()).spawn().unwrap())
+    };
+    let until_said = |name: &str, words: &str| {
+        for _ in 0..400 {
+            if said_in(name).contains(words) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("{words}: {}", said_in(name));
+    };
+    let first = serve_with_log("first.log");
+    let run = first.send("durable");
+    let id = text(&run["id"]).to_owned();
+    until_said("first.log", &format!("run {id} paused for user input"));
+    first.ask(&["holds", "approve", text(&run["holds"][0]["id"])]).unwrap();
+    until_said("first.log", &format!("run {id} paused again for user input"));
+    assert!(!said_in("first.log").contains("failed"), "{}", said_in("first.log"));
+    drop(first);
+    let _second = serve_with_log("second.log");
+    until_said("second.log", "Found 1 tasks waiting for input");
 }
 
 /// A file with mistakes is not served: every one is shown.

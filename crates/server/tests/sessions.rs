@@ -9,6 +9,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use holdpoint_core::command::Entropy;
+use holdpoint_core::execution_state::{ExecutionState, Restored, Setting, execution_state};
+use holdpoint_core::name::{Tenant, UserId};
+use holdpoint_core::time::Timestamp;
 use serde_json::{Value, json};
 
 /// A running server; dropping it is `kill -9`.
@@ -116,6 +120,121 @@ async fn a_session_shows_the_runs_that_wait() {
     assert_eq!((status, &problem["detail"]), (404, &json!("no pending executions in session")));
 }
 
+/// S0-15 … S0-23, S0-77, S0-78, C27: what the server exports is the whole state, in JSON. A run made of it and of nothing
+/// else is captured again with every field equal, and so is the run itself after `kill -9`.
+#[tokio::test]
+async fn a_run_is_restored_from_its_exported_state() {
+    let data = tempfile::tempdir().unwrap();
+    let first = serve(data.path());
+    let (run, _) = first.held("s").await;
+    let path = format!("/api/v1/sessions/s/pending_executions/{run}");
+    let exported = first.get(&path).await;
+    drop(first);
+    let state = ExecutionState::from_json(exported.to_string().as_bytes()).unwrap();
+    let settings = holdpoint::demo::settings(data.path()).unwrap();
+    let agent = &settings.agents[&state.reasoning_state.agent_name];
+    let restored = state.restore(&Setting {
+        tenant: Tenant::default_tenant(),
+        owner: UserId::local(),
+        definition: &agent.definition,
+        at: Timestamp(1_762_000_000_000),
+        entropy: Entropy([3; 32]),
+    });
+    let Restored { run: made, events } = restored.unwrap();
+    let again = execution_state(&made, &agent.definition, &events);
+    let again: Value = serde_json::from_slice(&again.to_json()).unwrap();
+    for (field, value) in exported.as_object().unwrap() {
+        assert_eq!(&again[field], value, "{field}");
+    }
+    for (field, value) in exported["reasoning_state"].as_object().unwrap() {
+        assert_eq!(&again["reasoning_state"][field], value, "{field}");
+    }
+    assert_eq!(again, exported);
+    assert_eq!(exported["history"][0]["role"], "ROLE_USER");
+    assert_eq!(exported["history"][0]["parts"], json!([{"text": "Free some space"}]));
+    assert_eq!(exported["current_turn"][0]["role"], "ROLE_AGENT");
+    let second = serve(data.path());
+    assert_eq!(second.get(&path).await, exported, "a restart changes nothing");
+}
+
+/// S0-11, S0-14, S0-82, C8: what waits needs no column and no table of its own in the session, and sessions and runs are
+/// in one database; what the user wrote into the metadata is not touched by it.
+#[tokio::test]
+async fn a_pause_changes_no_schema_and_no_metadata() {
+    let data = tempfile::tempdir().unwrap();
+    let server = serve(data.path());
+    let database = || rusqlite::Connection::open(data.path().join("holdpoint.db")).unwrap();
+    let schema = |database: &rusqlite::Connection| -> Vec<String> {
+        let mut statement = database.prepare("SELECT sql FROM sqlite_master ORDER BY name").unwrap();
+        let rows = statement.query_map([], |row| row.get::<_, Option<String>>(0)).unwrap();
+        rows.map(|row| row.unwrap().unwrap_or_default()).collect()
+    };
+    let before = schema(&database());
+    server.held("s").await;
+    let patch = json!({"metadata": {"team": "night"}});
+    assert_eq!(server.ask("PATCH", "/api/v1/sessions/s", Some(patch)).await.0, 200);
+    server.held("s").await;
+    let database = database();
+    assert_eq!(schema(&database), before);
+    let one = |sql: &str| database.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
+    assert_eq!(one("SELECT metadata FROM sessions WHERE session = 's'"), r#"{"team":"night"}"#);
+    assert_eq!(one("SELECT CAST(count(*) AS TEXT) FROM runs"), "2", "in the same file");
+}
+
+/// S0-9, S0-29: runs of a session that stop at the same moment are all in the map, with whole states.
+#[tokio::test]
+async fn runs_that_stop_at_the_same_moment_are_all_there() {
+    let data = tempfile::tempdir().unwrap();
+    let server = serve(data.path());
+    for round in 0..5 {
+        let session = format!("s{round}");
+        let starts: Vec<_> = (0..8).map(|_| server.held(&session)).collect();
+        let held: Vec<(String, String)> = futures_util::future::join_all(starts).await;
+        let view = server.get(&format!("/api/v1/sessions/{session}")).await;
+        let pending = view["metadata"]["pending_executions"].as_object().unwrap();
+        assert_eq!(pending.len(), 8, "{view}");
+        for (run, _) in &held {
+            assert_eq!(pending[run]["pending_tool_call"]["name"], "delete_file", "{run}");
+            assert_eq!(pending[run]["context_id"], json!(session));
+        }
+    }
+}
+
+/// S0-31: a run without a session gets a new one; only a session that is given and empty is refused, in these words.
+#[tokio::test]
+async fn a_run_always_has_a_session() {
+    let data = tempfile::tempdir().unwrap();
+    let server = serve(data.path());
+    let (status, run) = server.ask("POST", "/api/v1/agents/ops/runs", Some(json!({"input": "hi"}))).await;
+    assert_eq!(status, 201, "{run}");
+    assert!(run["session"].as_str().is_some_and(|session| session.starts_with("ses_")), "{run}");
+    let body = json!({"input": "hi", "session": ""});
+    let (status, problem) = server.ask("POST", "/api/v1/agents/ops/runs", Some(body)).await;
+    assert_eq!((status, &problem["detail"]), (422, &json!("session ID required for async HITL")));
+}
+
+/// S0-24, S0-25: metadata that somebody broke where they are stored are said to be broken, not taken for empty.
+#[tokio::test]
+async fn broken_metadata_are_not_taken_for_empty() {
+    let data = tempfile::tempdir().unwrap();
+    let first = serve(data.path());
+    let (run, _) = first.held("s").await;
+    drop(first);
+    let database = rusqlite::Connection::open(data.path().join("holdpoint.db")).unwrap();
+    assert_eq!(database.execute("UPDATE sessions SET metadata = '[1'", []).unwrap(), 1);
+    drop(database);
+    let server = serve(data.path());
+    let said = "failed to get session metadata: ";
+    for path in ["/api/v1/sessions/s".to_owned(), format!("/api/v1/sessions/s/pending_executions/{run}")] {
+        let (status, problem) = server.ask("GET", &path, None).await;
+        assert_eq!(status, 500, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().starts_with(said), "{problem}");
+    }
+    let patch = json!({"metadata": {"a": 1}});
+    assert_eq!(server.ask("PATCH", "/api/v1/sessions/s", Some(patch)).await.0, 500, "nothing is overwritten");
+    assert_eq!(server.get(&format!("/api/v1/runs/{run}")).await["status"], "held", "the run is not affected");
+}
+
 /// S0-25: each way in which there is no state has its own text.
 #[tokio::test]
 async fn a_missing_entry_is_told_apart_from_an_empty_map() {
@@ -124,7 +243,11 @@ async fn a_missing_entry_is_told_apart_from_an_empty_map() {
     server.held("s").await;
     let (status, problem) = server.ask("GET", "/api/v1/sessions/s/pending_executions/run_x", None).await;
     assert_eq!((status, &problem["detail"]), (404, &json!("execution state not found for task run_x")));
-    assert_eq!(server.ask("GET", "/api/v1/sessions/none/pending_executions/run_x", None).await.0, 404);
+    let (status, problem) = server.ask("GET", "/api/v1/sessions/none/pending_executions/run_x", None).await;
+    assert_eq!((status, &problem["detail"]), (404, &json!("no execution state found for task run_x")));
+    let written = json!({"metadata": {"pending_executions": 7}});
+    let (status, problem) = server.ask("PATCH", "/api/v1/sessions/s", Some(written)).await;
+    assert_eq!((status, &problem["detail"]), (422, &json!("invalid pending_executions format")));
 }
 
 /// S0-27, S0-28, S0-29: metadata are merged, keep their bytes and their instant, and cannot write the view.
@@ -182,4 +305,23 @@ async fn a_deleted_session_loses_its_contents_and_takes_no_more_runs() {
         .unwrap();
     let said = String::from_utf8(verify.stdout).unwrap();
     assert!(verify.status.success() && said.contains("1 erased"), "{said}");
+    let export = Command::new(env!("CARGO_BIN_EXE_holdpoint"))
+        .args(["audit", "export"])
+        .arg(data.path().join("holdpoint.db"))
+        .output()
+        .unwrap();
+    let lines = String::from_utf8(export.stdout).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let proof = lines.iter().find(|line| !line["audit"].is_null()).unwrap();
+    assert_eq!((&proof["audit"], &proof["tenant"]), (&json!(1), &json!("default")));
+    let said = &proof["data"];
+    assert_eq!((&said["kind"], &said["session"]), (&json!("session.deleted"), &json!("s")));
+    assert_eq!(
+        (&said["agent"], &said["by"], &said["forced"]),
+        (&json!("ops"), &json!("local"), &json!(false))
+    );
+    assert_eq!((&said["erased"][0]["run"], &said["left"]), (&json!(run), &json!([])));
+    let of_run = lines.iter().filter(|line| line["run"] == json!(run));
+    let head = of_run.map(|line| line["link"]["hash"].clone()).next_back().unwrap();
+    assert_eq!(said["erased"][0]["hash"], head, "the proof names the head of the chain that stays");
 }

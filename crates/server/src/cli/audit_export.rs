@@ -1,7 +1,8 @@
 //! `holdpoint audit export FILE`: the logs of runs as JSON lines, verified as they are read.
 //!
 //! One line for each event, with the hash of the link that it is sealed in, so that whoever keeps the lines can compare
-//! them with the database later. Only what verifies is printed; what does not is named.
+//! them with the database later. Only what verifies is printed; what does not is named. Behind the runs comes what
+//! happened beside them: sessions that were deleted.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
@@ -14,7 +15,7 @@ use holdpoint_core::event::Envelope;
 use holdpoint_core::id::RunId;
 use holdpoint_core::link::{Contents, Link};
 use holdpoint_store::audit::{Exported, ExportedLink, Report};
-use holdpoint_store::sqlite;
+use holdpoint_store::{AuditEntry, sqlite};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -70,6 +71,19 @@ pub(super) fn run(file: &Path, only: Option<&str>, as_json: bool) -> ExitCode {
         Ok(report) => report,
         Err(error) => return could_not(&error.to_string(), as_json),
     };
+    if only.is_none()
+        && written.is_ok()
+        && let Err(error) =
+            sqlite::audit_entries(file, |tenant, entry| match print_entry(&mut out, tenant, &entry) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    written = Err(error);
+                    ControlFlow::Break(())
+                }
+            })
+    {
+        return could_not(&error.to_string(), as_json);
+    }
     match written.and_then(|()| out.flush()) {
         Ok(()) => {}
         // Whoever read it has seen enough.
@@ -97,6 +111,19 @@ fn print(out: &mut impl Write, exported: &Exported) -> io::Result<()> {
         writeln!(out, "{}", json!({ "run": run.to_string(), "problem": wrong }))?;
     }
     Ok(())
+}
+
+/// What happened beside the runs: a session that was deleted. `data` is the entry as it is stored.
+fn print_entry(out: &mut impl Write, tenant: &str, entry: &AuditEntry) -> io::Result<()> {
+    #[derive(Serialize)]
+    struct AuditLine<'a> {
+        audit: u64,
+        tenant: &'a str,
+        at: String,
+        data: Box<RawValue>,
+    }
+    let data = RawValue::from_string(entry.entry.clone()).unwrap_or_else(|_| RawValue::NULL.to_owned());
+    writeln!(out, "{}", text(&AuditLine { audit: entry.no, tenant, at: rfc3339(entry.at), data }))
 }
 
 fn line(run: RunId, envelope: &Envelope, link: &Link) -> Line {

@@ -20,6 +20,7 @@ use holdpoint_core::decide::Answer;
 use holdpoint_core::definition::Definition;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Envelope, Event};
+use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{Incarnation, RunId, Seq};
 use holdpoint_core::next::{Next, next};
 use holdpoint_core::policy::{Role, Verdicts};
@@ -31,6 +32,7 @@ use holdpoint_store::ahead::Driver;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{Id, JoinSet};
 
+use super::gone::Missing;
 use super::orders::{More, beside};
 use super::{EngineError, Place, Shared};
 use crate::tool::Outcome;
@@ -82,6 +84,7 @@ impl Shared {
             is_void: false,
             is_leased: true,
             refused: None,
+            asks_people: false,
             definition: None,
             tools: JoinSet::new(),
             begun: HashSet::new(),
@@ -121,9 +124,11 @@ pub(super) struct Drive {
     is_leased: bool,
     /// The latest refusal among what settled last.
     refused: Option<Refusal>,
+    /// Whether a question to people was opened and not told of yet.
+    asks_people: bool,
     /// The definition that the run is pinned to, kept so that nothing in hand is lost to a failing read.
     definition: Option<(Digest, Arc<Definition>)>,
-    tools: JoinSet<Outcome>,
+    tools: JoinSet<Ended>,
     /// Starts that this drive itself has durably made and not run yet. Only these are run: any other start, also one of
     /// this very node, may have had its effect already.
     begun: HashSet<CallAttempt>,
@@ -131,6 +136,14 @@ pub(super) struct Drive {
     woken: Arc<Notify>,
     reins: Reins,
     _place: Place,
+}
+
+/// What became of a tool that was about to run.
+enum Ended {
+    /// It ran.
+    Ran(Outcome),
+    /// It was too late for it; nothing happened.
+    TooLate,
 }
 
 /// Whether there is more to do.
@@ -236,10 +249,30 @@ impl Drive {
             Next::Wait(_) if !self.at_work.is_empty() => self.wait_for_news().await?,
             Next::Wait(_) | Next::Nothing => {
                 self.settle().await?;
+                self.tell_of_pause();
                 return Ok(Step::Stop);
             }
         }
         Ok(Step::GoOn)
+    }
+
+    /// S0-33: a pause is no failure, and is told as what it is.
+    fn tell_of_pause(&mut self) {
+        let Some(run) = self.driver.tip().filter(|run| run.is_held()) else { return };
+        if !std::mem::take(&mut self.asks_people) {
+            return;
+        }
+        match run.state.last_decider {
+            None => tracing::info!(run = %self.run, "run {} paused for user input", self.run),
+            Some(_) => tracing::info!(run = %self.run, "run {} paused again for user input", self.run),
+        }
+    }
+
+    /// What the run is pinned to and cannot go on without is missing: a person is asked.
+    async fn ask_about(&mut self, missing: &Missing) -> Result<(), EngineError> {
+        tracing::warn!(run = %self.run, ?missing, "waits for a person: something that it is pinned to is gone");
+        self.push(missing.question(), Verdicts::default()).await?;
+        self.settle().await
     }
 
     /// Decides a command on the tip and hands its append over.
@@ -254,12 +287,11 @@ impl Drive {
         verdicts: Verdicts,
     ) -> Result<(), EngineError> {
         let Some(run) = self.driver.tip() else { return Ok(()) };
-        let agent_name = run.facts.agent.clone();
+        let agent = run.facts.agent.clone();
         let definition = self.definition().await?;
         let shared = self.shared.clone();
-        let agent = shared.agent(&agent_name)?;
         let actor = Actor::Node(shared.node);
-        let beside = beside(shared.while_busy(), &agent.approvers, More::default());
+        let beside = beside(shared.while_busy(), &shared.approvers(&agent), More::default());
         let mut order = shared.order(vec![command], actor, definition, verdicts, beside);
         order.given.authority = authority;
         self.driver.push(order);
@@ -273,7 +305,7 @@ impl Drive {
         if let Some((_, known)) = self.definition.as_ref().filter(|(digest, _)| *digest == pinned) {
             return Ok(known.clone());
         }
-        let found = self.shared.definition(&*self.shared.agent(&agent)?, pinned).await?;
+        let found = self.shared.definition(&agent, pinned).await?;
         self.definition = Some((pinned, found.clone()));
         Ok(found)
     }
@@ -296,6 +328,7 @@ impl Drive {
             if !settled.events.is_empty() {
                 self.is_leased = self.driver.durable().is_none_or(|row| is_busy(&row.run));
             }
+            self.asks_people |= settled.events.iter().any(asks_people);
             self.begun.extend(settled.events.iter().filter_map(|envelope| started_by(node, envelope)));
             self.log.extend(settled.events);
         }
@@ -352,6 +385,10 @@ pub(super) fn is_busy(run: &Run) -> bool {
         Next::Think | Next::Tick | Next::Act { .. } => true,
         Next::Wait(_) | Next::Nothing => false,
     }
+}
+
+fn asks_people(envelope: &Envelope) -> bool {
+    matches!(&envelope.event, Event::HoldOpened(opened) if opened.kind != HoldKind::External)
 }
 
 fn started_by(node: Incarnation, envelope: &Envelope) -> Option<CallAttempt> {

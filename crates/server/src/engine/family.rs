@@ -110,9 +110,10 @@ impl Shared {
         child: RunId,
         log: &[Envelope],
     ) -> Result<Option<Wanted>, EngineError> {
-        let tools = &self.agent(&run.facts.agent)?.tools;
+        let parent = self.agent(&run.facts.agent).ok();
         let stored = stored_call(log, hold.call());
-        let asked = stored.and_then(|stored| tools.get(&stored.tool)?.sub_run(&stored.arguments));
+        let asked =
+            stored.and_then(|stored| parent.as_ref()?.tools.get(&stored.tool)?.sub_run(&stored.arguments));
         let fail = |why: String| Ok(Some(Wanted::Fail { error: Body::text(why) }));
         let Some(asked) = asked else {
             return fail("not executed: this server does not have the tool".into());

@@ -251,3 +251,31 @@ fn heard(said: &mut VecDeque<Delta>, cursor: Seq, news: &mut Vec<News>) {
         news.extend(said.pop_front().map(News::Delta));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use holdpoint_core::id::Place;
+    use holdpoint_core::name::Tenant;
+    use holdpoint_core::time::Timestamp;
+
+    use super::*;
+
+    /// A server that runs for months remembers nobody who stopped listening, and forgets nobody who did not.
+    #[tokio::test]
+    async fn those_who_stopped_listening_are_swept() {
+        let run = |at: i64| RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(at), [7; 5]);
+        let wakes = Wakes::default();
+        let listeners: Vec<_> = (0..100).map(|at| (run(at), wakes.listen(run(at)))).collect();
+        for at in 100..20_000 {
+            drop(wakes.listen(run(at)));
+        }
+        let remembered = wakes.runs().len();
+        assert!(remembered < 1_000, "{remembered} are remembered");
+        for (run, listener) in &listeners {
+            let mut woken = pin!(listener.notified());
+            woken.as_mut().enable();
+            wakes.wake(*run);
+            woken.await;
+        }
+    }
+}

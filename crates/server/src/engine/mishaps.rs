@@ -101,9 +101,9 @@ impl Shared {
         run: &Run,
         command: Command,
     ) -> Result<(), EngineError> {
-        let agent = self.agent(&run.facts.agent)?;
-        let definition = self.definition(&agent, run.state.definition).await?;
-        let beside = beside(self.while_busy(), &agent.approvers, More::default());
+        let agent = &run.facts.agent;
+        let definition = self.definition(agent, run.state.definition).await?;
+        let beside = beside(self.while_busy(), &self.approvers(agent), More::default());
         let actor = Actor::Node(self.node);
         driver.push(self.order(vec![command], actor, definition, Verdicts::default(), beside));
         let mut settlement = driver.settle().await;

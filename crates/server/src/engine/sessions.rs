@@ -6,15 +6,17 @@
 use std::collections::BTreeMap;
 
 use holdpoint_core::command::Command;
+use holdpoint_core::digest::Digest;
 use holdpoint_core::execution_state::{ExecutionState, execution_state};
 use holdpoint_core::id::{CallNo, RunId, Seq};
 use holdpoint_core::message::Replay;
-use holdpoint_core::name::{AgentName, SessionId};
+use holdpoint_core::name::{AgentName, SessionId, UserId};
 use holdpoint_core::project::{Phase, RunRow};
 use holdpoint_core::run::{CallState, Run};
 use holdpoint_store::{
     Page, RunFilter, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, StoreError,
 };
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{Engine, EngineError};
@@ -51,6 +53,8 @@ pub struct SessionView {
     pub row: SessionRow,
     /// The runs that wait, newest first.
     pub pending: Vec<ExecutionState>,
+    /// Runs that should wait and cannot be read, and why.
+    pub unreadable: Vec<(RunId, String)>,
 }
 
 /// Which conversations are wanted.
@@ -101,6 +105,9 @@ pub enum SessionError {
         /// Its call.
         call: CallNo,
     },
+    /// The metadata as stored are no metadata (S0-24).
+    #[error("failed to get session metadata: {0}")]
+    BadMetadata(String),
     /// There is no state of this run (S0-25).
     #[error("{0}")]
     NoState(String),
@@ -148,14 +155,21 @@ impl Engine {
     /// A conversation, if the caller may see it.
     pub async fn session(&self, who: &Principal, name: &SessionName) -> Result<SessionView, SessionError> {
         let row = self.find_session(who, name).await?;
+        metadata(&row).map_err(|error| SessionError::BadMetadata(error.to_string()))?;
         let waiting = vec![Phase::HeldForPerson, Phase::HeldForAuth, Phase::HeldForExternal];
-        let mut pending = Vec::new();
+        let (mut pending, mut unreadable) = (Vec::new(), Vec::new());
         for held in self.runs_of(&row.key, waiting).await?.items {
-            if self.may_see(who, &held.run.facts) {
-                pending.push(self.state_of(&held.run).await?);
+            if !self.may_see(who, &held.run.facts) {
+                continue;
+            }
+            match self.state_of(&held.run).await {
+                Ok(state) => pending.push(state),
+                // One run that cannot be read does not hide the others (C35).
+                Err(EngineError::Store(StoreError::Corrupt { run, why })) => unreadable.push((run, why)),
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(SessionView { row, pending })
+        Ok(SessionView { row, pending, unreadable })
     }
 
     /// The state of one run of a conversation that waits (S0-25).
@@ -165,7 +179,19 @@ impl Engine {
         name: &SessionName,
         run: &str,
     ) -> Result<ExecutionState, SessionError> {
-        let mut view = self.session(who, name).await?;
+        let mut view = match self.session(who, name).await {
+            Err(SessionError::Engine(EngineError::NotFound)) => {
+                return Err(SessionError::NoState(format!("no execution state found for task {run}")));
+            }
+            Err(SessionError::Engine(EngineError::Store(StoreError::Unavailable { why }))) => {
+                let why = format!("session service not available: {why}");
+                return Err(StoreError::Unavailable { why }.into());
+            }
+            other => other?,
+        };
+        if let Some((run, why)) = view.unreadable.iter().find(|(id, _)| id.to_string() == run) {
+            return Err(StoreError::Corrupt { run: *run, why: why.clone() }.into());
+        }
         if view.pending.is_empty() {
             return Err(SessionError::NoState("no pending executions in session".into()));
         }
@@ -181,13 +207,17 @@ impl Engine {
         name: &SessionName,
         change: &Metadata,
     ) -> Result<(), SessionError> {
-        if change.contains_key(PENDING) {
-            let why = format!("{PENDING} is a view of the runs that wait; it cannot be written");
+        if let Some(value) = change.get(PENDING) {
+            let why = match value.get().starts_with('{') {
+                true => format!("{PENDING} is a view of the runs that wait; it cannot be written"),
+                false => format!("invalid {PENDING} format"),
+            };
             return Err(SessionError::Metadata(why));
         }
         for _ in 0..TRIES {
             let row = self.find_session(who, name).await?;
-            let mut metadata = metadata(&row);
+            let read = metadata(&row);
+            let mut metadata = read.map_err(|error| SessionError::BadMetadata(error.to_string()))?;
             for (key, value) in change {
                 match value.get() {
                     "null" => drop(metadata.remove(key)),
@@ -230,6 +260,7 @@ impl Engine {
         // Once it is closed no run is added any more.
         let runs = self.runs_of(&row.key, Vec::new()).await?;
         let mut deleted = Deleted::default();
+        let mut proven = Vec::new();
         deleted.left.extend(runs.unreadable.into_iter().map(|found| found.run));
         for RunRow { run, .. } in runs.items {
             let id = run.facts.id;
@@ -239,8 +270,23 @@ impl Engine {
             }
             self.submit(who, id, Command::Erase { reason }, None).await?;
             store.erase(id).await?;
+            let row = store.load(id).await?.row;
+            proven.push(ErasedRun { run: id, seq: row.run.state.seq, hash: row.head });
             deleted.erased.push(id);
         }
+        let proof = Proof {
+            kind: "session.deleted",
+            agent: &row.key.agent,
+            session: &row.key.session,
+            by: &who.user,
+            forced: force,
+            erased: proven,
+            left: &deleted.left,
+        };
+        // Written when everything is gone and before the conversation is empty: a server that ends in between has not
+        // answered, and whoever asks again gets it.
+        let entry = serde_json::to_string(&proof).unwrap_or_default();
+        store.put_audit(who.tenant.clone(), self.shared.clock.now(), entry).await?;
         let empty = SessionChange::Metadata { before: row.metadata, after: "{}".into() };
         store.change_session(row.key, empty, now).await?;
         Ok(deleted)
@@ -304,17 +350,37 @@ impl Engine {
     }
 
     async fn state_of(&self, run: &Run) -> Result<ExecutionState, EngineError> {
-        let agent = self.shared.agent(&run.facts.agent)?;
-        let definition = self.shared.definition(&agent, run.state.definition).await?;
+        let definition = self.shared.definition(&run.facts.agent, run.state.definition).await?;
         let events = self.shared.events(run.facts.id, Seq(0)).await?;
         Ok(execution_state(run, &definition, &events))
     }
 }
 
 /// The user's own metadata, as stored.
-#[must_use]
-pub fn metadata(row: &SessionRow) -> Metadata {
-    serde_json::from_str(&row.metadata).unwrap_or_default()
+pub fn metadata(row: &SessionRow) -> Result<Metadata, serde_json::Error> {
+    serde_json::from_str(&row.metadata)
+}
+
+/// The proof that a conversation was deleted, as it stands in the audit.
+#[derive(Serialize)]
+struct Proof<'a> {
+    kind: &'static str,
+    agent: &'a AgentName,
+    session: &'a SessionId,
+    by: &'a UserId,
+    /// Whether calls that had started were no hindrance.
+    forced: bool,
+    /// The runs whose contents are gone, with the head of the chain that stays.
+    erased: Vec<ErasedRun>,
+    /// Runs that could not be read, and so not be erased either.
+    left: &'a [RunId],
+}
+
+#[derive(Serialize)]
+struct ErasedRun {
+    run: RunId,
+    seq: Seq,
+    hash: Digest,
 }
 
 /// A call that has started and changes the world.

@@ -205,17 +205,18 @@ impl Engine {
         let reins = shared.reins(run);
         let stored = self.visible(who, run).await?;
         let facts = &stored.row.run.facts;
-        let agent = shared.agent(&facts.agent)?;
+        let agent = shared.agent(&facts.agent).ok();
+        let approvers = shared.approvers(&facts.agent);
         let hold = shared.store.find_hold(decision.hold).await?.ok_or(EngineError::NotFound)?;
         if shared.done_before(who, decision.once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);
         }
-        let authority = may_decide(who, facts, (&hold).into(), &agent.approvers);
+        let authority = may_decide(who, facts, (&hold).into(), &approvers);
         let recorded = match &hold.closed {
             Some(closed) => self.recorded(decision.hold, closed.seq).await?,
             None => None,
         };
-        let definition = shared.definition(&agent, stored.row.run.state.definition).await?;
+        let definition = shared.definition(&facts.agent, stored.row.run.state.definition).await?;
         let is_open = authority.is_some() && hold.closed.is_none();
         if is_open {
             shared.refuse_misfit(&hold, &decision.wanted, &definition).await?;
@@ -224,11 +225,14 @@ impl Engine {
             true => shared.taking(&stored, reins).await?,
             false => None,
         };
-        // Where something outside has to be looked at first, whoever drives the run begins the call.
-        let needs_look = hold.tool.as_ref().and_then(|tool| agent.tools.get(tool)?.look()).is_some();
+        // A tool that is gone is not begun: whoever drives the run asks about it. Nor is one for which something outside
+        // has to be looked at first.
+        let called = stored.row.run.call(hold.id.key.call).map(|call| &call.tool);
+        let tool = called.and_then(|tool| agent.as_ref()?.tools.get(tool));
+        let can_begin = tool.is_some_and(|tool| tool.look().is_none());
         let begin = taking
             .as_ref()
-            .filter(|_| !needs_look)
+            .filter(|_| can_begin)
             .and_then(|taking| shared.begin_decided(&hold, &decision.wanted, &taking.log));
         // What is about to be decided: edited arguments where there are some, the stored ones otherwise.
         let arguments = |call| match &decision.wanted {
@@ -242,7 +246,7 @@ impl Engine {
             | Wanted::Fail { .. }
             | Wanted::Withdraw => Some(stored_call(&taking.as_ref()?.log, call)?.arguments),
         };
-        let verdicts = policy::of_run(&agent, &definition, &stored.row.run, arguments);
+        let verdicts = policy::of_run(agent.as_deref(), &definition, &stored.row.run, arguments);
         let resolve = Command::Resolve(Resolve {
             decide: Decide { hold: decision.hold.key, digest: decision.digest, revision: decision.revision },
             resolution: decision.wanted,
@@ -257,7 +261,7 @@ impl Engine {
             Actor::Person(who.user.clone()),
             definition,
             verdicts,
-            beside(lease, &agent.approvers, shared.mark(who, decision.once.as_ref()).into()),
+            beside(lease, &approvers, shared.mark(who, decision.once.as_ref()).into()),
         );
         order.given.authority = authority;
         order.given.recorded = recorded;
@@ -280,14 +284,14 @@ impl Engine {
         if shared.done_before(who, once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);
         }
-        let agent = shared.agent(&stored.row.run.facts.agent)?;
-        let definition = shared.definition(&agent, stored.row.run.state.definition).await?;
+        let agent = &stored.row.run.facts.agent;
+        let definition = shared.definition(agent, stored.row.run.state.definition).await?;
         let order = shared.order(
             vec![command],
             actor,
             definition,
             Default::default(),
-            beside(Lease::Untouched, &agent.approvers, shared.mark(who, once.as_ref()).into()),
+            beside(Lease::Untouched, &shared.approvers(agent), shared.mark(who, once.as_ref()).into()),
         );
         let mut driver = Driver::of(shared.store.clone(), stored.row);
         driver.push(order);

@@ -314,12 +314,8 @@ impl Engine {
         let row = self.shared.store.find_hold(hold).await?.ok_or(EngineError::NotFound)?;
         let events = self.shared.events(hold.run, Seq(0)).await?;
         let arguments = arguments(&row, &events);
-        let agent = self.shared.agent(&run.facts.agent).ok();
-        let definition = match &agent {
-            Some(agent) => Some(self.shared.definition(agent, run.state.definition).await?),
-            None => None,
-        };
-        let spec = row.tool.as_ref().and_then(|tool| definition.as_ref()?.tools.get(tool));
+        let definition = self.shared.definition(&run.facts.agent, run.state.definition).await?;
+        let spec = row.tool.as_ref().and_then(|tool| definition.tools.get(tool));
         let prompt = match (row.kind, &row.tool, &arguments) {
             (HoldKind::Approval, Some(tool), Some(arguments)) => {
                 let own = spec.and_then(|spec| spec.approval_prompt.as_deref());
@@ -335,8 +331,8 @@ impl Engine {
                 _,
             ) => None,
         };
-        let may_decide =
-            agent.and_then(|agent| may_decide(who, &run.facts, (&row).into(), &agent.approvers)).is_some();
+        let approvers = self.shared.approvers(&run.facts.agent);
+        let may_decide = may_decide(who, &run.facts, (&row).into(), &approvers).is_some();
         let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, &events));
         let path = self.path_to(&run).await?;
         Ok(HoldView {

@@ -142,11 +142,7 @@ impl Shared {
         let Some(reins) = self.reins(run) else { return false };
         self.recovered(&stored.row, from);
         let Some(place) = self.place(&agent) else {
-            match self.settings().agents.contains_key(&agent) {
-                true => drop(self.store.release(run, self.node).await),
-                // It keeps the lease until that runs out: giving it back would claim it again at once, for ever.
-                false => tracing::warn!(%run, %agent, "this server has no such agent; the run waits"),
-            }
+            drop(self.store.release(run, self.node).await);
             return false;
         };
         let mut driver = Driver::of(self.store.clone(), stored.row);

@@ -9,7 +9,10 @@
     reason = "a test stops where something is missing, and looks for one kind of event"
 )]
 
+mod changes;
+mod corners;
 mod family;
+mod gone;
 mod judged;
 #[path = "../tooling/other_server.rs"]
 mod other_server;

@@ -19,7 +19,7 @@ use holdpoint_core::transcript::{continuation, stored_call};
 use holdpoint_store::StoreError;
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::{Drive, Step};
+use super::{Drive, Ended, Step};
 use crate::clock;
 use crate::engine::{EngineError, Shared};
 use crate::policy;
@@ -50,6 +50,8 @@ impl Drive {
             self.return_begun().await?;
             return self.wait_for_news().await;
         }
+        // What a tool reports is decided with it: once it runs, nothing in hand may be lost to a read that fails.
+        self.definition().await?;
         if !ready.is_empty() {
             return self.begin_all(run, ready).await;
         }
@@ -69,11 +71,24 @@ impl Drive {
     async fn begin_all(&mut self, run: &Run, ready: Vec<CallNo>) -> Result<(), EngineError> {
         // Before anything starts, everything below it is durable. The log has its arguments only then.
         self.settle().await?;
-        let agent = self.shared.agent(&run.facts.agent)?;
-        self.look(run, &agent, &ready).await?;
+        let ready = match self.shared.tools_of(run, ready.clone()) {
+            (there, Some(missing)) if there.is_empty() => {
+                self.ask_about(&missing).await?;
+                match self.refused.take() {
+                    // No room for the question: the calls are refused one by one, and the model is told.
+                    Some(Refusal::Cap { .. }) => ready,
+                    Some(_) | None => return Ok(()),
+                }
+            }
+            (there, _) => there,
+        };
+        let agent = self.shared.agent(&run.facts.agent).ok();
+        if let Some(agent) = &agent {
+            self.look(run, agent, &ready).await?;
+        }
         let definition = self.definition().await?;
         let arguments = |call| stored_call(&self.log, call).map(|stored| stored.arguments);
-        let verdicts = policy::of_run(&agent, &definition, run, arguments);
+        let verdicts = policy::of_run(agent.as_deref(), &definition, run, arguments);
         for call in ready {
             let Some(stored) = stored_call(&self.log, call) else {
                 return self
@@ -132,9 +147,9 @@ impl Drive {
             return self.push(Command::Return { call, attempt }, Verdicts::default()).await;
         }
         let shared = self.shared.clone();
-        let agent = shared.agent(&run.facts.agent)?;
+        let agent = shared.agent(&run.facts.agent).ok();
         let stored = stored_call(&self.log, call);
-        let tool = stored.as_ref().and_then(|stored| agent.tools.get(&stored.tool));
+        let tool = stored.as_ref().and_then(|stored| agent.as_ref()?.tools.get(&stored.tool).cloned());
         let (Some(stored), Some(tool)) = (&stored, tool) else {
             let why = Body::text("not executed: this server does not have the tool");
             return self.finish(call, attempt, ToolResult::Failed(why)).await;
@@ -154,7 +169,15 @@ impl Drive {
             resumed: continuation(&self.log, call),
             pending: HoldId { run: self.run, key: HoldKey { call, secret } },
         };
-        let handle = self.tools.spawn(shared.clock.follows(tool.run(invocation)));
+        // Compared where the effect begins: a busy machine may take its time between here and there.
+        let clock = shared.clock.clone();
+        let running = async move {
+            match clock.now() >= start_by {
+                true => Ended::TooLate,
+                false => Ended::Ran(tool.run(invocation).await),
+            }
+        };
+        let handle = self.tools.spawn(shared.clock.follows(running));
         self.at_work.insert(handle.id(), CallAttempt { call, attempt });
         Ok(())
     }
@@ -241,7 +264,7 @@ impl Drive {
         self.driver.tip().is_some_and(|run| run.outcome().is_none() && has_work(run))
     }
 
-    async fn report(&mut self, done: Result<(Id, Outcome), JoinError>) -> Result<(), EngineError> {
+    async fn report(&mut self, done: Result<(Id, Ended), JoinError>) -> Result<(), EngineError> {
         let id = match &done {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
@@ -249,10 +272,13 @@ impl Drive {
         let Some(CallAttempt { call, attempt }) = self.at_work.remove(&id) else { return Ok(()) };
         let node = self.shared.node;
         match done {
-            Ok((_, Outcome::Done(result))) => self.finish(call, attempt, result).await,
-            Ok((_, Outcome::Pending(pending))) => self.suspend(call, attempt, *pending).await,
+            Ok((_, Ended::TooLate)) => {
+                self.push(Command::Return { call, attempt }, Verdicts::default()).await
+            }
+            Ok((_, Ended::Ran(Outcome::Done(result)))) => self.finish(call, attempt, result).await,
+            Ok((_, Ended::Ran(Outcome::Pending(pending)))) => self.suspend(call, attempt, *pending).await,
             // What the tool did until then nobody knows (C35).
-            Ok((_, Outcome::Unknown(why))) => {
+            Ok((_, Ended::Ran(Outcome::Unknown(why)))) => {
                 tracing::warn!(run = %self.run, %call, why, "outcome unknown");
                 self.push(Command::Orphan { call, attempt, node }, Verdicts::default()).await
             }

@@ -29,13 +29,16 @@ type Said = Result<Replied, Box<dyn Any + Send>>;
 impl Drive {
     pub(super) async fn think(&mut self, run: &Run) -> Result<(), EngineError> {
         let shared = self.shared.clone();
-        let agent = shared.agent(&run.facts.agent)?;
         let failures = match run.state.stage {
             Stage::Thinking { failures, .. } => failures,
             Stage::Acting | Stage::Ended(_) => 0,
         };
         let mut transcript = transcript(&self.events());
         let definition = self.definition().await?;
+        let (agent, model) = match shared.model_of(run, &definition) {
+            Ok(found) => found,
+            Err(missing) => return self.ask_about(&missing).await,
+        };
         // Where the model can read on, a long result is shown in part.
         if definition.tools.keys().any(|tool| tool.as_str() == read_result::NAME) {
             read_result::shorten(&mut transcript);
@@ -44,7 +47,7 @@ impl Drive {
         let heard = run.heard();
         let live = shared.live(run, agent.streaming);
         // A model with a bug ends its run, after whoever started it has heard that it is durable.
-        let asking = AssertUnwindSafe(async { agent.model.ask(prompt, &live).await }).catch_unwind();
+        let asking = AssertUnwindSafe(async { model.ask(prompt, &live).await }).catch_unwind();
         let mut asked = pin!(asking);
         let (replied, settled) = self.settle_meanwhile(asked.as_mut()).await;
         let replied = match replied {

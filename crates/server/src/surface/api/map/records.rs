@@ -64,7 +64,7 @@ pub(in super::super) fn session(row: &SessionRow) -> wire::SessionBody {
         created_at: rfc3339(row.created_at),
         updated_at: rfc3339(row.updated_at),
         closed: row.closed,
-        metadata: metadata(row),
+        metadata: metadata(row).unwrap_or_default(),
         runs_url: format!(
             "/api/v1/runs?agent={}&session={}",
             escaped(agent.as_str()),
