@@ -3,15 +3,18 @@
 //! Knows no protocol; the folders in `surface/` do. `listen.rs` puts them together.
 
 mod app;
+mod attempts;
 mod extract;
 mod guard;
 mod listen;
 mod openapi;
 mod problem;
+pub mod status;
 mod time;
 
 pub use app::App;
 pub use extract::{Args, JsonBody, Repeatable, Segment, body_bytes, idempotency_key, is_too_deep};
+pub use guard::Pass;
 pub use listen::{receivers, router, serve};
 pub use problem::{More, Problem, RecordedDecision};
 pub use time::{http_date, parse_rfc3339, rfc3339};

@@ -415,3 +415,68 @@ async fn listening_elsewhere_needs_keys_or_a_flag() {
     let open = serve(&["--listen", "0.0.0.0:0", "--allow-unauthenticated"]);
     assert_eq!(answer(open.client.get(here(&open))).await.status, 200);
 }
+
+/// Wrong keys from one address are answered with 429 after a while, on pages and on the API; a key that was right
+/// lately is still taken, and whoever shows nothing is only asked who they are.
+#[tokio::test]
+async fn many_wrong_keys_from_one_address_have_to_wait() {
+    let server = serve(&["--auth", "keys"]);
+    let key = server.key(&["--user", "alice"]);
+    let page = |password: &str| {
+        let request = server.client.get(format!("{}/", server.base)).header("accept", "text/html");
+        request.basic_auth("anyone", Some(password)).send()
+    };
+    let wrong = format!("hp_{}", "x".repeat(60));
+    assert_eq!(page(&wrong).await.unwrap().status(), 401);
+    assert_eq!(page(&key).await.unwrap().status(), 200);
+    let mut refused = None;
+    for _ in 0..60 {
+        let response = page(&wrong).await.unwrap();
+        if response.status() == 429 {
+            refused = Some(response);
+            break;
+        }
+        assert_eq!(response.status(), 401);
+    }
+    let refused = refused.unwrap();
+    let seconds: u32 = refused.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((1..=60).contains(&seconds), "{seconds}");
+    assert!(refused.text().await.unwrap().contains("Too many wrong keys"));
+    let api = server.client.get(format!("{}/api/v1/runs", server.base)).bearer_auth(&wrong);
+    assert_eq!(api.send().await.unwrap().status(), 429);
+    assert_eq!(page(&key).await.unwrap().status(), 200, "it was right before");
+    let nothing = server.client.get(format!("{}/api/v1/runs", server.base));
+    assert_eq!(nothing.send().await.unwrap().status(), 401);
+    let up = server.client.get(format!("{}/healthz", server.base));
+    assert_eq!(up.send().await.unwrap().status(), 200);
+}
+
+/// A stream that was opened with a key ends soon after the key is revoked, and says why; others stay open.
+#[tokio::test]
+async fn a_stream_ends_when_its_key_is_revoked() {
+    let server = serve(&["--auth", "keys"]);
+    let (lost, kept) = (server.key(&["--user", "alice"]), server.key(&["--user", "alice"]));
+    let (run, _) = server.held(&lost).await;
+    let open = |key: &str| {
+        let request = server.client.get(format!("{}/api/v1/runs/{run}/events", server.base));
+        request.header("accept", "text/event-stream").bearer_auth(key).send()
+    };
+    let (lost_stream, mut kept_stream) = (open(&lost).await.unwrap(), open(&kept).await.unwrap());
+    assert_eq!((lost_stream.status().as_u16(), kept_stream.status().as_u16()), (200, 200));
+    let revoked = keys(server.data.path(), &["revoke", lost.split('_').nth(1).unwrap()]);
+    assert!(revoked.status.success(), "{}", text(revoked.stderr));
+    let whole = tokio::time::timeout(Duration::from_secs(60), lost_stream.text()).await.unwrap().unwrap();
+    assert!(whole.contains("event: problem") && whole.contains("no longer valid"), "{whole}");
+    // The other one has heard what there was, and goes on.
+    assert!(kept_stream.chunk().await.unwrap().is_some());
+    let canceled = server.client.post(format!("{}/api/v1/runs/{run}/cancel", server.base)).bearer_auth(&kept);
+    let canceled = canceled.header("content-type", "application/json").body("{}").send().await.unwrap();
+    assert_eq!(canceled.status(), 200);
+    let hears = async {
+        let mut heard = String::new();
+        while !heard.contains("run.ended") {
+            heard.push_str(&String::from_utf8_lossy(&kept_stream.chunk().await.unwrap().unwrap()));
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), hears).await.unwrap();
+}

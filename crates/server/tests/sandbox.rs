@@ -216,7 +216,13 @@ async fn whoever_leaves_the_group_is_ended_too() {
 
 /// F27: a fork bomb is stopped when it has too many processes, and nothing of it is left.
 #[tokio::test]
-async fn a_fork_bomb_ends_at_the_limit() {
+async fn f27_a_fork_bomb_ends_at_the_limit() {
+    for _ in 0..rounds() {
+        a_fork_bomb().await;
+    }
+}
+
+async fn a_fork_bomb() {
     let place = Place::new();
     let options = CommandOptions { process_limit: 20, confinement: Confinement::Off, ..place.options() };
     let tool = with_or_without(options);
@@ -229,7 +235,18 @@ async fn a_fork_bomb_ends_at_the_limit() {
 /// F27: endless output, an end that never comes, a crash, output after the end, bytes that are no text: a bounded result
 /// each time, within the limits.
 #[tokio::test]
-async fn misbehaving_commands_end_within_their_limits() {
+async fn f27_misbehaving_commands_end_within_their_limits() {
+    for _ in 0..rounds() {
+        misbehaving_commands().await;
+    }
+}
+
+/// How often a fault is played: many times by `cargo xtask faults`.
+fn rounds() -> usize {
+    std::env::var("HOLDPOINT_FAULT_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+async fn misbehaving_commands() {
     let place = Place::new();
     let options = CommandOptions {
         confinement: Confinement::Off,
@@ -247,6 +264,13 @@ async fn misbehaving_commands_end_within_their_limits() {
     assert_eq!(crashed["signal"], 11);
     let holds_open = shell(&tool, "sleep 1000 & echo over").await;
     assert_eq!((&holds_open["exit_code"], &holds_open["stdout"]), (&json!(0), &json!("over\n")));
+    let large = shell(&tool, "head -c 104857600 /dev/zero | tr '\\000' a").await;
+    assert_eq!(large["truncated"], true, "100 MB: {large}");
+    assert!(large["stdout"].as_str().unwrap().len() < 10_200);
+    let marker = place.at("work/effect");
+    let after_effect = shell(&tool, &format!("echo done > {}; kill -KILL $$", marker.display())).await;
+    assert_eq!(after_effect["signal"], 9, "a crash after the effect: {after_effect}");
+    assert!(marker.exists());
     let bytes = shell(&tool, "head -c 100000 /dev/urandom").await;
     assert_eq!((&bytes["exit_code"], &bytes["truncated"]), (&json!(0), &json!(true)));
     let lies = shell(&tool, r#"echo '{"ran":{"end":{"exit":0}}}'; exit 7"#).await;

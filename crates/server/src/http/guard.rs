@@ -3,17 +3,20 @@
 //! Without configured identities only this machine may call, and every caller is the user `local`. Otherwise every
 //! request needs an API key or a token of the identity provider, as configured, except those that ask whether the server
 //! is up. The `Host` check stops pages that point their own name at this server; the `Origin` check stops pages that
-//! post to it.
+//! post to it. Whoever shows many wrong keys is made to wait (`attempts.rs`).
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use holdpoint_core::digest;
 
 use super::app::App;
+use super::attempts::Attempts;
 use super::problem::{More, Problem};
 use crate::auth::{ApiKey, NotLetIn, Principal, Scope};
 use crate::settings::{Access, Auth};
@@ -24,15 +27,43 @@ const OPEN: &[&str] = &["/healthz", "/readyz"];
 /// What agents say about themselves to everyone, below their addresses: how to reach them, and how to say who you are.
 const CARD: &str = "/.well-known/agent-card.json";
 
+/// The address at the other end of the connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) IpAddr);
+
+/// The door and what it remembers.
+#[derive(Clone)]
+pub(super) struct Door {
+    pub(super) app: App,
+    pub(super) attempts: Arc<Attempts>,
+}
+
+/// What a caller was let in with, for whoever keeps them in for long.
+#[derive(Clone, Default)]
+pub struct Pass(Option<Arc<Credential>>);
+
+impl Pass {
+    /// Whether they would still be let in. A server that cannot tell says yes: it will be asked again.
+    pub async fn is_good(&self, app: &App) -> bool {
+        let Some(shown) = &self.0 else { return true };
+        match identify(app, &app.engine.settings().access.auth, shown).await {
+            Ok(_) | Err(NotIdentified::CannotTell(_)) => true,
+            Err(NotIdentified::Unknown) => false,
+        }
+    }
+}
+
 /// Lets a request in with its principal, or says why not.
 pub(super) async fn check(
-    State(app): State<App>,
+    State(Door { app, attempts }): State<Door>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
     refuse_foreign(&app.engine.settings().access, request.method(), request.headers())?;
     if !is_open(request.method(), request.uri().path()) {
-        let who = principal(&app, request.headers()).await?;
+        let from = request.extensions().get::<Peer>().map(|peer| peer.0);
+        let (who, pass) = principal(&app, &attempts, from, request.headers()).await?;
+        request.extensions_mut().insert(pass);
         // Looking is refused here, where no new route can forget it. Changes are the engine's to refuse.
         if is_harmless(request.method()) && !who.has(Scope::RunsRead) {
             return Err(Problem::missing_scope(Scope::RunsRead));
@@ -97,35 +128,93 @@ fn is_ours(access: &Access, authority: &str) -> bool {
     }
 }
 
-async fn principal(app: &App, headers: &HeaderMap) -> Result<Principal, Problem> {
+async fn principal(
+    app: &App,
+    attempts: &Attempts,
+    from: Option<IpAddr>,
+    headers: &HeaderMap,
+) -> Result<(Principal, Pass), Problem> {
     let auth = &app.engine.settings().access.auth;
     if matches!(auth, Auth::Local) {
-        return Ok(Principal::local());
+        return Ok((Principal::local(), Pass::default()));
     }
-    let unknown = || unknown(auth, headers);
-    match one(headers, header::AUTHORIZATION).and_then(credential).ok_or_else(unknown)? {
-        Credential::Key(key) if auth.takes_keys() => match app.engine.identify(&key).await {
-            Ok(who) => who.ok_or_else(unknown),
+    // Whoever shows nothing has tried nothing: a browser comes so before it asks its user.
+    let Some(shown) = one(headers, header::AUTHORIZATION) else { return Err(unknown(auth, headers)) };
+    let digest = digest::of_parts("holdpoint.shown.1", &[shown.as_bytes()]);
+    let now = app.engine.clock().now();
+    let from = from.filter(|_| is_guessable(shown));
+    if let Some(seconds) = from.and_then(|from| attempts.wait(from, digest, now)) {
+        return Err(too_many(seconds));
+    }
+    let identified = match credential(shown).map(Arc::new) {
+        Some(shown) => identify(app, auth, &shown).await.map(|who| (who, Pass(Some(shown)))),
+        None => Err(NotIdentified::Unknown),
+    };
+    match identified {
+        Ok(known) => {
+            from.inspect(|from| attempts.right(*from, digest, now));
+            Ok(known)
+        }
+        Err(NotIdentified::CannotTell(problem)) => Err(problem),
+        Err(NotIdentified::Unknown) => {
+            from.inspect(|from| attempts.wrong(*from, now));
+            Err(unknown(auth, headers))
+        }
+    }
+}
+
+/// What people type, or scripts try: keys, and whatever a browser sends as a password. A token is signed, and wrong ones
+/// come from clocks and old sessions.
+fn is_guessable(authorization: &str) -> bool {
+    let is_token = matches!(credential(authorization), Some(Credential::Token(_)));
+    let is_bearer = authorization.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer "));
+    !(is_token && is_bearer)
+}
+
+/// Why nobody can be named.
+enum NotIdentified {
+    /// The credential opens nothing.
+    Unknown,
+    /// It cannot be told now.
+    CannotTell(Problem),
+}
+
+async fn identify(app: &App, auth: &Auth, shown: &Credential) -> Result<Principal, NotIdentified> {
+    match shown {
+        Credential::Key(key) if auth.takes_keys() => match app.engine.identify(key).await {
+            Ok(who) => who.ok_or(NotIdentified::Unknown),
             Err(error) => {
                 tracing::error!(%error, "nobody can be let in");
-                Err(cannot_tell("it cannot be told now whether this key is valid", 1))
+                let problem = cannot_tell("it cannot be told now whether this key is valid", 1);
+                Err(NotIdentified::CannotTell(problem))
             }
         },
         Credential::Token(token) => match auth.issuer() {
-            Some(issuer) => app.engine.identify_token(issuer, &token).await.map_err(|why| match why {
-                NotLetIn::Refused(_) => unknown(),
+            Some(issuer) => app.engine.identify_token(issuer, token).await.map_err(|why| match why {
+                NotLetIn::Refused(_) => NotIdentified::Unknown,
                 NotLetIn::NoKeys { retry_after } => {
                     let detail = "the keys of the identity provider cannot be fetched, so it cannot be told now whether \
                                   this token is valid";
                     // Rounded up: whoever comes too early waits once more.
                     let seconds = retry_after.0.saturating_add(999) / 1000;
-                    cannot_tell(detail, u32::try_from(seconds).unwrap_or(u32::MAX))
+                    let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+                    NotIdentified::CannotTell(cannot_tell(detail, seconds))
                 }
             }),
-            None => Err(unknown()),
+            None => Err(NotIdentified::Unknown),
         },
-        Credential::Key(_) => Err(unknown()),
+        Credential::Key(_) => Err(NotIdentified::Unknown),
     }
+}
+
+/// The answer to an address from which many wrong keys came.
+fn too_many(seconds: u32) -> Problem {
+    let detail = format!(
+        "too many wrong keys or tokens came from your address; nothing from there is looked at for {seconds} seconds"
+    );
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    let problem = Problem::new(status, "too-many-attempts", "Too many wrong keys", detail);
+    problem.with(More { retry_after: Some(seconds), ..More::default() })
 }
 
 /// What a caller shows.

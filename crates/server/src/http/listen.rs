@@ -10,7 +10,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -20,6 +22,7 @@ use tokio::task::JoinSet;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::app::App;
+use super::guard::{Door, Peer};
 use super::problem::Problem;
 use super::{guard, openapi};
 use crate::clock::duration;
@@ -42,6 +45,7 @@ const LEAST_HEADER_BYTES: usize = 8192;
 /// Every surface behind the door.
 pub fn router(app: App) -> Router {
     let max_body = app.engine.settings().max_body;
+    let door = Door { app: app.clone(), attempts: Arc::default() };
     let described = OpenApiRouter::new().nest("/api/v1", api::routes()).merge(operations::routes());
     openapi::described(described)
         .merge(web::routes())
@@ -49,7 +53,7 @@ pub fn router(app: App) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(max_body))
-        .layer(axum::middleware::from_fn_with_state(app.clone(), guard::check))
+        .layer(axum::middleware::from_fn_with_state(door, guard::check))
         .layer(axum::middleware::from_fn(web::problems_as_pages))
         .layer(axum::middleware::from_fn(a2a::problems_as_errors))
         .with_state(app)
@@ -79,7 +83,8 @@ pub async fn serve(
             _ = stopping.wait_for(|stopping| *stopping) => break,
         };
         while connections.try_join_next().is_some() {}
-        let service = TowerToHyperService::new(router.clone());
+        let peer = stream.peer_addr().ok().map(|address| Peer(address.ip()));
+        let service = FromPeer { peer, router: TowerToHyperService::new(router.clone()) };
         let connection = http.serve_connection(TokioIo::new(stream), service);
         let connection = graceful.watch(connection);
         connections.spawn(async move {
@@ -93,6 +98,26 @@ pub async fn serve(
     // Nobody else is let in while the rest is done.
     drop(listener);
     graceful.shutdown().await;
+}
+
+/// The surfaces, told whom they talk to.
+struct FromPeer {
+    /// None when the client has left again.
+    peer: Option<Peer>,
+    router: TowerToHyperService<Router>,
+}
+
+impl Service<Request<Incoming>> for FromPeer {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
+        self.router.call(request)
+    }
 }
 
 /// The next client, once there is room for one. Whoever comes before that waits in the system's queue.

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::map;
 use crate::engine::{EngineError, SessionError, StoreError};
-use crate::http::{More, Problem, RecordedDecision, rfc3339};
+use crate::http::{More, Problem, RecordedDecision, rfc3339, status};
 
 /// The engine's no to a request about this run; none when it is about no run.
 pub(crate) fn problem(about: Option<RunId>, error: &EngineError) -> Problem {
@@ -53,6 +53,9 @@ pub(super) fn session(error: &SessionError) -> Problem {
         SessionError::Metadata(_) => (invalid, "invalid", "Invalid request"),
         SessionError::NotYours(_) => (StatusCode::FORBIDDEN, "not-allowed", "You may not delete this"),
         SessionError::CallStarted { .. } => (conflict, "call-started", "A call has started"),
+        SessionError::BadMetadata(_) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, "bad-metadata", "The session's metadata cannot be read")
+        }
         SessionError::NoState(_) => (StatusCode::NOT_FOUND, "no-execution-state", "No execution state"),
     };
     let problem = Problem::new(status, kind, title, error.to_string());
@@ -65,6 +68,7 @@ pub(super) fn session(error: &SessionError) -> Problem {
         | SessionError::Metadata(_)
         | SessionError::NotYours(_)
         | SessionError::CallStarted { .. }
+        | SessionError::BadMetadata(_)
         | SessionError::NoState(_) => problem,
     }
 }
@@ -111,66 +115,53 @@ pub(super) fn refused(about: Option<RunId>, refusal: &Refusal) -> Problem {
     }
 }
 
-/// Status, kind and title of every refusal.
+/// Kind and title of every refusal; its status is that of every surface.
 fn words(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
-    let (conflict, invalid) = (StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY);
-    match refusal {
-        Refusal::Ended(_) => (conflict, "ended", "The run is over"),
-        Refusal::NotEnded => (conflict, "not-ended", "The run is not over"),
-        Refusal::Held { .. } => (conflict, "held", "The run waits"),
-        Refusal::NoSuchHold(_) | Refusal::NoSuchCall(_) => (StatusCode::NOT_FOUND, "not-found", "Not found"),
-        Refusal::AlreadyDecided(_) => (conflict, "already-decided", "Already decided"),
-        Refusal::Expired(_) => (conflict, "expired", "Expired"),
-        Refusal::NotAllowed(_) => (StatusCode::FORBIDDEN, "not-allowed", "You may not decide this"),
-        Refusal::WrongKind { .. } => (invalid, "wrong-kind", "Not a decision for this hold"),
-        Refusal::Stale { .. } => (conflict, "stale", "Changed since you saw it"),
-        Refusal::MustRepeatDigest { .. } => (conflict, "must-repeat-digest", "Say what you saw"),
-        Refusal::Forbidden { .. } => (invalid, "forbidden-arguments", "A rule forbids these arguments"),
-        Refusal::NotExpired(_) => (conflict, "not-expired", "Not expired"),
-        Refusal::CallNotReady(_) => (conflict, "call-not-ready", "The call has moved on"),
-        Refusal::StaleAttempt { .. } => (conflict, "stale-attempt", "Another start counts"),
-        Refusal::Tampered { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "tampered", "Stored data changed"),
-        Refusal::TooLate(_) => (conflict, "too-late", "Too late"),
-        Refusal::NotOrphanedYet { .. } => (conflict, "not-orphaned", "Somebody may still be at it"),
-        Refusal::NotThinking => (conflict, "not-thinking", "The model is not due"),
-        Refusal::CallStarted(_) => (conflict, "call-started", "A call has started"),
-        Refusal::WrongDriver => (conflict, "wrong-driver", "Driven by someone else"),
-        Refusal::ClaimedByOther { .. } => (conflict, "claimed", "Claimed by someone else"),
-        Refusal::NotClaimable => (conflict, "not-claimable", "Cannot be claimed now"),
-        Refusal::Cap { .. } => (conflict, "cap", "A limit is reached"),
-        Refusal::Erased => (StatusCode::GONE, "erased", "Contents deleted"),
-    }
+    let (kind, title) = match refusal {
+        Refusal::Ended(_) => ("ended", "The run is over"),
+        Refusal::NotEnded => ("not-ended", "The run is not over"),
+        Refusal::Held { .. } => ("held", "The run waits"),
+        Refusal::NoSuchHold(_) | Refusal::NoSuchCall(_) => ("not-found", "Not found"),
+        Refusal::AlreadyDecided(_) => ("already-decided", "Already decided"),
+        Refusal::Expired(_) => ("expired", "Expired"),
+        Refusal::NotAllowed(_) => ("not-allowed", "You may not decide this"),
+        Refusal::WrongKind { .. } => ("wrong-kind", "Not a decision for this hold"),
+        Refusal::Stale { .. } => ("stale", "Changed since you saw it"),
+        Refusal::MustRepeatDigest { .. } => ("must-repeat-digest", "Say what you saw"),
+        Refusal::Forbidden { .. } => ("forbidden-arguments", "A rule forbids these arguments"),
+        Refusal::NotExpired(_) => ("not-expired", "Not expired"),
+        Refusal::CallNotReady(_) => ("call-not-ready", "The call has moved on"),
+        Refusal::StaleAttempt { .. } => ("stale-attempt", "Another start counts"),
+        Refusal::Tampered { .. } => ("tampered", "Stored data changed"),
+        Refusal::TooLate(_) => ("too-late", "Too late"),
+        Refusal::NotOrphanedYet { .. } => ("not-orphaned", "Somebody may still be at it"),
+        Refusal::NotThinking => ("not-thinking", "The model is not due"),
+        Refusal::CallStarted(_) => ("call-started", "A call has started"),
+        Refusal::WrongDriver => ("wrong-driver", "Driven by someone else"),
+        Refusal::ClaimedByOther { .. } => ("claimed", "Claimed by someone else"),
+        Refusal::NotClaimable => ("not-claimable", "Cannot be claimed now"),
+        Refusal::Cap { .. } => ("cap", "A limit is reached"),
+        Refusal::Erased => ("erased", "Contents deleted"),
+    };
+    (status::of_refusal(refusal), kind, title)
 }
 
 pub(super) fn failed(failure: &StoreError) -> Problem {
-    let unavailable = |detail: String| {
-        let status = StatusCode::SERVICE_UNAVAILABLE;
-        let problem = Problem::new(status, "unavailable", "Not available now", detail);
-        problem.with(More { retry_after: Some(1), ..More::default() })
-    };
-    let broken = |kind: &str, title: &'static str| {
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, kind, title, failure.to_string())
-    };
-    match failure {
-        StoreError::NotFound { .. } => Problem::not_found(),
-        StoreError::Guard { why, .. } => {
-            Problem::new(StatusCode::CONFLICT, "guard", "Not possible any more", why.clone())
+    let (kind, title, detail) = match failure {
+        StoreError::NotFound { .. } => return Problem::not_found(),
+        StoreError::Guard { why, .. } => ("guard", "Not possible any more", why.clone()),
+        StoreError::Conflict { .. } | StoreError::Unavailable { .. } => {
+            ("unavailable", "Not available now", failure.to_string())
         }
-        StoreError::Conflict { .. } | StoreError::Unavailable { .. } => unavailable(failure.to_string()),
         // Trying again could do it twice, unless the request has a key: look first.
         StoreError::Unknown { .. } => {
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            let title = "Nobody knows whether it was written";
-            let problem = Problem::new(status, "outcome-unknown", title, failure.to_string());
-            problem.with(More { retry_after: Some(1), ..More::default() })
+            ("outcome-unknown", "Nobody knows whether it was written", failure.to_string())
         }
-        StoreError::Corrupt { .. } => broken("corrupt", "Stored data cannot be read"),
-        StoreError::Newer { .. } => {
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            let problem = Problem::new(status, "newer", "Written by a newer version", failure.to_string());
-            problem.with(More { retry_after: Some(30), ..More::default() })
-        }
-    }
+        StoreError::Corrupt { .. } => ("corrupt", "Stored data cannot be read", failure.to_string()),
+        StoreError::Newer { .. } => ("newer", "Written by a newer version", failure.to_string()),
+    };
+    let (status, retry_after) = status::of_store(failure);
+    Problem::new(status, kind, title, detail).with(More { retry_after, ..More::default() })
 }
 
 fn shown(digest: Option<Digest>) -> Option<String> {

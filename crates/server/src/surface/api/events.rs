@@ -8,21 +8,33 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use holdpoint_core::id::{RunId, Seq};
 use tokio::sync::watch;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use super::{error, map, wire};
 use crate::engine::{EngineError, Follower, News};
-use crate::http::App;
+use crate::http::{App, Pass, Problem};
 
 /// How often a comment shows that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// How often it is looked whether a reader may still hear something: a key that is revoked ends its streams soon.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
 /// The events after a position, and those to come.
-pub(super) fn stream(app: &App, run: RunId, after: Seq) -> Response {
+pub(super) fn stream(app: &App, pass: Pass, run: RunId, after: Seq) -> Response {
+    let mut look_again = tokio::time::interval(LOOK_AGAIN);
+    look_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The reader has just been let in.
+    look_again.reset();
     let reading = Reading {
+        app: app.clone(),
+        pass,
+        look_again,
         run,
         follower: app.engine.follow_live(run, after),
         stopping: app.stopping.clone(),
@@ -37,6 +49,11 @@ pub(super) fn stream(app: &App, run: RunId, after: Seq) -> Response {
 }
 
 struct Reading {
+    app: App,
+    /// What the reader was let in with.
+    pass: Pass,
+    /// When it is time to see whether that is still good.
+    look_again: Interval,
     run: RunId,
     follower: Follower,
     stopping: watch::Receiver<bool>,
@@ -48,8 +65,15 @@ impl Reading {
     async fn next(&mut self) -> Option<Event> {
         while self.ready.is_empty() && !self.is_over {
             let read = tokio::select! {
-                read = self.follower.news() => read,
+                read = self.follower.news() => Some(read),
+                _ = self.look_again.tick() => None,
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
+            };
+            let Some(read) = read else {
+                if self.pass.is_good(&self.app).await {
+                    continue;
+                }
+                return Some(self.shut_out());
             };
             match read {
                 Ok(news) => self.ready.extend(news),
@@ -67,6 +91,14 @@ impl Reading {
                 Event::default().event("delta").json_data(&body).unwrap_or_default()
             }
         })
+    }
+
+    /// The reader's key was revoked, or their token has run out: they are told as at the door, and hear nothing more.
+    fn shut_out(&mut self) -> Event {
+        self.is_over = true;
+        let detail = "the key or token that this stream was opened with is no longer valid";
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", detail);
+        Event::default().event("problem").json_data(&problem).unwrap_or_default()
     }
 
     /// The last thing a reader hears: without an id, so that coming back goes on in the same place.

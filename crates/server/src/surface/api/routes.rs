@@ -19,7 +19,7 @@ use utoipa_axum::routes;
 use super::{error, events, map, sessions, subscriptions, wire};
 use crate::auth::Principal;
 use crate::engine::{Decision, EngineError, HoldList, NewRun, RunList, Seen};
-use crate::http::{App, Args, Problem, Repeatable, Segment};
+use crate::http::{App, Args, Pass, Problem, Repeatable, Segment};
 
 /// Items of a page, unless the caller wants another number.
 pub(super) const PAGE: usize = 50;
@@ -103,6 +103,9 @@ async fn start(
     Repeatable { body, once }: Repeatable<wire::StartRun>,
 ) -> Answered<Response> {
     let agent = AgentName::new(agent).map_err(|_| Problem::not_found())?;
+    if body.session.as_deref() == Some("") {
+        return Err(Problem::invalid(SESSION_REQUIRED));
+    }
     let session = body.session.map(SessionId::new).transpose().map_err(bad_name)?;
     let new = NewRun { agent, session, message: map::message(body.input)?, once };
     let id = app.engine.start(&who, new).await.map_err(|error| error::problem(None, &error))?;
@@ -181,6 +184,7 @@ async fn recovery(State(app): State<App>, Extension(who): Who) -> Answered<Json<
 async fn run_events(
     State(app): State<App>,
     Extension(who): Who,
+    Extension(pass): Extension<Pass>,
     Segment(run): Segment,
     Args(args): Args<wire::EventsArgs>,
     headers: HeaderMap,
@@ -193,7 +197,7 @@ async fn run_events(
     let accept = text(&headers, header::ACCEPT.as_str())?.unwrap_or_default();
     if accept.contains("text/event-stream") {
         app.engine.see(&who, run).await.map_err(about(run))?;
-        return Ok(events::stream(&app, run, Seq(after)));
+        return Ok(events::stream(&app, pass, run, Seq(after)));
     }
     let log = app.engine.log(&who, run, Seq(after)).await.map_err(about(run))?;
     let limit = args.limit.map_or(usize::MAX, |limit| limit.clamp(1, EVENTS_MAX));
@@ -340,6 +344,9 @@ fn hold_id(text: &str) -> Answered<HoldId> {
 fn about(run: RunId) -> impl Fn(EngineError) -> Problem {
     move |error| error::problem(Some(run), &error)
 }
+
+/// S0-31: a run without a session gets a new one, so only a session that is given and empty hears this.
+const SESSION_REQUIRED: &str = "session ID required for async HITL";
 
 pub(super) fn bad_name(bad: BadName) -> Problem {
     Problem::invalid(bad.to_string())

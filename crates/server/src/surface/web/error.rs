@@ -3,7 +3,7 @@
 //! Whatever the caller may not see looks like something that does not exist.
 
 use axum::extract::Request;
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use holdpoint_core::refusal::Refusal;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{headers, render};
 use crate::engine::{EngineError, StoreError};
-use crate::http::Problem;
+use crate::http::{Problem, status};
 
 /// A no, as a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,11 +19,13 @@ pub(super) struct Failure {
     pub(super) status: StatusCode,
     pub(super) title: String,
     pub(super) text: String,
+    /// Seconds after which to try again; sent as a header.
+    pub(super) retry_after: Option<u32>,
 }
 
 impl Failure {
     pub(super) fn new(status: StatusCode, title: &str, text: &str) -> Failure {
-        Failure { status, title: title.into(), text: text.into() }
+        Failure { status, title: title.into(), text: text.into(), retry_after: None }
     }
 
     pub(super) fn not_found() -> Failure {
@@ -67,24 +69,24 @@ impl From<EngineError> for Failure {
 }
 
 fn refused(refusal: &Refusal) -> Failure {
-    let (status, title) = match refusal {
+    let title = match refusal {
         Refusal::NoSuchHold(_) | Refusal::NoSuchCall(_) => return Failure::not_found(),
-        Refusal::NotAllowed(_) => (StatusCode::FORBIDDEN, "You may not decide this"),
         Refusal::Stale { .. } | Refusal::MustRepeatDigest { .. } => {
             let text =
                 "Nothing was decided. Below is the call as it would run now; look again before you decide.";
-            return Failure::new(StatusCode::CONFLICT, "Changed since you saw it", text);
+            return Failure::new(status::of_refusal(refusal), "Changed since you saw it", text);
         }
         Refusal::AlreadyDecided(_) => {
             let text = "Your decision was not taken, because this already has one. It is shown below.";
-            return Failure::new(StatusCode::CONFLICT, "Already decided", text);
+            return Failure::new(status::of_refusal(refusal), "Already decided", text);
         }
-        Refusal::Expired(_) => (StatusCode::CONFLICT, "Too late"),
-        Refusal::Ended(_) => (StatusCode::CONFLICT, "The run is over"),
-        Refusal::WrongKind { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "Not a decision for this"),
-        Refusal::Forbidden { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "A rule forbids these arguments"),
-        Refusal::Tampered { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "Stored data changed"),
-        Refusal::Erased => (StatusCode::GONE, "Contents deleted"),
+        Refusal::NotAllowed(_) => "You may not decide this",
+        Refusal::Expired(_) => "Too late",
+        Refusal::Ended(_) => "The run is over",
+        Refusal::WrongKind { .. } => "Not a decision for this",
+        Refusal::Forbidden { .. } => "A rule forbids these arguments",
+        Refusal::Tampered { .. } => "Stored data changed",
+        Refusal::Erased => "Contents deleted",
         Refusal::NotEnded
         | Refusal::Held { .. }
         | Refusal::NotExpired(_)
@@ -97,30 +99,29 @@ fn refused(refusal: &Refusal) -> Failure {
         | Refusal::WrongDriver
         | Refusal::ClaimedByOther { .. }
         | Refusal::NotClaimable
-        | Refusal::Cap { .. } => (StatusCode::CONFLICT, "Not possible now"),
+        | Refusal::Cap { .. } => "Not possible now",
     };
-    Failure::new(status, title, &sentence(&refusal.to_string()))
+    Failure::new(status::of_refusal(refusal), title, &sentence(&refusal.to_string()))
 }
 
 fn failed(failure: &StoreError) -> Failure {
     let text = sentence(&failure.to_string());
-    match failure {
-        StoreError::NotFound { .. } => Failure::not_found(),
-        StoreError::Conflict { .. } | StoreError::Guard { .. } | StoreError::Unavailable { .. } => {
-            let text = format!("{text} Try again in a moment.");
-            Failure::new(StatusCode::SERVICE_UNAVAILABLE, "Not available now", &text)
+    let (title, then) = match failure {
+        StoreError::NotFound { .. } => return Failure::not_found(),
+        StoreError::Guard { .. } => ("Not possible any more", ""),
+        StoreError::Conflict { .. } | StoreError::Unavailable { .. } => {
+            ("Not available now", " Try again in a moment.")
         }
         StoreError::Unknown { .. } => {
-            let text = format!("{text} Look at the page again before you repeat it.");
-            Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "Nobody knows whether it was written", &text)
+            ("Nobody knows whether it was written", " Look at the page again before you repeat it.")
         }
-        StoreError::Corrupt { .. } => {
-            Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "Stored data cannot be read", &text)
-        }
+        StoreError::Corrupt { .. } => ("Stored data cannot be read", ""),
         StoreError::Newer { .. } => {
-            Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "Written by a newer version", &text)
+            ("Written by a newer version", " Try again when this server is upgraded.")
         }
-    }
+    };
+    let (status, retry_after) = status::of_store(failure);
+    Failure { retry_after, ..Failure::new(status, title, &format!("{text}{then}")) }
 }
 
 fn sentence(text: &str) -> String {
@@ -137,7 +138,11 @@ impl IntoResponse for Failure {
             text: &'a str,
         }
         let message = Message { title: &self.title, text: &self.text };
-        render::page(self.status, "message.html", &render::Site::anonymous(), &message)
+        let mut page = render::page(self.status, "message.html", &render::Site::anonymous(), &message);
+        if let Some(seconds) = self.retry_after {
+            page.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        page
     }
 }
 
@@ -161,5 +166,37 @@ pub async fn problems_as_pages(request: Request, next: Next) -> Response {
             page
         }
         Some(_) | None => response,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdpoint_core::id::{Place, RunId};
+    use holdpoint_core::name::Tenant;
+    use holdpoint_core::time::Timestamp;
+
+    use super::*;
+
+    /// A page says no with the status that the API has for it; who should come back later is told when.
+    #[test]
+    fn a_page_has_the_status_of_the_api() {
+        let run = RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(0), [1; 5]);
+        let why = || "the disk is full".to_owned();
+        for (failure, status, retry_after) in [
+            (StoreError::NotFound { run }, 404, None),
+            (StoreError::Guard { which: 0, why: why() }, 409, None),
+            (StoreError::Conflict { run }, 503, Some(1)),
+            (StoreError::Unavailable { why: why() }, 503, Some(1)),
+            (StoreError::Unknown { why: why() }, 503, Some(1)),
+            (StoreError::Newer { run, found: 9 }, 503, Some(30)),
+            (StoreError::Corrupt { run, why: why() }, 500, None),
+        ] {
+            let page = Failure::from(EngineError::Store(failure.clone()));
+            assert_eq!((page.status.as_u16(), page.retry_after), (status, retry_after), "{failure}");
+            let response = page.into_response();
+            let header = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+            assert_eq!(header.map(str::to_owned), retry_after.map(|seconds| seconds.to_string()));
+            assert_eq!(response.status().as_u16(), status);
+        }
     }
 }
