@@ -31,7 +31,21 @@ pub(crate) fn faults(root: &Path, arguments: &[OsString]) -> Result<()> {
     let store =
         ["run", "--release", "-p", "holdpoint-store", "--features", "faults", "--bin", "store-faults", "--"];
     let server = ["test", "--release", "-p", "holdpoint", "--test", "faults", "--", "--full"];
-    let found = [process::cargo_with(root, &store, arguments), process::cargo_with(root, &server, arguments)];
+    let only = arguments.iter().skip_while(|argument| *argument != "--only").nth(1);
+    let mut found =
+        vec![process::cargo_with(root, &store, arguments), process::cargo_with(root, &server, arguments)];
+    // These are tests that play each case as often as they are told to.
+    for (row, test, rounds) in [("F27", "sandbox", 40), ("F30", "engine", 20)] {
+        let is_wanted = only.is_none_or(|only| only.to_string_lossy().split(',').any(|one| one == row));
+        if is_wanted {
+            let is_quick = arguments.iter().any(|argument| argument == "--quick");
+            let rounds = if is_quick { 2 } else { rounds };
+            let filter = row.to_lowercase();
+            let line = ["test", "--release", "-p", "holdpoint", "--test", test, "--", filter.as_str()];
+            println!("{row}: the tests {filter}* of {test}, {rounds} rounds");
+            found.push(process::cargo_in_rounds(root, &line, rounds));
+        }
+    }
     let broken: Vec<String> = found.into_iter().filter_map(|one| Some(one.err()?.to_string())).collect();
     match broken.as_slice() {
         [] => Ok(()),

@@ -36,6 +36,13 @@ pub(crate) fn cargo_with(root: &Path, arguments: &[&str], more: &[OsString]) -> 
     run(root, command)
 }
 
+/// Like [`cargo`], for tests that play each of their cases so many times.
+pub(crate) fn cargo_in_rounds(root: &Path, arguments: &[&str], rounds: usize) -> Result<()> {
+    let mut command = Command::new(cargo_program());
+    command.args(arguments).env("HOLDPOINT_FAULT_ROUNDS", rounds.to_string());
+    run(root, command)
+}
+
 /// Runs a program with the terminal's input and output; anything but success is an error that quotes the
 /// command.
 pub(crate) fn run(root: &Path, mut command: Command) -> Result<()> {
