@@ -14,9 +14,9 @@ use holdpoint_core::project::{HoldRow, RunRow};
 use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::{
-    Answer, AuditEntry, Batch, Claim, Claimed, Counts, Credential, DeadLetter, DeadQuery, DueNotice, Heartbeat,
-    HoldQuery, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery, SessionChange, SessionKey, SessionQuery,
-    SessionRow, SettleNotice, ShardSet, Store, Stored, Subscription, SubscriptionQuery,
+    Answer, AuditEntry, Batch, Claim, Claimed, Counts, Credential, DeadLetter, DeadQuery, DueNotice,
+    Heartbeat, HoldQuery, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery, SessionChange, SessionKey,
+    SessionQuery, SessionRow, SettleNotice, ShardSet, Store, Stored, Subscription, SubscriptionQuery,
 };
 use tokio::sync::Notify;
 
