@@ -222,7 +222,7 @@ pub enum Settled {
 }
 
 /// One start of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CallAttempt {
     /// Which call.
     pub call: CallNo,

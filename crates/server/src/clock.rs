@@ -1,13 +1,14 @@
 //! Time, randomness and ids: the one file that takes them from the system.
 //!
 //! Everything else gets them as arguments, and sleeps by the clock too. A virtual clock stands still until it is told to
-//! go on, for scenarios that wait for weeks (`standing.rs`).
+//! go on, for scenarios that wait for weeks (`standing.rs`); one that was made from a seed also draws everything from it.
 
 mod standing;
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use holdpoint_core::command::Entropy;
@@ -91,7 +92,7 @@ impl Clock {
         }
     }
 
-    /// A task that goes by this clock. On a virtual one its polls are counted.
+    /// A task that goes by this clock. On a virtual one its polls are counted, and it can be stopped.
     pub fn follows<F: Future + Send>(&self, task: F) -> impl Future<Output = F::Output> + Send + use<F> {
         let standing = match self {
             Clock::System { .. } => None,
@@ -100,12 +101,37 @@ impl Clock {
         async move {
             let Some(standing) = standing else { return task.await };
             let mut task = pin!(task);
-            poll_fn(|context| {
-                standing.count_poll();
-                task.as_mut().poll(context)
+            poll_fn(|context| match standing.is_stopped(context.waker()) {
+                true => Poll::Pending,
+                false => {
+                    standing.count_poll();
+                    task.as_mut().poll(context)
+                }
             })
             .await
         }
+    }
+
+    /// Fresh random bytes for a decision.
+    #[must_use]
+    pub fn entropy(&self) -> Entropy {
+        match self {
+            Clock::System { .. } => entropy(),
+            Clock::Virtual(time) => time.draw().unwrap_or_else(entropy),
+        }
+    }
+
+    /// The name of a process among all nodes, for as long as it lives.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        Incarnation(self.entropy().draw("node", 0).0)
+    }
+
+    /// The id of a new run.
+    #[must_use]
+    pub fn run_id(&self, tenant: &Tenant, place: Place) -> RunId {
+        let random = self.entropy().draw("run", 0).0;
+        RunId::new(tenant, place, self.now(), [random[0], random[1], random[2], random[3], random[4]])
     }
 }
 
@@ -146,17 +172,4 @@ pub fn entropy() -> Entropy {
 #[expect(clippy::disallowed_methods, reason = "the one place where randomness is drawn")]
 pub fn random_bytes<const N: usize>() -> [u8; N] {
     rand::random()
-}
-
-/// The name of this process among all nodes, for as long as it lives.
-#[must_use]
-pub fn incarnation() -> Incarnation {
-    Incarnation(entropy().draw("node", 0).0)
-}
-
-/// The id of a new run.
-#[must_use]
-pub fn run_id(tenant: &Tenant, place: Place, at: Timestamp) -> RunId {
-    let random = entropy().draw("run", 0).0;
-    RunId::new(tenant, place, at, [random[0], random[1], random[2], random[3], random[4]])
 }

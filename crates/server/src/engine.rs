@@ -142,8 +142,8 @@ impl Engine {
     pub fn new(store: Arc<dyn Store>, clock: Clock, settings: Settings) -> Engine {
         let shared = Shared {
             store,
+            node: clock.incarnation(),
             clock,
-            node: clock::incarnation(),
             settings: RwLock::new(Arc::new(settings)),
             wakes: follow::Wakes::default(),
             deltas: Arc::default(),

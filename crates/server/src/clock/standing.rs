@@ -1,7 +1,8 @@
 //! Time that stands still until it is moved: scenarios wait for weeks in no time.
 //!
 //! Whoever sleeps is woken when time is moved past their instant. Polls of the tasks that go by this time are counted,
-//! so that whoever moves it can tell when nobody has anything left to do at this instant.
+//! so that whoever moves it can tell when nobody has anything left to do at this instant. They can be stopped where they
+//! are and go on later, as a process that gets no processor time; and what they draw can follow from a seed.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -10,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use holdpoint_core::command::Entropy;
+use holdpoint_core::digest;
 use holdpoint_core::time::{Millis, Timestamp};
 
 /// Time that stands still.
@@ -17,6 +20,9 @@ use holdpoint_core::time::{Millis, Timestamp};
 pub struct Standing {
     state: Mutex<State>,
     polls: AtomicU64,
+    /// Whatever is drawn follows from it, and from how much was drawn before.
+    seed: Option<u64>,
+    drawn: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -25,14 +31,48 @@ struct State {
     /// Who sleeps, by the instant they want to be woken at.
     sleepers: BTreeMap<(Timestamp, u64), Waker>,
     ever_slept: u64,
+    /// The tasks that wait to go on, while they are stopped.
+    stopped: Option<Vec<Waker>>,
 }
 
 impl Standing {
     /// Time that stands at this instant.
     #[must_use]
     pub fn at(now: Timestamp) -> Standing {
-        let state = State { now, sleepers: BTreeMap::new(), ever_slept: 0 };
-        Standing { state: Mutex::new(state), polls: AtomicU64::new(0) }
+        let state = State { now, sleepers: BTreeMap::new(), ever_slept: 0, stopped: None };
+        Standing { state: Mutex::new(state), polls: AtomicU64::new(0), seed: None, drawn: AtomicU64::new(0) }
+    }
+
+    /// The same, and whatever is drawn by this clock follows from a seed: never for what nobody may guess.
+    #[must_use]
+    pub fn seeded(now: Timestamp, seed: u64) -> Standing {
+        Standing { seed: Some(seed), ..Standing::at(now) }
+    }
+
+    /// Random bytes of the seed; none when there is no seed.
+    pub(super) fn draw(&self) -> Option<Entropy> {
+        let seed = self.seed?.to_be_bytes();
+        let drawn = self.drawn.fetch_add(1, Ordering::SeqCst).to_be_bytes();
+        Some(Entropy(digest::of_parts("holdpoint.seeded.1", &[&seed, &drawn]).0))
+    }
+
+    /// Stops the tasks that go by this time: none is polled again before they go on.
+    pub fn stop(&self) {
+        self.state().stopped.get_or_insert_default();
+    }
+
+    /// Lets stopped tasks go on where they were.
+    pub fn go_on(&self) {
+        let waiting = self.state().stopped.take();
+        waiting.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    /// Whether the tasks are stopped; whoever asks is woken when they go on.
+    pub(super) fn is_stopped(&self, task: &Waker) -> bool {
+        let mut state = self.state();
+        let Some(waiting) = &mut state.stopped else { return false };
+        waiting.push(task.clone());
+        true
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -125,6 +165,35 @@ mod tests {
         clock.advance(Millis(15));
         long.await.unwrap();
         assert_eq!((clock.now(), time.next_wake()), (Timestamp(1_025), None));
+    }
+
+    #[tokio::test]
+    async fn stopped_tasks_go_on_where_they_were() {
+        let clock = Clock::standing_at(Timestamp(0));
+        let Clock::Virtual(time) = &clock else { panic!("not virtual") };
+        let sleeper = tokio::spawn(clock.follows(clock.sleep(Millis(10))));
+        time.stop();
+        clock.advance(Millis(20));
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!sleeper.is_finished());
+        assert_eq!(time.polls(), 0);
+        time.go_on();
+        sleeper.await.unwrap();
+    }
+
+    #[test]
+    fn what_a_seeded_clock_draws_follows_from_its_seed() {
+        let drawn = |seed| {
+            let clock = Clock::Virtual(Arc::new(Standing::seeded(Timestamp(0), seed)));
+            [clock.entropy().0, clock.entropy().0]
+        };
+        assert_eq!(drawn(7), drawn(7));
+        assert_ne!(drawn(7), drawn(8));
+        assert_ne!(drawn(7)[0], drawn(7)[1]);
+        let seedless = || Clock::standing_at(Timestamp(0)).entropy().0;
+        assert_ne!(seedless(), seedless());
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ mod act;
 mod think;
 mod work_time;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -87,7 +87,7 @@ impl Shared {
             asks_people: false,
             definition: None,
             tools: JoinSet::new(),
-            begun: HashSet::new(),
+            begun: BTreeSet::new(),
             at_work: HashMap::new(),
             woken: shared.wakes.listen(run),
             shared,
@@ -131,7 +131,7 @@ pub(super) struct Drive {
     tools: JoinSet<Ended>,
     /// Starts that this drive itself has durably made and not run yet. Only these are run: any other start, also one of
     /// this very node, may have had its effect already.
-    begun: HashSet<CallAttempt>,
+    begun: BTreeSet<CallAttempt>,
     at_work: HashMap<Id, CallAttempt>,
     woken: Arc<Notify>,
     reins: Reins,

@@ -185,6 +185,7 @@ impl Follower {
                 Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => {}
             }
             tokio::select! {
+                biased;
                 () = woken => {}
                 () = self.engine.shared.clock.sleep(tick) => tick = longer(tick),
             }
@@ -222,6 +223,7 @@ impl Follower {
                 }
             };
             tokio::select! {
+                biased;
                 () = woken => {}
                 () = next_words => {}
                 // A tick makes up for a wake that was lost. The longer nothing happens, the longer it is in coming, so

@@ -19,7 +19,6 @@ use super::drive::is_busy;
 use super::once::Mark;
 use super::{Shared, family};
 use crate::auth::Party;
-use crate::clock;
 use crate::settings::Approvers;
 
 /// What happens to the lease with an append.
@@ -55,7 +54,7 @@ impl Shared {
     ) -> Order {
         let given = Given {
             now: self.clock.now(),
-            entropy: clock::entropy(),
+            entropy: self.clock.entropy(),
             actor,
             definition,
             verdicts,

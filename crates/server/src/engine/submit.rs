@@ -27,7 +27,7 @@ use super::once::Once;
 use super::orders::{Lease, More, beside};
 use super::{Engine, EngineError, Place, Shared};
 use crate::auth::{Principal, Scope, may_decide};
-use crate::{clock, policy};
+use crate::policy;
 
 /// A run that somebody wants.
 #[derive(Debug, Clone)]
@@ -114,7 +114,7 @@ impl Engine {
         if let Some(before) = shared.done_before(who, new.once.as_ref()).await? {
             return Ok(before.run);
         }
-        let id = clock::run_id(&who.tenant, agent.lives, shared.clock.now());
+        let id = shared.clock.run_id(&who.tenant, agent.lives);
         let (place, reins) = (shared.place(&new.agent), shared.reins(id));
         let (taken, lease) = match place {
             Some(_) => (Taken::AtOnce, shared.while_busy()),

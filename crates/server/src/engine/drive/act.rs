@@ -20,7 +20,6 @@ use holdpoint_store::StoreError;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use super::{Drive, Ended, Step};
-use crate::clock;
 use crate::engine::{EngineError, Shared};
 use crate::policy;
 use crate::settings::Agent;
@@ -158,7 +157,7 @@ impl Drive {
             return self.finish(call, attempt, result).await;
         }
         let call_id = CallId { run: self.run, no: call };
-        let secret = clock::entropy().draw("pending", attempt);
+        let secret = shared.clock.entropy().draw("pending", attempt);
         let invocation = Invocation {
             call: call_id,
             attempt,
@@ -251,8 +250,9 @@ impl Drive {
         let (shared, woken) = (self.shared.clone(), self.woken.clone());
         let left = if self.is_at_work() { self.time_left() } else { None };
         tokio::select! {
-            () = shared.sleep_until_out_of_time(left) => Ok(()),
+            biased;
             Some(done) = self.tools.join_next_with_id() => self.report(done).await,
+            () = shared.sleep_until_out_of_time(left) => Ok(()),
             () = woken.notified() => self.refresh().await,
             () = shared.clock.sleep(shared.renewal()) => self.keep().await,
         }

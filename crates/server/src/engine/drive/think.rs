@@ -76,6 +76,7 @@ impl Drive {
                 let mut settling = pin!(self.settle());
                 loop {
                     tokio::select! {
+                        biased;
                         settled = &mut settling => break settled,
                         reply = &mut asked, if replied.is_none() => replied = Some(reply),
                     }
@@ -85,6 +86,7 @@ impl Drive {
                 return (replied, settled);
             }
             tokio::select! {
+                biased;
                 reply = &mut asked => replied = Some(reply),
                 () = clock.sleep(pause) => {}
             }
@@ -101,6 +103,7 @@ impl Drive {
         loop {
             let (woken, left) = (self.woken.clone(), self.time_left());
             tokio::select! {
+                biased;
                 replied = &mut asked => return Ok(Some(replied)),
                 () = shared.sleep_until_out_of_time(left) => return Ok(None),
                 () = woken.notified() => self.refresh().await?,
