@@ -83,6 +83,7 @@ impl Shared {
             accepted,
             is_void: false,
             is_leased: true,
+            is_family_seen: false,
             refused: None,
             asks_people: false,
             definition: None,
@@ -122,6 +123,8 @@ pub(super) struct Drive {
     is_void: bool,
     /// Whether this node has the run: the append after which there is nothing to do gives it back by itself.
     is_leased: bool,
+    /// Whether this drive has looked after sub-runs and parent.
+    is_family_seen: bool,
     /// The latest refusal among what settled last.
     refused: Option<Refusal>,
     /// Whether a question to people was opened and not told of yet.
@@ -182,10 +185,15 @@ impl Drive {
             .driver
             .durable()
             .is_some_and(|row| row.run.facts.parent.is_some() || row.run.state.children > 0);
+        // A claim that found the run driven has used up a wake. If nobody looked, nothing but the end of the lease is left
+        // to bring the run back.
+        let may_release =
+            self.is_family_seen || !self.driver.durable().is_some_and(|row| has_relatives(&row.run));
         let Drive { shared, run, reins, tools, _place, is_leased, .. } = self;
         drop(tools);
         // Handed over before the reins are free, so that it cannot undo the next drive's lease.
-        let released = (ended_well && is_leased).then(|| shared.store.release(run, shared.node));
+        let released =
+            (ended_well && is_leased && may_release).then(|| shared.store.release(run, shared.node));
         drop((reins, _place));
         let is_due = released.is_some();
         if let Some(released) = released {
@@ -200,9 +208,15 @@ impl Drive {
     /// Whoever woke the run may have done so for its sub-runs, or for its parent.
     async fn begin_with_family(&mut self) -> Result<Step, EngineError> {
         if self.accepted.is_none() {
-            self.look_after_family().await?;
+            self.see_to_family().await?;
         }
         Ok(Step::GoOn)
+    }
+
+    async fn see_to_family(&mut self) -> Result<(), EngineError> {
+        self.look_after_family().await?;
+        self.is_family_seen = true;
+        Ok(())
     }
 
     /// A store that is away for a while, or a run that many write to: what the model said and what tools reported is
@@ -249,8 +263,11 @@ impl Drive {
             Next::Wait(_) if !self.at_work.is_empty() => self.wait_for_news().await?,
             Next::Wait(_) | Next::Nothing => {
                 self.settle().await?;
-                self.tell_of_pause();
-                return Ok(Step::Stop);
+                if self.is_family_seen {
+                    self.tell_of_pause();
+                    return Ok(Step::Stop);
+                }
+                self.see_to_family().await?;
             }
         }
         Ok(Step::GoOn)
@@ -320,13 +337,14 @@ impl Drive {
                 self.refused = Some(refusal.clone());
             }
             if let Some(accepted) = self.accepted.take() {
-                // A wish that wrote nothing gave this node no lease either.
+                // A wish that wrote nothing gave this node no lease either. If it has one, a claim took it meanwhile.
                 self.is_void = settled.outcome.is_err() && settled.events.is_empty();
+                self.is_leased &= !self.is_void;
                 let _ = accepted.send(settled.outcome.map_err(EngineError::from));
             }
             let node = self.shared.node;
             if !settled.events.is_empty() {
-                self.is_leased = self.driver.durable().is_none_or(|row| is_busy(&row.run));
+                self.is_leased = self.driver.durable().is_none_or(|row| is_kept(&row.run));
             }
             self.asks_people |= settled.events.iter().any(asks_people);
             self.begun.extend(settled.events.iter().filter_map(|envelope| started_by(node, envelope)));
@@ -337,6 +355,7 @@ impl Drive {
         {
             // An answer that was lost may still turn out to be a yes: then the run must be driven.
             self.is_void = !matches!(error, StoreError::Unknown { .. });
+            self.is_leased &= !self.is_void;
             let _ = accepted.send(Err(error.clone().into()));
         }
         if self.is_void {
@@ -379,8 +398,19 @@ impl Drive {
     }
 }
 
-/// Whether whoever has the run keeps it, as `orders.rs` writes it.
-pub(super) fn is_busy(run: &Run) -> bool {
+/// Whether whoever has the run keeps it, as `orders.rs` writes it. One with relatives is looked at once more before it is
+/// given back.
+pub(super) fn is_kept(run: &Run) -> bool {
+    is_busy(run) || has_relatives(run)
+}
+
+/// Whether a run may be woken for its sub-runs or its parent.
+pub(super) fn has_relatives(run: &Run) -> bool {
+    let has_children = || run.state.holds.iter().any(|hold| hold.child.is_some());
+    run.outcome().is_none() && (run.facts.parent.is_some() || has_children())
+}
+
+fn is_busy(run: &Run) -> bool {
     match next(run, run.state.at) {
         Next::Think | Next::Tick | Next::Act { .. } => true,
         Next::Wait(_) | Next::Nothing => false,

@@ -15,7 +15,7 @@ use holdpoint_core::time::Timestamp;
 use holdpoint_store::ahead::{Beside, Given, Order};
 use holdpoint_store::{Guard, LeaseChange, Put, Who};
 
-use super::drive::is_busy;
+use super::drive::is_kept;
 use super::once::Mark;
 use super::{Shared, family};
 use crate::auth::Party;
@@ -26,7 +26,7 @@ use crate::settings::Approvers;
 pub(super) enum Lease {
     /// Nothing.
     Untouched,
-    /// This node works on the run for as long as there is something to do.
+    /// This node works on the run for as long as there is something to do, or somebody to look after.
     WhileBusy { node: Incarnation, until: Timestamp },
 }
 
@@ -82,7 +82,7 @@ pub(super) fn beside(
     Arc::new(move |decided| {
         let lease = match lease {
             Lease::Untouched => None,
-            Lease::WhileBusy { node, until } => Some(match is_busy(&decided.run) {
+            Lease::WhileBusy { node, until } => Some(match is_kept(&decided.run) {
                 true => LeaseChange::Take { node, until },
                 false => LeaseChange::Release,
             }),

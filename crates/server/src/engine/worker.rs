@@ -11,6 +11,7 @@ use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::ahead::Driver;
 use holdpoint_store::{Claim, Claimed, Lease, ShardSet, StoreError, Stored};
 
+use super::drive::has_relatives;
 use super::{Engine, EngineError, Shared};
 
 /// Runs claimed at once at most.
@@ -142,7 +143,10 @@ impl Shared {
         let Some(reins) = self.reins(run) else { return false };
         self.recovered(&stored.row, from);
         let Some(place) = self.place(&agent) else {
-            drop(self.store.release(run, self.node).await);
+            if !has_relatives(&stored.row.run) {
+                drop(self.store.release(run, self.node).await);
+            }
+            // Otherwise the claim has used up a wake that may have been there: the end of the lease takes its place.
             return false;
         };
         let mut driver = Driver::of(self.store.clone(), stored.row);

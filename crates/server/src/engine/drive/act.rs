@@ -70,6 +70,10 @@ impl Drive {
     async fn begin_all(&mut self, run: &Run, ready: Vec<CallNo>) -> Result<(), EngineError> {
         // Before anything starts, everything below it is durable. The log has its arguments only then.
         self.settle().await?;
+        if self.driver.tip().is_none_or(|now| now != run) {
+            // What made these calls ready lost its race: there may be no such calls.
+            return Ok(());
+        }
         let ready = match self.shared.tools_of(run, ready.clone()) {
             (there, Some(missing)) if there.is_empty() => {
                 self.ask_about(&missing).await?;
@@ -139,12 +143,10 @@ impl Drive {
         }
     }
 
-    /// Runs a call whose start is durable, unless it is too late for that.
+    /// Runs a call whose start is durable, unless it is too late for that: asked when it has the processor, not when it is
+    /// put in line for it.
     async fn run_tool(&mut self, run: &Run, running: Running) -> Result<(), EngineError> {
         let Running { call, attempt, start_by, .. } = running;
-        if self.shared.clock.now() >= start_by {
-            return self.push(Command::Return { call, attempt }, Verdicts::default()).await;
-        }
         let shared = self.shared.clone();
         let agent = shared.agent(&run.facts.agent).ok();
         let stored = stored_call(&self.log, call);
