@@ -21,10 +21,11 @@ pub(crate) fn bench(root: &Path, arguments: &[OsString]) -> Result<()> {
     }
 }
 
-/// Every row of the fault matrix: those of the store, then those of the server. Both are run whatever the first finds.
+/// Every row of the fault matrix: those of the store, those of the server, the simulation. All are run, whatever one of
+/// them finds.
 pub(crate) fn faults(root: &Path, arguments: &[OsString]) -> Result<()> {
     if let Some(file) = json_file(arguments)? {
-        // Both programs add their lines to it.
+        // Every program adds its lines to it.
         std::fs::write(root.join(file), "")
             .with_context(|| format!("{} cannot be written", file.display()))?;
     }
@@ -32,8 +33,10 @@ pub(crate) fn faults(root: &Path, arguments: &[OsString]) -> Result<()> {
         ["run", "--release", "-p", "holdpoint-store", "--features", "faults", "--bin", "store-faults", "--"];
     let server = ["test", "--release", "-p", "holdpoint", "--test", "faults", "--", "--full"];
     let only = arguments.iter().skip_while(|argument| *argument != "--only").nth(1);
-    let mut found =
-        vec![process::cargo_with(root, &store, arguments), process::cargo_with(root, &server, arguments)];
+    let simulation = ["test", "--release", "-p", "holdpoint", "--test", "simulation", "--", "--full"];
+    let programs = [&store[..], &server, &simulation];
+    let mut found: Vec<_> =
+        programs.iter().map(|program| process::cargo_with(root, program, arguments)).collect();
     // These are tests that play each case as often as they are told to.
     for (row, test, rounds) in [("F27", "sandbox", 40), ("F30", "engine", 20)] {
         let is_wanted = only.is_none_or(|only| only.to_string_lossy().split(',').any(|one| one == row));

@@ -13,6 +13,7 @@ mod child;
 mod commands;
 mod disk;
 mod expiry;
+mod facts;
 mod kills;
 mod malformed;
 mod oracle;

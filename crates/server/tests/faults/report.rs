@@ -3,9 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
+use holdpoint::clock::Stopwatch;
 use serde_json::json;
-
-use crate::server::now;
 
 /// What a row of the fault matrix came to.
 #[derive(Debug)]
@@ -43,9 +42,9 @@ impl Row {
 
 /// Runs a row, prints its line, and says whether nothing was wrong.
 pub(crate) fn reported(row: impl FnOnce() -> Row, json_lines: Option<&Path>) -> bool {
-    let begin = now();
+    let begin = Stopwatch::start();
     let Row { id, what, count, violations, note } = row();
-    let seconds = begin.elapsed().as_secs_f64();
+    let seconds = begin.micros() as f64 / 1e6;
     println!("{id:4} {what:42} {count:7} times {seconds:8.1} s {:4} violations", violations.len());
     if !note.is_empty() {
         println!("     {note}");

@@ -1,0 +1,125 @@
+//! The oracle: what the tools did and what people were told, against what is stored.
+//!
+//! The same rules as for real servers (`faults/facts.rs`), and those that only a world with one clock can check.
+
+use std::collections::{BTreeMap, HashMap};
+
+use holdpoint_core::event::{Envelope, Event, Outcome};
+use holdpoint_core::hold::Resolution;
+use holdpoint_core::id::{CallNo, RunId, Seq};
+use holdpoint_core::run::{Status, status};
+use holdpoint_core::time::Timestamp;
+use holdpoint_store::conformance::support::{all_pages, block_on, checked, events_of, runs_by};
+use holdpoint_store::{RunFilter, RunQuery};
+
+use crate::facts::{Facts, text, wrong_effects};
+use crate::people::{Acked, word};
+use crate::world::{SKEW, Sim};
+
+type StartBy = BTreeMap<(RunId, CallNo, u32), Timestamp>;
+
+/// Every run, also those that cannot be read.
+fn runs(sim: &Sim) -> Vec<(RunId, Option<Status>)> {
+    let all = all_pages(|cursor| {
+        let query = RunQuery { cursor, limit: 100, ..runs_by(RunFilter::All) };
+        let page = block_on(sim.store.list_runs(query)).unwrap();
+        let readable = page.items.iter().map(|row| (row.run.facts.id, Some(status(&row.run))));
+        let unreadable = page.unreadable.iter().map(|unreadable| (unreadable.run, None));
+        holdpoint_store::Page::of(readable.chain(unreadable).collect(), page.next)
+    });
+    all.into_iter().collect()
+}
+
+/// Whether every run has come to its end.
+pub(crate) fn all_is_over(sim: &Sim) -> bool {
+    runs(sim).iter().all(|(_, status)| matches!(status, Some(Status::Ended(_)) | None))
+}
+
+/// Everything that is wrong with what a simulation came to.
+pub(crate) fn check(sim: &Sim) -> Vec<String> {
+    let (mut wrong, mut logs, mut start_by) = (Vec::new(), HashMap::new(), StartBy::new());
+    for (run, status) in runs(sim) {
+        match status {
+            Some(Status::Ended(_)) => {}
+            other @ (Some(_) | None) => wrong.push(format!("I6: {run} is {other:?} in the end")),
+        }
+        if let Err(why) = checked(&*sim.store, run) {
+            wrong.push(format!("I8: {why}"));
+        }
+        let links = block_on(sim.store.links(run, Seq(0), usize::MAX)).unwrap_or_default();
+        let log = events_of(&links);
+        note_starts(run, &log, &mut start_by);
+        let facts = Facts::of(&log);
+        wrong.extend(facts.wrong.iter().map(|why| format!("{why} in {run}")));
+        logs.insert(run, facts);
+    }
+    wrong.extend(lost(&sim.acked.lock().unwrap(), &logs));
+    let effects = sim.effects.lock().unwrap();
+    let lines = effects.iter().map(|effect| (effect.token.clone(), effect.arguments.clone()));
+    wrong.extend(wrong_effects(lines, &logs));
+    for effect in effects.iter() {
+        let started = start_by
+            .iter()
+            .find(|((run, call, attempt), _)| effect.token == format!("{run}/{call}/{attempt}"));
+        if let Some((_, start_by)) = started.filter(|(_, start_by)| effect.at.0 > start_by.0 + SKEW) {
+            let late = effect.at.0 - start_by.0;
+            wrong.push(format!("I3: {} began {late} ms after its start_by", effect.token));
+        }
+    }
+    wrong
+}
+
+fn note_starts(run: RunId, log: &[Envelope], start_by: &mut StartBy) {
+    for envelope in log {
+        if let Event::CallStarted(started) = &envelope.event {
+            start_by.insert((run, started.call, started.attempt), started.start_by);
+        }
+    }
+}
+
+/// What was acknowledged and is not there, or not so.
+fn lost(acked: &[Acked], logs: &HashMap<RunId, Facts>) -> Vec<String> {
+    let mut by_key: BTreeMap<&str, RunId> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for acked in acked {
+        let is_there = match acked {
+            Acked::Started { run, key } => {
+                *by_key.entry(key).or_insert(*run) == *run && logs.contains_key(run)
+            }
+            Acked::Canceled { run } => {
+                logs.get(run).is_some_and(|facts| facts.outcome == Some(Outcome::Canceled))
+            }
+            Acked::Decided { hold, word: wished, key, arguments } => {
+                let decided = logs.get(&hold.run).and_then(|facts| facts.resolved.get(&hold.key));
+                decided.is_some_and(|(resolution, with)| {
+                    word(resolution) == *wished
+                        && (key.is_none() || key == with)
+                        && arguments
+                            .as_ref()
+                            .is_none_or(|arguments| edited(resolution).as_ref() == Some(arguments))
+                })
+            }
+            Acked::Told { hold, word: told } => {
+                let decided = logs.get(&hold.run).and_then(|facts| facts.resolved.get(&hold.key));
+                decided.is_some_and(|(resolution, _)| word(resolution) == *told)
+            }
+        };
+        if !is_there {
+            wrong.push(format!("I1: acknowledged and not there, or not so: {acked:?}"));
+        }
+    }
+    wrong
+}
+
+/// The arguments that a decision put in the place of others.
+fn edited(resolution: &Resolution) -> Option<String> {
+    match resolution {
+        Resolution::Approve { edited } => edited.as_ref().map(|edited| text(&edited.arguments)),
+        Resolution::Deny { .. }
+        | Resolution::Answer { .. }
+        | Resolution::Fail { .. }
+        | Resolution::Expire
+        | Resolution::Withdraw
+        | Resolution::Supersede => None,
+    }
+}

@@ -1,0 +1,130 @@
+//! F9: the real engine in a world without chance: several nodes, one store, virtual time, one thread, one seed.
+//!
+//! One binary, three uses: the tests (500 seeds), `--full` (what `cargo xtask faults` runs, 10,000 seeds) and
+//! `--seed N` (the history of one seed, in words). `docs/faults.md` says what happens in it.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
+
+mod cast;
+mod check;
+#[path = "../faults/facts.rs"]
+mod facts;
+mod people;
+#[path = "../faults/report.rs"]
+mod report;
+mod wire;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use holdpoint_core::mutant::Mutant;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use report::{Row, reported};
+use world::{Blind, play};
+
+/// Seeds in the test command, in parts that can run beside each other.
+const FEW: u64 = 500;
+const PARTS: u64 = 5;
+/// Seeds of `cargo xtask faults`.
+const MANY: u64 = 10_000;
+/// Seeds within which a mutation must be noticed.
+const NOTICED_WITHIN: u64 = 200;
+
+/// Plays a seed with a rule switched off; what the oracle says of it.
+type Mutated = fn(u64) -> Vec<String>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let after = |name: &str| {
+        arguments.iter().position(|argument| argument == name).and_then(|at| arguments.get(at + 1))
+    };
+    let has = |name: &str| arguments.iter().any(|argument| argument == name);
+    if let Some(seed) = after("--seed") {
+        return tell(seed.parse().unwrap());
+    }
+    if !has("--full") {
+        return libtest_mimic::run(&Arguments::from_args(), trials()).exit_code();
+    }
+    if after("--only").is_some_and(|only| only.split(',').all(|one| one != "F9")) {
+        return ExitCode::SUCCESS;
+    }
+    let seeds = if has("--quick") { MANY / 20 } else { MANY };
+    let is_clean = reported(|| simulate(0..seeds), after("--json").map(PathBuf::from).as_deref());
+    if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn trials() -> Vec<Trial> {
+    let part = FEW / PARTS;
+    let mut trials: Vec<Trial> = (0..PARTS)
+        .map(|no| {
+            let seeds = no * part..(no + 1) * part;
+            let name =
+                format!("f9_nothing_is_lost_or_repeated_in_seeds_{}_to_{}", seeds.start, seeds.end - 1);
+            Trial::test(name, move || simulate(seeds).verdict())
+        })
+        .collect();
+    trials.push(Trial::test("f9_a_seed_replays_exactly", replays));
+    let mutants: [(&str, Mutated); 4] = [
+        ("the_sequence_is_not_checked", |seed| Mutant::SequenceUnchecked.with(|| violations(seed))),
+        ("an_orphan_is_retried_blindly", |seed| Mutant::OrphanRetriedBlindly.with(|| violations(seed))),
+        ("a_decision_is_not_consumed", |seed| Mutant::DecisionConsumedTwice.with(|| violations(seed))),
+        ("start_by_is_not_checked", |seed| play(seed, Blind::ToPauses, false).violations),
+    ];
+    for (name, mutant) in mutants {
+        let name = format!("f9_notices_that_{name}");
+        trials.push(Trial::test(name.clone(), move || notices(&name, mutant)));
+    }
+    trials
+}
+
+fn violations(seed: u64) -> Vec<String> {
+    play(seed, Blind::Nothing, false).violations
+}
+
+/// Plays these seeds; every violation says how to see it again.
+fn simulate(seeds: std::ops::Range<u64>) -> Row {
+    let (count, mut wrong, mut lines) = (seeds.end - seeds.start, Vec::new(), 0);
+    for seed in seeds {
+        let report = play(seed, Blind::Nothing, false);
+        lines += report.lines;
+        let again = format!("cargo test -p holdpoint --test simulation -- --seed {seed}");
+        wrong.extend(report.violations.into_iter().map(|why| format!("seed {seed}: {why} (see: {again})")));
+    }
+    let count = usize::try_from(count).unwrap();
+    Row::new("F9", "simulated nodes under every fault", count, wrong).with(format!("{lines} steps"))
+}
+
+/// The same seed twice: the same history.
+fn replays() -> Result<(), Failed> {
+    for seed in 0..10 {
+        let [first, second] = [(); 2].map(|()| play(seed, Blind::Nothing, false));
+        if (first.trace, first.lines) != (second.trace, second.lines) {
+            return Err(format!("seed {seed} has two histories: {first:?} and {second:?}").into());
+        }
+    }
+    match play(0, Blind::Nothing, false).trace == play(1, Blind::Nothing, false).trace {
+        true => Err("two seeds have one history: nothing is traced".into()),
+        false => Ok(()),
+    }
+}
+
+/// A rule is off: some seed shows it.
+fn notices(name: &str, mutant: Mutated) -> Result<(), Failed> {
+    for seed in 0..NOTICED_WITHIN {
+        if let Some(first) = mutant(seed).first() {
+            println!("{name}: seed {seed}: {first}");
+            return Ok(());
+        }
+    }
+    Err(format!("{name}: nothing is wrong with {NOTICED_WITHIN} seeds").into())
+}
+
+/// Tells the history of a seed.
+fn tell(seed: u64) -> ExitCode {
+    let report = play(seed, Blind::Nothing, true);
+    println!("seed {seed}: {} steps, trace {:016x}", report.lines, report.trace);
+    report.violations.iter().for_each(|why| println!("VIOLATION {why}"));
+    if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,418 @@
+//! The world of a simulation: nodes, time, chance, and what everybody did.
+//!
+//! One thread, one seed. Time is moved only when no task can run, to the next instant at which somebody wants to do
+//! something, so that the same seed gives the same history to the last detail. A node that is paused is not polled; one
+//! that crashed is dropped with everything it had in memory. The store, `wire.rs`, is what they share.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use holdpoint::clock::{Clock, Standing};
+use holdpoint::engine::Engine;
+use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_store::Store;
+use holdpoint_store::conformance::random::Random;
+use holdpoint_store::memory::MemoryStore;
+use tokio::sync::Notify;
+
+use crate::cast;
+use crate::people::{self, Acked};
+use crate::wire::Wire;
+
+/// When simulations begin: 2026-01-01T09:00:00Z.
+const BEGIN: Timestamp = Timestamp(1_767_258_000_000);
+/// How far the clock of a node may be off; less than half of what is waited for before a call counts as lost.
+pub(crate) const SKEW: i64 = 400;
+/// How long things go wrong.
+const TROUBLE: Millis = Millis::seconds(40);
+/// How long after that everything must be over.
+const PATIENCE: Millis = Millis::seconds(900);
+/// Polls at one instant after which a simulation is taken to run in circles.
+const RESTLESS: u64 = 200_000;
+
+/// What is switched off, to see whether the oracle notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blind {
+    /// Nothing.
+    Nothing,
+    /// A node that was paused does not know that time went by, so that comparing with `start_by` does not help.
+    ToPauses,
+}
+
+/// A place for nodes: one after the other lives there.
+#[derive(Default)]
+pub(crate) struct Seat {
+    life: u64,
+    live: Option<Live>,
+    /// It crashed, and is to be buried.
+    is_dying: bool,
+    starts_at: Option<Timestamp>,
+    goes_on_at: Option<Timestamp>,
+}
+
+/// A node.
+#[derive(Clone)]
+pub(crate) struct Live {
+    pub(crate) engine: Engine,
+    pub(crate) clock: Clock,
+    time: Arc<Standing>,
+    /// How far its clock is ahead.
+    skew: i64,
+    /// Tells whoever waits for an answer that it is gone.
+    pub(crate) gone: Arc<Notify>,
+}
+
+/// A start of a tool, by the tool's own account.
+#[derive(Debug, Clone)]
+pub(crate) struct Effect {
+    pub(crate) token: String,
+    pub(crate) arguments: String,
+    /// When it began, by the world's time.
+    pub(crate) at: Timestamp,
+}
+
+/// How often what goes wrong, in this world: one in so many; 0 means never.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rates {
+    pub(crate) lost: u64,
+    pub(crate) crash: u64,
+    pub(crate) pause: u64,
+    pub(crate) slow: u64,
+}
+
+/// Everything that the parts of a world share.
+pub(crate) struct Sim {
+    pub(crate) seed: u64,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    pub(crate) rates: Rates,
+    time: Arc<Standing>,
+    blind: Blind,
+    is_trouble: AtomicBool,
+    is_over: AtomicBool,
+    random: Mutex<Random>,
+    seats: Vec<Mutex<Seat>>,
+    trace: Mutex<Trace>,
+    pub(crate) effects: Mutex<Vec<Effect>>,
+    pub(crate) acked: Mutex<Vec<Acked>>,
+    /// What was wrong while it went on.
+    pub(crate) wrong: Mutex<Vec<String>>,
+}
+
+/// Everything that happened, as a hash; on request also in words.
+#[derive(Default)]
+struct Trace {
+    hash: DefaultHasher,
+    lines: u64,
+    aloud: bool,
+}
+
+/// What a simulation came to.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) trace: u64,
+    pub(crate) lines: u64,
+    pub(crate) violations: Vec<String>,
+}
+
+/// Plays the history of a seed.
+pub(crate) fn play(seed: u64, blind: Blind, aloud: bool) -> Report {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let sim = Sim::new(seed, blind, aloud);
+        let finished = sim.live().await;
+        let mut violations = std::mem::take(&mut *sim.wrong.lock().unwrap());
+        violations.extend(finished.err());
+        violations.extend(crate::check::check(&sim));
+        sim.end().await;
+        let trace = sim.trace.lock().unwrap();
+        Report { trace: trace.hash.finish(), lines: trace.lines, violations }
+    })
+}
+
+impl Sim {
+    fn new(seed: u64, blind: Blind, aloud: bool) -> Arc<Sim> {
+        let mut random = Random::new(seed);
+        let time = Arc::new(Standing::seeded(BEGIN, random.next_number()));
+        let rates = Rates {
+            lost: *random.pick(&[0, 40, 15, 8]),
+            crash: *random.pick(&[0, 120, 50, 25]),
+            pause: *random.pick(&[0, 80, 35, 20]),
+            slow: *random.pick(&[0, 20, 6]),
+        };
+        let seats = 2 + random.index(2);
+        Arc::new(Sim {
+            seed,
+            store: Arc::new(MemoryStore::new()),
+            clock: Clock::Virtual(time.clone()),
+            rates,
+            time,
+            blind,
+            is_trouble: AtomicBool::new(true),
+            is_over: AtomicBool::new(false),
+            random: Mutex::new(random),
+            seats: (0..seats).map(|_| Mutex::default()).collect(),
+            trace: Mutex::new(Trace { aloud, ..Trace::default() }),
+            effects: Mutex::default(),
+            acked: Mutex::default(),
+            wrong: Mutex::default(),
+        })
+    }
+
+    fn random(&self) -> MutexGuard<'_, Random> {
+        self.random.lock().unwrap()
+    }
+
+    pub(crate) fn next_number(&self) -> u64 {
+        self.random().next_number()
+    }
+
+    pub(crate) fn below(&self, end: u64) -> u64 {
+        self.random().below(end)
+    }
+
+    pub(crate) fn index(&self, end: usize) -> usize {
+        self.random().index(end)
+    }
+
+    pub(crate) fn one_in(&self, times: u64) -> bool {
+        self.random().one_in(times)
+    }
+
+    pub(crate) fn pick<T: Clone>(&self, all: &[T]) -> T {
+        self.random().pick(all).clone()
+    }
+
+    /// A span below this one.
+    pub(crate) fn span(&self, below: i64) -> Millis {
+        Millis(i64::try_from(self.below(below.unsigned_abs())).unwrap())
+    }
+
+    /// Whether something that happens one in so many times happens now; never when there is no more trouble.
+    pub(crate) fn strikes(&self, one_in: u64) -> bool {
+        one_in > 0 && self.is_trouble() && self.one_in(one_in)
+    }
+
+    pub(crate) fn is_trouble(&self) -> bool {
+        self.is_trouble.load(Ordering::SeqCst)
+    }
+
+    /// Everything has come to its end.
+    pub(crate) fn is_over(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn seats(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// Something happened.
+    pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
+        let (mut trace, line) = (self.trace.lock().unwrap(), what());
+        let at = self.now().since(BEGIN).0;
+        (at, &line).hash(&mut trace.hash);
+        trace.lines += 1;
+        if trace.aloud {
+            println!("{at:8} {line}");
+        }
+    }
+
+    /// Does something beside the nodes: a client, or what is under way between a node and the store.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        tokio::spawn(self.clock.follows(task));
+    }
+
+    /// The node that lives at a seat now.
+    pub(crate) fn node(&self, seat: usize) -> Option<Live> {
+        self.seats[seat].lock().unwrap().live.clone()
+    }
+
+    /// A node stops for ever, in the middle of whatever it does.
+    pub(crate) fn crash(&self, seat: usize, life: u64) {
+        let mut seated = self.seats[seat].lock().unwrap();
+        let Some(live) = seated.live.as_ref().filter(|_| life == seated.life && !seated.is_dying) else {
+            return;
+        };
+        live.time.stop();
+        seated.is_dying = true;
+        drop(seated);
+        self.tell(|| format!("node {seat} crashes"));
+    }
+
+    /// A node stops for a while: shortly, or until others have taken what it had.
+    pub(crate) fn pause(&self, seat: usize, life: u64) {
+        let long = self.one_in(2);
+        let span = self.span(if long { 3 * cast::LEASE.0 } else { 500 });
+        let mut seated = self.seats[seat].lock().unwrap();
+        let Some(live) = seated.live.as_ref().filter(|_| life == seated.life && !seated.is_dying) else {
+            return;
+        };
+        live.time.stop();
+        seated.goes_on_at = seated.goes_on_at.max(Some(self.now().plus(span)));
+        drop(seated);
+        self.tell(|| format!("node {seat} is paused for {} ms", span.0));
+    }
+
+    /// A place inside a tool at which its node may be stopped.
+    pub(crate) async fn pass(&self, seat: usize, life: u64) {
+        if self.strikes(self.rates.crash) {
+            self.crash(seat, life);
+        } else if self.strikes(self.rates.pause) {
+            self.pause(seat, life);
+        }
+        // Whoever is stopped is so from here on.
+        tokio::task::yield_now().await;
+    }
+
+    /// From the first instant until everything is over.
+    async fn live(self: &Arc<Sim>) -> Result<(), String> {
+        for seat in 0..self.seats() {
+            self.start(seat);
+        }
+        people::come(self);
+        let trouble_ends = BEGIN.plus(TROUBLE);
+        let deadline = trouble_ends.plus(PATIENCE);
+        loop {
+            self.no_task_can_run().await?;
+            self.bury().await;
+            if self.is_over.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+            let now = self.now();
+            if now >= deadline {
+                return Err(format!(
+                    "I6: not everything is over {} s after the last fault",
+                    PATIENCE.0 / 1000
+                ));
+            }
+            if now >= trouble_ends && self.is_trouble() {
+                self.is_trouble.store(false, Ordering::SeqCst);
+                self.tell(|| "nothing goes wrong any more".into());
+                people::clear_up(self);
+            }
+            let until = if self.is_trouble() { trouble_ends } else { deadline };
+            let next = self.next_instant().map_or(until, |next| next.min(until));
+            self.move_to(next.max(now));
+        }
+    }
+
+    /// A node begins to live at a seat.
+    fn start(self: &Arc<Sim>, seat: usize) {
+        let skew = self.span(2 * SKEW).0 - SKEW;
+        let seed = self.next_number();
+        let time = Arc::new(Standing::seeded(self.now().plus(Millis(skew)), seed));
+        let clock = Clock::Virtual(time.clone());
+        let mut seated = self.seats[seat].lock().unwrap();
+        seated.life += 1;
+        let life = seated.life;
+        let wire = Wire::new(self.clone(), seat, life);
+        let engine = Engine::new(Arc::new(wire), clock.clone(), cast::settings(self, seat, life, &clock));
+        seated.live = Some(Live { engine: engine.clone(), clock, time, skew, gone: Arc::default() });
+        drop(seated);
+        self.tell(|| format!("node {seat} starts, its clock is {skew} ms ahead"));
+        engine.work();
+    }
+
+    /// Drops what crashed, with everything it had in memory.
+    async fn bury(self: &Arc<Sim>) {
+        for seat in 0..self.seats() {
+            let dead = {
+                let mut seated = self.seats[seat].lock().unwrap();
+                if !std::mem::take(&mut seated.is_dying) {
+                    continue;
+                }
+                seated.goes_on_at = None;
+                seated.live.take()
+            };
+            if let Some(live) = dead {
+                live.gone.notify_waiters();
+                live.engine.die().await;
+            }
+            let down = self.span(3 * cast::LEASE.0);
+            self.seats[seat].lock().unwrap().starts_at = Some(self.now().plus(down));
+        }
+    }
+
+    async fn end(self: &Arc<Sim>) {
+        for seat in 0..self.seats() {
+            let live = self.seats[seat].lock().unwrap().live.take();
+            if let Some(live) = live {
+                live.engine.die().await;
+            }
+        }
+    }
+
+    fn polls(&self) -> u64 {
+        let of = |seat: &Mutex<Seat>| seat.lock().unwrap().live.as_ref().map_or(0, |live| live.time.polls());
+        self.time.polls() + self.seats.iter().map(of).sum::<u64>()
+    }
+
+    async fn no_task_can_run(&self) -> Result<(), String> {
+        let began = self.polls();
+        loop {
+            let before = self.polls();
+            tokio::task::yield_now().await;
+            let after = self.polls();
+            if before == after {
+                return Ok(());
+            }
+            if after.saturating_sub(began) > RESTLESS {
+                return Err("I9: somebody runs in circles at one instant".into());
+            }
+        }
+    }
+
+    /// The next instant at which somebody wants to do something.
+    fn next_instant(&self) -> Option<Timestamp> {
+        let mut instants: Vec<Timestamp> = self.time.next_wake().into_iter().collect();
+        for seat in &self.seats {
+            let seat = seat.lock().unwrap();
+            instants.extend(seat.starts_at);
+            instants.extend(seat.goes_on_at);
+            if let Some(live) = seat.live.as_ref().filter(|_| seat.goes_on_at.is_none()) {
+                instants.extend(live.time.next_wake().map(|at| Timestamp(at.0 - live.skew)));
+            }
+        }
+        instants.into_iter().min()
+    }
+
+    fn move_to(self: &Arc<Sim>, at: Timestamp) {
+        let moved = at.since(self.now()).0;
+        self.time.move_to(at);
+        for no in 0..self.seats() {
+            let mut seat = self.seats[no].lock().unwrap();
+            let goes_on = seat.goes_on_at.is_some_and(|goes_on_at| goes_on_at <= at || !self.is_trouble());
+            if goes_on {
+                seat.goes_on_at = None;
+            }
+            let is_paused = seat.goes_on_at.is_some();
+            let Seat { live: Some(live), .. } = &mut *seat else {
+                let starts = seat.starts_at.is_some_and(|starts_at| starts_at <= at || !self.is_trouble());
+                if starts {
+                    seat.starts_at = None;
+                    drop(seat);
+                    self.start(no);
+                }
+                continue;
+            };
+            if (is_paused || goes_on) && self.blind == Blind::ToPauses {
+                live.skew -= moved;
+            }
+            if is_paused {
+                continue;
+            }
+            live.time.move_to(at.plus(Millis(live.skew)));
+            if goes_on {
+                live.time.go_on();
+                drop(seat);
+                self.tell(|| format!("node {no} goes on"));
+            }
+        }
+    }
+}
