@@ -23,7 +23,7 @@ mod subscriptions;
 mod views;
 mod worker;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
@@ -118,8 +118,8 @@ struct Shared {
     deltas: Arc<deltas::Deltas>,
     /// How many runs of each agent are worked on here.
     busy: Mutex<HashMap<AgentName, usize>>,
-    /// The runs that are driven here.
-    driven: Mutex<HashSet<RunId>>,
+    /// The runs that are driven here, and whether one was claimed once more meanwhile.
+    driven: Mutex<HashMap<RunId, bool>>,
     /// What was found at the start.
     looking: Mutex<recovery::Looking>,
     /// The last counts, and when they were made.

@@ -8,6 +8,7 @@ mod act;
 mod think;
 mod work_time;
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
@@ -26,7 +27,7 @@ use holdpoint_core::next::{Next, next};
 use holdpoint_core::policy::{Role, Verdicts};
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::{CallAttempt, Run};
-use holdpoint_core::time::Millis;
+use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::StoreError;
 use holdpoint_store::ahead::Driver;
 use tokio::sync::{Notify, oneshot};
@@ -51,6 +52,14 @@ pub(super) struct Reins {
     run: RunId,
 }
 
+impl Reins {
+    /// Whether the run was claimed once more since this was last asked.
+    fn was_claimed(&self) -> bool {
+        let mut driven = self.shared.driven.lock().unwrap_or_else(PoisonError::into_inner);
+        driven.get_mut(&self.run).is_some_and(std::mem::take)
+    }
+}
+
 impl Drop for Reins {
     fn drop(&mut self) {
         self.shared.driven.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.run);
@@ -61,8 +70,26 @@ impl Shared {
     /// The right to drive a run, unless it is driven here already. Taken before the run is loaded, so that what was
     /// loaded is what is driven.
     pub(super) fn reins(self: &Arc<Shared>, run: RunId) -> Option<Reins> {
-        let is_free = self.driven.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
-        is_free.then(|| Reins { shared: self.clone(), run })
+        let mut driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner);
+        match driven.entry(run) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(free) => {
+                free.insert(false);
+                Some(Reins { shared: self.clone(), run })
+            }
+        }
+    }
+
+    /// The right to drive a run that was claimed. Whoever has it already is told of the claim: that may have been for a
+    /// wake, which is used up now.
+    pub(super) fn reins_of_claimed(self: &Arc<Shared>, run: RunId) -> Option<Reins> {
+        let reins = self.reins(run);
+        if reins.is_none()
+            && let Some(is_claimed) = self.driven.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&run)
+        {
+            *is_claimed = true;
+        }
+        reins
     }
 
     /// Drives a run in the background. Into a run with somebody's fresh wish that one is told, also in the background:
@@ -84,6 +111,7 @@ impl Shared {
             is_void: false,
             is_leased: true,
             is_family_seen: false,
+            renews_at: shared.clock.now().plus(shared.renewal()),
             refused: None,
             asks_people: false,
             definition: None,
@@ -125,6 +153,8 @@ pub(super) struct Drive {
     is_leased: bool,
     /// Whether this drive has looked after sub-runs and parent.
     is_family_seen: bool,
+    /// When it next says that it is still there, however often it is woken until then.
+    renews_at: Timestamp,
     /// The latest refusal among what settled last.
     refused: Option<Refusal>,
     /// Whether a question to people was opened and not told of yet.
@@ -187,8 +217,8 @@ impl Drive {
             .is_some_and(|row| row.run.facts.parent.is_some() || row.run.state.children > 0);
         // A claim that found the run driven has used up a wake. If nobody looked, nothing but the end of the lease is left
         // to bring the run back.
-        let may_release =
-            self.is_family_seen || !self.driver.durable().is_some_and(|row| has_relatives(&row.run));
+        let may_release = (self.is_family_seen && !self.reins.was_claimed())
+            || !self.driver.durable().is_some_and(|row| has_relatives(&row.run));
         let Drive { shared, run, reins, tools, _place, is_leased, .. } = self;
         drop(tools);
         // Handed over before the reins are free, so that it cannot undo the next drive's lease.
@@ -263,6 +293,7 @@ impl Drive {
             Next::Wait(_) if !self.at_work.is_empty() => self.wait_for_news().await?,
             Next::Wait(_) | Next::Nothing => {
                 self.settle().await?;
+                self.is_family_seen &= !self.reins.was_claimed();
                 if self.is_family_seen {
                     self.tell_of_pause();
                     return Ok(Step::Stop);
@@ -368,10 +399,16 @@ impl Drive {
 
     /// Keeps the lease, and looks at what others have appended: that makes up for a wake that was lost.
     async fn keep(&mut self) -> Result<(), EngineError> {
+        self.renews_at = self.shared.clock.now().plus(self.shared.renewal());
         let until = self.shared.clock.now().plus(self.shared.settings().lease);
         // Losing a lease never harms state: whoever takes over is told apart by the sequence.
         let _ = self.shared.store.renew(vec![self.run], self.shared.node, until).await;
         self.refresh().await
+    }
+
+    /// Until it must say that it is still there.
+    fn until_renewal(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.shared.clock.sleep(self.renews_at.since(self.shared.clock.now()))
     }
 
     /// Looks at what others have appended.

@@ -140,7 +140,7 @@ impl Shared {
     async fn take_over(self: &Arc<Shared>, stored: Stored, from: Option<Lease>) -> bool {
         let (run, agent) = (stored.row.run.facts.id, stored.row.run.facts.agent.clone());
         // A drive whose lease ran out while it was alive has it again now.
-        let Some(reins) = self.reins(run) else { return false };
+        let Some(reins) = self.reins_of_claimed(run) else { return false };
         self.recovered(&stored.row, from);
         let Some(place) = self.place(&agent) else {
             if !has_relatives(&stored.row.run) {

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use holdpoint_core::actor::Actor;
 use holdpoint_core::event::{Envelope, Event, Outcome};
 use holdpoint_core::hold::Resolution;
 use holdpoint_core::id::{CallNo, RunId, Seq};
@@ -22,7 +23,7 @@ type StartBy = BTreeMap<(RunId, CallNo, u32), Timestamp>;
 fn runs(sim: &Sim) -> Vec<(RunId, Option<Status>)> {
     let all = all_pages(|cursor| {
         let query = RunQuery { cursor, limit: 100, ..runs_by(RunFilter::All) };
-        let page = block_on(sim.store.list_runs(query)).unwrap();
+        let page = block_on(sim.store().list_runs(query)).unwrap();
         let readable = page.items.iter().map(|row| (row.run.facts.id, Some(status(&row.run))));
         let unreadable = page.unreadable.iter().map(|unreadable| (unreadable.run, None));
         holdpoint_store::Page::of(readable.chain(unreadable).collect(), page.next)
@@ -43,12 +44,15 @@ pub(crate) fn check(sim: &Sim) -> Vec<String> {
             Some(Status::Ended(_)) => {}
             other @ (Some(_) | None) => wrong.push(format!("I6: {run} is {other:?} in the end")),
         }
-        if let Err(why) = checked(&*sim.store, run) {
+        if let Err(why) = checked(&*sim.store(), run) {
             wrong.push(format!("I8: {why}"));
         }
-        let links = block_on(sim.store.links(run, Seq(0), usize::MAX)).unwrap_or_default();
+        let links = block_on(sim.store().links(run, Seq(0), usize::MAX)).unwrap_or_default();
         let log = events_of(&links);
         note_starts(run, &log, &mut start_by);
+        if sim.is_quiet() {
+            wrong.extend(taken_for_lost(&log).map(|why| format!("{why} in {run}")));
+        }
         let facts = Facts::of(&log);
         wrong.extend(facts.wrong.iter().map(|why| format!("{why} in {run}")));
         logs.insert(run, facts);
@@ -67,6 +71,22 @@ pub(crate) fn check(sim: &Sim) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// Calls of nodes that were there all the time, and that others gave up.
+fn taken_for_lost(log: &[Envelope]) -> impl Iterator<Item = String> {
+    let starter = |call, attempt| {
+        log.iter().find_map(|envelope| {
+            let Event::CallStarted(started) = &envelope.event else { return None };
+            let is_it = (started.call, started.attempt) == (call, attempt);
+            is_it.then_some(Actor::Node(started.node))
+        })
+    };
+    log.iter().filter_map(move |envelope| {
+        let Event::CallOrphaned(orphaned) = &envelope.event else { return None };
+        let by_another = starter(orphaned.call, orphaned.attempt) != Some(envelope.actor.clone());
+        by_another.then(|| format!("I3: call {} is taken for lost while its node works on it", orphaned.call))
+    })
 }
 
 fn note_starts(run: RunId, log: &[Envelope], start_by: &mut StartBy) {

@@ -1,7 +1,7 @@
 //! F9: the real engine in a world without chance: several nodes, one store, virtual time, one thread, one seed.
 //!
 //! One binary, three uses: the tests (500 seeds), `--full` (what `cargo xtask faults` runs, 10,000 seeds) and
-//! `--seed N` (the history of one seed, in words). `docs/faults.md` says what happens in it.
+//! `--seed N` (the history of one seed, in words; with `--sqlite` on a real file). `docs/faults.md` says what happens.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
@@ -9,6 +9,7 @@ mod cast;
 mod check;
 #[path = "../faults/facts.rs"]
 mod facts;
+mod ground;
 mod people;
 #[path = "../faults/report.rs"]
 mod report;
@@ -21,14 +22,20 @@ use std::process::ExitCode;
 use holdpoint_core::mutant::Mutant;
 use libtest_mimic::{Arguments, Failed, Trial};
 
+use ground::Ground;
 use report::{Row, reported};
-use world::{Blind, play};
+use world::{Blind, How, play};
 
 /// Seeds in the test command, in parts that can run beside each other.
 const FEW: u64 = 500;
 const PARTS: u64 = 5;
 /// Seeds of `cargo xtask faults`.
 const MANY: u64 = 10_000;
+/// The same with power cuts, on a real file.
+const FEW_CUTS: u64 = 12;
+const MANY_CUTS: u64 = 400;
+const CUTS: How = How { ground: Ground::Sqlite, ..How::USUAL };
+const ON_SQLITE: &str = "--sqlite";
 /// Seeds within which a mutation must be noticed.
 const NOTICED_WITHIN: u64 = 200;
 
@@ -42,7 +49,8 @@ fn main() -> ExitCode {
     };
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
     if let Some(seed) = after("--seed") {
-        return tell(seed.parse().unwrap());
+        let ground = if has(ON_SQLITE) { Ground::Sqlite } else { Ground::Memory };
+        return tell(seed.parse().unwrap(), How { aloud: true, ground, ..How::USUAL });
     }
     if !has("--full") {
         return libtest_mimic::run(&Arguments::from_args(), trials()).exit_code();
@@ -50,8 +58,10 @@ fn main() -> ExitCode {
     if after("--only").is_some_and(|only| only.split(',').all(|one| one != "F9")) {
         return ExitCode::SUCCESS;
     }
-    let seeds = if has("--quick") { MANY / 20 } else { MANY };
-    let is_clean = reported(|| simulate(0..seeds), after("--json").map(PathBuf::from).as_deref());
+    let of = |seeds: u64| if has("--quick") { seeds / 20 } else { seeds };
+    let json = after("--json").map(PathBuf::from);
+    let mut is_clean = reported(|| simulate(0..of(MANY), How::USUAL), json.as_deref());
+    is_clean &= reported(|| simulate(0..of(MANY_CUTS), CUTS), json.as_deref());
     if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -62,15 +72,19 @@ fn trials() -> Vec<Trial> {
             let seeds = no * part..(no + 1) * part;
             let name =
                 format!("f9_nothing_is_lost_or_repeated_in_seeds_{}_to_{}", seeds.start, seeds.end - 1);
-            Trial::test(name, move || simulate(seeds).verdict())
+            Trial::test(name, move || simulate(seeds, How::USUAL).verdict())
         })
         .collect();
+    let cuts = || simulate(0..FEW_CUTS, CUTS).verdict();
+    trials.push(Trial::test("f9_power_cuts_lose_and_repeat_nothing_on_sqlite", cuts));
     trials.push(Trial::test("f9_a_seed_replays_exactly", replays));
     let mutants: [(&str, Mutated); 4] = [
         ("the_sequence_is_not_checked", |seed| Mutant::SequenceUnchecked.with(|| violations(seed))),
         ("an_orphan_is_retried_blindly", |seed| Mutant::OrphanRetriedBlindly.with(|| violations(seed))),
         ("a_decision_is_not_consumed", |seed| Mutant::DecisionConsumedTwice.with(|| violations(seed))),
-        ("start_by_is_not_checked", |seed| play(seed, Blind::ToPauses, false).violations),
+        ("start_by_is_not_checked", |seed| {
+            play(seed, How { blind: Blind::ToPauses, ..How::USUAL }).violations
+        }),
     ];
     for (name, mutant) in mutants {
         let name = format!("f9_notices_that_{name}");
@@ -80,31 +94,36 @@ fn trials() -> Vec<Trial> {
 }
 
 fn violations(seed: u64) -> Vec<String> {
-    play(seed, Blind::Nothing, false).violations
+    play(seed, How::USUAL).violations
 }
 
 /// Plays these seeds; every violation says how to see it again.
-fn simulate(seeds: std::ops::Range<u64>) -> Row {
+fn simulate(seeds: std::ops::Range<u64>, how: How) -> Row {
     let (count, mut wrong, mut lines) = (seeds.end - seeds.start, Vec::new(), 0);
     for seed in seeds {
-        let report = play(seed, Blind::Nothing, false);
+        let report = play(seed, how);
         lines += report.lines;
-        let again = format!("cargo test -p holdpoint --test simulation -- --seed {seed}");
+        let on = if how.ground == Ground::Sqlite { format!(" {ON_SQLITE}") } else { String::new() };
+        let again = format!("cargo test -p holdpoint --test simulation -- --seed {seed}{on}");
         wrong.extend(report.violations.into_iter().map(|why| format!("seed {seed}: {why} (see: {again})")));
     }
     let count = usize::try_from(count).unwrap();
-    Row::new("F9", "simulated nodes under every fault", count, wrong).with(format!("{lines} steps"))
+    let what = match how.ground {
+        Ground::Memory => "simulated nodes under every fault",
+        Ground::Sqlite => "the same on SQLite, with power cuts",
+    };
+    Row::new("F9", what, count, wrong).with(format!("{lines} steps"))
 }
 
 /// The same seed twice: the same history.
 fn replays() -> Result<(), Failed> {
     for seed in 0..10 {
-        let [first, second] = [(); 2].map(|()| play(seed, Blind::Nothing, false));
+        let [first, second] = [(); 2].map(|()| play(seed, How::USUAL));
         if (first.trace, first.lines) != (second.trace, second.lines) {
             return Err(format!("seed {seed} has two histories: {first:?} and {second:?}").into());
         }
     }
-    match play(0, Blind::Nothing, false).trace == play(1, Blind::Nothing, false).trace {
+    match play(0, How::USUAL).trace == play(1, How::USUAL).trace {
         true => Err("two seeds have one history: nothing is traced".into()),
         false => Ok(()),
     }
@@ -122,8 +141,8 @@ fn notices(name: &str, mutant: Mutated) -> Result<(), Failed> {
 }
 
 /// Tells the history of a seed.
-fn tell(seed: u64) -> ExitCode {
-    let report = play(seed, Blind::Nothing, true);
+fn tell(seed: u64, how: How) -> ExitCode {
+    let report = play(seed, how);
     println!("seed {seed}: {} steps, trace {:016x}", report.lines, report.trace);
     report.violations.iter().for_each(|why| println!("VIOLATION {why}"));
     if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -43,6 +43,15 @@ pub(crate) enum Acked {
     Canceled { run: RunId },
 }
 
+impl Acked {
+    fn started(&self) -> Option<RunId> {
+        match self {
+            Acked::Started { run, .. } => Some(*run),
+            Acked::Decided { .. } | Acked::Told { .. } | Acked::Canceled { .. } => None,
+        }
+    }
+}
+
 /// The word of a decision.
 pub(crate) fn word(resolution: &Resolution) -> &'static str {
     match resolution {
@@ -82,6 +91,10 @@ pub(crate) fn come(sim: &Arc<Sim>) {
             begin(&sim_, format!("start-{no}")).await;
         });
     }
+    if sim.seed % 2 == 1 {
+        let sim_ = sim.clone();
+        sim.spawn(async move { chatters(&sim_).await });
+    }
     for person in [OWNER, APPROVER] {
         let sim_ = sim.clone();
         sim.spawn(async move {
@@ -91,6 +104,22 @@ pub(crate) fn come(sim: &Arc<Sim>) {
                 act(&sim_, person).await;
             }
         });
+    }
+}
+
+/// Somebody who cannot wait: has something to say to whatever runs, all the time.
+async fn chatters(sim: &Arc<Sim>) {
+    // Where nothing else happens it is somebody who does not stop to breathe.
+    let pause = if sim.is_quiet() { 400 } else { 1_500 };
+    let enough = sim.now().plus(Millis::seconds(20));
+    while sim.now() < enough {
+        let delay = sim.span(pause);
+        sim.clock.sleep(delay).await;
+        let runs: Vec<RunId> = sim.acked.lock().unwrap().iter().filter_map(Acked::started).collect();
+        if !runs.is_empty() {
+            let (seat, run) = (sim.index(sim.seats()), sim.pick(&runs));
+            say(sim, seat, run).await;
+        }
     }
 }
 

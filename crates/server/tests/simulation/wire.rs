@@ -1,5 +1,6 @@
 //! Between a node and the store: everything takes time, gets lost, or is answered with nobody left to hear it.
 //!
+//! The store itself answers at once: whoever plays the world waits for it, so that nothing depends on how fast a disk is.
 //! Each question is under way on its own, whatever becomes of the node that asked: one that crashed may still write. The
 //! appends of a node to one run keep their order, as the contract says; nothing else does.
 
@@ -13,7 +14,7 @@ use holdpoint_core::name::Tenant;
 use holdpoint_core::project::{HoldRow, RunRow};
 use holdpoint_core::run::Facts;
 use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::conformance::support::events_of;
+use holdpoint_store::conformance::support::{block_on, events_of};
 use holdpoint_store::{
     Answer, Batch, Claim, Claimed, Counts, HoldQuery, KeyRecord, Page, RunQuery, Store, StoreError, Stored,
 };
@@ -70,7 +71,7 @@ enum Kind {
 
 impl Wire {
     pub(crate) fn new(sim: Arc<Sim>, seat: usize, life: u64) -> Wire {
-        let inner = sim.store.clone();
+        let inner = sim.store();
         Wire { sim, inner, seat, life, last: Mutex::default() }
     }
 
@@ -144,12 +145,12 @@ impl Wire {
             arrives.await;
             let unknown = |why: &str| Err(StoreError::Unknown { why: why.to_owned() });
             let answer = match fate {
-                Fate::Fine => question(&*inner).await,
+                Fate::Fine => block_on(question(&*inner)),
                 Fate::Unavailable => Err(StoreError::Unavailable { why: "simulated".into() }),
                 Fate::Lost => unknown("simulated: it never arrived"),
                 Fate::Unheard => {
                     // Nobody hears the answer.
-                    let _ = question(&*inner).await;
+                    let _ = block_on(question(&*inner));
                     unknown("simulated: the answer was lost")
                 }
                 Fate::Late => {
@@ -157,7 +158,7 @@ impl Wire {
                     let teller = sim.clone();
                     sim.spawn(async move {
                         later.await;
-                        let done = question(&*inner).await.is_ok();
+                        let done = block_on(question(&*inner)).is_ok();
                         teller.tell(|| format!("what node {seat} asked arrives late: {done}"));
                     });
                     unknown("simulated: it is still under way")
@@ -261,7 +262,14 @@ impl Store for Wire {
         self.ask("facts", Kind::Look, move |store| store.facts(run))
     }
 
-    holdpoint_store::forward_store!(inner: due_notices, settle_notice, session, change_session, erase, forget_keys,
-        quarantine, list_sessions, credential, put_credential, list_credentials, revoke_credential, time, shards,
+    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
+        self.ask("forget keys", Kind::Poll, move |store| store.forget_keys(until, limit))
+    }
+
+    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
+        self.ask("quarantine", Kind::Lease, move |store| store.quarantine(run, why))
+    }
+
+    holdpoint_store::forward_store!(inner: due_notices, settle_notice, session, change_session, erase, list_sessions, credential, put_credential, list_credentials, revoke_credential, time, shards,
         leave, nodes, hints);
 }

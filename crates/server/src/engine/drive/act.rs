@@ -251,12 +251,13 @@ impl Drive {
         }
         let (shared, woken) = (self.shared.clone(), self.woken.clone());
         let left = if self.is_at_work() { self.time_left() } else { None };
+        let renewal = self.until_renewal();
         tokio::select! {
             biased;
             Some(done) = self.tools.join_next_with_id() => self.report(done).await,
             () = shared.sleep_until_out_of_time(left) => Ok(()),
             () = woken.notified() => self.refresh().await,
-            () = shared.clock.sleep(shared.renewal()) => self.keep().await,
+            () = renewal => self.keep().await,
         }
     }
 

@@ -102,12 +102,13 @@ impl Drive {
         let shared = self.shared.clone();
         loop {
             let (woken, left) = (self.woken.clone(), self.time_left());
+            let renewal = self.until_renewal();
             tokio::select! {
                 biased;
                 replied = &mut asked => return Ok(Some(replied)),
                 () = shared.sleep_until_out_of_time(left) => return Ok(None),
                 () = woken.notified() => self.refresh().await?,
-                () = shared.clock.sleep(shared.renewal()) => self.keep().await?,
+                () = renewal => self.keep().await?,
             }
             if self.driver.tip().is_some_and(|run| run.outcome().is_some()) {
                 return Ok(None);
