@@ -270,6 +270,7 @@ impl Store for Wire {
         self.ask("quarantine", Kind::Lease, move |store| store.quarantine(run, why))
     }
 
-    holdpoint_store::forward_store!(inner: due_notices, settle_notice, session, change_session, erase, list_sessions, credential, put_credential, list_credentials, revoke_credential, time, shards,
-        leave, nodes, hints);
+    holdpoint_store::forward_store!(inner: due_notices, settle_notice, session, change_session, erase, list_sessions,
+        credential, put_credential, list_credentials, revoke_credential, time, shards, leave, nodes, hints,
+        subscriptions, put_audit, audit_entries);
 }
