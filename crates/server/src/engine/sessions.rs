@@ -210,7 +210,7 @@ impl Engine {
         if let Some(value) = change.get(PENDING) {
             let why = match value.get().starts_with('{') {
                 true => format!("{PENDING} is a view of the runs that wait; it cannot be written"),
-                false => format!("invalid {PENDING} format"),
+                false => "invalid pending_executions format".to_owned(),
             };
             return Err(SessionError::Metadata(why));
         }
