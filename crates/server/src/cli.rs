@@ -13,6 +13,7 @@ mod exec_child;
 mod holds;
 mod keys;
 mod llm;
+mod nodes;
 mod plain;
 mod reload;
 mod runs;
@@ -25,7 +26,6 @@ mod timeline;
 mod validate;
 mod watch;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -61,7 +61,9 @@ enum Command {
     Watch(watch::Watch),
     /// Play scenarios: a scripted model, scripted people and tools, a virtual clock, the real engine. No server.
     Test(test::Test),
-    /// Make, list and revoke API keys, in a server's data directory. The server may be running.
+    /// List the servers that share a database: which are there, of which version, with how much of the work.
+    Nodes(nodes::Nodes),
+    /// Make, list and revoke API keys, in a server's database. The server may be running.
     #[command(subcommand)]
     Keys(keys::Keys),
     /// Say who is told of what: list, make, test and delete subscriptions, and send again what could not be told.
@@ -84,11 +86,11 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum Audit {
-    /// Check every hash chain of a database, and that each run's events reproduce its row. Reads only; the server may
+    /// Check every hash chain of a database, SQLite or Postgres, and that each run's events reproduce its row. Reads only; the server may
     /// be running.
     Verify {
-        /// The SQLite file of a server.
-        file: PathBuf,
+        #[command(flatten)]
+        what: audit::Audited,
         /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
@@ -96,8 +98,8 @@ enum Audit {
     /// Print the log of every run, or of one, as JSON lines: one for each event, with the hash of its link. Verified as
     /// it is read; the server may be running.
     Export {
-        /// The SQLite file of a server.
-        file: PathBuf,
+        #[command(flatten)]
+        what: audit::Audited,
         /// Only this run.
         #[arg(long, value_name = "ID")]
         run: Option<String>,
@@ -119,13 +121,14 @@ pub(crate) fn run() -> ExitCode {
         Command::Cancel(cancel) => runs::cancel(&cancel),
         Command::Watch(watch) => watch::run(&watch),
         Command::Test(test) => test::run(&test),
+        Command::Nodes(nodes) => nodes::run(&nodes),
         Command::Keys(keys) => keys::run(&keys),
         Command::Subscriptions(command) => subscriptions::run(&command),
         Command::Llm(llm) => llm::run(&llm),
         Command::Validate(validate) => validate::run(&validate),
         Command::Schema(schema) => schema::run(&schema),
-        Command::Audit(Audit::Verify { file, json }) => audit::verify(&file, json),
-        Command::Audit(Audit::Export { file, run, json }) => audit_export::run(&file, run.as_deref(), json),
+        Command::Audit(Audit::Verify { what, json }) => audit::verify(&what, json),
+        Command::Audit(Audit::Export { what, run, json }) => audit_export::run(&what, run.as_deref(), json),
         Command::ExecChild(order) => exec_child::run(&order),
     }
 }

@@ -8,6 +8,7 @@ mod standing;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -21,12 +22,15 @@ pub use standing::Standing;
 /// Says what time it is, and lets tasks sleep. A handle: clones of a virtual clock show the same time.
 #[derive(Debug, Clone)]
 pub enum Clock {
-    /// The wall clock at the start plus monotonic time: it never goes back while the server runs.
+    /// The wall clock at the start plus monotonic time, so that nobody's change of the wall clock moves it; and what
+    /// the nodes agreed on beside it.
     System {
         /// Milliseconds since 1970 at the start.
         began_at: i64,
         /// The same moment on the monotonic clock.
         began: Instant,
+        /// By how many milliseconds the time that all nodes go by is ahead of this one.
+        ahead: Arc<AtomicI64>,
     },
     /// Stands still until it is moved.
     Virtual(Arc<Standing>),
@@ -35,13 +39,17 @@ pub enum Clock {
 impl Clock {
     /// The real one.
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "the one place where time is read")]
     pub fn system() -> Clock {
+        Clock::wrong_by(Millis(0))
+    }
+
+    /// The real one of a machine whose wall clock is wrong by a span.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "the one place where time is read")]
+    pub fn wrong_by(span: Millis) -> Clock {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock::System {
-            began_at: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
-            began: Instant::now(),
-        }
+        let began_at = i64::try_from(since.as_millis()).unwrap_or(i64::MAX).saturating_add(span.0);
+        Clock::System { began_at, began: Instant::now(), ahead: Arc::default() }
     }
 
     /// One that stands at this instant.
@@ -54,10 +62,35 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         match self {
-            Clock::System { began_at, began } => Timestamp(
+            Clock::System { ahead, .. } => self.own().plus(Millis(ahead.load(Ordering::Relaxed))),
+            Clock::Virtual(time) => time.now(),
+        }
+    }
+
+    /// The instant now by this machine's own clock, whatever the nodes agreed on.
+    #[must_use]
+    pub fn own(&self) -> Timestamp {
+        match self {
+            Clock::System { began_at, began, .. } => Timestamp(
                 began_at.saturating_add(i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX)),
             ),
             Clock::Virtual(time) => time.now(),
+        }
+    }
+
+    /// From now on goes by a time that is so much ahead of this machine's own. Answers by how much that moved it. What is
+    /// within the error of the measurement changes nothing; a virtual clock is always right.
+    pub fn agree(&self, ahead_by: Millis, error: Millis) -> Millis {
+        match self {
+            Clock::System { ahead, .. } => {
+                let moved = ahead_by.0.saturating_sub(ahead.load(Ordering::Relaxed));
+                if moved.saturating_abs() <= error.0 {
+                    return Millis(0);
+                }
+                ahead.store(ahead_by.0, Ordering::Relaxed);
+                Millis(moved)
+            }
+            Clock::Virtual(_) => Millis(0),
         }
     }
 

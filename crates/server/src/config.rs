@@ -8,6 +8,7 @@
 mod aliases;
 mod build;
 mod check;
+mod database;
 mod dotenv;
 mod expand;
 pub mod file;
@@ -30,6 +31,7 @@ use std::path::{Path as FilePath, PathBuf};
 use garde::Validate;
 
 pub use build::{Beside, BuildError, Built, kept_key};
+pub use database::{Database, Postgres};
 pub use expand::{Lookup, Unset};
 pub use mode::{Effective, EffectiveMode};
 pub use nearest::advice;
@@ -55,7 +57,7 @@ pub struct Config {
     /// What each agent comes to.
     pub agents: Vec<AgentPlan>,
     /// The database that it names, if it does.
-    pub database: Option<PathBuf>,
+    pub database: Option<Database>,
     /// What one should know.
     pub notices: Vec<Notice>,
 }
@@ -159,7 +161,7 @@ fn out_of_bounds(file: &File, tree: &tree::Node) -> Vec<Problem> {
             format!("the least is {bound}")
         } else if words.starts_with("greater") {
             format!("the most is {bound}")
-        } else if words.ends_with("or more") || words.contains("more than") {
+        } else if words.ends_with("or more") || words.contains("more than") || words.contains("second") {
             "write a number with its unit, such as 30s, 10m or 24h".to_owned()
         } else {
             "write it in full, such as https://holdpoint.example.org".to_owned()

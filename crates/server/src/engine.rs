@@ -1,7 +1,7 @@
 //! The engine: the only write path, and whatever drives runs.
 //!
 //! `submit.rs` turns what clients and people want into commands, `drive.rs` follows one run until it waits or ends,
-//! `worker.rs` finds due runs, `follow.rs` lets readers follow the log,
+//! `worker.rs` finds due runs, `nodes.rs` shares them with other nodes, `follow.rs` lets readers follow the log,
 //! `deliver.rs` tells the outside. A held run is known to none of them: it is rows.
 
 mod deliver;
@@ -13,6 +13,7 @@ mod follow;
 mod gone;
 mod identify;
 mod mishaps;
+mod nodes;
 mod once;
 mod orders;
 mod recent;
@@ -51,6 +52,7 @@ pub use deliver::{
 pub use deltas::Delta;
 pub use follow::{Follower, News};
 pub use holdpoint_store::{DeadLetter, Page, Scope as Hears, SessionRow, StoreError, Unreadable};
+pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView};
 pub use once::Once;
 pub use recent::{Listed, RecentRuns};
 pub use recovery::Recovery;
@@ -122,6 +124,8 @@ struct Shared {
     driven: Mutex<HashMap<RunId, bool>>,
     /// What was found at the start.
     looking: Mutex<recovery::Looking>,
+    /// What this node is among others.
+    membership: nodes::Membership,
     /// The last counts, and when they were made.
     counted: tokio::sync::Mutex<Option<(Timestamp, Counts)>>,
     /// Whether a run found no place in its agent's pool, so that whoever leaves one looks for it.
@@ -140,10 +144,12 @@ impl Engine {
     /// An engine on a store. Nothing runs before [`Engine::work`] or a message.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, clock: Clock, settings: Settings) -> Engine {
+        let membership = nodes::Membership::new(store.hints().is_some());
         let shared = Shared {
             store,
             node: clock.incarnation(),
             clock,
+            membership,
             settings: RwLock::new(Arc::new(settings)),
             wakes: follow::Wakes::default(),
             deltas: Arc::default(),
@@ -175,6 +181,7 @@ impl Engine {
             lease: old.lease,
             poll: old.poll,
             max_body: old.max_body,
+            node_name: old.node_name.clone(),
             connections: old.connections.clone(),
             telemetry: old.telemetry.clone(),
             access,

@@ -32,6 +32,8 @@ pub struct Settings {
     pub limits: Arc<Limits>,
     /// How long a node's claim on a run lasts without renewal.
     pub lease: Millis,
+    /// What this node is called among others.
+    pub node_name: String,
     /// How often a node looks for due runs when nobody tells it.
     pub poll: Millis,
     /// How long a caller who waits for a run is kept at most.
@@ -258,6 +260,7 @@ impl Settings {
             default_agent: None,
             limits: Arc::new(Limits::default()),
             lease: Millis::seconds(10),
+            node_name: String::new(),
             poll: Millis(500),
             max_wait: Millis::seconds(300),
             max_body: 1024 * 1024,

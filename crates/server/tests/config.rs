@@ -70,6 +70,12 @@ fn the_mode_matrix() {
     assert!(unknown.starts_with(exact), "{unknown}");
 }
 
+/// C28: a Postgres that several servers share, with what can be said of it and what cannot.
+#[test]
+fn a_postgres_store() {
+    check(&["postgres", "postgres_mistakes"]);
+}
+
 /// S0-63: ten different mistakes are ten errors, each with its line and what to do.
 #[test]
 fn ten_mistakes_are_ten_errors() {

@@ -13,7 +13,7 @@ use holdpoint_core::name::Tenant;
 use holdpoint_core::project::{self, HoldChange, RunRow};
 use holdpoint_core::time::Timestamp;
 
-use crate::query::SessionKey;
+use crate::query::{Lease, SessionKey};
 
 /// Everything that one run's change writes, all or nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +95,21 @@ pub enum Guard {
         /// Which session.
         session: SessionKey,
     },
+    /// No other node works on the run of this append: none has a lease that is live at this instant.
+    NotLeased {
+        /// The node that may have one.
+        node: Incarnation,
+        /// The instant of asking.
+        now: Timestamp,
+    },
+}
+
+impl Guard {
+    /// Whether a lease is another node's and live at this instant; then it says so in words.
+    pub(crate) fn leased(lease: Option<Lease>, node: Incarnation, now: Timestamp) -> Option<String> {
+        let other = lease.filter(|lease| lease.node != node && lease.until > now)?;
+        Some(format!("the node {} works on it", other.node))
+    }
 }
 
 /// What is written beside an append.

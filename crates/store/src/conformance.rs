@@ -150,6 +150,7 @@ macro_rules! conformance {
                 counters_of_one_append_add_up,
                 an_open_or_unknown_session_takes_runs,
                 a_closed_session_takes_none,
+                another_nodes_live_lease_is_respected,
                 the_guard_that_failed_is_named,
                 ;
             puts:

@@ -3,9 +3,10 @@
 //! Appends are handed over at the call and written in groups, each group one transaction of two round trips. Everything
 //! else is a single statement. Nodes are interchangeable: any of them may append to any run, and each claims work from
 //! the shards that it has. Start with `schema.rs` (the database), `writer.rs` (the queue), `group.rs` and `append.rs`
-//! (what a group of appends does), `sql.rs` (every statement).
+//! (what a group of appends does), `sql.rs` (every statement), `audit.rs` (proving it right).
 
 mod append;
+mod audit;
 mod connect;
 mod counts;
 mod failure;
@@ -43,6 +44,7 @@ use tokio::sync::broadcast;
 use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
+use crate::observer::Observer;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
     Page, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
@@ -56,6 +58,7 @@ use pool::Pool;
 use side::Side;
 use writer::Writer;
 
+pub use audit::{audit_entries, export, verify};
 pub use schema::OpenError;
 
 /// Keeps runs in Postgres.
@@ -85,6 +88,8 @@ pub struct PostgresOptions {
     pub readers: usize,
     /// Appends that may wait; more are refused until the database has caught up.
     pub queue: usize,
+    /// Who measures.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 impl std::fmt::Debug for PostgresOptions {
@@ -102,7 +107,12 @@ impl PostgresOptions {
     /// The usual ones.
     #[must_use]
     pub fn at(url: impl Into<String>) -> PostgresOptions {
-        PostgresOptions { url: url.into(), writers: 2, readers: 4, queue: 4096 }
+        PostgresOptions { url: url.into(), writers: 2, readers: 4, queue: 4096, observer: None }
+    }
+
+    /// Where the database is, as an operator would look for it: `host:port/database`, never the password.
+    pub fn place(&self) -> Result<String, OpenError> {
+        connect::parsed(&self.url).map(|(config, _)| connect::place(&config))
     }
 }
 
@@ -134,11 +144,10 @@ impl PostgresStore {
             }
         };
         let hints = Arc::new(Hints::default());
-        let sizes = (options.writers, options.queue);
         let numbers = Numbers::after(highest);
         let handle = runtime.handle().clone();
         Ok(PostgresStore {
-            writer: Writer::new(connector.clone(), numbers, hints.clone(), handle, sizes),
+            writer: Writer::new(connector.clone(), numbers, hints.clone(), handle, options),
             shared: Arc::new(Shared {
                 pool: Pool::new(connector.clone(), options.readers),
                 side: Side::new(connector),

@@ -65,6 +65,7 @@ pub(crate) const HOLDPOINT_SUBCOMMANDS: &[&str] = &[
     "holds",
     "keys",
     "llm",
+    "nodes",
     "runs",
     "schema",
     "send",

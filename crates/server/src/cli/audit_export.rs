@@ -1,4 +1,4 @@
-//! `holdpoint audit export FILE`: the logs of runs as JSON lines, verified as they are read.
+//! `holdpoint audit export`: the logs of runs as JSON lines, verified as they are read.
 //!
 //! One line for each event, with the hash of the link that it is sealed in, so that whoever keeps the lines can compare
 //! them with the database later. Only what verifies is printed; what does not is named. Behind the runs comes what
@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::process::ExitCode;
 
 use holdpoint::http::rfc3339;
@@ -15,11 +14,12 @@ use holdpoint_core::event::Envelope;
 use holdpoint_core::id::RunId;
 use holdpoint_core::link::{Contents, Link};
 use holdpoint_store::audit::{Exported, ExportedLink, Report};
-use holdpoint_store::{AuditEntry, sqlite};
+use holdpoint_store::AuditEntry;
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::audit::Audited;
 use super::plain::plain;
 
 /// An event as it is exported.
@@ -53,36 +53,35 @@ struct LinkBody {
     hash: String,
 }
 
-pub(super) fn run(file: &Path, only: Option<&str>, as_json: bool) -> ExitCode {
+pub(super) fn run(what: &Audited, only: Option<&str>, as_json: bool) -> ExitCode {
     let only = match only.map(str::parse::<RunId>).transpose() {
         Ok(only) => only,
         Err(error) => return could_not(&format!("--run: {error}"), as_json),
     };
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut written = Ok(());
-    let result = sqlite::export(file, only, |exported| match print(&mut out, &exported) {
+    let result = what.export(only, |exported| match print(&mut out, &exported) {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => {
             written = Err(error);
             ControlFlow::Break(())
         }
     });
-    let report = match result {
-        Ok(report) => report,
-        Err(error) => return could_not(&error.to_string(), as_json),
+    let (database, report) = match result {
+        Ok(found) => found,
+        Err(error) => return could_not(&error, as_json),
     };
     if only.is_none()
         && written.is_ok()
-        && let Err(error) =
-            sqlite::audit_entries(file, |tenant, entry| match print_entry(&mut out, tenant, &entry) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    written = Err(error);
-                    ControlFlow::Break(())
-                }
-            })
+        && let Err(error) = what.entries(|tenant, entry| match print_entry(&mut out, tenant, &entry) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                written = Err(error);
+                ControlFlow::Break(())
+            }
+        })
     {
-        return could_not(&error.to_string(), as_json);
+        return could_not(&error, as_json);
     }
     match written.and_then(|()| out.flush()) {
         Ok(()) => {}
@@ -91,7 +90,7 @@ pub(super) fn run(file: &Path, only: Option<&str>, as_json: bool) -> ExitCode {
         Err(error) => return could_not(&format!("the lines could not be printed: {error}"), as_json),
     }
     if let (Some(only), 0) = (only, report.runs) {
-        return could_not(&format!("there is no run {only} in {}", file.display()), as_json);
+        return could_not(&format!("there is no run {only} in {database}"), as_json);
     }
     summary(&report, as_json);
     if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use holdpoint::config;
+use holdpoint::config::{self, Database, LoadError, Unset};
 use holdpoint::engine::SigningKey;
 
 /// Why there is no data directory.
@@ -40,4 +40,22 @@ pub(super) fn webhook_key(directory: &Path) -> Result<SigningKey, NoDirectory> {
 /// The database of a data directory.
 pub(super) fn database(directory: &Path) -> PathBuf {
     directory.join("holdpoint.db")
+}
+
+/// Why there is no database to work on.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoDatabase {
+    #[error(transparent)]
+    Directory(#[from] NoDirectory),
+    #[error("{0}\nrepair the file; holdpoint validate checks it again")]
+    Config(#[from] LoadError),
+}
+
+/// The database that a server started with these arguments works on.
+pub(super) fn of_server(config: Option<&Path>, data: Option<&Path>) -> Result<Database, NoDatabase> {
+    let named = config.map(|path| config::load(path, Unset::Allow)).transpose()?;
+    match named.and_then(|config| config.database) {
+        Some(database) => Ok(database),
+        None => Ok(Database::Sqlite(database(&directory(data)?))),
+    }
 }

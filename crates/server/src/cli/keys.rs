@@ -1,7 +1,7 @@
 //! `holdpoint keys create | list | revoke`: who may call a server that asks for API keys.
 //!
-//! Works on the database of a data directory, so whoever may write that may make keys; no other right exists. The
-//! server may be running: it reads credentials from the file each time. A key is shown once, alone on standard output.
+//! Works on the server's database, so whoever may write that may make keys; no other right exists. The server may be
+//! running: it reads credentials from there each time. A key is shown once, alone on standard output.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,14 +9,16 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use holdpoint::auth::{ApiKey, KeyFacts, Scope};
 use holdpoint::clock::{self, Clock};
+use holdpoint::config::Database;
 use holdpoint::http::rfc3339;
 use holdpoint_core::name::{GroupName, RoleName, Tenant, UserId};
 use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_store::postgres::{self, PostgresStore};
 use holdpoint_store::sqlite::{CredentialFile, OpenError};
-use holdpoint_store::{Credential, StoreError};
+use holdpoint_store::{Answer, Credential, Store, StoreError};
 use serde_json::{Value, json};
 
-use super::data::{self, NoDirectory};
+use super::data::{self, NoDatabase};
 use super::plain::{plain, table};
 
 /// Tries for a prefix that nobody has: there are 2^40 of them.
@@ -43,6 +45,9 @@ pub(super) struct Which {
     /// Where the server keeps its runs. Default: $XDG_DATA_HOME/holdpoint, else ~/.local/share/holdpoint.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// The server's configuration file, when that names the database: SQLite or Postgres.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -76,9 +81,11 @@ pub(super) struct Create {
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
-    NoDirectory(#[from] NoDirectory),
+    NoDatabase(#[from] NoDatabase),
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error("{setting}: {error}")]
+    Database { setting: String, error: postgres::OpenError },
     #[error("{0}")]
     Store(#[from] StoreError),
     #[error("{0}")]
@@ -104,8 +111,9 @@ pub(super) fn run(keys: &Keys) -> ExitCode {
             eprintln!("holdpoint: {failure}");
             match failure {
                 Failure::Unknown(_) => ExitCode::FAILURE,
-                Failure::NoDirectory(_)
+                Failure::NoDatabase(_)
                 | Failure::Open(_)
+                | Failure::Database { .. }
                 | Failure::Store(_)
                 | Failure::Json(_)
                 | Failure::NoPrefix => ExitCode::from(2),
@@ -114,9 +122,50 @@ pub(super) fn run(keys: &Keys) -> ExitCode {
     }
 }
 
-fn open(which: &Which) -> Result<CredentialFile, Failure> {
-    let directory = data::directory(which.data.as_deref())?;
-    Ok(CredentialFile::open(data::database(&directory))?)
+fn open(which: &Which) -> Result<KeyStore, Failure> {
+    Ok(match data::of_server(which.config.as_deref(), which.data.as_deref())? {
+        Database::Sqlite(path) => KeyStore::File(CredentialFile::open(path)?),
+        Database::Postgres(named) => {
+            let refused = |error| Failure::Database { setting: named.setting.clone(), error };
+            KeyStore::Postgres(PostgresStore::open(&named.options()).map_err(refused)?)
+        }
+    })
+}
+
+/// Where the keys of a server are. The server may be running.
+enum KeyStore {
+    File(CredentialFile),
+    Postgres(PostgresStore),
+}
+
+impl KeyStore {
+    fn put(&mut self, credential: Credential) -> Result<bool, StoreError> {
+        match self {
+            KeyStore::File(file) => file.put(credential),
+            KeyStore::Postgres(store) => wait(store.put_credential(credential)),
+        }
+    }
+
+    fn list(&self, tenant: &Tenant) -> Result<Vec<Credential>, StoreError> {
+        match self {
+            KeyStore::File(file) => file.list(tenant),
+            KeyStore::Postgres(store) => wait(store.list_credentials(tenant.clone())),
+        }
+    }
+
+    fn revoke(&mut self, tenant: Tenant, prefix: String, at: Timestamp) -> Result<bool, StoreError> {
+        match self {
+            KeyStore::File(file) => file.revoke(tenant, prefix, at),
+            KeyStore::Postgres(store) => wait(store.revoke_credential(tenant, prefix, at)),
+        }
+    }
+}
+
+/// The store works by itself; here is only waited.
+fn wait<T>(answer: Answer<T>) -> Result<T, StoreError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let no_runtime = |error: std::io::Error| StoreError::Unavailable { why: error.to_string() };
+    runtime.map_err(no_runtime)?.block_on(answer)
 }
 
 fn create(order: &Create) -> Result<String, Failure> {

@@ -3,10 +3,10 @@
 //! The new file is checked as a whole first. One that has a mistake, or that needs another database, changes nothing:
 //! the old one stays, and the log says why.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use holdpoint::config::{self, Beside, BuildError, Built, LoadError, Unset};
+use holdpoint::config::{self, Beside, BuildError, Built, Database, LoadError, Unset};
 use holdpoint::engine::Engine;
 use holdpoint::settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub(super) struct Fixed {
     /// The database.
-    pub(super) database: Option<PathBuf>,
+    pub(super) database: Option<Database>,
     /// What the server has beside its configuration.
     pub(super) around: Beside,
     /// Whether there is a memory store beside it.

@@ -14,13 +14,16 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use holdpoint::auth::Party;
 use holdpoint::clock::Clock;
-use holdpoint::config::{self, Beside as Around, BuildError, Built, Config, Lives, LoadError, Unset};
+use holdpoint::config::{
+    self, Beside as Around, BuildError, Built, Config, Database, Lives, LoadError, Unset,
+};
 use holdpoint::engine::Engine;
 use holdpoint::settings::{Auth, SelfApproval, Settings};
 use holdpoint::{demo, http};
 use holdpoint_core::time::Millis;
 use holdpoint_store::beside::Beside;
 use holdpoint_store::memory::MemoryStore;
+use holdpoint_store::postgres::{self, PostgresOptions, PostgresStore};
 use holdpoint_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use holdpoint_store::{Observer, Store};
 use tokio::net::TcpListener;
@@ -95,6 +98,8 @@ enum Failure {
     NoDirectory(#[from] NoDirectory),
     #[error(transparent)]
     Store(#[from] OpenError),
+    #[error("{setting}: {error}")]
+    Database { setting: String, error: postgres::OpenError },
     #[error("{0} is in use by another program; stop it, or listen elsewhere with --listen ADDR")]
     PortInUse(SocketAddr),
     #[error("cannot listen on {address}: {error}")]
@@ -107,6 +112,13 @@ enum Failure {
     Build(#[from] BuildError),
     #[error("{0}")]
     Io(#[from] std::io::Error),
+}
+
+impl Failure {
+    /// A database that says no is an answer; everything else kept the question from being asked.
+    fn exit_code(&self) -> u8 {
+        if let Failure::Database { .. } = self { 1 } else { 2 }
+    }
 }
 
 pub(crate) fn run(arguments: &Serve) -> ExitCode {
@@ -126,7 +138,7 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("holdpoint: {failure}");
-            ExitCode::from(2)
+            ExitCode::from(failure.exit_code())
         }
     }
 }
@@ -152,12 +164,20 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     config.iter().for_each(warn);
     let observer = settings.telemetry.clone() as Arc<dyn Observer>;
     let fixed = Fixed { database: database.clone(), uses_memory, around: around.clone() };
-    let store = open(&database.unwrap_or_else(|| data::database(&data)), uses_memory, observer)?;
+    let database = database.unwrap_or_else(|| Database::Sqlite(data::database(&data)));
+    let store = open(&database, uses_memory, observer)?;
     let listener = listen(wanted).await?;
     let address = listener.local_addr()?;
 
     let (limits, auth) = (settings.connections.clone(), settings.access.auth.clone());
+    if settings.node_name.is_empty() {
+        settings.node_name = machine_name();
+    }
     let engine = Engine::new(store, around.clock, settings);
+    if let Err(error) = engine.join().await {
+        // It was just opened; whatever is wrong now, the node goes on trying.
+        tracing::warn!(%error, "the other nodes could not be told that this one is there; trying again");
+    }
     engine.work();
     engine.deliver(http::receivers());
     let (stop, stopping) = watch::channel(false);
@@ -262,17 +282,37 @@ fn overrule(settings: &mut Settings, arguments: &Serve, wanted: SocketAddr) -> R
 }
 
 /// The database, with a memory store beside it for agents that live there (C28).
-fn open(database: &Path, uses_memory: bool, observer: Arc<dyn Observer>) -> Result<Arc<dyn Store>, Failure> {
-    if let Some(folder) = database.parent() {
-        let failed = |error| NoDirectory::Unusable { path: folder.to_owned(), error };
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
-    let options = SqliteOptions { observer: Some(observer), ..SqliteOptions::at(database) };
-    let durable = Arc::new(SqliteStore::open(&options)?);
+fn open(
+    database: &Database,
+    uses_memory: bool,
+    observer: Arc<dyn Observer>,
+) -> Result<Arc<dyn Store>, Failure> {
+    let durable: Arc<dyn Store> = match database {
+        Database::Sqlite(path) => {
+            if let Some(folder) = path.parent() {
+                let failed = |error| NoDirectory::Unusable { path: folder.to_owned(), error };
+                std::fs::create_dir_all(folder).map_err(failed)?;
+            }
+            let options = SqliteOptions { observer: Some(observer), ..SqliteOptions::at(path) };
+            Arc::new(SqliteStore::open(&options)?)
+        }
+        Database::Postgres(named) => {
+            let options = PostgresOptions { observer: Some(observer), ..named.options() };
+            let refused = |error| Failure::Database { setting: named.setting.clone(), error };
+            Arc::new(PostgresStore::open(&options).map_err(refused)?)
+        }
+    };
     Ok(match uses_memory {
         true => Arc::new(Beside::new(durable, Arc::new(MemoryStore::new()))),
         false => durable,
     })
+}
+
+/// What this machine is called; the number of the process if it has no name.
+fn machine_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or(std::env::var("HOSTNAME").ok());
+    let name = name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    name.unwrap_or_else(|| format!("process {}", std::process::id()))
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {

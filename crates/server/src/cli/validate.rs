@@ -118,7 +118,7 @@ fn deadline(plan: &AgentPlan) -> String {
 fn home(plan: &AgentPlan, config: &Config) -> String {
     match (&plan.lives, &config.database) {
         (Lives::InMemory, _) => "in memory: a restart loses them".to_owned(),
-        (Lives::Durably, Some(database)) => format!("in {}", database.display()),
+        (Lives::Durably, Some(database)) => format!("in {database}"),
         (Lives::Durably, None) => "in the data directory".to_owned(),
     }
 }

@@ -15,13 +15,13 @@ use holdpoint_core::id::Place;
 use holdpoint_core::name::{AgentName, BadName, ToolName, UserId};
 use holdpoint_core::time::Millis;
 
-use super::Config;
 use super::file::{self, SelfApproval, ToolType};
 use super::mcp::McpTools;
 use super::models::{self, Models};
 use super::plan::{AgentPlan, tool_holds};
 use super::problem::Problems;
 use super::stores::Lives;
+use super::{Config, Database};
 use crate::auth::{BadIssuer, BadParty, Issuer, IssuerSettings, Party, TokenRules};
 use crate::clock::Clock;
 use crate::engine::SigningKey;
@@ -110,7 +110,7 @@ pub struct Built {
     /// What it is made of.
     pub settings: Settings,
     /// The database, if the file names one.
-    pub database: Option<PathBuf>,
+    pub database: Option<Database>,
     /// Whether agents live in memory beside it.
     pub uses_memory: bool,
 }
@@ -130,8 +130,11 @@ impl Config {
             }
         }
         let usual = Settings::usual();
-        let server = &self.file.server.limits;
+        let (server, nodes) = (&self.file.server.limits, &self.file.server.nodes);
         let settings = Settings {
+            node_name: nodes.name.clone().unwrap_or_default(),
+            lease: nodes.take_over_after.map_or(usual.lease, |span| span.0),
+            poll: nodes.poll.map_or(usual.poll, |span| span.0),
             agents,
             default_agent: self.file.server.default_agent.as_ref().map(AgentName::new).transpose()?,
             limits: Arc::new(limits(server)),

@@ -67,6 +67,10 @@ fn without_secret(line: &str) -> String {
             let stars = "*".repeat(line[start..end].chars().count());
             return format!("{}{stars}{}", &line[..start], without_secret(&line[end..]));
         }
+        if let Some((start, end)) = password_in_address(line, colon) {
+            let stars = "*".repeat(line[start..end].chars().count());
+            return format!("{}{stars}{}", &line[..start], without_secret(&line[end..]));
+        }
     }
     line.to_owned()
 }
@@ -77,6 +81,15 @@ fn value_after(line: &str, colon: usize) -> (usize, usize) {
     let start = colon + 1 + (rest.len() - rest.trim_start().len());
     let end = line[start..].find([',', '}']).map_or(line.len(), |at| start + at);
     (start, end.max(start))
+}
+
+/// The password of `scheme://user:password@host`, when the colon is the one of the scheme.
+fn password_in_address(line: &str, colon: usize) -> Option<(usize, usize)> {
+    let user = colon + line[colon..].strip_prefix("://").map(|_| 3)?;
+    let end = user + line[user..].find('@')?;
+    let start = user + line[user..end].find(':')? + 1;
+    let is_value = line[start..end].chars().all(|c| !c.is_whitespace());
+    (is_value && !line[start..end].starts_with("${")).then_some((start, end))
 }
 
 fn sounds_secret(name: &str) -> bool {

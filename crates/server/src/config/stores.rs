@@ -5,7 +5,8 @@
 use std::path::{Component, Path as FilePath, PathBuf};
 
 use super::check::Checked;
-use super::file::{Agent, Backend, Driver, File, Sql, TaskBackend};
+use super::database::{self, Database};
+use super::file::{Agent, Backend, File, Sql, TaskBackend};
 use super::path::Path;
 use super::tree::Node;
 
@@ -34,9 +35,9 @@ pub(super) fn lives(agent: &Agent, file: &File) -> Lives {
 }
 
 /// The database that the file names.
-pub(super) fn database(file: &File, tree: &Node, folder: &FilePath) -> Option<PathBuf> {
-    let (_, sql) = databases(file, tree).into_iter().next()?;
-    Some(absolute(folder, &sql.database))
+pub(super) fn database(file: &File, tree: &Node, folder: &FilePath) -> Option<Database> {
+    let (path, sql) = databases(file, tree).into_iter().next()?;
+    Some(Database::named(&path, sql, folder))
 }
 
 /// Checks that what is named can be opened, and that it is one database.
@@ -45,7 +46,7 @@ pub(super) fn check(file: &File, tree: &Node, folder: &FilePath, found: &mut Che
         let path = Path::of(&["session_stores", name]);
         backend(store.backend, store.sql.as_ref(), &path, tree, found);
         if let Some(sql) = &store.sql {
-            driver(sql.driver, &path.key("sql").key("driver"), tree, found);
+            database::check(sql, &path.key("sql"), tree, found);
         }
     }
     for (name, agent) in &file.agents {
@@ -75,18 +76,11 @@ fn backend(backend: Backend, sql: Option<&Sql>, path: &Path, tree: &Node, found:
     }
 }
 
-fn driver(driver: Driver, path: &Path, tree: &Node, found: &mut Checked) {
-    if driver == Driver::Postgres {
-        let what = "`driver: postgres` is not available yet in this version".to_owned();
-        found.problem(tree, path, what, "use `driver: sqlite`, with the path of a file as `database`");
-    }
-}
-
 fn task_backend(name: &str, agent: &Agent, tree: &Node, found: &mut Checked) {
     let path = Path::of(&["agents", name, "task"]);
     let Some(task) = &agent.task else { return };
     if let Some(sql) = &task.sql {
-        driver(sql.driver, &path.key("sql").key("driver"), tree, found);
+        database::check(sql, &path.key("sql"), tree, found);
     }
     let is_sql = task.backend == Some(TaskBackend::Sql);
     if agent.session_store.is_some() && (is_sql || task.sql.is_some()) {
@@ -110,12 +104,20 @@ fn task_backend(name: &str, agent: &Agent, tree: &Node, found: &mut Checked) {
 fn one_database(file: &File, tree: &Node, folder: &FilePath, found: &mut Checked) {
     let all = databases(file, tree);
     let Some((first, first_sql)) = all.first() else { return };
-    let chosen = absolute(folder, &first_sql.database);
+    let chosen = Database::named(first, first_sql, folder);
     for (path, sql) in all.iter().skip(1) {
-        if sql.driver == Driver::Sqlite && absolute(folder, &sql.database) != chosen {
+        if !Database::named(path, sql, folder).is_same(&chosen) {
             let what = format!("`{path}` names another database than `{first}`, and a server has one");
-            let help = format!("write `database: {}` here too; the two stay apart in it", first_sql.database);
-            found.problem(tree, &path.key("database"), what, help);
+            let (key, help) = match (&chosen, &first_sql.database) {
+                (Database::Sqlite(_), Some(database)) => {
+                    ("database", format!("write `database: {database}` here too; the two stay apart in it"))
+                }
+                (Database::Sqlite(_) | Database::Postgres(_), _) => {
+                    ("driver", format!("write here what `{first}` says; the two stay apart in it"))
+                }
+            };
+            let at = if tree.find(&path.key(key)).is_some() { path.key(key) } else { path.clone() };
+            found.problem(tree, &at, what, help);
         }
     }
 }

@@ -34,7 +34,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::{Id, JoinSet};
 
 use super::gone::Missing;
-use super::orders::{More, beside};
+use super::orders::{Lease, More, beside, is_leased_elsewhere};
 use super::{EngineError, Place, Shared};
 use crate::tool::Outcome;
 use work_time::Worked;
@@ -112,6 +112,7 @@ impl Shared {
             is_leased: true,
             is_family_seen: false,
             renews_at: shared.clock.now().plus(shared.renewal()),
+            is_lost: false,
             refused: None,
             asks_people: false,
             definition: None,
@@ -155,6 +156,8 @@ pub(super) struct Drive {
     is_family_seen: bool,
     /// When it next says that it is still there, however often it is woken until then.
     renews_at: Timestamp,
+    /// Whether another node works on the run: this drive begins nothing more, and tells what its tools come to.
+    is_lost: bool,
     /// The latest refusal among what settled last.
     refused: Option<Refusal>,
     /// Whether a question to people was opened and not told of yet.
@@ -254,6 +257,16 @@ impl Drive {
     async fn recovers_from(&mut self, error: &EngineError) -> bool {
         let mut error = error.clone();
         for _ in 0..STORE_TRIES {
+            if let EngineError::Store(failure) = &error
+                && is_leased_elsewhere(failure)
+            {
+                self.lose();
+                self.leave_the_lease_alone();
+                match self.settle().await {
+                    Ok(()) => return true,
+                    Err(again) => error = again,
+                }
+            }
             let EngineError::Store(
                 StoreError::Unavailable { .. } | StoreError::Unknown { .. } | StoreError::Conflict { .. },
             ) = &error
@@ -275,7 +288,7 @@ impl Drive {
         if self.is_void {
             return Ok(Step::Stop);
         }
-        if self.shared.is_stopping() && self.at_work.is_empty() {
+        if (self.shared.is_stopping() || self.is_lost) && self.at_work.is_empty() {
             return self.give_back().await;
         }
         match next(&run, self.shared.clock.now()) {
@@ -339,7 +352,8 @@ impl Drive {
         let definition = self.definition().await?;
         let shared = self.shared.clone();
         let actor = Actor::Node(shared.node);
-        let beside = beside(shared.while_busy(), &shared.approvers(&agent), More::default());
+        let lease = if self.is_lost { Lease::Untouched } else { shared.while_busy() };
+        let beside = beside(lease, &shared.approvers(&agent), More::default());
         let mut order = shared.order(vec![command], actor, definition, verdicts, beside);
         order.given.authority = authority;
         self.driver.push(order);
@@ -375,7 +389,8 @@ impl Drive {
             }
             let node = self.shared.node;
             if !settled.events.is_empty() {
-                self.is_leased = self.driver.durable().is_none_or(|row| is_kept(&row.run));
+                let is_kept = self.driver.durable().is_none_or(|row| is_kept(&row.run));
+                self.is_leased = is_kept && !self.is_lost;
             }
             self.asks_people |= settled.events.iter().any(asks_people);
             self.begun.extend(settled.events.iter().filter_map(|envelope| started_by(node, envelope)));
@@ -402,13 +417,35 @@ impl Drive {
         self.renews_at = self.shared.clock.now().plus(self.shared.renewal());
         let until = self.shared.clock.now().plus(self.shared.settings().lease);
         // Losing a lease never harms state: whoever takes over is told apart by the sequence.
-        let _ = self.shared.store.renew(vec![self.run], self.shared.node, until).await;
+        let kept = self.shared.store.renew(vec![self.run], self.shared.node, until).await;
+        if self.is_leased && kept.is_ok_and(|kept| kept.is_empty()) {
+            self.lose();
+        }
         self.refresh().await
     }
 
     /// Until it must say that it is still there.
     fn until_renewal(&self) -> impl Future<Output = ()> + Send + use<> {
         self.shared.clock.sleep(self.renews_at.since(self.shared.clock.now()))
+    }
+
+    /// Another node has taken the run: this one was silent for too long.
+    fn lose(&mut self) {
+        if !self.is_lost {
+            tracing::warn!(run = %self.run, "another node has taken it over; what is known here is told, and it is left");
+        }
+        (self.is_lost, self.is_leased) = (true, false);
+    }
+
+    /// What this drive has in hand is still written, without a word about the lease, which is another node's. Only after
+    /// a guard has refused it: then nothing of it was written.
+    fn leave_the_lease_alone(&mut self) {
+        let agent = self.driver.tip().map(|run| run.facts.agent.clone());
+        let approvers = agent.map(|agent| self.shared.approvers(&agent)).unwrap_or_default();
+        for mut order in self.driver.take_back() {
+            order.beside = beside(Lease::Untouched, &approvers, More::default());
+            self.driver.push(order);
+        }
     }
 
     /// Looks at what others have appended.

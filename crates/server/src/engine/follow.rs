@@ -10,8 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use holdpoint_core::event::Envelope;
 use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{RunId, Seq};
+use holdpoint_core::name::Tenant;
 use holdpoint_core::run::{Status, Waiting, status};
 use holdpoint_core::time::Millis;
+use holdpoint_store::ShardSet;
 use tokio::sync::Notify;
 
 use super::deltas::{Delta, Listening};
@@ -37,6 +39,19 @@ impl Wakes {
             Some(notify) => notify.notify_waiters(),
             // Nobody listens any more.
             None => drop(runs.remove(&run)),
+        }
+    }
+
+    /// Other nodes changed something in these shards. Whose runs those are is worked out here, so that a hint costs
+    /// nothing where nobody listens.
+    pub(super) fn wake_shards(&self, shards: &ShardSet, tenant: &Tenant) {
+        let is_all = *shards == ShardSet::all();
+        for (run, notify) in self.runs().iter() {
+            if (is_all || shards.contains(run.shard(tenant)))
+                && let Some(notify) = notify.upgrade()
+            {
+                notify.notify_waiters();
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use holdpoint_core::id::{HoldId, Incarnation};
 use holdpoint_core::policy::Verdicts;
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::ahead::{Beside, Given, Order};
-use holdpoint_store::{Guard, LeaseChange, Put, Who};
+use holdpoint_store::{Guard, LeaseChange, Put, StoreError, Who};
 
 use super::drive::is_kept;
 use super::once::Mark;
@@ -26,8 +26,9 @@ use crate::settings::Approvers;
 pub(super) enum Lease {
     /// Nothing.
     Untouched,
-    /// This node works on the run for as long as there is something to do, or somebody to look after.
-    WhileBusy { node: Incarnation, until: Timestamp },
+    /// This node works on the run for as long as there is something to do, or somebody to look after, unless another
+    /// node does.
+    WhileBusy { node: Incarnation, now: Timestamp, until: Timestamp },
 }
 
 /// What an append checks and writes beyond what every append does.
@@ -68,8 +69,15 @@ impl Shared {
 
     /// A lease that lasts as long as there is something to do.
     pub(super) fn while_busy(&self) -> Lease {
-        Lease::WhileBusy { node: self.node, until: self.clock.now().plus(self.settings().lease) }
+        let now = self.clock.now();
+        Lease::WhileBusy { node: self.node, now, until: now.plus(self.settings().lease) }
     }
+}
+
+/// Whether an append that was to take a run, or to give it back, found that another node works on it: the first guard
+/// of such an append.
+pub(super) fn is_leased_elsewhere(error: &StoreError) -> bool {
+    matches!(error, StoreError::Guard { which: 0, .. })
 }
 
 /// What is written beside the events of an append.
@@ -80,19 +88,24 @@ pub(super) fn beside(
 ) -> Arc<dyn Fn(&Decided) -> Beside + Send + Sync> {
     let approvers = approvers.clone();
     Arc::new(move |decided| {
+        let mut guards = Vec::new();
         let lease = match lease {
             Lease::Untouched => None,
-            Lease::WhileBusy { node, until } => Some(match is_kept(&decided.run) {
-                true => LeaseChange::Take { node, until },
-                false => LeaseChange::Release,
-            }),
+            Lease::WhileBusy { node, now, until } => {
+                guards.push(Guard::NotLeased { node, now });
+                Some(match is_kept(&decided.run) {
+                    true => LeaseChange::Take { node, until },
+                    false => LeaseChange::Release,
+                })
+            }
         };
+        guards.extend(more.guards.iter().cloned());
         // A request that was refused is not done: sent again it must be refused again.
         let is_done = decided.outcome.is_ok();
         let mut puts: Vec<Put> = more.puts.iter().filter(|_| is_done).cloned().collect();
         puts.extend(audiences(decided, &approvers));
         puts.extend(family::wakes(decided));
-        Beside { lease, guards: more.guards.clone(), puts }
+        Beside { lease, guards, puts }
     })
 }
 

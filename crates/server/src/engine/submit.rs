@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use super::drive::Reins;
 use super::identify::needs;
 use super::once::Once;
-use super::orders::{Lease, More, beside};
+use super::orders::{Lease, More, beside, is_leased_elsewhere};
 use super::{Engine, EngineError, Place, Shared};
 use crate::auth::{Principal, Scope, may_decide};
 use crate::policy;
@@ -62,6 +62,13 @@ struct Taking {
     place: Place,
     reins: Reins,
     log: Vec<Envelope>,
+}
+
+/// Whether a decision takes the run that it lets go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Take {
+    IfFree,
+    Never,
 }
 
 impl Shared {
@@ -193,16 +200,30 @@ impl Engine {
     /// Decides a hold. Every decision, on every surface, comes through here.
     pub async fn decide(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
         needs(who, Scope::HoldsDecide)?;
-        match self.decide_on_what_is(who, decision.clone()).await {
+        match self.decide_on_what_is(who, decision.clone(), Take::IfFree).await {
             // It was there: somebody was faster. Once more, with their decision in hand.
-            Err(EngineError::Refused(Refusal::NoSuchHold(_))) => self.decide_on_what_is(who, decision).await,
+            Err(EngineError::Refused(Refusal::NoSuchHold(_))) => {
+                self.decide_on_what_is(who, decision, Take::Never).await
+            }
+            // Another node works on the run, and goes on with it.
+            Err(EngineError::Store(error)) if is_leased_elsewhere(&error) => {
+                self.decide_on_what_is(who, decision, Take::Never).await
+            }
             first => first,
         }
     }
 
-    async fn decide_on_what_is(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
+    async fn decide_on_what_is(
+        &self,
+        who: &Principal,
+        decision: Decision,
+        take: Take,
+    ) -> Result<Answer, EngineError> {
         let (shared, run) = (&self.shared, decision.hold.run);
-        let reins = shared.reins(run);
+        let reins = match take {
+            Take::IfFree => shared.reins(run),
+            Take::Never => None,
+        };
         let stored = self.visible(who, run).await?;
         let facts = &stored.row.run.facts;
         let agent = shared.agent(&facts.agent).ok();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use holdpoint_core::id::Seq;
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::ahead::Driver;
-use holdpoint_store::{Claim, Claimed, Lease, ShardSet, StoreError, Stored};
+use holdpoint_store::{Claim, Claimed, Lease, StoreError, Stored};
 
 use super::drive::has_relatives;
 use super::{Engine, EngineError, Shared};
@@ -26,6 +26,7 @@ const UPKEEP: Duration = Duration::from_secs(5);
 impl Engine {
     /// Looks for due runs from now on, until the engine is dropped or dies.
     pub fn work(&self) {
+        self.shared.stay();
         self.shared.begin_recovery();
         let telemetry = self.shared.settings().telemetry.clone();
         let mut stopping = self.shared.stopping.subscribe();
@@ -113,7 +114,7 @@ impl Shared {
             node: self.node,
             now,
             until: now.plus(self.settings().lease),
-            shards: ShardSet::all(),
+            shards: self.shards(),
             limit: CLAIM_MAX,
             room: rooms.map(|(agent, room)| (settings.tenant.clone(), agent.clone(), room)).collect(),
         };
@@ -124,6 +125,12 @@ impl Shared {
                 return 0;
             }
         };
+        let since = |claimed: &Claimed| match claimed {
+            Claimed::Run { stored, from } => from.map(|lease| lease.until).or(stored.row.due_at),
+            Claimed::Corrupt { .. } => None,
+        };
+        let longest = claimed.iter().filter_map(since).min();
+        self.membership.is_behind(longest.map_or(Millis(0), |at| now.since(at)));
         let mut taken = 0;
         for claimed in claimed {
             match claimed {

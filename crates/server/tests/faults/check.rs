@@ -14,6 +14,7 @@ use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::run::{Status, status};
 use holdpoint_store::conformance::faults::open;
 use holdpoint_store::conformance::support::{block_on, runs_by};
+use holdpoint_store::postgres::{self, PostgresOptions, PostgresStore};
 use holdpoint_store::{RunFilter, RunQuery, Store};
 
 use crate::facts::{Facts, wrong_effects};
@@ -23,13 +24,31 @@ use crate::story::{Acked, lines};
 /// Everything that is wrong with what a dead server left behind.
 pub(crate) fn check(data: &Path, acked: &[Acked]) -> Vec<String> {
     let mut wrong = audit(data);
-    wrong.extend(panics(data));
-    let store = match open(&data.join("holdpoint.db")) {
-        Ok(store) => store,
-        Err(error) => return vec![format!("I1: the file cannot be opened: {error}")],
+    match open(&data.join("holdpoint.db")) {
+        Ok(store) => wrong.extend(check_store(&*store, data, acked)),
+        Err(error) => wrong.push(format!("I1: the file cannot be opened: {error}")),
+    }
+    wrong
+}
+
+/// Everything that is wrong with what dead servers left in the database that they shared.
+pub(crate) fn check_postgres(url: &str, data: &Path, acked: &[Acked]) -> Vec<String> {
+    let options = PostgresOptions::at(url);
+    let mut wrong = match postgres::verify(&options, |_| {}) {
+        Ok(report) => report.findings.iter().map(|finding| format!("I8: {finding:?}")).collect(),
+        Err(error) => vec![format!("I8: {error}")],
     };
+    match PostgresStore::open(&options) {
+        Ok(store) => wrong.extend(check_store(&store, data, acked)),
+        Err(error) => wrong.push(format!("I1: the database cannot be opened: {error}")),
+    }
+    wrong
+}
+
+fn check_store(store: &dyn Store, data: &Path, acked: &[Acked]) -> Vec<String> {
+    let mut wrong = panics(data);
     let mut logs = HashMap::new();
-    for (run, log) in logs_of(&*store, &mut wrong) {
+    for (run, log) in logs_of(store, &mut wrong) {
         let facts = Facts::of(&log);
         wrong.extend(facts.wrong.iter().map(|why| format!("{why} in {run}")));
         logs.insert(run, facts);

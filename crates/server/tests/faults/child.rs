@@ -17,13 +17,43 @@ use holdpoint::engine::Engine;
 use holdpoint::http;
 use holdpoint::settings::Connections;
 use holdpoint_core::time::Millis;
-use holdpoint_store::Store;
+use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
 use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use holdpoint_store::{ShardSet, Store};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::agents::{Behaviour, settings};
 use crate::points::{Crashing, Nth, Points};
+
+/// A store of several nodes whose hints are all lost.
+struct Deaf {
+    inner: PostgresStore,
+    nobody: tokio::sync::broadcast::Sender<ShardSet>,
+}
+
+impl Store for Deaf {
+    fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
+        Some(self.nobody.subscribe())
+    }
+
+    holdpoint_store::forward_store!(inner: append, load, links, blob, definition, claim_due, renew, release, list_runs,
+        list_holds, find_hold, find_key, due_notices, settle_notice, session, change_session, erase, forget_keys, facts,
+        quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, time, shards,
+        leave, nodes, subscriptions);
+}
+
+/// The database may be away just now.
+fn open_postgres(url: &str) -> Option<PostgresStore> {
+    for _ in 0..200 {
+        match PostgresStore::open(&PostgresOptions::at(url)) {
+            Ok(store) => return Some(store),
+            Err(error) => eprintln!("{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    None
+}
 
 /// The argument that makes the test binary this server.
 pub(crate) const SERVE: &str = "--serve";
@@ -37,12 +67,27 @@ pub(crate) struct Options {
     pub(crate) abort_at: Option<Nth>,
     pub(crate) late: Option<(String, Duration)>,
     pub(crate) trace: Option<PathBuf>,
+    /// The address of a Postgres that several servers share; none for a file of its own.
+    pub(crate) postgres: Option<String>,
+    /// Whether no hint of another node is heard.
+    pub(crate) is_deaf: bool,
+    /// By how much the machine's clock is wrong.
+    pub(crate) wrong_by: Millis,
 }
 
 impl Default for Options {
     fn default() -> Options {
         let behaviour = Behaviour { tool: Duration::ZERO, model: Duration::ZERO, expiry: Millis(300) };
-        Options { nodes: 1, behaviour, abort_at: None, late: None, trace: None }
+        Options {
+            nodes: 1,
+            behaviour,
+            abort_at: None,
+            late: None,
+            trace: None,
+            postgres: None,
+            is_deaf: false,
+            wrong_by: Millis(0),
+        }
     }
 }
 
@@ -57,6 +102,8 @@ impl Options {
         arguments.extend(self.abort_at.iter().map(|at| format!("abort={}#{}", at.point, at.nth)));
         arguments.extend(self.late.iter().map(|(kind, late)| format!("late={kind}#{}", late.as_millis())));
         arguments.extend(self.trace.iter().map(|path| format!("trace={}", path.display())));
+        arguments.extend(self.postgres.iter().map(|url| format!("postgres={url}")));
+        arguments.extend([format!("deaf={}", self.is_deaf), format!("wrong_by={}", self.wrong_by.0)]);
         arguments
     }
 
@@ -79,6 +126,9 @@ impl Options {
                     options.late = Some((kind.into(), millis(late)));
                 }
                 "trace" => options.trace = Some(value.into()),
+                "postgres" => options.postgres = Some(value.into()),
+                "deaf" => options.is_deaf = value == "true",
+                "wrong_by" => options.wrong_by = Millis(value.parse().unwrap()),
                 other => panic!("the server under test knows no {other}"),
             }
         }
@@ -103,13 +153,27 @@ async fn serve_on(data: PathBuf, options: Options) {
     let trace = options.trace.as_ref().map(|path| Mutex::new(std::fs::File::create(path).unwrap()));
     let points =
         Arc::new(Points { abort_at: options.abort_at, late: options.late, trace, ..Points::default() });
-    let inner = SqliteStore::open(&SqliteOptions::at(data.join("holdpoint.db"))).unwrap();
-    let store: Arc<dyn Store> = Arc::new(Crashing { inner, points: points.clone() });
+    let store: Arc<dyn Store> = match &options.postgres {
+        None => {
+            let inner = SqliteStore::open(&SqliteOptions::at(data.join("holdpoint.db"))).unwrap();
+            Arc::new(Crashing { inner, points: points.clone() })
+        }
+        Some(url) => {
+            let Some(inner) = open_postgres(url) else { return };
+            let (nobody, _) = tokio::sync::broadcast::channel(1);
+            match options.is_deaf {
+                true => Arc::new(Deaf { inner, nobody }),
+                false => Arc::new(Crashing { inner, points: points.clone() }),
+            }
+        }
+    };
     let (stop, stopping) = watch::channel(false);
     let mut serving = tokio::task::JoinSet::new();
     for _ in 0..options.nodes {
         let settings = settings(&data, &options.behaviour, &points);
-        let engine = Engine::new(store.clone(), Clock::system(), settings);
+        let engine = Engine::new(store.clone(), Clock::wrong_by(options.wrong_by), settings);
+        // A store that is away is tried again by whoever works.
+        let _ = engine.join().await;
         engine.work();
         let app = http::App { engine, stopping: stopping.clone() };
         let counted = points.clone();

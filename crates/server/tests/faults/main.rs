@@ -1,4 +1,4 @@
-//! The server under faults: real processes, real SQLite, real kills, and an oracle outside the store.
+//! The server under faults: real processes, real SQLite and Postgres, real kills, and an oracle outside the store.
 //!
 //! One binary, three uses: the tests (a few of each row), `--full` (what `cargo xtask faults` runs, with the counts of
 //! the fault matrix) and `--serve` (the server under test, started by the other two). `docs/faults.md` says what is
@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
 mod agents;
+mod between;
 mod boundaries;
 mod check;
 mod child;
@@ -16,6 +17,7 @@ mod expiry;
 mod facts;
 mod kills;
 mod malformed;
+mod nodes;
 mod oracle;
 mod points;
 mod races;
@@ -31,6 +33,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
+use nodes::{Fault, Plan};
 use report::{Row, reported};
 use story::Wish;
 
@@ -72,8 +75,64 @@ fn trials() -> Vec<Trial> {
         ("streams_across_kills_miss_and_repeat_nothing", Box::new(|| streams::across_kills(4))),
         ("idle_readers_cost_little_and_sleep_on", Box::new(|| streams::idle_readers(300))),
         ("a_killed_server_leaves_no_command_behind_and_asks", Box::new(|| commands::commands(1))),
+        (
+            "nodes_that_are_killed_while_postgres_crashes_lose_and_repeat_nothing",
+            Box::new(|| nodes::run(&Plan { clients: 8, ..three_nodes(90) })),
+        ),
+        (
+            "f4_a_node_that_stood_still_past_its_leases_does_nothing_twice",
+            Box::new(|| nodes::run(&Plan { clients: 6, ..zombies(60) })),
+        ),
+        (
+            "f11_lost_answers_of_commit_are_settled",
+            Box::new(|| nodes::run(&Plan { clients: 6, ..lost_answers(60) })),
+        ),
+        ("f20_nodes_with_wrong_clocks_go_by_the_database", Box::new(|| nodes::run(&wrong_clocks(30)))),
+        ("nodes_that_hear_no_hint_go_on_all_the_same", Box::new(|| nodes::run(&deaf(30)))),
     ];
     rows.into_iter().map(|(name, row)| Trial::test(name, move || row().verdict())).collect()
+}
+
+/// What the many-nodes part of the product is done by: nodes are killed every few seconds and Postgres crashes.
+fn three_nodes(cycles: usize) -> Plan {
+    let faults = [Fault::Kill, Fault::Kill, Fault::Kill, Fault::Crash];
+    Plan::new("NODES", "three nodes: kill -9, crashes of Postgres", cycles).with(&faults)
+}
+
+/// F4: SIGSTOP past the lease; others take over; SIGCONT.
+fn zombies(cycles: usize) -> Plan {
+    let plan =
+        Plan { between: (300, 700), nodes: 2, ..Plan::new("F4", "nodes that stand still and go on", cycles) };
+    plan.with(&[Fault::Pause])
+}
+
+/// F10: Postgres crashes every few seconds.
+fn crashes(cycles: usize) -> Plan {
+    Plan::new("F10", "crashes of Postgres under load", cycles).with(&[Fault::Crash])
+}
+
+/// F11: COMMIT is written and nobody hears of it.
+fn lost_answers(cycles: usize) -> Plan {
+    let plan =
+        Plan { between: (100, 300), nodes: 2, ..Plan::new("F11", "answers of COMMIT are lost", cycles) };
+    plan.with(&[Fault::LoseAnswers])
+}
+
+/// F13: connections end at any moment.
+fn disconnects(cycles: usize) -> Plan {
+    let plan = Plan { between: (200, 500), ..Plan::new("F13", "every connection to Postgres ends", cycles) };
+    plan.with(&[Fault::Disconnect])
+}
+
+/// F20: clocks that are an hour ahead, a day behind, ten minutes ahead.
+fn wrong_clocks(cycles: usize) -> Plan {
+    let wrong_by = vec![3_600_000, -86_400_000, 600_000];
+    Plan { wrong_by, clients: 6, ..Plan::new("F20", "nodes with wrong clocks", cycles) }
+}
+
+/// Hints are lost, all of them.
+fn deaf(cycles: usize) -> Plan {
+    Plan { is_deaf: true, clients: 6, ..Plan::new("HINTS", "nodes that hear no hint", cycles) }
 }
 
 /// Every row with its full count.
@@ -100,6 +159,13 @@ fn full(arguments: &[String]) -> ExitCode {
         ("I7", Box::new(move || streams::across_kills(of(100)))),
         ("I9", Box::new(move || streams::idle_readers(if is_quick { 1_000 } else { 10_000 }))),
         ("F27", Box::new(move || commands::commands(of(20)))),
+        ("NODES", Box::new(move || nodes::run(&three_nodes(of(2_000))))),
+        ("F4", Box::new(move || nodes::run(&zombies(of(1_000))))),
+        ("F10", Box::new(move || nodes::run(&crashes(of(5_000))))),
+        ("F11", Box::new(move || nodes::run(&lost_answers(of(1_000))))),
+        ("F13", Box::new(move || nodes::run(&disconnects(of(1_000))))),
+        ("F20", Box::new(move || nodes::run(&wrong_clocks(of(200))))),
+        ("HINTS", Box::new(move || nodes::run(&deaf(of(200))))),
     ];
     let mut is_clean = true;
     for (id, row) in rows {

@@ -104,6 +104,8 @@ pub(crate) struct Story {
     pub(crate) violations: Vec<String>,
     pub(crate) recoveries: usize,
     pub(crate) is_over: bool,
+    /// How long it may take to go on with a server that answers.
+    pub(crate) patience: Duration,
 }
 
 impl Story {
@@ -117,6 +119,7 @@ impl Story {
             violations: Vec::new(),
             recoveries: 0,
             is_over: false,
+            patience: Duration::from_secs(20),
         }
     }
 
@@ -125,7 +128,7 @@ impl Story {
         let begin = now();
         while !self.is_over {
             self.step(http, data).await?;
-            if begin.elapsed() > Duration::from_secs(20) {
+            if begin.elapsed() > self.patience {
                 let run = self.run.clone().unwrap_or_default();
                 let (_, body) = http.get(&format!("/api/v1/runs/{run}")).await?;
                 self.violations.push(format!("I6: {} ({:?}) is stuck: {body}", self.name, self.wish));
@@ -138,6 +141,11 @@ impl Story {
     async fn step(&mut self, http: &Http, data: &Path) -> Result<(), Gone> {
         let Some(run) = self.run.clone() else { return self.begin(http).await };
         let (status, body) = http.get(&format!("/api/v1/runs/{run}")).await?;
+        if status == 503 {
+            // Its store is away; it said so.
+            pause().await;
+            return Ok(());
+        }
         if status != 200 {
             self.violations.push(format!("I1: run {run} answers {status} {body}"));
             self.is_over = true;
@@ -161,7 +169,11 @@ impl Story {
 
     /// Starts the run, unless an earlier try whose answer was lost did so. The session is what it is found by.
     pub(crate) async fn begin(&mut self, http: &Http) -> Result<(), Gone> {
-        let (_, list) = http.get(&format!("/api/v1/runs?session={}", self.name)).await?;
+        let (status, list) = http.get(&format!("/api/v1/runs?session={}", self.name)).await?;
+        if status == 503 {
+            pause().await;
+            return Ok(());
+        }
         if let Some(run) = list["runs"][0]["id"].as_str() {
             self.run = Some(run.to_owned());
             return Ok(());
@@ -246,7 +258,8 @@ impl Story {
     }
 
     async fn cancel(&mut self, http: &Http, run: &str) -> Result<(), Gone> {
-        let (status, body) = http.post(&format!("/api/v1/runs/{run}/cancel"), "{}", None).await?;
+        let key = format!("{}/cancel", self.name);
+        let (status, body) = http.post(&format!("/api/v1/runs/{run}/cancel"), "{}", Some(&key)).await?;
         match status {
             200 => self.acked.push(Acked::Canceled { run: run.to_owned() }),
             503 => pause().await,
@@ -257,7 +270,8 @@ impl Story {
 
     async fn supersede(&mut self, http: &Http, run: &str) -> Result<(), Gone> {
         let body = r#"{"input": "Never mind", "on_hold": "supersede"}"#;
-        let (status, body) = http.post(&format!("/api/v1/runs/{run}/messages"), body, None).await?;
+        let key = format!("{}/supersede", self.name);
+        let (status, body) = http.post(&format!("/api/v1/runs/{run}/messages"), body, Some(&key)).await?;
         match status {
             200 => self.acked.push(Acked::Superseded { run: run.to_owned() }),
             503 => pause().await,

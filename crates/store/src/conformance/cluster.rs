@@ -117,29 +117,11 @@ impl Place {
     /// Makes the server from nothing, and the shell that ends it.
     fn start(&self) {
         let directory = self.directory();
-        let programs = programs();
-        let data = directory.join("data");
-        let _ = std::fs::remove_dir_all(directory);
-        std::fs::create_dir(directory).unwrap();
-        if is_root() {
-            succeed(Command::new("chown").arg(server_user()).arg(directory));
-        }
-        let text = ["--encoding=UTF8", "--locale=C", "--auth=trust", "--username=postgres", "--no-sync"];
-        succeed(as_server_user(&programs.join("initdb")).args(text).arg("-D").arg(&data));
-        // Commits are synced, as everywhere; only what tests do not need is small.
-        let settings = [
-            "listen_addresses=''",
-            "shared_buffers=64MB",
-            "max_connections=300",
-            "max_wal_size=4GB",
-            "wal_level=minimal",
-            "max_wal_senders=0",
-        ];
-        let mut options = format!("-c unix_socket_directories={}", directory.display());
-        settings.iter().for_each(|setting| options.push_str(&format!(" -c {setting}")));
-        let log = directory.join("log");
-        let mut start = as_server_user(&programs.join("pg_ctl"));
-        succeed(start.args(["-w", "-t", "60", "-o", &options, "start", "-D"]).arg(&data).arg("-l").arg(log));
+        make(directory);
+        let mut options =
+            format!("-c unix_socket_directories={} -c listen_addresses=''", directory.display());
+        SETTINGS.iter().for_each(|setting| options.push_str(&format!(" -c {setting}")));
+        start(directory, &options);
         self.end_when_idle();
     }
 
@@ -174,6 +156,128 @@ impl Place {
         let status =
             shell.status().expect("setsid, from util-linux, is needed to end the server of the tests");
         assert!(status.success(), "the shell that ends the server of the tests did not start");
+    }
+}
+
+/// Commits are synced, as everywhere; only what tests do not need is small.
+const SETTINGS: [&str; 5] = [
+    "shared_buffers=64MB",
+    "max_connections=300",
+    "max_wal_size=4GB",
+    "wal_level=minimal",
+    "max_wal_senders=0",
+];
+
+/// Makes the files of a server from nothing.
+fn make(directory: &Path) {
+    let _ = std::fs::remove_dir_all(directory);
+    std::fs::create_dir(directory).unwrap();
+    if is_root() {
+        succeed(Command::new("chown").arg(server_user()).arg(directory));
+    }
+    let text = ["--encoding=UTF8", "--locale=C", "--auth=trust", "--username=postgres", "--no-sync"];
+    succeed(as_server_user(&programs().join("initdb")).args(text).arg("-D").arg(directory.join("data")));
+}
+
+/// Starts a server on its files and waits until it takes connections.
+fn start(directory: &Path, options: &str) {
+    let mut start = as_server_user(&programs().join("pg_ctl"));
+    start.args(["-w", "-t", "60", "-o", options, "start", "-D"]).arg(directory.join("data"));
+    succeed(start.arg("-l").arg(directory.join("log")));
+}
+
+/// A server of one test alone, which may stop and start it. It listens on a port, so that somebody can stand between.
+/// It ends with the process of the test, however that ends.
+#[derive(Debug)]
+pub struct OwnServer {
+    directory: PathBuf,
+    port: u16,
+}
+
+impl OwnServer {
+    /// A fresh one, running.
+    #[must_use]
+    pub fn new() -> OwnServer {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let no = COUNT.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("holdpoint-own-pg-{}-{no}", std::process::id()));
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        make(&directory);
+        let server = OwnServer { directory, port };
+        server.end_with_this_process();
+        server.start();
+        server
+    }
+
+    /// Its port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address of its database through this port: its own, or that of somebody who stands between.
+    #[must_use]
+    pub fn url_through(&self, port: u16) -> String {
+        format!("host=127.0.0.1 port={port} user=postgres dbname=postgres")
+    }
+
+    /// The address of its database.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_through(self.port)
+    }
+
+    /// From now on only this user comes in, with this password.
+    pub fn ask_for_passwords(&self, user: &str, password: &str) {
+        run(&self.url(), &[format!("CREATE ROLE {user} SUPERUSER LOGIN PASSWORD '{password}'")]);
+        let rules = self.directory.join("data").join("pg_hba.conf");
+        std::fs::write(rules, "host all all 127.0.0.1/32 scram-sha-256\n").unwrap();
+        self.crash();
+        self.start();
+    }
+
+    /// Ends it at once, as a crash would.
+    pub fn crash(&self) {
+        let mut stop = as_server_user(&programs().join("pg_ctl"));
+        succeed(
+            stop.args(["-w", "-t", "60", "-m", "immediate", "stop", "-D"]).arg(self.directory.join("data")),
+        );
+    }
+
+    /// Starts it again.
+    pub fn start(&self) {
+        let mut options =
+            format!("-c unix_socket_directories= -c listen_addresses=127.0.0.1 -c port={}", self.port);
+        SETTINGS.iter().for_each(|setting| options.push_str(&format!(" -c {setting}")));
+        start(&self.directory, &options);
+    }
+
+    /// A shell that waits for the end of this process, ends the server and deletes its files.
+    fn end_with_this_process(&self) {
+        let script = r#"
+            while kill -0 "$2" 2>/dev/null && [ -d "$1" ]; do sleep 1; done
+            [ -e "$1/data/postmaster.pid" ] && kill -QUIT "$(head -n 1 "$1/data/postmaster.pid")"
+            rm -rf "$1""#;
+        let mut shell = Command::new("setsid");
+        shell.args(["--fork", "sh", "-c", script, "holdpoint-own-postgres"]);
+        shell.arg(&self.directory).arg(std::process::id().to_string());
+        shell.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        assert!(shell.status().unwrap().success(), "the shell that ends the server did not start");
+    }
+}
+
+impl Default for OwnServer {
+    fn default() -> OwnServer {
+        OwnServer::new()
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        let mut stop = as_server_user(&programs().join("pg_ctl"));
+        stop.args(["-w", "-t", "60", "-m", "immediate", "stop", "-D"]).arg(self.directory.join("data"));
+        let _ = stop.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -8,7 +8,8 @@ use holdpoint_core::project::RunRow;
 use holdpoint_core::time::Millis;
 
 use super::Factory;
-use super::support::{NewRun, World, block_on, session_of};
+use super::appending::say;
+use super::support::{NODE, NewRun, OTHER_NODE, World, block_on, session_of};
 use crate::{Batch, Guard, Put, SessionChange, StoreError};
 
 pub fn an_unused_key_passes(factory: &Factory) {
@@ -106,6 +107,27 @@ pub fn a_closed_session_takes_none(factory: &Factory) {
 }
 
 /// The position counts through the guards of all batches.
+pub fn another_nodes_live_lease_is_respected(factory: &Factory) {
+    let mut world = World::new(factory);
+    let run = world.queued_run("helper").run.facts.id;
+    assert_eq!(world.claimed_by(OTHER_NODE), [run]);
+    let told_by = |world: &mut World, node| {
+        let row = world.load(run).unwrap().row;
+        let mut batch = world.scribe.batch(&row, &say("more"));
+        batch.guards.push(Guard::NotLeased { node, now: world.now() });
+        world.append(vec![batch])
+    };
+    let why = format!("the node {OTHER_NODE} works on it");
+    assert_eq!(told_by(&mut world, NODE), Err(StoreError::Guard { which: 0, why }));
+    assert_eq!(told_by(&mut world, OTHER_NODE), Ok(()));
+    world.later(Millis::seconds(60));
+    assert_eq!(told_by(&mut world, NODE), Ok(()), "a lease that ran out keeps nobody away");
+    assert!(
+        world.write_guarded(vec![Guard::NotLeased { node: NODE, now: world.now() }]).is_ok(),
+        "a new run"
+    );
+}
+
 pub fn the_guard_that_failed_is_named(factory: &Factory) {
     let mut world = World::new(factory);
     let mut batches: Vec<Batch> = (0..3).map(|_| world.scribe.start(&NewRun::of("helper"))).collect();

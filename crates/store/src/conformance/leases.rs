@@ -187,7 +187,7 @@ impl World {
         self.now().plus(Millis::seconds(60))
     }
 
-    fn claimed_by(&self, node: Incarnation) -> Vec<RunId> {
+    pub(super) fn claimed_by(&self, node: Incarnation) -> Vec<RunId> {
         claimed_runs(&block_on(self.store().claim_due(Claim { node, ..self.asking(10) })).unwrap())
     }
 

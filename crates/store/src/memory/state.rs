@@ -76,7 +76,7 @@ impl State {
         let mut counted = HashMap::new();
         let guards = batches.iter().flat_map(|batch| batch.guards.iter().map(move |guard| (batch, guard)));
         for (which, (batch, guard)) in guards.enumerate() {
-            let checked = self.check_guard(batch.tenant(), guard, &mut counted);
+            let checked = self.check_guard(batch, guard, &mut counted);
             checked.map_err(|why| StoreError::Guard { which, why })?;
         }
         self.counters.extend(counted);
@@ -104,10 +104,11 @@ impl State {
     /// Checks a guard. What its counter comes to is remembered, so that the guards of one append add up.
     fn check_guard(
         &self,
-        tenant: &Tenant,
+        batch: &Batch,
         guard: &Guard,
         counted: &mut HashMap<(Tenant, String), i64>,
     ) -> Result<(), String> {
+        let tenant = batch.tenant();
         match guard {
             Guard::KeyUnused { key } => match self.keys.get(&(tenant.clone(), key.clone())) {
                 Some(record) => Err(format!("the key was used for run {}", record.run)),
@@ -127,6 +128,10 @@ impl State {
                 Some(entry) if entry.row.closed => Err(format!("session {} is closed", session.session)),
                 Some(_) | None => Ok(()),
             },
+            Guard::NotLeased { node, now } => {
+                let lease = self.entry(batch.run()).and_then(|entry| entry.lease);
+                Guard::leased(lease, *node, *now).map_or(Ok(()), Err)
+            }
         }
     }
 

@@ -45,8 +45,7 @@ impl std::fmt::Debug for Connector {
 
 impl Connector {
     pub(super) fn new(options: &PostgresOptions) -> Result<Connector, OpenError> {
-        let (url, wants_tls) = tls_of(&options.url);
-        let mut config: Config = url.parse().map_err(|error| OpenError::BadUrl { why: describe(&error) })?;
+        let (mut config, wants_tls) = parsed(&options.url)?;
         if !wants_tls {
             config.ssl_mode(SslMode::Disable);
         }
@@ -113,6 +112,13 @@ async fn drive<S, T>(
     }
 }
 
+/// The address as the driver knows it, and whether it asks for TLS.
+pub(super) fn parsed(url: &str) -> Result<(Config, bool), OpenError> {
+    let (url, wants_tls) = tls_of(url);
+    let config = url.parse().map_err(|error| OpenError::BadUrl { why: describe(&error) })?;
+    Ok((config, wants_tls))
+}
+
 /// The address without what the driver does not know, and whether it asks for TLS. `require` verifies the certificate
 /// too: encryption that anybody can open in the middle is none. Without `sslmode` the connection is not encrypted.
 fn tls_of(url: &str) -> (String, bool) {
@@ -141,7 +147,7 @@ fn tls() -> Result<MakeRustlsConnect, String> {
 }
 
 /// `host:port/database`, as an operator would look for it.
-fn place(config: &Config) -> String {
+pub(super) fn place(config: &Config) -> String {
     use tokio_postgres::config::Host;
     let host = match config.get_hosts().first() {
         Some(Host::Tcp(name)) => name.clone(),

@@ -107,6 +107,8 @@ impl Wanted {
                         wanted.counters.push((tenant.clone(), counter.clone().into_bytes()));
                     }
                     Guard::SessionOpen { session } => wanted.sessions.push(session.clone()),
+                    // The run is read anyway.
+                    Guard::NotLeased { .. } => {}
                 }
             }
             for put in &batch.puts {
@@ -222,7 +224,7 @@ impl Picture {
         let mut judged = Judged { counters: HashMap::new() };
         let guards = batches.iter().flat_map(|e| e.batch.guards.iter().map(move |guard| (&e.batch, guard)));
         for (which, (batch, guard)) in guards.enumerate() {
-            let checked = self.check_guard(batch.tenant(), guard, &mut judged);
+            let checked = self.check_guard(batch, guard, &mut judged);
             checked.map_err(|why| StoreError::Guard { which, why })?;
         }
         Ok(judged)
@@ -242,8 +244,8 @@ impl Picture {
         }
     }
 
-    fn check_guard(&self, tenant: &Tenant, guard: &Guard, judged: &mut Judged) -> Result<(), String> {
-        let name = |text: &str| (tenant.as_str().to_owned(), text.as_bytes().to_vec());
+    fn check_guard(&self, batch: &Batch, guard: &Guard, judged: &mut Judged) -> Result<(), String> {
+        let name = |text: &str| (batch.tenant().as_str().to_owned(), text.as_bytes().to_vec());
         match guard {
             Guard::KeyUnused { key } => match self.keys.get(&name(key)) {
                 Some(used) => Err(format!("the key was used for run {}", used.run)),
@@ -264,6 +266,10 @@ impl Picture {
                 true => Err(format!("session {} is closed", session.session)),
                 false => Ok(()),
             },
+            Guard::NotLeased { node, now } => {
+                let lease = self.places.get(&batch.run()).and_then(|place| place.lease);
+                Guard::leased(lease, *node, *now).map_or(Ok(()), Err)
+            }
         }
     }
 

@@ -169,11 +169,25 @@ pub(super) async fn audit_entries(
 ) -> Result<Vec<AuditEntry>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = pool.read(sql::AUDIT_AFTER, &[&tenant.as_str(), &signed(after), &limit]).await?;
-    let entry = |row: &Row| -> Result<AuditEntry, Corrupt> {
-        let no = u64::try_from(column::<i64>(row, 0)?).unwrap_or_default();
-        Ok(AuditEntry { no, at: Timestamp(column(row, 1)?), entry: column(row, 2)? })
-    };
+    rows.iter().map(|row| read_entry(row, 0)).collect::<Result<_, Corrupt>>().map_err(unreadable)
+}
+
+/// The audit of all tenants behind a place, with the tenant of each entry.
+pub(super) async fn audit_of_all(
+    pool: &Pool,
+    (tenant, no): &(String, u64),
+    limit: usize,
+) -> Result<Vec<(String, AuditEntry)>, StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = pool.read(sql::AUDIT_ALL, &[tenant, &signed(*no), &limit]).await?;
+    let entry = |row: &Row| Ok((column(row, 0)?, read_entry(row, 1)?));
     rows.iter().map(entry).collect::<Result<_, Corrupt>>().map_err(unreadable)
+}
+
+/// An entry whose columns begin at this one.
+fn read_entry(row: &Row, first: usize) -> Result<AuditEntry, Corrupt> {
+    let no = u64::try_from(column::<i64>(row, first)?).unwrap_or_default();
+    Ok(AuditEntry { no, at: Timestamp(column(row, first + 1)?), entry: column(row, first + 2)? })
 }
 
 pub(super) async fn time(pool: &Pool) -> Result<Option<Timestamp>, StoreError> {

@@ -82,6 +82,23 @@ pub(super) async fn open(connector: &Connector) -> Result<i64, OpenError> {
     Ok(highest.first().and_then(|row| row.get::<_, Option<i64>>(0)).unwrap_or(0))
 }
 
+/// Refuses what this program cannot read, and changes nothing.
+pub(super) async fn check_readable(connector: &Connector) -> Result<(), OpenError> {
+    let place = connector.place().to_owned();
+    let unusable = |why: String| OpenError::Unusable { place: place.clone(), why };
+    let connection = connector.connect(None).await.map_err(|failure| unusable(unreachable(failure)))?;
+    let newest = newest(&connection).await.map_err(|error| unusable(describe(&error)))?;
+    match (newest, known()) {
+        (None, _) => Err(unusable("it is not a Holdpoint database".into())),
+        (Some(found), known) if found > known => Err(OpenError::NewerSchema { place, found, known }),
+        (Some(found), known) if found < known => Err(unusable(format!(
+            "it has schema {found}, and this version reads {known}; start this version of the server on it once, or \
+             use the holdpoint of its time"
+        ))),
+        (Some(_), _) => Ok(()),
+    }
+}
+
 fn unreachable(failure: Failure) -> String {
     match failure {
         Failure::Lost(why) | Failure::Again(why) | Failure::Standby(why) => why,

@@ -210,6 +210,9 @@ pub(super) const RUNS_CLAIMABLE: &str = concat!(
       WHERE cardinality($6::smallint[]) = 0 OR r.phase = ANY($6) ORDER BY c.priority DESC, c.no LIMIT $5"
 );
 
+/// Every run, in the order of their numbers.
+pub(super) const RUNS_AFTER: &str = "SELECT no, id FROM runs WHERE no > $1 ORDER BY no LIMIT $2";
+
 /// The links of a run from the one that holds an event on.
 pub(super) const LINKS: &str = "SELECT first, count, at, actor, hash, salt, payload, commitment FROM links \
      WHERE run = $1 AND first >= coalesce((SELECT max(first) FROM links WHERE run = $1 AND first <= $2), 0) \
@@ -445,6 +448,9 @@ pub(super) const AUDIT_ADD: &str = "INSERT INTO audit (tenant, no, at, entry) \
 /// A page of a tenant's audit.
 pub(super) const AUDIT_AFTER: &str =
     "SELECT no, at, entry FROM audit WHERE tenant = $1 AND no > $2 ORDER BY no LIMIT $3";
+/// A page of the audit of all tenants.
+pub(super) const AUDIT_ALL: &str = "SELECT tenant, no, at, entry FROM audit \
+     WHERE (tenant, no) > ($1, $2) ORDER BY tenant, no LIMIT $3";
 
 /// A node says that it is there.
 pub(super) const NODE_SET: &str = "INSERT INTO nodes (node, facts, seen_until) VALUES ($1, $2, $3) \
@@ -527,6 +533,7 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     RUNS_BY_SESSION,
     RUNS_BY_SESSION_END,
     RUNS_CLAIMABLE,
+    RUNS_AFTER,
     LINKS,
     LINKS_ERASE,
     BLOBS_ERASE,
@@ -578,6 +585,7 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     CREDENTIAL_REVOKE,
     AUDIT_ADD,
     AUDIT_AFTER,
+    AUDIT_ALL,
     NODE_SET,
     NODE_GONE,
     NODES_FORGET,

@@ -11,6 +11,7 @@ use holdpoint_core::id::RunId;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::PostgresOptions;
 use super::append::{self, Undone, Written};
 use super::connect::{Connection, Connector};
 use super::failure::Failure;
@@ -20,6 +21,7 @@ use super::numbers::Numbers;
 use super::pool::{TRIES, pause};
 use crate::contract::Answer;
 use crate::error::StoreError;
+use crate::observer::Observer;
 
 /// How many appends share a transaction at most: bounds the time until the first of them is answered.
 const GROUP_MAX: usize = 128;
@@ -30,6 +32,8 @@ const LAST_WAIT: Duration = Duration::from_secs(10);
 /// An append that waits, and where its answer goes.
 struct Waiting {
     batches: Vec<Encoded>,
+    /// When it was handed over, by the observer's clock.
+    handed_over: u64,
     reply: oneshot::Sender<Result<(), StoreError>>,
 }
 
@@ -83,6 +87,7 @@ struct Shared {
     connector: Arc<Connector>,
     numbers: Numbers,
     hints: Arc<Hints>,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 impl std::fmt::Debug for Writer {
@@ -97,12 +102,13 @@ impl Writer {
         numbers: Numbers,
         hints: Arc<Hints>,
         handle: Handle,
-        (connections, room): (usize, usize),
+        options: &PostgresOptions,
     ) -> Writer {
-        let free = (0..connections.max(1)).map(|_| None).collect();
+        let (room, observer) = (options.queue, options.observer.clone());
+        let free = (0..options.writers.max(1)).map(|_| None).collect();
         let queue = Mutex::new(Queue { free, ..Queue::default() });
         Writer {
-            shared: Arc::new(Shared { queue, idle: Condvar::new(), connector, numbers, hints }),
+            shared: Arc::new(Shared { queue, idle: Condvar::new(), connector, numbers, hints, observer }),
             handle,
             room,
         }
@@ -116,7 +122,8 @@ impl Writer {
             let why = "too many appends wait for the database; try again in a moment";
             return Box::pin(std::future::ready(Err(StoreError::unavailable(why))));
         }
-        queue.waiting.push_back(Waiting { batches, reply });
+        let handed_over = self.shared.observer.as_ref().map_or(0, |observer| observer.now());
+        queue.waiting.push_back(Waiting { batches, handed_over, reply });
         if let Some(connection) = queue.free.pop() {
             queue.active += 1;
             self.handle.spawn(work(self.shared.clone(), connection));
@@ -144,6 +151,20 @@ impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn tell_observer(&self, group: &[Waiting], answers: &[Result<(), StoreError>]) {
+        let Some(observer) = &self.observer else { return };
+        let mut appends = 0;
+        for (waiting, _) in group.iter().zip(answers).filter(|(_, answer)| answer.is_ok()) {
+            appends += 1;
+            for encoded in &waiting.batches {
+                observer.appended(waiting.handed_over, &encoded.batch.holds);
+            }
+        }
+        if appends > 0 {
+            observer.committed(appends);
+        }
+    }
 }
 
 /// Writes groups until nothing is left that could be written.
@@ -168,6 +189,7 @@ async fn work(shared: Arc<Shared>, mut connection: Option<Connection>) {
             queue.busy.remove(run);
         }
         drop(queue);
+        shared.tell_observer(&group, &answers);
         for (waiting, answer) in group.into_iter().zip(answers) {
             // Whoever asked may have gone away; what was written stays written.
             let _ = waiting.reply.send(answer);

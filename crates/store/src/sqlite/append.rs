@@ -59,9 +59,12 @@ pub(super) fn append(
         }
     }
     let mut counted = Counted::default();
-    let guards = batches.iter().flat_map(|e| e.batch.guards.iter().map(move |guard| (&e.batch, guard)));
-    for (which, (batch, guard)) in guards.enumerate() {
-        if let Some(why) = broken(connection, numbers, batch, guard, &mut counted)? {
+    let guards = batches
+        .iter()
+        .zip(&places)
+        .flat_map(|(e, place)| e.batch.guards.iter().map(move |guard| (&e.batch, place.as_ref(), guard)));
+    for (which, (batch, place, guard)) in guards.enumerate() {
+        if let Some(why) = broken(connection, numbers, (batch, place), guard, &mut counted)? {
             return Err(StoreError::Guard { which, why }.into());
         }
     }
@@ -94,7 +97,7 @@ type Counted<'a> = HashMap<(i64, &'a str), i64>;
 fn broken<'a>(
     connection: &Connection,
     numbers: &mut Numbers,
-    batch: &Batch,
+    (batch, place): (&Batch, Option<&Place>),
     guard: &'a Guard,
     counted: &mut Counted<'a>,
 ) -> Result<Option<String>, Failure> {
@@ -124,6 +127,7 @@ fn broken<'a>(
             let is_closed = found.is_some_and(|(_, closed)| closed);
             Ok(is_closed.then(|| format!("session {} is closed", session.session)))
         }
+        Guard::NotLeased { node, now } => Ok(Guard::leased(place.and_then(Place::lease), *node, *now)),
     }
 }
 

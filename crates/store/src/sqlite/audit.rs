@@ -5,17 +5,16 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use holdpoint_core::apply;
-use holdpoint_core::event::Envelope;
+use holdpoint_core::digest::Digest;
 use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::link::{Contents, FIRST_PREVIOUS, Link};
+use holdpoint_core::link::Link;
 use holdpoint_core::run::Run;
 use holdpoint_core::time::Timestamp;
 use rusqlite::params;
 
 use super::read::{Readers, Reading};
 use super::{OpenError, schema, sql};
-use crate::audit::{Exported, ExportedLink, Finding, Report};
+use crate::audit::{Evidence, Exported, Finding, Report, Seen, exported, look_at};
 use crate::error::StoreError;
 use crate::query::AuditEntry;
 
@@ -81,26 +80,6 @@ fn page_of_audit(
     read().map_err(|error| StoreError::unavailable(format!("the audit cannot be read: {error}")))
 }
 
-/// The links of a run that verify, with the large values of their events in place.
-fn exported(reading: &Reading<'_>, run: RunId) -> Result<Vec<ExportedLink>, StoreError> {
-    let (mut previous, mut next) = (FIRST_PREVIOUS, Seq(1));
-    let mut exported = Vec::new();
-    for link in reading.links(run, Seq(0), usize::MAX)? {
-        let Ok(mut events) = link.verify(previous, next).and_then(|()| link.events()) else { break };
-        for envelope in &mut events {
-            for name in envelope.event.blobs() {
-                // A value that is missing or changed stays a reference; the audit says so beside it.
-                if let Some(value) = reading.blob(run, name.digest)? {
-                    let _ = envelope.event.fill(&name, &value);
-                }
-            }
-        }
-        (previous, next) = (link.hash, link.next());
-        exported.push(ExportedLink { link, events });
-    }
-    Ok(exported)
-}
-
 /// Looks at each run in a transaction of its own, which is over when what was found is handed on.
 fn walk<T>(
     path: &Path,
@@ -128,10 +107,7 @@ fn walk<T>(
             match readers.read(|reading| look(reading, run)) {
                 Ok((seen, _)) if seen.is_skipped => report.runs -= 1,
                 Ok((seen, found)) => {
-                    report.links += seen.links;
-                    report.events += seen.events;
-                    report.erased += u64::from(seen.is_erased);
-                    report.findings.extend(seen.wrong.map(|what| Finding { run: run.to_string(), what }));
+                    report.add(run, seen);
                     if hand_on(found).is_break() {
                         return Ok(report);
                     }
@@ -156,66 +132,16 @@ fn runs_after(reading: &Reading<'_>, after: i64) -> Result<Vec<(i64, Option<RunI
     read().map_err(|error| StoreError::unavailable(format!("the runs cannot be listed: {error}")))
 }
 
-#[derive(Default)]
-struct Seen {
-    /// Nobody wanted to look at it.
-    is_skipped: bool,
-    links: u64,
-    events: u64,
-    is_erased: bool,
-    wrong: Option<String>,
-}
+impl Evidence for Reading<'_> {
+    fn links(&self, run: RunId) -> Result<Vec<Link>, StoreError> {
+        self.links(run, Seq(0), usize::MAX)
+    }
 
-fn look_at(reading: &Reading<'_>, run: RunId) -> Result<Seen, StoreError> {
-    let links = reading.links(run, Seq(0), usize::MAX)?;
-    let mut seen = Seen { links: links.len() as u64, ..Seen::default() };
-    let (mut previous, mut next) = (FIRST_PREVIOUS, Seq(1));
-    let mut events: Vec<Envelope> = Vec::new();
-    for link in &links {
-        let checked = link.verify(previous, next).and_then(|()| link.events());
-        match checked {
-            Ok(more) => events.extend(more),
-            Err(bad) => {
-                seen.wrong = Some(bad.to_string());
-                return Ok(seen);
-            }
-        }
-        (previous, next) = (link.hash, link.next());
+    fn run(&self, run: RunId) -> Result<Run, StoreError> {
+        Ok(self.load(run)?.row.run)
     }
-    seen.events = next.0.saturating_sub(1);
-    seen.is_erased = links.iter().any(|link| matches!(link.contents, Contents::Erased { .. }));
-    let stored = reading.load(run)?.row;
-    seen.wrong = first_wrong(reading, &links, &events, &stored.run, seen.is_erased)?;
-    Ok(seen)
-}
 
-/// The first thing that the row or the large values say otherwise than the events.
-fn first_wrong(
-    reading: &Reading<'_>,
-    links: &[Link],
-    events: &[Envelope],
-    stored: &Run,
-    is_erased: bool,
-) -> Result<Option<String>, StoreError> {
-    let run = stored.facts.id;
-    if links.is_empty() {
-        return Ok(Some("it has no events".into()));
+    fn blob(&self, run: RunId, digest: Digest) -> Result<Option<String>, StoreError> {
+        self.blob(run, digest)
     }
-    if is_erased {
-        // Without contents there is nothing to fold; the chain is all that is left to check.
-        return Ok(match stored.state.erased {
-            true => None,
-            false => Some("contents are missing although the run was never erased".into()),
-        });
-    }
-    if apply::fold(run, events).as_ref() != Some(stored) {
-        return Ok(Some("its row is not what its events fold into".into()));
-    }
-    for name in events.iter().flat_map(|envelope| envelope.event.blobs()) {
-        let value = reading.blob(run, name.digest)?;
-        if value.is_none_or(|value| holdpoint_core::digest::of_bytes(value.as_bytes()) != name.digest) {
-            return Ok(Some(format!("the large value {} is missing or changed", name.digest)));
-        }
-    }
-    Ok(None)
 }

@@ -13,10 +13,10 @@ use holdpoint_core::name::AgentName;
 
 use super::{Beside, BuildError};
 use crate::clock::{Clock, random_bytes};
-use crate::config::Config;
 use crate::config::file::{self, Sandbox, ToolType};
 use crate::config::plan::{AgentPlan, ToolPlan, tool_holds};
 use crate::config::stores::absolute;
+use crate::config::{Config, Database};
 use crate::tool::Tool;
 use crate::tool::agent::AsksAgent;
 use crate::tool::command::{CommandOptions, CommandTool};
@@ -49,7 +49,8 @@ impl<'a> Workshop<'a> {
     /// For the tools of a file.
     pub(super) fn of(config: &'a Config, beside: &'a Beside) -> Workshop<'a> {
         let own = [PathBuf::from(&config.source.name), config.folder.join(".env"), beside.data.clone()];
-        let store = config.database.iter().flat_map(|database| with_its_files(database));
+        let files = config.database.iter().filter_map(Database::file);
+        let store = files.flat_map(|file| with_its_files(&file));
         // Also what is not there yet: a tool must not be able to make it.
         let protected = own.into_iter().chain(store).collect();
         Workshop { config, data: &beside.data, clock: &beside.clock, protected }

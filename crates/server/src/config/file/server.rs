@@ -33,6 +33,9 @@ pub struct Server {
     /// Whether whoever started a run may decide its holds, for all agents.
     #[schemars(extend("default" = "allow"))]
     pub self_approval: Option<SelfApproval>,
+    /// How this server is one of several on one database.
+    #[garde(dive)]
+    pub nodes: Nodes,
     /// How much is allowed.
     #[garde(dive)]
     pub limits: Limits,
@@ -68,6 +71,39 @@ fn long_enough(key: &Secret, (): &()) -> garde::Result {
         false => {
             Err(garde::Error::new("must have 32 characters or more; `openssl rand -base64 32` makes one"))
         }
+    }
+}
+
+/// How a server is one of several on one database.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Nodes {
+    /// What this server is called among others; the name of the machine if it is left out.
+    #[garde(inner(length(min = 1, max = 200)))]
+    pub name: Option<String>,
+    /// How long a server may be silent before others take over its runs. Shorter goes on sooner after a crash, and takes
+    /// a machine that only stood still for a moment for dead. The same for all of them.
+    #[garde(inner(custom(three_seconds_or_more)))]
+    #[schemars(extend("default" = "10s"))]
+    pub take_over_after: Option<Span>,
+    /// How often a server looks for due runs when nobody tells it.
+    #[garde(inner(custom(a_moment)))]
+    #[schemars(extend("default" = "500ms"))]
+    pub poll: Option<Span>,
+}
+
+fn three_seconds_or_more(span: &Span, (): &()) -> garde::Result {
+    match (Millis::seconds(3)..=Millis::seconds(3600)).contains(&span.0) {
+        true => Ok(()),
+        false => Err(garde::Error::new("must be from 3 seconds to an hour")),
+    }
+}
+
+fn a_moment(span: &Span, (): &()) -> garde::Result {
+    match (Millis(10)..=Millis::seconds(60)).contains(&span.0) {
+        true => Ok(()),
+        false => Err(garde::Error::new("must be from 10 milliseconds to a minute")),
     }
 }
 

@@ -136,7 +136,7 @@ impl UnderWay {
 impl Shared {
     /// The shards that this node delivers for.
     fn own_shards(&self) -> ShardSet {
-        ShardSet::all()
+        self.shards()
     }
 
     async fn due(&self, under_way: &UnderWay) -> Result<Vec<DueNotice>, StoreError> {

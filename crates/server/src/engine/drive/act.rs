@@ -45,7 +45,7 @@ impl Drive {
         ready: Vec<CallNo>,
         started: Vec<Running>,
     ) -> Result<(), EngineError> {
-        if self.shared.is_stopping() {
+        if self.shared.is_stopping() || self.is_lost {
             self.return_begun().await?;
             return self.wait_for_news().await;
         }
@@ -197,6 +197,10 @@ impl Drive {
                 let shared = self.shared.clone();
                 shared.clock.sleep(Millis(left.0.min(shared.renewal().0))).await;
                 self.keep().await?;
+                if self.is_lost {
+                    // Whoever has it now finds the call too.
+                    return Ok(());
+                }
             }
         }
         let node = self.shared.node;
@@ -228,7 +232,7 @@ impl Drive {
         self.settle().await
     }
 
-    /// The server stops and no tool is at work: what was started and not run yet is given back, the rest waits.
+    /// The server stops, or another node has the run, and no tool is at work: what was started and not run yet is given back, the rest waits.
     pub(super) async fn give_back(&mut self) -> Result<Step, EngineError> {
         self.settle().await?;
         self.return_begun().await?;

@@ -93,8 +93,8 @@ impl Drive {
         }
     }
 
-    /// Waits for the reply without losing the run to another node; none when the run is over before it comes, or has
-    /// worked for as long as it may.
+    /// Waits for the reply without losing the run to another node; none when the run is over before it comes, is another
+    /// node's by then, or has worked for as long as it may.
     async fn wait_for_reply(
         &mut self,
         mut asked: Pin<&mut impl Future<Output = Said>>,
@@ -110,7 +110,8 @@ impl Drive {
                 () = woken.notified() => self.refresh().await?,
                 () = renewal => self.keep().await?,
             }
-            if self.driver.tip().is_some_and(|run| run.outcome().is_some()) {
+            // Whoever has the run now asks again.
+            if self.is_lost || self.driver.tip().is_some_and(|run| run.outcome().is_some()) {
                 return Ok(None);
             }
         }

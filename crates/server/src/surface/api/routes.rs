@@ -16,7 +16,7 @@ use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, Response
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{error, events, map, sessions, subscriptions, wire};
+use super::{error, events, map, nodes, sessions, subscriptions, wire};
 use crate::auth::Principal;
 use crate::engine::{Decision, EngineError, HoldList, NewRun, RunList, Seen};
 use crate::http::{App, Args, Pass, Problem, Repeatable, Segment};
@@ -66,6 +66,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(sessions::session, sessions::change_session, sessions::delete_session))
         .routes(routes!(sessions::pending))
         .merge(subscriptions::routes())
+        .routes(routes!(nodes::nodes))
 }
 
 /// The agents.

@@ -1,0 +1,294 @@
+//! Being one of several nodes on one store: saying that this one is there, knowing which shards are its own and what
+//! time it is, hearing what the others change.
+//!
+//! Nothing here is a lock. A node that claims outside its shards, hears no hint or counts time wrongly costs latency;
+//! who may write is told by the sequence. A store that only one process can have open is asked once: then this node is
+//! alone and has every shard.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use holdpoint_core::id::Incarnation;
+use holdpoint_core::run::FOLD_VERSION;
+use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_store::{Heartbeat, ShardSet, StoreError};
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::{Engine, EngineError, Shared};
+use crate::auth::{Principal, Scope};
+
+/// What this version can write beyond what older ones can read. Raised with each new kind of event; a kind is written
+/// only when no node that is there is older ([`Engine::feature_level`]).
+pub const FEATURE_LEVEL: u32 = 1;
+
+/// A look at the store's clock that took longer says nothing about the time.
+const LOOK_MAX: Millis = Millis::seconds(2);
+
+/// A clock that is off by more is worth a word.
+const WORTH_A_WORD: Millis = Millis::seconds(1);
+
+/// What a node says of itself to the others.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeFacts {
+    /// What people call it.
+    pub name: String,
+    /// The version of the program.
+    pub version: String,
+    /// The newest fold that it can read.
+    pub fold: u32,
+    /// What it can read and write beyond the first version.
+    pub level: u32,
+    /// Since when it is there.
+    pub since: Timestamp,
+    /// Runs that it works on.
+    pub at_work: usize,
+    /// How long the last run that it claimed had been due; 0 when there was nothing to claim.
+    pub behind: Millis,
+}
+
+/// A node that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeView {
+    /// Since its start.
+    pub node: Incarnation,
+    /// Whether it is the one that answers.
+    pub is_this: bool,
+    /// What it says of itself; none when that cannot be read.
+    pub facts: Option<NodeFacts>,
+    /// Until when it is believed to be there without another word.
+    pub seen_until: Timestamp,
+    /// How many of the 256 shards of work it has.
+    pub shards: usize,
+}
+
+/// What this node knows of itself among others.
+#[derive(Debug)]
+pub(super) struct Membership {
+    /// Whether there can be other nodes.
+    is_shared: bool,
+    own: Mutex<Own>,
+    /// When it first said that it is there.
+    since: OnceLock<Timestamp>,
+    behind: AtomicI64,
+    level: AtomicU32,
+}
+
+/// The shards that are this node's own until an instant.
+#[derive(Debug, Clone)]
+struct Own {
+    shards: ShardSet,
+    until: Timestamp,
+}
+
+impl Membership {
+    pub(super) fn new(is_shared: bool) -> Membership {
+        let own = Own { shards: ShardSet::of([]), until: Timestamp(0) };
+        Membership {
+            is_shared,
+            own: Mutex::new(own),
+            since: OnceLock::new(),
+            behind: AtomicI64::new(0),
+            level: AtomicU32::new(FEATURE_LEVEL),
+        }
+    }
+
+    fn own(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long the run that was claimed last had been due.
+    pub(super) fn is_behind(&self, by: Millis) {
+        self.behind.store(by.0.max(0), Ordering::Relaxed);
+    }
+}
+
+impl Engine {
+    /// Agrees with the other nodes on the time and takes the first shards. Call it before anybody can ask for anything;
+    /// [`Engine::work`] keeps it up.
+    pub async fn join(&self) -> Result<(), EngineError> {
+        self.shared.agree_on_time().await?;
+        self.shared.beat().await?;
+        Ok(())
+    }
+
+    /// The nodes that are there, the one that answers first.
+    pub async fn nodes(&self, who: &Principal) -> Result<Vec<NodeView>, EngineError> {
+        if !who.is_admin() {
+            return Err(EngineError::MissingScope(Scope::Admin));
+        }
+        let shared = &self.shared;
+        let view = |row: holdpoint_store::NodeRow| NodeView {
+            node: row.node,
+            is_this: row.node == shared.node,
+            facts: serde_json::from_str(&row.facts).ok(),
+            seen_until: row.seen_until,
+            shards: row.shards.len(),
+        };
+        let mut nodes: Vec<NodeView> =
+            shared.store.nodes(shared.clock.now()).await?.into_iter().map(view).collect();
+        nodes.sort_by_key(|node| !node.is_this);
+        Ok(nodes)
+    }
+
+    /// What every node that is there can read: nothing newer may be written.
+    #[must_use]
+    pub fn feature_level(&self) -> u32 {
+        self.shared.membership.level.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    /// The shards that are this node's own at this instant: due runs, and notices, of others are others' to look for.
+    /// Empty for a node that could not say in time that it is there.
+    pub(super) fn shards(&self) -> ShardSet {
+        if !self.membership.is_shared {
+            return ShardSet::all();
+        }
+        let own = self.membership.own().clone();
+        if own.until > self.clock.now() { own.shards } else { ShardSet::of([]) }
+    }
+
+    /// Says again and again that this node is there; says when it goes. Hears what other nodes change.
+    pub(super) fn stay(self: &Arc<Shared>) {
+        // Heard from now on, so that nothing falls between the first look and the first hint.
+        if let Some(hints) = self.store.hints() {
+            let (shared, mut stopping) = (Arc::downgrade(self), self.stopping.subscribe());
+            self.spawn(async move {
+                tokio::select! {
+                    _ = stopping.wait_for(|stopping| *stopping) => {}
+                    () = hear(shared, hints) => {}
+                }
+            });
+        }
+        let (shared, mut stopping) = (Arc::downgrade(self), self.stopping.subscribe());
+        self.spawn(async move {
+            while let Some(shared) = shared.upgrade() {
+                if shared.is_stopping() {
+                    break;
+                }
+                if let Err(error) = shared.turn().await {
+                    tracing::warn!(%error, "the other nodes could not be told that this one is there; trying again");
+                }
+                if !shared.membership.is_shared {
+                    return;
+                }
+                let pause = shared.clock.sleep(shared.beat_every());
+                drop(shared);
+                tokio::select! {
+                    _ = stopping.wait_for(|stopping| *stopping) => {}
+                    () = pause => {}
+                }
+            }
+            if let Some(shared) = shared.upgrade()
+                && let Err(error) = shared.store.leave(shared.node).await
+            {
+                tracing::warn!(%error, "the other nodes could not be told that this one goes; they find out");
+            }
+        });
+    }
+
+    /// A node is believed for three beats, and no longer than a run is its own: whoever takes over its shards finds its
+    /// runs as soon as their leases run out.
+    fn beat_every(&self) -> Millis {
+        Millis((self.settings().lease.0 / 5).max(1))
+    }
+
+    async fn turn(&self) -> Result<(), StoreError> {
+        self.agree_on_time().await?;
+        self.beat().await?;
+        self.look_at_the_others().await
+    }
+
+    /// Measures how far this node's clock is from the one that all nodes go by.
+    async fn agree_on_time(&self) -> Result<(), StoreError> {
+        let before = self.clock.own();
+        let Some(theirs) = self.store.time().await? else { return Ok(()) };
+        let took = self.clock.own().since(before);
+        if took > LOOK_MAX {
+            return Ok(());
+        }
+        let half = Millis(took.0 / 2);
+        let ahead = Millis(theirs.0.saturating_sub(before.plus(half).0));
+        let moved = self.clock.agree(ahead, Millis(half.0 + 2));
+        if moved.0.saturating_abs() >= WORTH_A_WORD.0 {
+            tracing::warn!(
+                milliseconds = ahead.0,
+                "the database's clock is ahead of this machine's by so much; the database's time is used"
+            );
+        }
+        Ok(())
+    }
+
+    /// Says that this node is there, and hears which shards are its own.
+    async fn beat(&self) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let until = match self.membership.is_shared {
+            true => now.plus(Millis(self.beat_every().0.saturating_mul(3))),
+            false => Timestamp(i64::MAX),
+        };
+        let facts = serde_json::to_string(&self.facts()).unwrap_or_default();
+        let shards = self.store.shards(Heartbeat { node: self.node, facts, now, until }).await?;
+        let is_more = {
+            let mut own = self.membership.own();
+            let is_more = shards.iter().any(|shard| !own.shards.contains(shard));
+            *own = Own { shards, until };
+            is_more
+        };
+        if is_more {
+            // Whoever had them may have left something.
+            self.wakes.wake_worker();
+        }
+        Ok(())
+    }
+
+    fn facts(&self) -> NodeFacts {
+        let at_work = self.driven.lock().unwrap_or_else(PoisonError::into_inner).len();
+        NodeFacts {
+            name: self.settings().node_name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            fold: FOLD_VERSION,
+            level: FEATURE_LEVEL,
+            since: *self.membership.since.get_or_init(|| self.clock.now()),
+            at_work,
+            behind: Millis(self.membership.behind.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Nothing is written that one of the nodes could not read. One that says nothing of its level is the oldest.
+    async fn look_at_the_others(&self) -> Result<(), StoreError> {
+        let there = self.store.nodes(self.clock.now()).await?;
+        let level = |facts: &str| serde_json::from_str::<NodeFacts>(facts).map_or(0, |facts| facts.level);
+        let lowest = there.iter().map(|row| level(&row.facts)).min().unwrap_or(FEATURE_LEVEL);
+        let lowest = lowest.min(FEATURE_LEVEL);
+        let before = self.membership.level.swap(lowest, Ordering::Relaxed);
+        if before != lowest {
+            tracing::info!(
+                lowest,
+                own = FEATURE_LEVEL,
+                "the oldest node that is there has another feature level"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Wakes whoever follows or drives what other nodes changed. A hint that was lost costs latency only: whoever waits looks
+/// by itself after a while.
+async fn hear(shared: std::sync::Weak<Shared>, mut hints: Receiver<ShardSet>) {
+    loop {
+        let heard = match hints.recv().await {
+            Ok(heard) => heard,
+            Err(RecvError::Lagged(_)) => ShardSet::all(),
+            Err(RecvError::Closed) => return,
+        };
+        let Some(shared) = shared.upgrade() else { return };
+        shared.wakes.wake_shards(&heard, &shared.settings().tenant);
+        let own = shared.shards();
+        if heard.iter().any(|shard| own.contains(shard)) {
+            shared.wakes.wake_worker();
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Several nodes on one Postgres, all of them real processes, while something goes wrong again and again.
+//!
+//! Nodes are killed with -9 and started again, stopped with SIGSTOP past their leases, given wrong clocks, made deaf to
+//! each other; Postgres crashes and comes back; connections are ended and answers of COMMIT are lost. Clients go to any
+//! node. Seeded: what goes wrong and what clients do follows from the seed, as far as a machine lets it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use holdpoint_core::event::Event;
+use holdpoint_core::time::Millis;
+use holdpoint_store::conformance::cluster::{self, OwnServer};
+use holdpoint_store::conformance::random::Random;
+use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
+use tokio::task::JoinSet;
+
+use crate::agents::Behaviour;
+use crate::between::Between;
+use crate::check::{check_postgres, logs_of};
+use crate::child::Options;
+use crate::report::Row;
+use crate::server::{Http, Server, now, pause};
+use crate::story::{Acked, ClearUp, Story, Wish};
+
+/// Nobody may still be at work so long after the last fault is over (I6).
+const RECOVERED_AFTER: Duration = Duration::from_secs(10);
+
+/// While faults go on a run may be unlucky many times; then it is only stuck if it never comes on.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// kill -9 of a node, and a new one in its place.
+    Kill,
+    /// SIGSTOP of a node for longer than its leases, then SIGCONT.
+    Pause,
+    /// Postgres crashes, and comes back after a moment.
+    Crash,
+    /// Every connection to Postgres is ended.
+    Disconnect,
+    /// Answers of Postgres are lost, also those of COMMIT.
+    LoseAnswers,
+}
+
+/// What a row does.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) id: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) nodes: usize,
+    pub(crate) clients: usize,
+    /// Approval cycles: runs that are started, decided, and over.
+    pub(crate) cycles: usize,
+    pub(crate) faults: Vec<Fault>,
+    /// Milliseconds between two faults: at least, and at most so much more.
+    pub(crate) between: (u64, u64),
+    pub(crate) is_deaf: bool,
+    /// By how many milliseconds the clock of each node is wrong; of those that are not named it is right.
+    pub(crate) wrong_by: Vec<i64>,
+    pub(crate) seed: u64,
+}
+
+impl Plan {
+    pub(crate) fn new(id: &'static str, what: &'static str, cycles: usize) -> Plan {
+        Plan {
+            id,
+            what,
+            nodes: 3,
+            clients: 16,
+            cycles,
+            faults: Vec::new(),
+            between: (1_500, 2_500),
+            is_deaf: false,
+            wrong_by: Vec::new(),
+            seed: 1,
+        }
+    }
+
+    pub(crate) fn with(self, faults: &[Fault]) -> Plan {
+        Plan { faults: faults.to_vec(), ..self }
+    }
+}
+
+/// Where the nodes are; the place of one that is dead is empty.
+struct Site {
+    data: PathBuf,
+    bases: RwLock<Vec<String>>,
+    /// How many cycles have begun.
+    begun: AtomicUsize,
+    wanted: usize,
+    /// Whether nothing goes wrong any more.
+    is_calm: AtomicBool,
+}
+
+/// Runs a plan.
+pub(crate) fn run(plan: &Plan) -> Row {
+    let data = tempfile::tempdir().unwrap();
+    let postgres = OwnServer::new();
+    let begin = database_time(&postgres.url());
+    let runtime = crate::runtime();
+    let Outcome { stories, counts, recovered } = runtime.block_on(play(plan, data.path(), &postgres));
+    let mut violations: Vec<String> = stories.iter().flat_map(|story| story.violations.clone()).collect();
+    if recovered > RECOVERED_AFTER {
+        violations.push(format!("I6: runs were still at work {recovered:?} after the last fault was over"));
+    }
+    let acked: Vec<Acked> = stories.iter().flat_map(|story| story.acked.clone()).collect();
+    violations.extend(check_postgres(&postgres.url(), data.path(), &acked));
+    violations.extend(untimely(&postgres.url(), begin, plan.faults.is_empty()));
+    let asked: usize = stories.iter().map(|story| story.recoveries).sum();
+    let note = format!(
+        "{} cycles on {} nodes; {counts}; {} acknowledged; {asked} unknown outcomes asked about; \
+         calm again {:.1} s after the last fault",
+        stories.len(),
+        plan.nodes,
+        acked.len(),
+        recovered.as_secs_f64()
+    );
+    let violations = violations.into_iter().map(|why| format!("seed {}: {why}", plan.seed)).collect();
+    Row::new(plan.id, plan.what, stories.len(), violations).with(note)
+}
+
+struct Outcome {
+    stories: Vec<Story>,
+    counts: String,
+    recovered: Duration,
+}
+
+async fn play(plan: &Plan, data: &Path, postgres: &OwnServer) -> Outcome {
+    let between = Between::before(postgres.port()).await;
+    let url = postgres.url_through(between.port);
+    let options = |node: usize| Options {
+        behaviour: Behaviour {
+            tool: Duration::from_millis(20),
+            model: Duration::from_millis(5),
+            expiry: Millis(400),
+        },
+        postgres: Some(url.clone()),
+        is_deaf: plan.is_deaf,
+        wrong_by: Millis(plan.wrong_by.get(node).copied().unwrap_or(0)),
+        ..Options::default()
+    };
+    let mut servers: Vec<Server> = (0..plan.nodes).map(|node| Server::start(data, &options(node))).collect();
+    let bases = servers.iter().map(|server| server.bases.concat()).collect();
+    let site = Arc::new(Site {
+        data: data.to_owned(),
+        bases: RwLock::new(bases),
+        begun: AtomicUsize::new(0),
+        wanted: plan.cycles,
+        is_calm: AtomicBool::new(plan.faults.is_empty()),
+    });
+    let mut clients = JoinSet::new();
+    for client in 0..plan.clients {
+        let (site, seed) = (site.clone(), plan.seed);
+        clients.spawn(async move { work(&site, client as u64, seed).await });
+    }
+    let mut random = Random::new(plan.seed);
+    let mut done: Vec<Fault> = Vec::new();
+    while !plan.faults.is_empty() && site.begun.load(Ordering::SeqCst) < plan.cycles {
+        tokio::time::sleep(Duration::from_millis(plan.between.0 + random.below(plan.between.1.max(1)))).await;
+        let fault = *random.pick(&plan.faults);
+        let node = usize::try_from(random.below(plan.nodes as u64)).unwrap_or(0);
+        match fault {
+            Fault::Kill => {
+                servers[node].kill();
+                site.bases.write().unwrap()[node].clear();
+                // Nobody waits for it to be back: the other nodes go on.
+                tokio::time::sleep(Duration::from_millis(random.below(1_000))).await;
+                servers[node] = Server::start(data, &options(node));
+                site.bases.write().unwrap()[node] = servers[node].bases.concat();
+            }
+            Fault::Pause => {
+                servers[node].signal("-STOP");
+                // Requests to it hang; clients give up on them.
+                tokio::time::sleep(Duration::from_millis(3_500 + random.below(1_500))).await;
+                servers[node].signal("-CONT");
+            }
+            Fault::Crash => {
+                postgres.crash();
+                tokio::time::sleep(Duration::from_millis(random.below(2_000))).await;
+                postgres.start();
+            }
+            Fault::Disconnect => {
+                let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                              WHERE application_name = 'holdpoint' AND pid <> pg_backend_pid()";
+                cluster::run(&postgres.url(), &[others.into()]);
+            }
+            Fault::LoseAnswers => between.lose_answers(Duration::from_millis(20 + random.below(60))).await,
+        }
+        done.push(fault);
+    }
+    site.is_calm.store(true, Ordering::SeqCst);
+    let calm = now();
+    let stories = clients.join_all().await.concat();
+    let recovered = if plan.faults.is_empty() { Duration::ZERO } else { calm.elapsed() };
+    for server in &mut servers {
+        server.kill();
+    }
+    let count = |fault: Fault| done.iter().filter(|one| **one == fault).count();
+    let counts = [
+        (count(Fault::Kill), "kills"),
+        (count(Fault::Pause), "pauses"),
+        (count(Fault::Crash), "crashes of Postgres"),
+        (count(Fault::Disconnect), "times every connection ended"),
+        (count(Fault::LoseAnswers), "times answers were lost"),
+        (usize::try_from(between.lost()).unwrap_or(usize::MAX), "answers lost"),
+    ];
+    let counts: Vec<String> =
+        counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    let counts = if counts.is_empty() { "no faults".to_owned() } else { counts.join(", ") };
+    Outcome { stories, counts, recovered }
+}
+
+/// One client: one run after the other, each on whichever node answers.
+async fn work(site: &Site, client: u64, seed: u64) -> Vec<Story> {
+    let mut random = Random::new(seed ^ (client << 32));
+    // Shorter than a pause: a node that stands still is given up on.
+    let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(4)).build().unwrap();
+    let wishes = [
+        Wish::Approve,
+        Wish::Approve,
+        Wish::Approve,
+        Wish::Deny,
+        Wish::Edit,
+        Wish::Pair,
+        Wish::Answer,
+        Wish::Result,
+        Wish::Expire,
+        Wish::Cancel,
+    ];
+    let mut stories = Vec::new();
+    while site.begun.fetch_add(1, Ordering::SeqCst) < site.wanted {
+        let wish = *random.pick(&wishes);
+        let clear_up = *random.pick(&[ClearUp::ByLooking, ClearUp::DidNotHappen, ClearUp::Happened]);
+        let mut story = Story::new(format!("n-{client}-{}", stories.len()), wish, clear_up);
+        story.patience = PATIENCE;
+        let begin = now();
+        while !story.is_over {
+            let base = random.pick(&site.bases.read().unwrap()).clone();
+            if base.is_empty() {
+                pause().await;
+                continue;
+            }
+            let http = Http { client: http.clone(), base };
+            // A while with each node, so that decisions come through others than starts.
+            if let Ok(Err(_)) | Err(_) =
+                tokio::time::timeout(Duration::from_millis(150), story.live(&http, &site.data)).await
+            {
+                pause().await;
+            }
+            if begin.elapsed() > PATIENCE && !story.is_over {
+                story.violations.push(format!("I6: {} ({wish:?}) is stuck: {:?}", story.name, story.run));
+                story.is_over = true;
+            }
+        }
+        stories.push(story);
+    }
+    stories
+}
+
+/// The time of the database, in milliseconds since 1970.
+fn database_time(url: &str) -> i64 {
+    let question = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+    cluster::query_text(url, question).and_then(|text| text.parse().ok()).unwrap()
+}
+
+/// F20: everything happened by the time of the database, whatever the clocks of the nodes say; and what expired did so
+/// within two seconds of when it should have, unless something else went wrong meanwhile.
+fn untimely(url: &str, begin: i64, is_calm: bool) -> Vec<String> {
+    let (end, off) = (database_time(url), Millis::seconds(2));
+    let store = PostgresStore::open(&PostgresOptions::at(url)).unwrap();
+    let mut wrong = Vec::new();
+    for (run, log) in logs_of(&store, &mut Vec::new()) {
+        let mut due = None;
+        for envelope in &log {
+            if envelope.at.0 < begin - off.0 || envelope.at.0 > end + off.0 {
+                wrong.push(format!(
+                    "F20: {run} has an event at {:?}, from {begin} to {end} it was",
+                    envelope.at
+                ));
+            }
+            if let Event::HoldOpened(opened) = &envelope.event {
+                due = opened.expires_at;
+            }
+            if let (Event::HoldExpired(_), Some(due)) = (&envelope.event, due) {
+                let late = envelope.at.0 - due.0;
+                if late < 0 || (is_calm && late > off.0) {
+                    wrong.push(format!("F20: {run} expired {late} ms after its time"));
+                }
+            }
+        }
+    }
+    wrong
+}

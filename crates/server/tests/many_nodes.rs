@@ -1,0 +1,255 @@
+//! Several real servers on one Postgres, asked as people and load balancers would.
+//!
+//! What happens when they die in the middle of something is in the fault tests.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use holdpoint_store::conformance::cluster::{self, OwnServer, shared};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
+
+/// A folder with a configuration whose agent lives in this database; `sql` is what stands below `sql:`, in one line.
+fn folder(sql: &str, server: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("script.yaml"), SCRIPT).unwrap();
+    let text = format!(
+        "llms: {{script: {{type: scripted, script: script.yaml}}}}
+tools: {{execute_command: {{allowed_commands: [echo]}}}}
+session_stores: {{main: {{backend: sql, sql: {{driver: postgres, {sql}}}}}}}
+server: {{nodes: {{take_over_after: 3s}}{server}}}
+agents: {{ops: {{llm: script, session_store: main, tools: [execute_command], task: {{input_timeout: 2h}}}}}}
+"
+    );
+    std::fs::write(folder.path().join("holdpoint.yaml"), text).unwrap();
+    folder
+}
+
+/// A running server; dropping it is `kill -9`.
+struct Server {
+    child: Child,
+    base: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("holdpoint.yaml"));
+    command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn");
+    command
+}
+
+fn serve(folder: &Path) -> Server {
+    let mut child = command(folder).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
+    Server { child, base }
+}
+
+fn holdpoint(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_holdpoint")).args(arguments).output().unwrap()
+}
+
+impl Server {
+    /// A client command and its answer.
+    fn ask(&self, arguments: &[&str]) -> Value {
+        let output = holdpoint(&[arguments, &["--json", "--server", &self.base]].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Status, `Retry-After` and body.
+    fn request(&self, method: &str, path: &str, body: &str) -> (u16, Option<String>, String) {
+        let output = Command::new("curl")
+            .args(["-sS", "-m", "30", "-o", "-", "-w", "\n%{http_code} %header{retry-after}", "-X", method])
+            .args(["-H", "content-type: application/json"])
+            .args(if body.is_empty() { vec![] } else { vec!["-d", body] })
+            .arg(format!("{}{path}", self.base))
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let (body, last) = text.rsplit_once('\n').unwrap();
+        let (status, retry) = last.split_once(' ').unwrap_or((last, ""));
+        let retry = Some(retry.to_owned()).filter(|retry| !retry.is_empty());
+        (status.parse().unwrap_or(0), retry, body.to_owned())
+    }
+
+    fn run(&self, run: &str) -> Value {
+        let shown = self.ask(&["show", run]);
+        shown.get("run").cloned().unwrap_or(shown)
+    }
+
+    fn signal(&self, signal: &str) {
+        assert!(
+            Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success()
+        );
+    }
+}
+
+/// Waits for something, for as long as a loaded machine may need.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("after a minute still not: {what}");
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned()
+}
+
+/// C28: a run begins on one node, is decided through another, and a third one tells the same story of it. Each
+/// node has its share of the work; one that stops gives it back at once, one that is killed loses it.
+#[test]
+fn any_node_continues_any_run() {
+    let folder = folder(&format!("url: \"{}\"", shared().database()), "");
+    let nodes = [serve(folder.path()), serve(folder.path()), serve(folder.path())];
+    let held = nodes[0].ask(&["send", "ops", "please", "--wait"]);
+    let (run, hold) = (text(&held["id"]), text(&held["holds"][0]["id"]));
+    assert_eq!(nodes[1].ask(&["holds"])["holds"][0]["id"], hold.as_str(), "every node lists it");
+    // A reader on the third node from before the decision.
+    let mut reader = Command::new("curl");
+    reader.args(["-sSN", "-m", "60", "-H", "accept: text/event-stream"]);
+    reader.arg(format!("{}/api/v1/runs/{run}/events", nodes[2].base));
+    let mut reader = reader.stdout(Stdio::piped()).spawn().unwrap();
+    nodes[1].ask(&["holds", "approve", &hold]);
+    let seen = BufReader::new(reader.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let ended =
+        seen.take_while(|line| !line.contains("run.ended")).filter(|line| line.contains("hold.resolved"));
+    assert!(ended.count() > 0, "the reader on the third node sees the decision, and the end");
+    let _ = (reader.kill(), reader.wait());
+    let stories: Vec<Value> = nodes.iter().map(|node| node.ask(&["show", &run])).collect();
+    assert_eq!(stories[0], stories[1], "every node tells the same");
+    assert_eq!(stories[1], stories[2]);
+    until("the shards are spread over three nodes", || {
+        let there = nodes[1].ask(&["nodes"]);
+        let shards: Vec<u64> =
+            there["nodes"].as_array().unwrap().iter().filter_map(|n| n["shards"].as_u64()).collect();
+        shards.len() == 3 && shards.iter().sum::<u64>() == 256 && shards.iter().all(|n| *n > 80)
+    });
+    let there = nodes[1].ask(&["nodes"]);
+    assert_eq!(there["nodes"][0]["this"], true, "{there}");
+    assert_eq!(there["nodes"][1]["version"], env!("CARGO_PKG_VERSION"), "{there}");
+    assert_eq!(there["feature_level"], there["nodes"][0]["feature_level"], "{there}");
+    let shown = holdpoint(&["nodes", "--server", &nodes[1].base]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("(asked)") && shown.contains("feature level in use: 1"), "{shown}");
+
+    nodes[0].signal("-TERM");
+    until("the one that stopped is gone", || {
+        nodes[1].ask(&["nodes"])["nodes"].as_array().unwrap().len() == 2
+    });
+    let [_, second, third] = nodes;
+    drop(third);
+    until("the one that was killed is gone, and the last one has all its work", || {
+        let there = second.ask(&["nodes"]);
+        there["nodes"].as_array().unwrap().len() == 1 && there["nodes"][0]["shards"] == 256
+    });
+}
+
+/// The keys of a server and the audit of its database work on Postgres as on a file.
+#[test]
+fn keys_and_audit_work_on_postgres() {
+    let folder = folder(&format!("url: \"{}\"", shared().database()), ", auth: {api_keys: true}");
+    let config = folder.path().join("holdpoint.yaml").display().to_string();
+    let made = holdpoint(&["keys", "create", "--user", "ann", "--config", &config]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let listed = holdpoint(&["keys", "list", "--config", &config]);
+    assert!(String::from_utf8(listed.stdout).unwrap().contains("ann"));
+    let server = serve(folder.path());
+    let sent =
+        holdpoint(&["send", "ops", "please", "--wait", "--json", "--server", &server.base, "--key", &key]);
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    let verified = holdpoint(&["audit", "verify", "--config", &config, "--json"]);
+    let report: Value = serde_json::from_slice(&verified.stdout).unwrap();
+    assert_eq!((&report["ok"], &report["runs"]), (&true.into(), &1.into()), "{report}");
+    let exported = holdpoint(&["audit", "export", "--config", &config]);
+    let lines = String::from_utf8(exported.stdout).unwrap();
+    assert!(lines.lines().next().unwrap().contains("run.started"), "{lines}");
+    let prefix = key.split('_').nth(1).unwrap().to_owned();
+    assert!(holdpoint(&["keys", "revoke", &prefix, "--config", &config]).status.success());
+    let refused = holdpoint(&["runs", "--server", &server.base, "--key", &key]);
+    assert!(!refused.status.success(), "a revoked key opens nothing");
+}
+
+/// What cannot be used is refused with one line that names the setting, and exit code 1.
+#[test]
+fn a_database_that_cannot_be_used_is_refused_by_name() {
+    let refused = |sql: &str| {
+        let folder = folder(sql, "");
+        let output = command(folder.path()).env("RUST_LOG", "error").output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(said.trim().lines().count(), 1, "{said}");
+        assert!(said.starts_with("holdpoint: session_stores.main.sql: "), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
+        said
+    };
+    let said = refused("host: 127.0.0.1, port: 1, database: runs, user: me, password: hunter2");
+    assert!(said.contains("cannot open 127.0.0.1:1/runs: "), "{said}");
+
+    let foreign = shared().empty_database();
+    cluster::run(&foreign, &["CREATE TABLE somebody (elses int)".into()]);
+    let said = refused(&format!("url: \"{foreign}\""));
+    assert!(said.contains("holds tables of something else; give Holdpoint a database of its own"), "{said}");
+
+    let newer = shared().database();
+    let later = "INSERT INTO refinery_schema_history SELECT 9999, 'later', applied_on, checksum \
+                 FROM refinery_schema_history LIMIT 1";
+    cluster::run(&newer, &[later.into()]);
+    let said = refused(&format!("url: \"{newer}\""));
+    assert!(said.contains("has schema 9999, but this version of Holdpoint knows only"), "{said}");
+
+    let secured = OwnServer::new();
+    secured.ask_for_passwords("me", "secret");
+    let port = secured.port();
+    let said = refused(&format!("url: \"postgres://me:hunter2@127.0.0.1:{port}/postgres\""));
+    assert!(said.contains("password authentication failed for user \"me\" (28P01)"), "{said}");
+}
+
+/// F10: a database that goes away makes `/readyz` red with the reason, requests are told when to come back, and when it
+/// is there again everything goes on by itself.
+#[test]
+fn a_database_that_goes_away_and_comes_back() {
+    let postgres = OwnServer::new();
+    let folder = folder(&format!("url: \"{}\"", postgres.url()), "");
+    let server = serve(folder.path());
+    let held = server.ask(&["send", "ops", "please", "--wait"]);
+    let (run, hold) = (text(&held["id"]), text(&held["holds"][0]["id"]));
+    postgres.crash();
+    let (status, retry, body) = server.request("GET", "/readyz", "");
+    assert_eq!((status, retry.as_deref()), (503, Some("1")), "{body}");
+    assert!(body.contains("the database cannot be reached"), "{body}");
+    assert_eq!(server.request("GET", "/healthz", "").0, 200, "the process answers");
+    let approve = format!("/api/v1/holds/{hold}/resolve");
+    for (method, path, body) in [
+        ("GET", format!("/api/v1/runs/{run}"), ""),
+        ("POST", approve.clone(), r#"{"resolution": "approve"}"#),
+        ("POST", "/api/v1/agents/ops/runs".to_owned(), r#"{"input": "more"}"#),
+    ] {
+        let (status, retry, said) = server.request(method, &path, body);
+        assert_eq!((status, retry.as_deref()), (503, Some("1")), "{method} {path}: {said}");
+    }
+    postgres.start();
+    until("it is ready again", || server.request("GET", "/readyz", "").0 == 200);
+    assert_eq!(server.run(&run)["status"], "held", "nothing that was refused happened");
+    assert_eq!(server.request("POST", &approve, r#"{"resolution": "approve"}"#).0, 200);
+    until("the run is over", || server.run(&run)["status"] == "completed");
+}

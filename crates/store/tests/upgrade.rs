@@ -1,0 +1,152 @@
+//! F29: a database that is full of waiting runs and has the schema of an earlier version is opened by this one.
+//!
+//! For each earlier schema a database is made by its migrations alone and filled with what a store wrote; then the store
+//! opens it, and every hold can be decided. Whoever adds a migration has the new case without writing it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use holdpoint_core::command::{Command, Wanted};
+use holdpoint_core::id::HoldId;
+use holdpoint_core::project::RunRow;
+use holdpoint_store::conformance::cluster::{self, query_text, shared};
+use holdpoint_store::conformance::faults::{fresh_file, open};
+use holdpoint_store::conformance::support::{
+    NewRun, SHELL, Scribe, block_on, checked, holds_by, resolve, the_hold,
+};
+use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
+use holdpoint_store::{HoldFilter, Store, postgres, sqlite};
+use rusqlite::Connection;
+
+/// The texts of the migrations, by number.
+fn migrations(backend: &str) -> Vec<(u32, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(backend).join("migrations");
+    let mut all: Vec<(u32, String)> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| {
+            let file = file.unwrap();
+            let name = file.file_name().into_string().unwrap();
+            let number = name.strip_prefix('V').unwrap().split_once("__").unwrap().0.parse().unwrap();
+            (number, std::fs::read_to_string(file.path()).unwrap())
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// Runs that wait, one that is over, one that waits for a node.
+fn fill(store: &dyn Store, scribe: &mut Scribe) -> (Vec<(RunRow, HoldId)>, Vec<RunRow>) {
+    let write = |batch: holdpoint_store::Batch| {
+        let row = batch.row.clone();
+        block_on(store.append(vec![batch])).unwrap();
+        row
+    };
+    let mut held = Vec::new();
+    for n in 0..5 {
+        let row = write(scribe.start(&NewRun::of("helper").in_session(&format!("s-{n}"))));
+        let row = write(scribe.reply(&row, &[SHELL]));
+        held.push((row.clone(), the_hold(&row)));
+    }
+    let queued = write(scribe.start(&NewRun::of("other")));
+    let ended = write(scribe.start(&NewRun::of("other")));
+    let ended = write(scribe.batch(&ended, &Command::Cancel { reason: None }));
+    (held, vec![queued, ended])
+}
+
+/// Everything is there as it was, and every hold can be decided.
+fn expect_whole(store: &dyn Store, scribe: &mut Scribe, held: &[(RunRow, HoldId)], others: &[RunRow]) {
+    for row in others {
+        assert_eq!(checked(store, row.run.facts.id).as_ref(), Ok(row));
+    }
+    let open = block_on(store.list_holds(holds_by(HoldFilter::All))).unwrap();
+    assert_eq!(open.items.len(), held.len());
+    for (row, hold) in held {
+        assert_eq!(checked(store, row.run.facts.id).as_ref(), Ok(row));
+        let batch = scribe.batch(row, &resolve(hold.key, Wanted::Approve));
+        let after = batch.row.clone();
+        block_on(store.append(vec![batch])).unwrap();
+        assert_eq!(checked(store, row.run.facts.id), Ok(after));
+    }
+    assert_eq!(block_on(store.list_holds(holds_by(HoldFilter::All))).unwrap().items, []);
+}
+
+#[test]
+fn sqlite_files_of_every_earlier_schema_are_upgraded() {
+    let all = migrations("sqlite");
+    for earlier in 1..all.len() {
+        let (_directory, full) = fresh_file();
+        let mut scribe = Scribe::new(1);
+        let (held, others) = fill(&*open(&full).unwrap(), &mut scribe);
+        let (_directory, file) = fresh_file();
+        let old = Connection::open(&file).unwrap();
+        for (_, text) in all.iter().take(earlier) {
+            old.execute_batch(text).unwrap();
+        }
+        old.execute("ATTACH ? AS newer", [full.to_str().unwrap()]).unwrap();
+        let history: String = old
+            .query_row(
+                "SELECT sql FROM newer.sqlite_master WHERE name = 'refinery_schema_history'",
+                [],
+                |row| row.get(0),
+            )
+            .unwrap();
+        old.execute_batch(&history).unwrap();
+        for table in
+            texts(&old, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+        {
+            let columns = texts(&old, &format!("SELECT name FROM pragma_table_info('{table}')")).join(", ");
+            let kept = if table == "refinery_schema_history" {
+                format!("version <= {earlier}")
+            } else {
+                "true".into()
+            };
+            old.execute_batch(&format!(
+                "DELETE FROM {table}; INSERT INTO {table} ({columns}) SELECT {columns} FROM newer.{table} WHERE {kept}"
+            ))
+            .unwrap();
+        }
+        drop(old);
+        let store = open(&file).unwrap_or_else(|error| panic!("schema {earlier}: {error}"));
+        expect_whole(&*store, &mut scribe, &held, &others);
+        drop(store);
+        assert_eq!(sqlite::verify(&file, |_| {}).unwrap().findings, []);
+    }
+}
+
+fn texts(connection: &Connection, question: &str) -> Vec<String> {
+    let mut statement = connection.prepare(question).unwrap();
+    statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn postgres_databases_of_every_earlier_schema_are_upgraded() {
+    let all = migrations("postgres");
+    for earlier in 1..all.len() {
+        let url = shared().database();
+        let mut scribe = Scribe::new(2);
+        let store = PostgresStore::open(&PostgresOptions::at(&url)).unwrap();
+        let (held, others) = fill(&store, &mut scribe);
+        drop(store);
+        // The full tables are put aside, the old ones made and filled from them.
+        let mut statements =
+            vec!["ALTER SCHEMA public RENAME TO newer".to_owned(), "CREATE SCHEMA public".to_owned()];
+        statements.extend(all.iter().take(earlier).map(|(_, text)| text.clone()));
+        statements.push(
+            "CREATE TABLE refinery_schema_history (LIKE newer.refinery_schema_history INCLUDING ALL)".into(),
+        );
+        cluster::run(&url, &statements);
+        let copy = "SELECT string_agg(format('DELETE FROM public.%1$I; INSERT INTO public.%1$I (%2$s) SELECT %2$s FROM \
+                    newer.%1$I', t, c), '; ') FROM (SELECT table_name AS t, string_agg(quote_ident(column_name), ', ' \
+                    ORDER BY ordinal_position) AS c FROM information_schema.columns WHERE table_schema = 'public' \
+                    GROUP BY table_name) AS tables";
+        let copy = query_text(&url, copy).unwrap();
+        let newer = format!("DELETE FROM refinery_schema_history WHERE version > {earlier}");
+        cluster::run(&url, &[copy, newer, "DROP SCHEMA newer CASCADE".into()]);
+        let store = Arc::new(PostgresStore::open(&PostgresOptions::at(&url)).unwrap());
+        expect_whole(&*store, &mut scribe, &held, &others);
+        drop(store);
+        assert_eq!(postgres::verify(&PostgresOptions::at(&url), |_| {}).unwrap().findings, []);
+    }
+}
