@@ -122,9 +122,15 @@ mod tests {
             without_secret("{headers: {x-team: blue}, model: m}"),
             "{headers: *************}, model: m}"
         );
-        for harmless in
-            ["  api_key: ${OPENAI_API_KEY}", "  model: gpt-4o", "tokens: many", "api_key:", "ü: {key: }"]
-        {
+        assert_eq!(without_secret("url: postgres://me:sk-1@db/runs"), "url: postgres://me:****@db/runs");
+        for harmless in [
+            "url: postgres://me:${PASSWORD}@db",
+            "  api_key: ${OPENAI_API_KEY}",
+            "  model: gpt-4o",
+            "tokens: many",
+            "api_key:",
+            "ü: {key: }",
+        ] {
             assert_eq!(without_secret(harmless), harmless);
         }
     }
