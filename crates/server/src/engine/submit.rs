@@ -64,6 +64,9 @@ struct Taking {
     log: Vec<Envelope>,
 }
 
+/// How often a decision is decided again when others were faster.
+const DECIDED_AGAIN: u32 = 2;
+
 /// Whether a decision takes the run that it lets go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Take {
@@ -200,17 +203,18 @@ impl Engine {
     /// Decides a hold. Every decision, on every surface, comes through here.
     pub async fn decide(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
         needs(who, Scope::HoldsDecide)?;
-        match self.decide_on_what_is(who, decision.clone(), Take::IfFree).await {
-            // It was there: somebody was faster. Once more, with their decision in hand.
-            Err(EngineError::Refused(Refusal::NoSuchHold(_))) => {
-                self.decide_on_what_is(who, decision, Take::Never).await
+        let mut decided = self.decide_on_what_is(who, decision.clone(), Take::IfFree).await;
+        for _ in 0..DECIDED_AGAIN {
+            match &decided {
+                // It was there: somebody was faster. Once more, with their decision in hand.
+                Err(EngineError::Refused(Refusal::NoSuchHold(_))) => {}
+                // Another node works on the run, and goes on with it.
+                Err(EngineError::Store(error)) if is_leased_elsewhere(error) => {}
+                Ok(_) | Err(_) => break,
             }
-            // Another node works on the run, and goes on with it.
-            Err(EngineError::Store(error)) if is_leased_elsewhere(&error) => {
-                self.decide_on_what_is(who, decision, Take::Never).await
-            }
-            first => first,
+            decided = self.decide_on_what_is(who, decision.clone(), Take::Never).await;
         }
+        decided
     }
 
     async fn decide_on_what_is(
@@ -329,7 +333,8 @@ impl Engine {
         once: Option<&Once>,
     ) -> Result<Answer, EngineError> {
         match self.settled(run, driver, taking).await {
-            Err(error @ EngineError::Store(StoreError::Guard { .. })) => {
+            // Refused, perhaps because of what it has done itself a moment ago.
+            Err(error @ (EngineError::Store(StoreError::Guard { .. }) | EngineError::Refused(_))) => {
                 let before = self.shared.done_before(who, once).await?;
                 before.map(|_| Answer::Repeated).ok_or(error)
             }

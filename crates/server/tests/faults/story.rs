@@ -106,6 +106,8 @@ pub(crate) struct Story {
     pub(crate) is_over: bool,
     /// How long it may take to go on with a server that answers.
     pub(crate) patience: Duration,
+    /// After this long with one server the client goes to another, between two requests.
+    pub(crate) stays: Duration,
 }
 
 impl Story {
@@ -120,13 +122,14 @@ impl Story {
             recoveries: 0,
             is_over: false,
             patience: Duration::from_secs(20),
+            stays: Duration::MAX,
         }
     }
 
     /// Goes on until the run is over or the server is gone. A run that is not over after all that time is stuck.
     pub(crate) async fn live(&mut self, http: &Http, data: &Path) -> Result<(), Gone> {
         let begin = now();
-        while !self.is_over {
+        while !self.is_over && begin.elapsed() < self.stays {
             self.step(http, data).await?;
             if begin.elapsed() > self.patience {
                 let run = self.run.clone().unwrap_or_default();
