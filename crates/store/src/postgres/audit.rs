@@ -60,8 +60,8 @@ pub fn audit_entries(
     let mut after = (String::new(), 0);
     loop {
         let page = runtime.block_on(read::audit_of_all(&pool, &after, PAGE));
-        let page = page
-            .map_err(|error| OpenError::Unusable { place: place.clone(), why: error.to_string() })?;
+        let page =
+            page.map_err(|error| OpenError::Unusable { place: place.clone(), why: error.to_string() })?;
         if page.is_empty() {
             return Ok(());
         }
