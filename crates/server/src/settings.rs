@@ -259,7 +259,7 @@ impl Settings {
             agents: BTreeMap::new(),
             default_agent: None,
             limits: Arc::new(Limits::default()),
-            lease: Millis::seconds(10),
+            lease: Millis::seconds(6),
             node_name: String::new(),
             poll: Millis(500),
             max_wait: Millis::seconds(300),

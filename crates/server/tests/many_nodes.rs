@@ -253,3 +253,45 @@ fn a_database_that_goes_away_and_comes_back() {
     assert_eq!(server.request("POST", &approve, r#"{"resolution": "approve"}"#).0, 200);
     until("the run is over", || server.run(&run)["status"] == "completed");
 }
+
+/// F29: nodes of two versions side by side, as the older one sees it. What a newer one wrote in a newer form is left alone:
+/// lists leave it out, a decision on it is told to come back, and whoever can read it decides it afterwards. Other runs go on.
+/// Nothing newer is written than the oldest node can read.
+#[test]
+fn an_older_node_leaves_alone_what_a_newer_one_wrote() {
+    let url = shared().database();
+    let folder = folder(&format!("url: \"{url}\""), "");
+    let node = serve(folder.path());
+    let held = node.ask(&["send", "ops", "please", "--wait"]);
+    let (run, hold) = (text(&held["id"]), text(&held["holds"][0]["id"]));
+    cluster::run(&url, &["UPDATE runs SET fold = fold + 1".into()]);
+    let approve = format!("/api/v1/holds/{hold}/resolve");
+    let (status, retry, said) = node.request("POST", &approve, r#"{"resolution": "approve"}"#);
+    assert_eq!((status, retry.is_some()), (503, true), "{said}");
+    let (status, _, said) = node.request("GET", "/api/v1/runs", "");
+    assert!(status == 200 && !said.contains(&run), "lists leave it out, and work: {status} {said}");
+    let (status, retry, said) = node.request("GET", &format!("/api/v1/runs/{run}"), "");
+    assert!(status == 503 && retry.is_some() && said.contains("newer"), "{status} {said}");
+    assert_eq!(
+        node.request("GET", "/readyz", "").0,
+        200,
+        "one run of a newer version is no reason to go away"
+    );
+
+    let other = node.ask(&["send", "ops", "and this", "--wait"]);
+    node.ask(&["holds", "approve", &text(&other["holds"][0]["id"])]);
+    until("a run of its own goes on", || node.run(&text(&other["id"]))["status"] == "completed");
+
+    // What a newer program has written can be read by it; here the older form stands for that.
+    cluster::run(&url, &["UPDATE runs SET fold = fold - 1 WHERE fold > (SELECT min(fold) FROM runs)".into()]);
+    assert_eq!(node.request("POST", &approve, r#"{"resolution": "approve"}"#).0, 200);
+    until("the run is over", || node.run(&run)["status"] == "completed");
+
+    let oldest = "INSERT INTO nodes VALUES (gen_random_uuid(), '{\"version\": \"0.0.1\"}', 4102444800000)";
+    cluster::run(&url, &[oldest.into()]);
+    until("nothing is written that the oldest node cannot read", || {
+        node.ask(&["nodes"])["feature_level"] == 0
+    });
+    cluster::run(&url, &["DELETE FROM nodes WHERE seen_until = 4102444800000".into()]);
+    until("the oldest node is gone", || node.ask(&["nodes"])["feature_level"] == 1);
+}

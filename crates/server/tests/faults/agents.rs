@@ -36,6 +36,9 @@ pub(crate) const OTHER_ARGUMENTS: &str = r#"{"path": "/srv/cache/older"}"#;
 /// What a person puts in their place.
 pub(crate) const EDITED: &str = r#"{"path":  "/srv/cache/edited"}"#;
 
+/// A lease for those who wait for its end. Two seconds of it are the margin before which an effect must have begun.
+pub(crate) const SHORT_LEASE: Millis = Millis(2_600);
+
 /// How the agents behave.
 #[derive(Debug, Clone)]
 pub(crate) struct Behaviour {
@@ -45,6 +48,8 @@ pub(crate) struct Behaviour {
     pub(crate) model: Duration,
     /// How long the holds of the agent `expires` wait.
     pub(crate) expiry: Millis,
+    /// How long a run is a server's own.
+    pub(crate) lease: Millis,
 }
 
 /// A server with all agents. Short times, so that taking over does not make a test wait.
@@ -118,8 +123,7 @@ pub(crate) fn settings(data: &Path, behaviour: &Behaviour, points: &Arc<Points>)
     Settings {
         agents: agents.collect(),
         limits: Arc::new(Limits { orphan_margin: Millis(100), ..Limits::default() }),
-        // Two seconds of it are the margin before which an effect must have begun.
-        lease: Millis(2_600),
+        lease: behaviour.lease,
         poll: Millis(50),
         ..Settings::usual()
     }

@@ -9,15 +9,16 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::check::check;
 use crate::child::Options;
+use crate::field::{Field, Kept};
 use crate::points::Nth;
 use crate::report::Row;
-use crate::server::Server;
 use crate::story::{ClearUp, Story, Wish, lines};
 
 /// Servers at the same time: most of a case is waiting for a lease to end.
 const AT_ONCE: usize = 12;
+/// Fewer where each has a database of its own.
+const AT_ONCE_ON_POSTGRES: usize = 4;
 
 /// What one case came to.
 struct Case {
@@ -27,22 +28,28 @@ struct Case {
 }
 
 /// Crashes at every place of these stories, `rounds` times; only every `every`-th place.
-pub(crate) fn boundaries(wishes: &[Wish], rounds: usize, every: usize) -> Row {
-    crate::runtime().block_on(all(wishes, rounds, every))
+pub(crate) fn boundaries(wishes: &[Wish], rounds: usize, every: usize, kept: Kept) -> Row {
+    crate::runtime().block_on(all(wishes, rounds, every, kept))
 }
 
-async fn all(wishes: &[Wish], rounds: usize, every: usize) -> Row {
+async fn all(wishes: &[Wish], rounds: usize, every: usize, kept: Kept) -> Row {
     let mut cases = Vec::new();
     for wish in wishes {
-        cases.extend(places(*wish).await.into_iter().map(|place| (*wish, place)));
+        cases.extend(places(*wish, kept).await.into_iter().map(|place| (*wish, place)));
     }
     let cases: Vec<_> = cases.into_iter().step_by(every).collect();
-    let (permits, mut running) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
+    let at_once = match kept {
+        Kept::InFile => AT_ONCE,
+        Kept::InPostgres => AT_ONCE_ON_POSTGRES,
+    };
+    let (permits, mut running) = (Arc::new(Semaphore::new(at_once)), JoinSet::new());
     for (wish, place) in cases.iter().cycle().take(cases.len() * rounds).cloned() {
         let permits = permits.clone();
         running.spawn(async move {
             let _permit = permits.acquire().await.unwrap();
-            one(wish, Some(place)).await
+            // Starting servers and looking at what they left blocks: nobody else's time is taken by it.
+            let case = move || crate::runtime().block_on(one(wish, Some(place), kept));
+            tokio::task::spawn_blocking(case).await.unwrap()
         });
     }
     let (mut violations, mut crashes, mut recoveries) = (Vec::new(), 0, 0);
@@ -53,16 +60,16 @@ async fn all(wishes: &[Wish], rounds: usize, every: usize) -> Row {
     }
     let note =
         format!("{crashes} crashes at {} places, {recoveries} unknown outcomes asked about", cases.len());
-    Row::new("F1", "abort around every write", cases.len() * rounds, violations).with(note)
+    Row::new(kept.row("F1", "F1-PG"), "abort around every write", cases.len() * rounds, violations).with(note)
 }
 
 /// The places that a story passes when nothing happens.
-async fn places(wish: Wish) -> Vec<Nth> {
-    let data = tempfile::tempdir().unwrap();
-    let trace = data.path().join("trace");
-    let server = Server::start(data.path(), &Options { trace: Some(trace.clone()), ..Options::default() });
+async fn places(wish: Wish, kept: Kept) -> Vec<Nth> {
+    let field = Field::new(kept);
+    let trace = field.data().join("trace");
+    let server = field.start(&Options { trace: Some(trace.clone()), ..Options::default() });
     let mut story = Story::new("trace", wish, ClearUp::ByLooking);
-    story.live(&server.http(), data.path()).await.unwrap();
+    story.live(&server.http(), field.data()).await.unwrap();
     drop(server);
     assert_eq!(story.violations, Vec::<String>::new(), "{wish:?} without any crash");
     let mut seen = HashSet::new();
@@ -75,23 +82,23 @@ async fn places(wish: Wish) -> Vec<Nth> {
 }
 
 /// One story with one crash.
-async fn one(wish: Wish, place: Option<Nth>) -> Case {
-    let data = tempfile::tempdir().unwrap();
+async fn one(wish: Wish, place: Option<Nth>, kept: Kept) -> Case {
+    let field = Field::new(kept);
     let mut story = Story::new("crash", wish, ClearUp::ByLooking);
     let shown = place.as_ref().map(|place| format!("{}#{}", place.point, place.nth)).unwrap_or_default();
-    let mut server = Server::start(data.path(), &Options { abort_at: place, ..Options::default() });
-    let did_crash = story.live(&server.http(), data.path()).await.is_err();
+    let mut server = field.start(&Options { abort_at: place, ..Options::default() });
+    let did_crash = story.live(&server.http(), field.data()).await.is_err();
     server.kill();
     if did_crash {
-        server = Server::start(data.path(), &Options::default());
-        if story.live(&server.http(), data.path()).await.is_err() {
+        server = field.start(&Options::default());
+        if story.live(&server.http(), field.data()).await.is_err() {
             story.violations.push("I6: the server is gone again".into());
         }
         server.kill();
     }
     let mut violations = story.violations;
-    violations.extend(check(data.path(), &story.acked));
-    let effects = lines(data.path()).len();
+    violations.extend(field.check(&story.acked));
+    let effects = lines(field.data()).len();
     if effects != wish.effects() {
         violations.push(format!("I3: {effects} effects instead of {}", wish.effects()));
     }

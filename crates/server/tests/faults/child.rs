@@ -23,7 +23,7 @@ use holdpoint_store::{ShardSet, Store};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::agents::{Behaviour, settings};
+use crate::agents::{Behaviour, SHORT_LEASE, settings};
 use crate::points::{Crashing, Nth, Points};
 
 /// A store of several nodes whose hints are all lost.
@@ -77,7 +77,12 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        let behaviour = Behaviour { tool: Duration::ZERO, model: Duration::ZERO, expiry: Millis(300) };
+        let behaviour = Behaviour {
+            tool: Duration::ZERO,
+            model: Duration::ZERO,
+            expiry: Millis(300),
+            lease: SHORT_LEASE,
+        };
         Options {
             nodes: 1,
             behaviour,
@@ -98,6 +103,7 @@ impl Options {
             format!("tool={}", self.behaviour.tool.as_millis()),
             format!("model={}", self.behaviour.model.as_millis()),
             format!("expiry={}", self.behaviour.expiry.0),
+            format!("lease={}", self.behaviour.lease.0),
         ];
         arguments.extend(self.abort_at.iter().map(|at| format!("abort={}#{}", at.point, at.nth)));
         arguments.extend(self.late.iter().map(|(kind, late)| format!("late={kind}#{}", late.as_millis())));
@@ -117,6 +123,7 @@ impl Options {
                 "tool" => options.behaviour.tool = millis(value),
                 "model" => options.behaviour.model = millis(value),
                 "expiry" => options.behaviour.expiry = Millis(value.parse().unwrap()),
+                "lease" => options.behaviour.lease = Millis(value.parse().unwrap()),
                 "abort" => {
                     let (point, nth) = value.split_once('#').unwrap();
                     options.abort_at = Some(Nth { point: point.into(), nth: nth.parse().unwrap() });

@@ -2,7 +2,6 @@
 //!
 //! The runs are made by an engine whose clock stands an hour back, so that their deadlines fall together.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,23 +10,25 @@ use holdpoint::engine::{Engine, NewRun};
 use holdpoint_core::message::Message;
 use holdpoint_core::name::AgentName;
 use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_store::Store;
+use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
 use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
 use tokio::task::JoinSet;
 
 use crate::agents::{Behaviour, settings};
-use crate::check::check;
 use crate::child::{Options, local};
 use crate::commands::ended;
+use crate::field::{Field, Kept};
 use crate::points::Points;
 use crate::races::held;
 use crate::report::Row;
-use crate::server::{Http, Server, now, pause};
+use crate::server::{Http, now, pause};
 
 const HOUR: Millis = Millis(3_600_000);
 
 /// Lets so many holds expire at once.
-pub(crate) fn expiry(count: usize) -> Row {
-    let data = tempfile::tempdir().unwrap();
+pub(crate) fn expiry(count: usize, kept: Kept) -> Row {
+    let field = Field::new(kept);
     let behaviour = Behaviour { expiry: HOUR, ..Options::default().behaviour };
     let runtime = crate::runtime();
     let begin = now();
@@ -35,8 +36,8 @@ pub(crate) fn expiry(count: usize) -> Row {
     let lead = Millis(2_000 + i64::try_from(count).unwrap());
     let clock = Clock::system().now().plus(lead);
     let deadline = Duration::from_millis(u64::try_from(lead.0).unwrap());
-    runtime.block_on(fill(data.path(), count, &behaviour, Timestamp(clock.0 - HOUR.0)));
-    let mut server = Server::start(data.path(), &Options { behaviour, ..Options::default() });
+    runtime.block_on(fill(&field, count, &behaviour, Timestamp(clock.0 - HOUR.0)));
+    let mut server = field.start(&Options { behaviour, ..Options::default() });
     let http = server.http();
     let mut violations = Vec::new();
     let note = runtime.block_on(async {
@@ -62,14 +63,17 @@ pub(crate) fn expiry(count: usize) -> Row {
     // Whoever is at work just now shall come to an end first.
     runtime.block_on(async { tokio::time::sleep(Duration::from_millis(500)).await });
     server.kill();
-    violations.extend(check(data.path(), &[]));
-    Row::new("F21", "holds expire in one second", count, violations).with(note)
+    violations.extend(field.check(&[]));
+    Row::new(kept.row("F21", "F21-PG"), "holds expire in one second", count, violations).with(note)
 }
 
-async fn fill(data: &Path, count: usize, behaviour: &Behaviour, at: Timestamp) {
-    let store = SqliteStore::open(&SqliteOptions::at(data.join("holdpoint.db"))).unwrap();
-    let settings = settings(data, behaviour, &Arc::new(Points::default()));
-    let engine = Engine::new(Arc::new(store), Clock::standing_at(at), settings);
+pub(crate) async fn fill(field: &Field, count: usize, behaviour: &Behaviour, at: Timestamp) {
+    let store: Arc<dyn Store> = match &field.url {
+        None => Arc::new(SqliteStore::open(&SqliteOptions::at(field.data().join("holdpoint.db"))).unwrap()),
+        Some(url) => Arc::new(PostgresStore::open(&PostgresOptions::at(url)).unwrap()),
+    };
+    let settings = settings(field.data(), behaviour, &Arc::new(Points::default()));
+    let engine = Engine::new(store, Clock::standing_at(at), settings);
     let mut filling = JoinSet::new();
     for task in 0..64 {
         let engine = engine.clone();

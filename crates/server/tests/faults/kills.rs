@@ -1,4 +1,4 @@
-//! F2: kill -9 at random moments while many clients work, again and again on the same data directory.
+//! F2: kill -9 at random moments while many clients work, again and again on the same directory or database.
 //!
 //! Seeded: what clients do and when the server is killed follows from the seed, as far as a machine lets it.
 
@@ -10,10 +10,10 @@ use holdpoint_store::conformance::random::Random;
 use tokio::task::JoinSet;
 
 use crate::agents::Behaviour;
-use crate::check::check;
 use crate::child::Options;
+use crate::field::{Field, Kept};
 use crate::report::Row;
-use crate::server::{Http, Server, pause};
+use crate::server::{Http, pause};
 use crate::story::{Acked, ClearUp, Story, Wish};
 
 const CLIENTS: u64 = 24;
@@ -21,23 +21,23 @@ const CLIENTS: u64 = 24;
 const KILLS_OF_A_DIRECTORY: usize = 25;
 
 /// Kills a busy server so many times.
-pub(crate) fn kills(count: usize, seed: u64) -> Row {
+pub(crate) fn kills(count: usize, seed: u64, kept: Kept) -> Row {
     let runtime = crate::runtime();
     let (mut violations, mut runs, mut asked, mut done) = (Vec::new(), 0, 0, 0);
     while done < count {
         let kills = (count - done).min(KILLS_OF_A_DIRECTORY);
-        let data = tempfile::tempdir().unwrap();
-        let round = runtime.block_on(round(data.path(), kills, seed + done as u64));
+        let field = Field::new(kept);
+        let round = runtime.block_on(round(&field, kills, seed + done as u64));
         runs += round.stories.len();
         asked += round.stories.iter().map(|story| story.recoveries).sum::<usize>();
         let acked: Vec<Acked> = round.stories.iter().flat_map(|story| story.acked.clone()).collect();
         let found = round.stories.into_iter().flat_map(|story| story.violations);
-        let found = found.chain(check(data.path(), &acked));
+        let found = found.chain(field.check(&acked));
         violations.extend(found.map(|why| format!("seed {}: {why}", seed + done as u64)));
         done += kills;
     }
     let note = format!("{runs} runs, {asked} unknown outcomes asked about");
-    Row::new("F2", "kill -9 under load", count, violations).with(note)
+    Row::new(kept.row("F2", "F2-PG"), "kill -9 under load", count, violations).with(note)
 }
 
 struct Round {
@@ -51,7 +51,7 @@ struct Where {
     is_ending: bool,
 }
 
-async fn round(data: &Path, kills: usize, seed: u64) -> Round {
+async fn round(field: &Field, kills: usize, seed: u64) -> Round {
     let behaviour = Behaviour {
         tool: Duration::from_millis(20),
         model: Duration::from_millis(5),
@@ -61,18 +61,18 @@ async fn round(data: &Path, kills: usize, seed: u64) -> Round {
     let place = Arc::new(RwLock::new(Where::default()));
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {
-        let (place, data) = (place.clone(), data.to_owned());
+        let (place, data) = (place.clone(), field.data().to_owned());
         clients.spawn(async move { work(&place, &data, client, seed).await });
     }
     let mut random = Random::new(seed);
     for _ in 0..kills {
-        let mut server = Server::start(data, &options);
+        let mut server = field.start(&options);
         place.write().unwrap().base = server.bases.first().cloned().unwrap_or_default();
         tokio::time::sleep(Duration::from_millis(40 + random.below(500))).await;
         server.kill();
         place.write().unwrap().base.clear();
     }
-    let mut server = Server::start(data, &options);
+    let mut server = field.start(&options);
     *place.write().unwrap() =
         Where { base: server.bases.first().cloned().unwrap_or_default(), is_ending: true };
     let stories = clients.join_all().await.concat();

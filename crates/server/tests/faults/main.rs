@@ -15,6 +15,7 @@ mod commands;
 mod disk;
 mod expiry;
 mod facts;
+mod field;
 mod kills;
 mod malformed;
 mod nodes;
@@ -31,8 +32,10 @@ mod streams;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use holdpoint::settings::Settings;
 use libtest_mimic::{Arguments, Trial};
 
+use field::Kept::{InFile, InPostgres};
 use nodes::{Fault, Plan};
 use report::{Row, reported};
 use story::Wish;
@@ -61,20 +64,42 @@ fn trials() -> Vec<Trial> {
         ("the_oracle_notices_what_is_wrong", Box::new(oracle::notices)),
         (
             "f1_a_crash_around_any_write_loses_and_repeats_nothing",
-            Box::new(move || boundaries::boundaries(&few, 1, 2)),
+            Box::new(move || boundaries::boundaries(&few, 1, 2, InFile)),
         ),
-        ("f2_kill_9_under_load_loses_and_repeats_nothing", Box::new(|| kills::kills(5, 1))),
+        ("f2_kill_9_under_load_loses_and_repeats_nothing", Box::new(|| kills::kills(5, 1, InFile))),
         ("f3_a_stop_in_order_leaves_what_a_kill_leaves", Box::new(|| stops::stops(3))),
-        ("f5_of_many_decisions_on_two_nodes_one_counts", Box::new(|| races::on_one_hold(12))),
-        ("f6_at_the_same_instant_one_thing_happens", Box::new(|| races::at_the_same_instant(3))),
-        ("f7_two_nodes_resume_a_run_once", Box::new(|| races::both_nodes_claim(24))),
-        ("f8_results_come_early_late_and_for_nothing", Box::new(|| races::early_and_late_results(16))),
-        ("f21_many_holds_expire_at_once", Box::new(|| expiry::expiry(200))),
+        ("f5_of_many_decisions_on_two_nodes_one_counts", Box::new(|| races::on_one_hold(12, InFile))),
+        ("f6_at_the_same_instant_one_thing_happens", Box::new(|| races::at_the_same_instant(3, InFile))),
+        ("f7_two_nodes_resume_a_run_once", Box::new(|| races::both_nodes_claim(24, InFile))),
+        (
+            "f8_results_come_early_late_and_for_nothing",
+            Box::new(|| races::early_and_late_results(16, InFile)),
+        ),
+        ("f21_many_holds_expire_at_once", Box::new(|| expiry::expiry(200, InFile))),
         ("f23_slow_clients_stop_nobody_else", Box::new(|| slow::slow_clients(60, 2))),
         ("f24_malformed_bodies_are_refused", Box::new(|| malformed::malformed(1_500))),
         ("streams_across_kills_miss_and_repeat_nothing", Box::new(|| streams::across_kills(4))),
         ("idle_readers_cost_little_and_sleep_on", Box::new(|| streams::idle_readers(300))),
         ("a_killed_server_leaves_no_command_behind_and_asks", Box::new(|| commands::commands(1))),
+        (
+            "f1_a_crash_around_any_write_loses_and_repeats_nothing_on_postgres",
+            Box::new(move || boundaries::boundaries(&few, 1, 6, InPostgres)),
+        ),
+        (
+            "f2_kill_9_under_load_loses_and_repeats_nothing_on_postgres",
+            Box::new(|| kills::kills(5, 1, InPostgres)),
+        ),
+        ("f5_of_many_decisions_on_two_processes_one_counts", Box::new(|| races::on_one_hold(12, InPostgres))),
+        (
+            "f6_at_the_same_instant_one_thing_happens_on_postgres",
+            Box::new(|| races::at_the_same_instant(3, InPostgres)),
+        ),
+        ("f7_two_processes_resume_a_run_once", Box::new(|| races::both_nodes_claim(24, InPostgres))),
+        (
+            "f8_results_come_early_late_and_for_nothing_on_postgres",
+            Box::new(|| races::early_and_late_results(16, InPostgres)),
+        ),
+        ("f21_many_holds_expire_at_once_on_postgres", Box::new(|| expiry::expiry(200, InPostgres))),
         (
             "nodes_that_are_killed_while_postgres_crashes_lose_and_repeat_nothing",
             Box::new(|| nodes::run(&Plan { clients: 8, ..three_nodes(90) })),
@@ -96,7 +121,9 @@ fn trials() -> Vec<Trial> {
 /// What the many-nodes part of the product is done by: nodes are killed every few seconds and Postgres crashes.
 fn three_nodes(cycles: usize) -> Plan {
     let faults = [Fault::Kill, Fault::Kill, Fault::Kill, Fault::Crash];
-    Plan::new("NODES", "three nodes: kill -9, crashes of Postgres", cycles).with(&faults)
+    let plan = Plan::new("NODES", "three nodes: kill -9, crashes of Postgres", cycles);
+    // The lease that the product has when nobody says otherwise.
+    Plan { lease: Settings::usual().lease, ..plan }.with(&faults)
 }
 
 /// F4: SIGSTOP past the lease; others take over; SIGCONT.
@@ -145,20 +172,27 @@ fn full(arguments: &[String]) -> ExitCode {
         arguments.iter().position(|argument| argument == "--json").and_then(|at| arguments.get(at + 1));
     let json = json.map(PathBuf::from);
     let rows: Vec<(&str, Many)> = vec![
-        ("F1", Box::new(move || boundaries::boundaries(&Wish::ALL, of(5), 1))),
-        ("F2", Box::new(move || kills::kills(of(200), 1))),
+        ("F1", Box::new(move || boundaries::boundaries(&Wish::ALL, of(5), 1, InFile))),
+        ("F2", Box::new(move || kills::kills(of(200), 1, InFile))),
         ("F3", Box::new(move || stops::stops(of(200)))),
-        ("F5", Box::new(move || races::on_one_hold(of(10_000)))),
-        ("F6", Box::new(move || races::at_the_same_instant(of(2_000)))),
-        ("F7", Box::new(move || races::both_nodes_claim(of(10_000)))),
-        ("F8", Box::new(move || races::early_and_late_results(of(1_000)))),
+        ("F5", Box::new(move || races::on_one_hold(of(10_000), InFile))),
+        ("F6", Box::new(move || races::at_the_same_instant(of(2_000), InFile))),
+        ("F7", Box::new(move || races::both_nodes_claim(of(10_000), InFile))),
+        ("F8", Box::new(move || races::early_and_late_results(of(1_000), InFile))),
         ("F14", Box::new(move || disk::full_disk(of(100)))),
-        ("F21", Box::new(move || expiry::expiry(of(10_000)))),
+        ("F21", Box::new(move || expiry::expiry(of(10_000), InFile))),
         ("F23", Box::new(move || slow::slow_clients(500, if is_quick { 60 } else { 600 }))),
         ("F24", Box::new(move || malformed::malformed(of(1_000_000)))),
         ("I7", Box::new(move || streams::across_kills(of(100)))),
         ("I9", Box::new(move || streams::idle_readers(if is_quick { 1_000 } else { 10_000 }))),
         ("F27", Box::new(move || commands::commands(of(20)))),
+        ("F1-PG", Box::new(move || boundaries::boundaries(&Wish::ALL, of(5), 1, InPostgres))),
+        ("F2-PG", Box::new(move || kills::kills(of(200), 1, InPostgres))),
+        ("F5-PG", Box::new(move || races::on_one_hold(of(10_000), InPostgres))),
+        ("F6-PG", Box::new(move || races::at_the_same_instant(of(2_000), InPostgres))),
+        ("F7-PG", Box::new(move || races::both_nodes_claim(of(10_000), InPostgres))),
+        ("F8-PG", Box::new(move || races::early_and_late_results(of(1_000), InPostgres))),
+        ("F21-PG", Box::new(move || expiry::expiry(of(10_000), InPostgres))),
         ("NODES", Box::new(move || nodes::run(&three_nodes(of(2_000))))),
         ("F4", Box::new(move || nodes::run(&zombies(of(1_000))))),
         ("F10", Box::new(move || nodes::run(&crashes(of(5_000))))),

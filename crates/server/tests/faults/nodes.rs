@@ -16,7 +16,7 @@ use holdpoint_store::conformance::random::Random;
 use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
 use tokio::task::JoinSet;
 
-use crate::agents::Behaviour;
+use crate::agents::{Behaviour, SHORT_LEASE};
 use crate::between::Between;
 use crate::check::{check_postgres, logs_of};
 use crate::child::Options;
@@ -58,6 +58,8 @@ pub(crate) struct Plan {
     /// Milliseconds between two faults: at least, and at most so much more.
     pub(crate) between: (u64, u64),
     pub(crate) is_deaf: bool,
+    /// After how long the runs of a dead node are another's.
+    pub(crate) lease: Millis,
     /// By how many milliseconds the clock of each node is wrong; of those that are not named it is right.
     pub(crate) wrong_by: Vec<i64>,
     pub(crate) seed: u64,
@@ -74,6 +76,7 @@ impl Plan {
             faults: Vec::new(),
             between: (1_500, 2_500),
             is_deaf: false,
+            lease: SHORT_LEASE,
             wrong_by: Vec::new(),
             seed: 1,
         }
@@ -136,6 +139,7 @@ async fn play(plan: &Plan, data: &Path, postgres: &OwnServer) -> Outcome {
             tool: Duration::from_millis(20),
             model: Duration::from_millis(5),
             expiry: Millis(400),
+            lease: plan.lease,
         },
         postgres: Some(url.clone()),
         is_deaf: plan.is_deaf,

@@ -13,11 +13,11 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::agents::{Behaviour, EDITED};
-use crate::check::check;
 use crate::child::Options;
 use crate::commands::ended;
+use crate::field::{Field, Kept};
 use crate::report::Row;
-use crate::server::{Http, Server, now, pause};
+use crate::server::{Http, now, pause};
 use crate::story::{Acked, lines};
 
 /// What somebody does to a held run.
@@ -64,13 +64,13 @@ const PAIRS: [[Act; 2]; 7] = [
 /// Runs that race at the same time.
 const AT_ONCE: usize = 16;
 
-fn two_nodes(expiry: Millis) -> Options {
+fn expiring(expiry: Millis) -> Options {
     let behaviour = Behaviour { expiry, ..Options::default().behaviour };
-    Options { nodes: 2, behaviour, ..Options::default() }
+    Options { behaviour, ..Options::default() }
 }
 
 /// F5: sixteen clients on two nodes decide one hold.
-pub(crate) fn on_one_hold(count: usize) -> Row {
+pub(crate) fn on_one_hold(count: usize, kept: Kept) -> Row {
     let races = (0..count).map(|n| {
         let mut random = Random::new(n as u64);
         let mut acts = RACERS.to_vec();
@@ -78,25 +78,25 @@ pub(crate) fn on_one_hold(count: usize) -> Row {
         (0..acts.len()).for_each(|at| acts.swap(at, random.index(RACERS.len())));
         ("ops", acts)
     });
-    let (violations, note) = race(races.collect(), Millis(300));
-    Row::new("F5", "16 clients on 2 nodes decide one hold", count, violations).with(note)
+    let (violations, note) = race(races.collect(), Millis(300), kept);
+    Row::new(kept.row("F5", "F5-PG"), "16 clients on 2 nodes decide one hold", count, violations).with(note)
 }
 
 /// F6: a decision, expiry, cancel and a message at the same instant, two at a time.
-pub(crate) fn at_the_same_instant(count: usize) -> Row {
+pub(crate) fn at_the_same_instant(count: usize, kept: Kept) -> Row {
     let races = PAIRS.iter().cycle().take(count * PAIRS.len()).map(|pair| {
         let agent = if pair.contains(&Act::Expiry) { "expires" } else { "ops" };
         (agent, pair.to_vec())
     });
-    let (violations, note) = race(races.collect(), Millis(150));
-    Row::new("F6", "decision, expiry, cancel, message at once", count * PAIRS.len(), violations).with(note)
+    let (violations, note) = race(races.collect(), Millis(150), kept);
+    let id = kept.row("F6", "F6-PG");
+    Row::new(id, "decision, expiry, cancel, message at once", count * PAIRS.len(), violations).with(note)
 }
 
-fn race(races: Vec<(&'static str, Vec<Act>)>, expiry: Millis) -> (Vec<String>, String) {
+fn race(races: Vec<(&'static str, Vec<Act>)>, expiry: Millis, kept: Kept) -> (Vec<String>, String) {
     let runtime = crate::runtime();
-    let data = tempfile::tempdir().unwrap();
-    let mut server = Server::start(data.path(), &two_nodes(expiry));
-    let nodes = [server.http_of(0), server.http_of(1)];
+    let field = Field::new(kept);
+    let (servers, nodes) = field.start_two(&expiring(expiry));
     let (mut violations, mut acked) = (Vec::new(), Vec::new());
     runtime.block_on(async {
         for some in races.chunks(AT_ONCE) {
@@ -110,10 +110,10 @@ fn race(races: Vec<(&'static str, Vec<Act>)>, expiry: Millis) -> (Vec<String>, S
             }
         }
     });
-    server.kill();
-    violations.extend(check(data.path(), &acked));
+    drop(servers);
+    violations.extend(field.check(&acked));
     let decided = acked.iter().filter(|acked| matches!(acked, Acked::Decided { .. })).count();
-    (violations, format!("{decided} won by a decision, {} effects", lines(data.path()).len()))
+    (violations, format!("{decided} won by a decision, {} effects", lines(field.data()).len()))
 }
 
 /// A held run: its id and its hold.
@@ -223,11 +223,10 @@ fn says_why(answer: &Value) -> bool {
 }
 
 /// F7: approved on one node, both look for it: the call runs once.
-pub(crate) fn both_nodes_claim(count: usize) -> Row {
+pub(crate) fn both_nodes_claim(count: usize, kept: Kept) -> Row {
     let runtime = crate::runtime();
-    let data = tempfile::tempdir().unwrap();
-    let mut server = Server::start(data.path(), &two_nodes(Millis(300)));
-    let nodes = [server.http_of(0), server.http_of(1)];
+    let field = Field::new(kept);
+    let (servers, nodes) = field.start_two(&expiring(Millis(300)));
     let mut violations = Vec::new();
     runtime.block_on(async {
         for first in (0..count).step_by(AT_ONCE) {
@@ -236,13 +235,13 @@ pub(crate) fn both_nodes_claim(count: usize) -> Row {
             violations.extend(claims.join_all().await.into_iter().flatten());
         }
     });
-    server.kill();
-    let effects = lines(data.path()).len();
+    drop(servers);
+    let effects = lines(field.data()).len();
     if effects != count {
         violations.push(format!("I3: {effects} effects of {count} approvals"));
     }
-    violations.extend(check(data.path(), &[]));
-    Row::new("F7", "2 nodes claim one resumed run", count, violations)
+    violations.extend(field.check(&[]));
+    Row::new(kept.row("F7", "F7-PG"), "2 nodes claim one resumed run", count, violations)
 }
 
 async fn one_claim(nodes: [Http; 2], n: usize) -> Option<String> {
@@ -260,17 +259,16 @@ async fn one_claim(nodes: [Http; 2], n: usize) -> Option<String> {
 
 /// F8: a result that comes before the node has heard that the hold is stored; results for holds that are unknown,
 /// settled or withdrawn.
-pub(crate) fn early_and_late_results(count: usize) -> Row {
+pub(crate) fn early_and_late_results(count: usize, kept: Kept) -> Row {
     let runtime = crate::runtime();
-    let data = tempfile::tempdir().unwrap();
+    let field = Field::new(kept);
     let late = Some(("hold.opened".to_owned(), Duration::from_millis(60)));
-    let mut server = Server::start(data.path(), &Options { late, ..Options::default() });
-    let http = server.http();
+    let (servers, nodes) = field.start_two(&Options { late, ..Options::default() });
     let (mut violations, mut acked) = (Vec::new(), Vec::new());
     runtime.block_on(async {
         for first in (0..count).step_by(AT_ONCE) {
             let cases: JoinSet<_> =
-                (first..count.min(first + AT_ONCE)).map(|n| one_result(http.clone(), n)).collect();
+                (first..count.min(first + AT_ONCE)).map(|n| one_result(nodes.clone(), n)).collect();
             for case in cases.join_all().await {
                 match case {
                     Ok(told) => acked.push(told),
@@ -279,15 +277,15 @@ pub(crate) fn early_and_late_results(count: usize) -> Row {
             }
         }
     });
-    server.kill();
-    violations.extend(check(data.path(), &acked));
-    Row::new("F8", "results for early, unknown, settled holds", count, violations)
+    drop(servers);
+    violations.extend(field.check(&acked));
+    Row::new(kept.row("F8", "F8-PG"), "results for early, unknown, settled holds", count, violations)
 }
 
-async fn one_result(http: Http, n: usize) -> Result<Acked, String> {
+async fn one_result([starts, http]: [Http; 2], n: usize) -> Result<Acked, String> {
     let gone = |_| "I6: no answer".to_owned();
     let (_, run) =
-        http.post("/api/v1/agents/outside/runs", r#"{"input": "Go"}"#, None).await.map_err(gone)?;
+        starts.post("/api/v1/agents/outside/runs", r#"{"input": "Go"}"#, None).await.map_err(gone)?;
     let run = run["id"].as_str().unwrap_or_default().to_owned();
     let begin = now();
     let hold = loop {

@@ -45,7 +45,7 @@ pub(crate) fn reported(row: impl FnOnce() -> Row, json_lines: Option<&Path>) -> 
     let begin = Stopwatch::start();
     let Row { id, what, count, violations, note } = row();
     let seconds = begin.micros() as f64 / 1e6;
-    println!("{id:4} {what:42} {count:7} times {seconds:8.1} s {:4} violations", violations.len());
+    println!("{id:6} {what:42} {count:7} times {seconds:8.1} s {:4} violations", violations.len());
     if !note.is_empty() {
         println!("     {note}");
     }

@@ -131,7 +131,7 @@ impl Story {
         let begin = now();
         while !self.is_over && begin.elapsed() < self.stays {
             self.step(http, data).await?;
-            if begin.elapsed() > self.patience {
+            if !self.is_over && begin.elapsed() > self.patience {
                 let run = self.run.clone().unwrap_or_default();
                 let (_, body) = http.get(&format!("/api/v1/runs/{run}")).await?;
                 self.violations.push(format!("I6: {} ({:?}) is stuck: {body}", self.name, self.wish));

@@ -55,6 +55,13 @@ impl Cluster {
         self.create("")
     }
 
+    /// Removes a database that [`Cluster::database`] made, whoever is still connected to it.
+    pub fn remove(&self, url: &str) {
+        let config: Config = url.parse().unwrap();
+        let name = config.get_dbname().unwrap();
+        run(&self.admin, &[format!("DROP DATABASE {name} WITH (FORCE)")]);
+    }
+
     fn create(&self, from: &str) -> String {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("test_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));

@@ -76,8 +76,26 @@ pub(super) async fn definition(
     rows.first().map(|row| column(row, 0)).transpose().map_err(unreadable)
 }
 
-/// The secret is compared in constant time.
+/// The secret is compared in constant time. What an open hold asks stands in its run, which is read after it: one that
+/// was closed between the two is looked for once more, and has its record then.
 pub(super) async fn find_hold(pool: &Pool, hold: HoldId) -> Result<Option<HoldRow>, StoreError> {
+    for _ in 0..2 {
+        match hold_record(pool, hold).await? {
+            None => return Ok(None),
+            Some(Some(record)) => return Ok(Some(record.row(hold))),
+            Some(None) => {
+                let run = load(pool, hold.run).await?.row.run;
+                if let Some(open) = run.hold(hold.key) {
+                    return Ok(Some(project::hold_row(&run, open)));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// What became of a hold; an open one has no record yet.
+async fn hold_record(pool: &Pool, hold: HoldId) -> Result<Option<Option<Record>>, StoreError> {
     let key = hold.key;
     let rows = pool.read(sql::HOLDS_OF_CALL, &[&Bytes16::from(hold.run), &i64::from(key.call.0)]).await?;
     let mut found = None;
@@ -87,17 +105,8 @@ pub(super) async fn find_hold(pool: &Pool, hold: HoldId) -> Result<Option<HoldRo
             found = Some(column::<Option<&str>>(row, 1).map_err(|corrupt| corrupt.of(hold.run))?);
         }
     }
-    match found {
-        None => Ok(None),
-        Some(Some(record)) => {
-            let record: Record = columns::parse(record).map_err(|corrupt| corrupt.of(hold.run))?;
-            Ok(Some(record.row(hold)))
-        }
-        Some(None) => {
-            let run = load(pool, hold.run).await?.row.run;
-            Ok(run.hold(key).map(|open| project::hold_row(&run, open)))
-        }
-    }
+    let parsed = |record: Option<&str>| record.map(columns::parse::<Record>).transpose();
+    found.map(parsed).transpose().map_err(|corrupt| corrupt.of(hold.run))
 }
 
 pub(super) async fn find_key(

@@ -85,7 +85,7 @@ pub struct Nodes {
     /// How long a server may be silent before others take over its runs. Shorter goes on sooner after a crash, and takes
     /// a machine that only stood still for a moment for dead. The same for all of them.
     #[garde(inner(custom(three_seconds_or_more)))]
-    #[schemars(extend("default" = "10s"))]
+    #[schemars(extend("default" = "6s"))]
     pub take_over_after: Option<Span>,
     /// How often a server looks for due runs when nobody tells it.
     #[garde(inner(custom(a_moment)))]

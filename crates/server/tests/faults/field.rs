@@ -1,0 +1,88 @@
+//! Where a row is played: on a file, with two engines in one process; or on Postgres, with a process for each node.
+//!
+//! A row that says nothing of its store is played on both. Each field is a fresh directory, and a fresh database.
+
+use std::path::Path;
+
+use holdpoint_store::conformance::cluster;
+use tempfile::TempDir;
+
+use crate::check::{check, check_postgres};
+use crate::child::Options;
+use crate::server::{Http, Server};
+use crate::story::Acked;
+
+/// What keeps the runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    InFile,
+    InPostgres,
+}
+
+impl Kept {
+    /// The name of a row.
+    pub(crate) fn row(self, in_file: &'static str, in_postgres: &'static str) -> &'static str {
+        match self {
+            Kept::InFile => in_file,
+            Kept::InPostgres => in_postgres,
+        }
+    }
+}
+
+/// A directory, and the address of a database where there is one.
+pub(crate) struct Field {
+    data: TempDir,
+    pub(crate) url: Option<String>,
+}
+
+impl Drop for Field {
+    fn drop(&mut self) {
+        self.url.iter().for_each(|url| cluster::shared().remove(url));
+    }
+}
+
+impl Field {
+    pub(crate) fn new(kept: Kept) -> Field {
+        let url = match kept {
+            Kept::InFile => None,
+            Kept::InPostgres => Some(cluster::shared().database()),
+        };
+        Field { data: tempfile::tempdir().unwrap(), url }
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// A server on this field.
+    pub(crate) fn start(&self, options: &Options) -> Server {
+        Server::start(self.data(), &Options { postgres: self.url.clone(), ..options.clone() })
+    }
+
+    /// Two nodes, and how to reach each of them.
+    pub(crate) fn start_two(&self, options: &Options) -> (Vec<Server>, [Http; 2]) {
+        match self.url {
+            None => {
+                let server = self.start(&Options { nodes: 2, ..options.clone() });
+                let nodes = [server.http_of(0), server.http_of(1)];
+                (vec![server], nodes)
+            }
+            Some(_) => {
+                let (one, two) = (self.start(options), self.start(options));
+                let nodes = [one.http(), two.http()];
+                (vec![one, two], nodes)
+            }
+        }
+    }
+
+    /// Everything that is wrong with what dead servers left here.
+    pub(crate) fn check(&self, acked: &[Acked]) -> Vec<String> {
+        match &self.url {
+            None => check(self.data(), acked),
+            // On a thread of its own: it waits for the database, and whoever asks may be in a runtime.
+            Some(url) => std::thread::scope(|scope| {
+                scope.spawn(|| check_postgres(url, self.data(), acked)).join().unwrap()
+            }),
+        }
+    }
+}
