@@ -197,7 +197,8 @@ mod tests {
         let Err(line) = stays else { panic!("there was a place") };
         // Given and never taken: it comes back all the same.
         drop(line);
-        assert_eq!((gate.state().inside, gate.state().waiting), (0, 0));
+        let state = gate.state();
+        assert_eq!((state.inside, state.waiting), (0, 0));
     }
 
     /// F26: a provider that wants to be left alone is left alone by everyone, for a while here, for longer in the store.
