@@ -107,4 +107,9 @@ impl Live {
 pub trait Model: Send + Sync {
     /// Asks for the next reply.
     fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> Asked<'a>;
+
+    /// Whether it can also ask this model, for runs that are pinned to another one than its own.
+    fn also_has(&self, _model: &str) -> bool {
+        false
+    }
 }

@@ -74,7 +74,8 @@ impl Missing {
 }
 
 impl Shared {
-    /// The agent of a run and the model that it is pinned to: its own, or that of another agent of this server.
+    /// The agent of a run and the model that it is pinned to: its own, that of another agent of this server, or one that
+    /// is set up and that no agent uses just now.
     pub(super) fn model_of(
         &self,
         run: &Run,
@@ -83,9 +84,11 @@ impl Shared {
         let settings = self.settings();
         let name = &run.facts.agent;
         let agent = settings.agents.get(name).ok_or_else(|| Missing::Agent(name.clone()))?;
+        let has = |agent: &&Arc<Agent>| {
+            agent.definition.model == pinned.model || agent.model.also_has(&pinned.model)
+        };
         let mut having = std::iter::once(agent).chain(settings.agents.values());
-        let model =
-            having.find(|agent| agent.definition.model == pinned.model).map(|agent| agent.model.clone());
+        let model = having.find(has).map(|agent| agent.model.clone());
         let missing = || Missing::Model { agent: name.clone(), model: pinned.model.clone() };
         Ok((agent.clone(), model.ok_or_else(missing)?))
     }

@@ -76,6 +76,10 @@ impl Model for Chain {
     fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> Asked<'a> {
         Box::pin(async move { self.next_reply(&prompt, live).await })
     }
+
+    fn also_has(&self, model: &str) -> bool {
+        self.providers.iter().chain(&self.others).any(|provider| provider.settings().model == model)
+    }
 }
 
 /// Twice as long each time, and never for everyone at the same moment.
