@@ -400,3 +400,70 @@ fn a_provider_is_tried_for_real() {
         assert!(!said.contains(KEY), "{said}");
     }
 }
+
+/// F30: a run goes on with the model it is pinned to as long as the file has it, also when no agent uses it any more.
+/// When the file has it no longer, a person is asked; nothing is put in its place.
+#[test]
+fn a_run_keeps_its_model() {
+    let fake = Fake::answering(vec![
+        Answer::stream(call(r#"{"command": "pwd"}"#)),
+        Answer::stream(call(r#"{"command": "id"}"#)),
+        Answer::stream(WORDS),
+    ]);
+    let config = |llms: &[(&str, &str)], used: &str| {
+        let entries: String = llms
+            .iter()
+            .map(|(name, model)| {
+                format!("  {name}: {{type: openai, model: {model}, api_key: k, base_url: {}/v1}}\n", fake.url)
+            })
+            .collect();
+        format!(
+            "llms:\n{entries}\
+             session_stores: {{main-db: {{backend: sql, sql: {{driver: sqlite, database: ./sessions.db}}}}}}\n\
+             agents:\n  assistant: {{llm: {used}, session_store: main-db, tools: [execute_command], task: {{}}}}\n"
+        )
+    };
+    let folder = folder(&config(&[("old", "one")], "old"));
+    let changed = |text: String| {
+        std::fs::write(folder.path().join("holdpoint.yaml"), text).unwrap();
+        serve(folder.path())
+    };
+    let server = serve(folder.path());
+    let held = server.ask(&["send", "assistant", "Where are we?", "--wait"]);
+    let run = text(&held["id"]).to_owned();
+    let approve = |server: &Server| {
+        let hold = server.wait_for(&run, "held")["holds"][0]["id"].clone();
+        server.ask(&["holds", "approve", text(&hold)])
+    };
+    drop(server);
+
+    // Another model for the agent; the old one is still set up.
+    let server = changed(config(&[("old", "one"), ("new", "two")], "new"));
+    approve(&server);
+    server.wait_for(&run, "held");
+    for _ in 0..2 {
+        let asked = fake.request().unwrap().body;
+        assert!(asked.contains(r#""model":"one""#), "{asked}");
+    }
+    drop(server);
+
+    // It is gone: the run says so, and waits.
+    let server = changed(config(&[("new", "two")], "new"));
+    approve(&server);
+    let question = (0..1200).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        let holds = server.run(&run)["holds"].as_array().cloned().unwrap_or_default();
+        holds.into_iter().find(|hold| hold["kind"] == "input")
+    });
+    let question = question.unwrap_or_else(|| panic!("nobody is asked: {}", server.run(&run)));
+    let question = server.ask(&["holds", "show", text(&question["id"])]);
+    assert!(question.to_string().contains("no longer has the model one"), "{question}");
+    drop(server);
+
+    // It is back, and so is the run.
+    let server = changed(config(&[("old", "one"), ("new", "two")], "new"));
+    server.ask(&["holds", "answer", text(&question["id"]), "go on"]);
+    server.wait_for(&run, "completed");
+    let asked = fake.request().unwrap().body;
+    assert!(asked.contains(r#""model":"one""#), "{asked}");
+}
