@@ -15,7 +15,7 @@ use tokio_postgres::Row;
 use super::connect::Connection;
 use super::failure::Failure;
 use super::pool::{Pool, TRIES};
-use super::read::{shard_numbers, stored, unreadable};
+use super::read::{load, shard_numbers, stored, unreadable};
 use super::rows::{self, RunColumns, column};
 use super::side::Side;
 use super::sql;
@@ -112,7 +112,13 @@ async fn lease(pool: &Pool, claim: &Claim, wanted: &[RunId]) -> Result<Vec<Claim
     let mut claimed = Vec::with_capacity(taken.len());
     for run in wanted {
         let Some(row) = taken.get(run) else { continue };
-        match stored(pool, row, 0).await {
+        let found = match stored(pool, row, 0).await {
+            // Another node appended while this statement waited for the run: then the row is newer than the link that it
+            // was compared with. Only what is still wrong when it is read by itself is wrong.
+            Err(StoreError::Corrupt { .. }) => load(pool, *run).await,
+            other => other,
+        };
+        match found {
             Ok(stored) => {
                 let from = rows::lease(row, BEFORE, BEFORE + 1).map_err(|corrupt| corrupt.of(*run))?;
                 claimed.push(Claimed::Run { stored: Box::new(stored), from });
