@@ -31,6 +31,22 @@ impl Connection {
         self.send(&request).await
     }
 
+    /// Begins to read a stream of events; [`Connection::wait_for`] reads on.
+    pub(crate) async fn follow(&mut self, path: &str) {
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: {}\r\naccept: text/event-stream\r\n\r\n", self.address);
+        self.buffer.clear();
+        self.stream.write_all(request.as_bytes()).await.unwrap();
+    }
+
+    /// Reads on until this has come.
+    pub(crate) async fn wait_for(&mut self, word: &str) {
+        while !self.buffer.windows(word.len()).any(|some| some == word.as_bytes()) {
+            let read = self.stream.read_buf(&mut self.buffer).await.unwrap();
+            assert!(read > 0, "the stream ended without {word}: {}", String::from_utf8_lossy(&self.buffer));
+        }
+    }
+
     /// The body of the answer; anything but a 2xx is the end of the bench.
     async fn send(&mut self, request: &str) -> String {
         self.stream.write_all(request.as_bytes()).await.unwrap();

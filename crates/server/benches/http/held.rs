@@ -34,15 +34,15 @@ pub(crate) struct Held {
 /// Old holds that are approved one by one, and as many again by 64 clients.
 const SAMPLES: usize = 2_000;
 
-pub(crate) fn run(runtime: &Runtime, count: usize) -> Held {
-    let directory = tempfile::tempdir().unwrap();
+/// On this place, of which `size` says how many bytes it takes.
+pub(crate) fn run(runtime: &Runtime, count: usize, place: &Path, size: impl Fn() -> f64) -> Held {
+    let empty = size();
     let mut held = Held { count, ..Held::default() };
     let begin = now();
-    let samples = runtime.block_on(fill(directory.path(), count));
+    let samples = runtime.block_on(fill(place, count));
     held.fill_per_second = count as f64 / begin.elapsed().as_secs_f64();
-    let size = std::fs::metadata(directory.path().join("holdpoint.db")).unwrap().len();
-    held.bytes_per_run = size as f64 / count as f64;
-    let served = Served::start("ours", directory.path(), "0");
+    held.bytes_per_run = (size() - empty) / count as f64;
+    let served = Served::start("ours", place, "0");
     held.ready_ms = served.ready.as_secs_f64() * 1000.0;
     runtime.block_on(async {
         let mut connection = Connection::open(&served.address).await;
@@ -82,8 +82,8 @@ async fn timed(connection: &mut Connection, hold: &str) -> f64 {
 }
 
 /// Holds `count` runs through the engine; keeps a sample spread over all of them.
-async fn fill(directory: &Path, count: usize) -> Vec<String> {
-    let engine = ours::engine(ours::open(directory), 0);
+async fn fill(place: &Path, count: usize) -> Vec<String> {
+    let engine = ours::engine(ours::open(place), 0);
     let every = (count / SAMPLES).max(1);
     let mut filling = tokio::task::JoinSet::new();
     for task in 0..256 {

@@ -2,7 +2,8 @@
 //!
 //! Beside it, in alternating rounds of the same run and on the same HTTP stack: the floor (three group-committed 4 KiB
 //! rows a cycle, no logic) and our own statements without logic. What counts is the ratio: machines are noisy.
-//! `cargo xtask bench [--quick] [--full] [--seconds N] [--held N,N] [--json FILE]`.
+//! `cargo xtask bench [--postgres] [--quick] [--full] [--seconds N] [--held N,N] [--json FILE]`; with `--postgres` it is
+//! several servers on one Postgres, beside pgbench (`postgres.rs`).
 
 #![expect(clippy::unwrap_used, reason = "a bench stops where something is missing")]
 
@@ -11,6 +12,7 @@ mod floor;
 mod held;
 mod measure;
 mod ours;
+mod postgres;
 mod process;
 mod report;
 mod statements;
@@ -24,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) concurrency: Vec<usize>,
     pub(crate) held: Vec<usize>,
     pub(crate) json: Option<PathBuf>,
+    /// Several servers on one Postgres instead of one on a file.
+    pub(crate) postgres: bool,
 }
 
 fn main() {
@@ -32,6 +36,7 @@ fn main() {
         return process::serve(&arguments[at + 1..]);
     }
     match plan(&arguments) {
+        Ok(plan) if plan.postgres => postgres::print(&plan, &postgres::all(&plan)),
         Ok(plan) => report::print(&plan, &measure::all(&plan)),
         Err(why) => {
             eprintln!("bench: {why}");
@@ -41,12 +46,14 @@ fn main() {
 }
 
 fn plan(arguments: &[String]) -> Result<Plan, String> {
-    let mut plan = Plan { seconds: 4.0, concurrency: vec![1, 16, 64], held: vec![100_000], json: None };
+    let mut plan =
+        Plan { seconds: 4.0, concurrency: vec![1, 16, 64], held: vec![100_000], json: None, postgres: false };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut value = |what: &str| rest.next().ok_or(format!("{what} needs a value")).cloned();
         match argument.as_str() {
             "--bench" => {}
+            "--postgres" => plan.postgres = true,
             "--quick" => (plan.seconds, plan.held) = (1.0, vec![2_000]),
             "--full" => plan.held = vec![100_000, 1_000_000],
             "--seconds" => {
@@ -60,7 +67,7 @@ fn plan(arguments: &[String]) -> Result<Plan, String> {
             }
             other => {
                 return Err(format!(
-                    "unknown argument {other}; known: --quick --full --seconds --json --held"
+                    "unknown argument {other}; known: --postgres --quick --full --seconds --json --held"
                 ));
             }
         }

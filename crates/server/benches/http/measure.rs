@@ -18,7 +18,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    fn add(&mut self, other: Measured) {
+    pub(crate) fn add(&mut self, other: Measured) {
         self.cycles += other.cycles;
         self.seconds += other.seconds;
         self.cycle_ms.extend(other.cycle_ms);
@@ -50,8 +50,10 @@ pub(crate) struct Lap {
     pub(crate) approve: Duration,
 }
 
-type Cycling<'a> = Pin<Box<dyn Future<Output = Option<Lap>> + Send + 'a>>;
-type Cycle = for<'a> fn(&'a mut Connection) -> Cycling<'a>;
+/// A cycle under way.
+pub(crate) type Cycling<'a> = Pin<Box<dyn Future<Output = Option<Lap>> + Send + 'a>>;
+/// What a client does again and again.
+pub(crate) type Cycle<Client = Connection> = for<'a> fn(&'a mut Client) -> Cycling<'a>;
 
 /// How long each model thinks in the second measurement.
 const THINKS_MS: i64 = 50;
@@ -69,7 +71,12 @@ pub(crate) fn all(plan: &Plan) -> Results {
             let fresh = |kind: &str, more: i64, cycle: Cycle| {
                 let directory = tempfile::tempdir().unwrap();
                 let served = Served::start(kind, directory.path(), &more.to_string());
-                (runtime.block_on(load(&served.address, *at, half, cycle)), served.resident_mb())
+                (
+                    runtime.block_on(async {
+                        load(connected(&[&served.address], *at).await, half, cycle).await
+                    }),
+                    served.resident_mb(),
+                )
             };
             // More than any machine here gets through; when they run out the time so far counts.
             let recorded = (half * if *at == 1 { 2_000.0 } else { 8_000.0 }) as i64;
@@ -83,24 +90,36 @@ pub(crate) fn all(plan: &Plan) -> Results {
     }
     for count in &plan.held {
         eprintln!("bench: {count} held …");
-        results.held.push(held::run(&runtime, *count));
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("holdpoint.db");
+        let size = || std::fs::metadata(&file).map_or(0.0, |file| file.len() as f64);
+        results.held.push(held::run(&runtime, *count, directory.path(), size));
     }
     results
 }
 
-/// Runs `concurrency` clients, one kept connection each, until the time is over.
-async fn load(address: &str, concurrency: usize, seconds: f64, cycle: Cycle) -> Measured {
+/// So many kept connections, spread over the servers.
+pub(crate) async fn connected(addresses: &[&str], count: usize) -> Vec<Connection> {
     let mut connections = Vec::new();
-    for _ in 0..concurrency {
+    for address in addresses.iter().cycle().take(count) {
         connections.push(Connection::open(address).await);
     }
+    connections
+}
+
+/// Lets these clients do their cycles until the time is over.
+pub(crate) async fn load<Client: Send + 'static>(
+    waiting: Vec<Client>,
+    seconds: f64,
+    cycle: Cycle<Client>,
+) -> Measured {
     let (start, length) = (now(), Duration::from_secs_f64(seconds));
     let mut clients = tokio::task::JoinSet::new();
-    for mut connection in connections {
+    for mut client in waiting {
         clients.spawn(async move {
             let mut laps = Vec::new();
             while start.elapsed() < length {
-                match cycle(&mut connection).await {
+                match cycle(&mut client).await {
                     Some(lap) => laps.push(lap),
                     None => break,
                 }

@@ -1,4 +1,4 @@
-//! Our server: router, engine and SQLite as in the product, with a scripted model and a tool that does nothing.
+//! Our server: router, engine and store as in the product, with a scripted model and a tool that does nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,6 +21,7 @@ use holdpoint_core::message::{Replay, ToolResult};
 use holdpoint_core::name::{AgentName, ToolName};
 use holdpoint_core::time::Millis;
 use holdpoint_store::Store;
+use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
 use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
 use tokio::sync::watch;
 
@@ -29,17 +30,26 @@ use crate::measure::{Lap, now};
 
 const ARGUMENTS: &str = r#"{"path": "/var/lib/app/cache/2026-11-15/segment-000017", "recursive": true, "reason": "disk nearly full"}"#;
 
-/// Everything on this directory, with a model that thinks for so many milliseconds.
-pub(crate) fn router(directory: &Path, thinks: i64) -> Router {
-    let engine = engine(open(directory), thinks);
+/// How often a server looks by itself, in milliseconds: as the product does.
+pub(crate) const POLL_MS: i64 = 500;
+
+/// Everything on this place, with a model that thinks for so many milliseconds.
+pub(crate) async fn router(place: &Path, thinks: i64) -> Router {
+    let engine = Engine::new(open(place), Clock::system(), settings(thinks));
+    engine.join().await.unwrap();
+    engine.work();
     // Never told to stop: the process is killed.
     let (stop, stopping) = watch::channel(false);
     std::mem::forget(stop);
     http::router(http::App { engine, stopping })
 }
 
-pub(crate) fn open(directory: &Path) -> Arc<dyn Store> {
-    Arc::new(SqliteStore::open(&SqliteOptions::at(directory.join("holdpoint.db"))).unwrap())
+/// The store at a place: a directory, or the address of a Postgres, which begins with `host=`.
+pub(crate) fn open(place: &Path) -> Arc<dyn Store> {
+    match place.to_str().filter(|text| text.starts_with("host=")) {
+        Some(address) => Arc::new(PostgresStore::open(&PostgresOptions::at(address)).unwrap()),
+        None => Arc::new(SqliteStore::open(&SqliteOptions::at(place.join("holdpoint.db"))).unwrap()),
+    }
 }
 
 pub(crate) fn engine(store: Arc<dyn Store>, thinks: i64) -> Engine {
@@ -90,7 +100,7 @@ fn settings(thinks: i64) -> Settings {
         tracking: Tracking::On,
         lives: Place::Durable,
     };
-    Settings { agents: BTreeMap::from([(agent, Arc::new(ops))]), ..Settings::usual() }
+    Settings { agents: BTreeMap::from([(agent, Arc::new(ops))]), poll: Millis(POLL_MS), ..Settings::usual() }
 }
 
 struct Nothing;
@@ -110,12 +120,26 @@ pub(crate) async fn cycle(connection: &mut Connection) -> Option<Lap> {
     Some(Lap { cycle: start.elapsed(), approve: approve.elapsed() })
 }
 
+/// The same, decided through another server than the one that began it.
+pub(crate) async fn crossed((one, other): &mut (Connection, Connection)) -> Option<Lap> {
+    let start = now();
+    let hold = held(one).await;
+    let approve = now();
+    approved(other, &hold).await;
+    Some(Lap { cycle: start.elapsed(), approve: approve.elapsed() })
+}
+
 /// Starts a run; its hold.
 pub(crate) async fn held(connection: &mut Connection) -> String {
+    started(connection).await.1
+}
+
+/// Starts a run and waits until it is held; the run and its hold.
+pub(crate) async fn started(connection: &mut Connection) -> (String, String) {
     let body = r#"{"input": "Free some space", "wait": "settled"}"#;
     let held = connection.post("/api/v1/agents/ops/runs", body).await;
     let holds = &held[held.find("\"holds\":").unwrap()..];
-    text_of(holds, "id").to_owned()
+    (text_of(&held, "id").to_owned(), text_of(holds, "id").to_owned())
 }
 
 /// Approves it and waits until the run is over.

@@ -30,11 +30,11 @@ impl Drop for Served {
 }
 
 impl Served {
-    /// Starts a server of this kind on a directory.
-    pub(crate) fn start(kind: &str, directory: &Path, more: &str) -> Served {
+    /// Starts a server of this kind on a place.
+    pub(crate) fn start(kind: &str, place: &Path, more: &str) -> Served {
         let begin = now();
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([SERVE, kind]).arg(directory).arg(more).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args([SERVE, kind]).arg(place).arg(more).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -56,14 +56,14 @@ pub(crate) fn serve(arguments: &[String]) {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         std::process::exit(0);
     });
-    let [kind, directory, more] = arguments else { panic!("a kind, a directory and a number") };
-    let directory = Path::new(directory);
+    let [kind, place, more] = arguments else { panic!("a kind, a place and a number") };
+    let place = Path::new(place);
     let runtime = runtime();
     runtime.block_on(async {
         let router = match kind.as_str() {
-            "ours" => ours::router(directory, more.parse().unwrap()),
-            "floor" => floor::router(directory),
-            "statements" => statements::router(directory, more.parse().unwrap()).await,
+            "ours" => ours::router(place, more.parse().unwrap()).await,
+            "floor" => floor::router(place),
+            "statements" => statements::router(place, more.parse().unwrap()).await,
             other => panic!("there is no server {other}"),
         };
         listen(router).await;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::Plan;
+use crate::held::Held;
 use crate::measure::{ByConcurrency, Measured, Results, percentile};
 
 pub(crate) fn print(plan: &Plan, results: &Results) {
@@ -56,7 +57,13 @@ pub(crate) fn print(plan: &Plan, results: &Results) {
         );
     }
     println!("resident after load: {:.1} MB", results.base_rss_mb);
-    for held in &results.held {
+    print_held(&results.held);
+    write_json(plan, &as_json(results));
+}
+
+/// What many held runs cost, in words.
+pub(crate) fn print_held(all: &[Held]) {
+    for held in all {
         println!("held {}: filled at {:.0}/s", held.count, held.fill_per_second);
         println!(
             "  approve→done p50 {:.3} ms (fresh {:.3}: {:+.0} %), p99 {:.3} ms; at 64: old {:.0}/s, fresh {:.0}/s ({:.2})",
@@ -73,8 +80,12 @@ pub(crate) fn print(plan: &Plan, results: &Results) {
             held.page50_ms, held.ready_ms, held.rss_mb, held.bytes_per_run
         );
     }
+}
+
+/// Keeps the numbers where the plan says.
+pub(crate) fn write_json(plan: &Plan, numbers: &Value) {
     if let Some(path) = &plan.json {
-        std::fs::write(path, format!("{:#}\n", as_json(results))).unwrap();
+        std::fs::write(path, format!("{numbers:#}\n")).unwrap();
         println!("written to {}", path.display());
     }
 }
@@ -83,9 +94,17 @@ fn as_json(results: &Results) -> Value {
     let mut sqlite = figures(&results.ours);
     sqlite["rss_mb"] = json!(results.base_rss_mb);
     sqlite["model_50ms"] = figures(&results.with_model);
-    sqlite["held"] = results
-        .held
-        .iter()
+    sqlite["held"] = held_figures(&results.held);
+    json!({
+        "floor": figures(&results.floor),
+        "statements_floor": figures(&results.statements),
+        "sqlite": sqlite,
+    })
+}
+
+/// What many held runs cost, by how many they are.
+pub(crate) fn held_figures(all: &[Held]) -> Value {
+    all.iter()
         .map(|held| {
             let figures = json!({
                 "approve_p50_ms": held.approve_p50_ms,
@@ -100,15 +119,10 @@ fn as_json(results: &Results) -> Value {
             });
             (held.count.to_string(), figures)
         })
-        .collect();
-    json!({
-        "floor": figures(&results.floor),
-        "statements_floor": figures(&results.statements),
-        "sqlite": sqlite,
-    })
+        .collect()
 }
 
-fn figures(all: &ByConcurrency) -> Value {
+pub(crate) fn figures(all: &ByConcurrency) -> Value {
     let of = |figure: &dyn Fn(&Measured) -> f64| -> Value {
         all.iter().map(|(at, measured)| (at.to_string(), json!(figure(measured)))).collect()
     };

@@ -289,7 +289,8 @@ impl Drop for OwnServer {
 }
 
 /// Where the newest Postgres on this machine has its programs.
-fn programs() -> PathBuf {
+#[must_use]
+pub fn programs() -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let numbered = versions.filter_map(|version| {
         let number: u32 = version.file_name().to_str()?.parse().ok()?;
