@@ -36,7 +36,7 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "bench",
         arguments: "[ARGS…]",
-        summary: "measure the approval cycle over HTTP (--quick, --full, --json FILE; --store: the store alone)",
+        summary: "measure the approval cycle over HTTP (--quick, --full, --json FILE; --postgres: several servers; --store: the store alone)",
     },
     Subcommand {
         name: "faults",
