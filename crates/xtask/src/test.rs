@@ -22,7 +22,7 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", run: clippy },
     Step {
         name: "tests",
-        run: |root| process::cargo(root, &["nextest", "run", "--workspace", "--no-fail-fast"]),
+        run: |root| process::cargo(root, &["nextest", "run", "--workspace", "--profile", "ci"]),
     },
     Step { name: "browser", run: browser },
     Step { name: "doc tests", run: |root| process::cargo(root, &["test", "--doc", "--workspace"]) },
