@@ -4,14 +4,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "tooling/started.rs"]
+mod started;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use holdpoint_store::conformance::cluster::{self, OwnServer, shared};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use started::{Started as Server, started};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
 
@@ -31,19 +36,6 @@ agents: {{ops: {{llm: script, session_store: main, tools: [execute_command], tas
     folder
 }
 
-/// A running server; dropping it is `kill -9`.
-struct Server {
-    child: Child,
-    base: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn command(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("holdpoint.yaml"));
@@ -52,11 +44,7 @@ fn command(folder: &Path) -> Command {
 }
 
 fn serve(folder: &Path) -> Server {
-    let mut child = command(folder).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
-    Server { child, base }
+    started(&mut command(folder))
 }
 
 fn holdpoint(arguments: &[&str]) -> Output {

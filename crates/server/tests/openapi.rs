@@ -4,45 +4,33 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
+#[path = "tooling/started.rs"]
+mod started;
+
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use started::{Started, started};
+
 struct Server {
-    child: Child,
-    base: String,
+    program: Started,
     client: reqwest::Client,
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn serve(data: &Path) -> Server {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_holdpoint"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-        .arg(data)
-        .env("RUST_LOG", "warn")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
-    Server { child, base, client: reqwest::Client::builder().no_proxy().build().unwrap() }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
+    Server { program: started(&mut command), client: reqwest::Client::builder().no_proxy().build().unwrap() }
 }
 
 impl Server {
     async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, String, String) {
         let method = reqwest::Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
-        let request = self.client.request(method, format!("{}{path}", self.base));
+        let request = self.client.request(method, format!("{}{path}", self.program.base));
         let request = request.timeout(Duration::from_secs(30));
         let request = match body {
             Some(body) => request.header("content-type", "application/json").body(body.to_string()),

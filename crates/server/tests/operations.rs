@@ -4,10 +4,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
+#[path = "tooling/started.rs"]
+mod started;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,39 +36,29 @@ use holdpoint_store::Observer;
 use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
 
+use started::{Started, started};
+
 /// A running server and what it writes to its log; dropping it is `kill -9`.
 struct Server {
-    child: Child,
-    base: String,
+    program: Started,
     client: reqwest::Client,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 fn serve(data: &Path) -> Server {
     let log = std::fs::File::create(data.join("log")).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_holdpoint"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    command
         .args(["serve", "--listen", "127.0.0.1:0", "--data"])
         .arg(data)
         .env("RUST_LOG", "info")
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
-    Server { child, base, client: reqwest::Client::builder().no_proxy().build().unwrap() }
+        .stderr(log);
+    Server { program: started(&mut command), client: reqwest::Client::builder().no_proxy().build().unwrap() }
 }
 
 impl Server {
     async fn text(&self, path: &str) -> String {
-        let request = self.client.get(format!("{}{path}", self.base)).timeout(Duration::from_secs(30));
+        let request =
+            self.client.get(format!("{}{path}", self.program.base)).timeout(Duration::from_secs(30));
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200, "{path}");
         response.text().await.unwrap()
@@ -76,7 +69,8 @@ impl Server {
     }
 
     async fn post(&self, path: &str, body: &str) -> (u16, Value) {
-        let request = self.client.post(format!("{}{path}", self.base)).timeout(Duration::from_secs(30));
+        let request =
+            self.client.post(format!("{}{path}", self.program.base)).timeout(Duration::from_secs(30));
         let response =
             request.header("content-type", "application/json").body(body.to_owned()).send().await.unwrap();
         (response.status().as_u16(), response.json().await.unwrap())

@@ -6,6 +6,8 @@
 
 #[path = "tooling/serving.rs"]
 mod serving;
+#[path = "tooling/started.rs"]
+mod started;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

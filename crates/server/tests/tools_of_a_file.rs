@@ -8,6 +8,8 @@
 mod other_server;
 #[path = "tooling/serving.rs"]
 mod serving;
+#[path = "tooling/started.rs"]
+mod started;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

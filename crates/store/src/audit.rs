@@ -139,8 +139,22 @@ fn first_wrong(
     Ok(None)
 }
 
+/// Looks at a run and takes what its log says, as far as it verifies; passes over it when only another one is wanted.
+pub(crate) fn look_and_export(
+    evidence: &dyn Evidence,
+    only: Option<RunId>,
+    run: RunId,
+) -> Result<(Seen, Option<Exported>), StoreError> {
+    if only.is_some_and(|only| only != run) {
+        return Ok((Seen { is_skipped: true, ..Seen::default() }, None));
+    }
+    let seen = look_at(evidence, run)?;
+    let exported = Exported { run, links: exported(evidence, run)?, wrong: seen.wrong.clone() };
+    Ok((seen, Some(exported)))
+}
+
 /// The links of a run that verify, with the large values of their events in place.
-pub(crate) fn exported(evidence: &dyn Evidence, run: RunId) -> Result<Vec<ExportedLink>, StoreError> {
+fn exported(evidence: &dyn Evidence, run: RunId) -> Result<Vec<ExportedLink>, StoreError> {
     let (mut previous, mut next) = (FIRST_PREVIOUS, Seq(1));
     let mut exported = Vec::new();
     for link in evidence.links(run)? {

@@ -12,7 +12,7 @@ async fn every_agent_has_a_card() {
     let server = demo(data.path());
     let card = server.get("/v1/agents/travel/.well-known/agent-card.json").await;
     assert_eq!(card.status, 200);
-    let url = format!("{}/v1/agents/travel", server.base);
+    let url = format!("{}/v1/agents/travel", server.program.base);
     assert_eq!(
         card.body["supportedInterfaces"],
         json!([

@@ -22,7 +22,7 @@ fn folder() -> PathBuf {
 fn drive(mut client: Command, script: &str, binding: &str) {
     let data = tempfile::tempdir().unwrap();
     let mut server = demo(data.path());
-    let base = server.base.clone();
+    let base = server.program.base.clone();
     client.arg(folder().join(script)).args([base.as_str(), binding]).current_dir(folder());
     let client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
     let missing = |error| panic!("there is no client, {error}: `cargo xtask test` installs it");

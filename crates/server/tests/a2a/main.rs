@@ -11,5 +11,7 @@ mod families;
 mod lists;
 mod malformed;
 mod server;
+#[path = "../tooling/started.rs"]
+mod started;
 mod streams;
 mod tasks;

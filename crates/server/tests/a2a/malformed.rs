@@ -84,7 +84,7 @@ async fn data_comes_back_as_it_was_sent() {
         let body = format!(
             r#"{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"go"}},{{"data":{sent}}}]}}}}"#
         );
-        let request = server.client.post(format!("{}/v1/agents/ops/message:send", server.base));
+        let request = server.client.post(format!("{}/v1/agents/ops/message:send", server.program.base));
         let request = request.header("content-type", "application/json").body(body);
         let text = request.send().await.unwrap().text().await.unwrap();
         assert!(text.contains(&format!(r#"{{"data":{sent}}}"#)), "{sent}: {text}");

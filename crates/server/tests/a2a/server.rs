@@ -2,28 +2,21 @@
 //!
 //! Dropping a server is `kill -9`.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
+use crate::started::{Started, started};
+
 /// How long anything may take: the machine may be busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Server {
-    child: Child,
-    pub(crate) base: String,
+    pub(crate) program: Started,
     pub(crate) client: reqwest::Client,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// The demo, with its agents `ops` (asks before it deletes), `travel` (asks with options, then freely) and `receipts`
@@ -50,11 +43,7 @@ fn start(command: &mut Command) -> Server {
         command.args(["--listen", "127.0.0.1:0"]);
     }
     command.env("RUST_LOG", "warn");
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
-    Server { child, base, client: reqwest::Client::builder().no_proxy().build().unwrap() }
+    Server { program: started(command), client: reqwest::Client::builder().no_proxy().build().unwrap() }
 }
 
 /// An answer over HTTP.
@@ -82,7 +71,7 @@ impl Server {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Answer {
-        let url = format!("{}{path}", self.base);
+        let url = format!("{}{path}", self.program.base);
         let mut request = self.client.request(method.parse().unwrap(), url).timeout(PATIENCE);
         for (name, value) in headers {
             request = request.header(*name, *value);

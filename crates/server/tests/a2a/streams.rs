@@ -29,7 +29,7 @@ impl Reader {
         headers: &[(&str, &str)],
         body: Option<&Value>,
     ) -> Reader {
-        let url = format!("{}{path}", server.base);
+        let url = format!("{}{path}", server.program.base);
         let mut request = server.client.request(method.parse().unwrap(), url);
         for (name, value) in headers {
             request = request.header(*name, *value);

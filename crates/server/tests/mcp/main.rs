@@ -10,3 +10,5 @@ mod calls;
 mod over_http;
 mod server;
 mod start;
+#[path = "../tooling/started.rs"]
+mod started;

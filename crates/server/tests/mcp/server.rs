@@ -2,13 +2,15 @@
 //!
 //! Asked through the command line. Dropping a server is `kill -9`.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+pub(crate) use crate::started::Started as Server;
+use crate::started::started;
 
 /// Where the packages are that `cargo xtask test` installs.
 pub(crate) fn packages() -> PathBuf {
@@ -45,19 +47,6 @@ fn unruly() -> String {
     packages().join("unruly.js").display().to_string()
 }
 
-/// A running server; dropping it is `kill -9`.
-pub(crate) struct Server {
-    pub(crate) child: Child,
-    base: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn command(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("holdpoint.yaml"));
@@ -74,12 +63,7 @@ pub(crate) fn refused(folder: &Path) -> String {
 }
 
 pub(crate) fn serve(folder: &Path) -> Server {
-    let mut child = command(folder).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Holdpoint listens on ");
-    let base = base.unwrap_or_else(|| panic!("the server did not start: {line:?}")).to_owned();
-    Server { child, base }
+    started(&mut command(folder))
 }
 
 impl Server {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -10,22 +10,10 @@ use tempfile::TempDir;
 
 use crate::KEY;
 use crate::fake::{Answer, Fake, Pieces, Signal};
+use crate::started::{Started as Server, started};
 
 const EXAMPLE: &str = include_str!("../../../../examples/complete.yaml");
 const WORDS: &[u8] = include_bytes!("streams/words_openai_chat.sse");
-
-/// A running server; dropping it is `kill -9`.
-struct Server {
-    child: Child,
-    base: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn holdpoint(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
@@ -37,12 +25,7 @@ fn serve(folder: &Path) -> Server {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap();
     let mut command = holdpoint(folder);
     command.args(["serve", "--listen", "127.0.0.1:0", "--config", "holdpoint.yaml", "--data", "data"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base =
-        line.trim().strip_prefix("Holdpoint listens on ").unwrap_or_else(|| panic!("{line}")).to_owned();
-    Server { child, base }
+    started(command.stderr(log))
 }
 
 impl Server {

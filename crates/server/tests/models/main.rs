@@ -8,6 +8,8 @@
 mod binary;
 mod fake;
 mod misbehaves;
+#[path = "../tooling/started.rs"]
+mod started;
 mod streams;
 
 use std::collections::BTreeMap;

@@ -2,13 +2,15 @@
 //!
 //! Shared by several test programs; each uses all of it.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+pub(crate) use crate::started::Started as Server;
+use crate::started::started;
 
 /// A folder with a configuration whose agents can ask these scripts, each by its name.
 pub(crate) fn folder(scripts: &[(&str, &str)], rest: &str) -> TempDir {
@@ -22,19 +24,6 @@ pub(crate) fn folder(scripts: &[(&str, &str)], rest: &str) -> TempDir {
     folder
 }
 
-/// A running server; dropping it is `kill -9`.
-pub(crate) struct Server {
-    pub(crate) child: Child,
-    pub(crate) base: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 pub(crate) fn command(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("holdpoint.yaml"));
@@ -43,11 +32,7 @@ pub(crate) fn command(folder: &Path) -> Command {
 }
 
 pub(crate) fn serve(folder: &Path) -> Server {
-    let mut child = command(folder).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
-    Server { child, base }
+    started(&mut command(folder))
 }
 
 impl Server {

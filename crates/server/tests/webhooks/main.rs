@@ -5,16 +5,18 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod receiver;
+#[path = "../tooling/started.rs"]
+mod started;
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use receiver::{Got, Mood, Receiver};
+use started::{Started, started};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
 
@@ -43,38 +45,25 @@ fn patient() -> TempDir {
 
 /// A running server; dropping it is `kill -9`.
 struct Server {
-    child: Child,
-    base: String,
+    program: Started,
     client: reqwest::Client,
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn serve(folder: &Path) -> Server {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_holdpoint"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    command
         .args(["serve", "--listen", "127.0.0.1:0", "--config"])
         .arg(folder.join("holdpoint.yaml"))
         .arg("--data")
         .arg(folder.join("data"))
-        .env("RUST_LOG", "warn")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
-    Server { child, base, client: reqwest::Client::builder().no_proxy().build().unwrap() }
+        .env("RUST_LOG", "warn");
+    Server { program: started(&mut command), client: reqwest::Client::builder().no_proxy().build().unwrap() }
 }
 
 impl Server {
     async fn ask(&self, method: &str, path: &str, body: Option<Value>, key: Option<&str>) -> (u16, Value) {
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
-        let mut request = self.client.request(method, format!("{}/api/v1{path}", self.base));
+        let mut request = self.client.request(method, format!("{}/api/v1{path}", self.program.base));
         request = request.timeout(Duration::from_secs(60));
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
@@ -208,7 +197,10 @@ async fn a_bad_receiver_and_a_killed_server_lose_nothing() {
         let before = receiver.all().len();
         receiver.becomes(mood);
         receiver.until("another try", |all| all.len() > before + 1).await;
-        assert_eq!(server.client.get(format!("{}/readyz", server.base)).send().await.unwrap().status(), 200);
+        assert_eq!(
+            server.client.get(format!("{}/readyz", server.program.base)).send().await.unwrap().status(),
+            200
+        );
     }
     good.until("what the other does not take", |all| {
         all.iter().filter(|got| got.kind() == "hold.opened").count() >= 6
@@ -266,8 +258,12 @@ async fn what_is_given_up_can_be_sent_again() {
     assert!(text(&letters[0]["reason"]).contains("500"));
     let command = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-        let output =
-            command.arg("subscriptions").args(arguments).args(["--server", &server.base]).output().unwrap();
+        let output = command
+            .arg("subscriptions")
+            .args(arguments)
+            .args(["--server", &server.program.base])
+            .output()
+            .unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
     };
     let (code, listed) = command(&["dead-letters", &id, "--json"]);

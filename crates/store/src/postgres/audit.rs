@@ -17,7 +17,7 @@ use super::pool::Pool;
 use super::rows::column;
 use super::types::{self, Bytes16};
 use super::{OpenError, PostgresOptions, read, schema, sql};
-use crate::audit::{Evidence, Exported, Finding, Report, Seen, exported, look_at};
+use crate::audit::{Evidence, Exported, Finding, Report, Seen, look_and_export, look_at};
 use crate::error::StoreError;
 use crate::query::AuditEntry;
 
@@ -40,14 +40,7 @@ pub fn export(
     only: Option<RunId>,
     mut take: impl FnMut(Exported) -> ControlFlow<()>,
 ) -> Result<Report, OpenError> {
-    let look = |evidence: &AsOf<'_>, run| {
-        if only.is_some_and(|only| only != run) {
-            return Ok((Seen { is_skipped: true, ..Seen::default() }, None));
-        }
-        let seen = look_at(evidence, run)?;
-        let exported = Exported { run, links: exported(evidence, run)?, wrong: seen.wrong.clone() };
-        Ok((seen, Some(exported)))
-    };
+    let look = |evidence: &AsOf<'_>, run| look_and_export(evidence, only, run);
     walk(options, |_| {}, look, |exported| exported.map_or(ControlFlow::Continue(()), &mut take))
 }
 

@@ -14,7 +14,7 @@ use rusqlite::params;
 
 use super::read::{Readers, Reading};
 use super::{OpenError, schema, sql};
-use crate::audit::{Evidence, Exported, Finding, Report, Seen, exported, look_at};
+use crate::audit::{Evidence, Exported, Finding, Report, Seen, look_and_export, look_at};
 use crate::error::StoreError;
 use crate::query::AuditEntry;
 
@@ -31,14 +31,7 @@ pub fn export(
     only: Option<RunId>,
     mut take: impl FnMut(Exported) -> ControlFlow<()>,
 ) -> Result<Report, OpenError> {
-    let look = |reading: &Reading<'_>, run| {
-        if only.is_some_and(|only| only != run) {
-            return Ok((Seen { is_skipped: true, ..Seen::default() }, None));
-        }
-        let seen = look_at(reading, run)?;
-        let exported = Exported { run, links: exported(reading, run)?, wrong: seen.wrong.clone() };
-        Ok((seen, Some(exported)))
-    };
+    let look = |reading: &Reading<'_>, run| look_and_export(reading, only, run);
     walk(path, |_| {}, look, |exported| exported.map_or(ControlFlow::Continue(()), &mut take))
 }
 
