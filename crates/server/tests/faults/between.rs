@@ -1,10 +1,10 @@
-//! Somebody who stands between the nodes and Postgres, and loses answers.
+//! Somebody who stands between the nodes and Postgres, loses answers, and leads to another Postgres when told to.
 //!
 //! While it is deaf in one direction, what nodes say still reaches the database and is done there; what the database
 //! answers is lost, and the connection ends. So a COMMIT is written and nobody hears of it (F11).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// A proxy on a port of its own.
 pub(crate) struct Between {
     pub(crate) port: u16,
+    leads_to: Arc<AtomicU16>,
     loses: Arc<AtomicBool>,
     lost: Arc<AtomicU64>,
 }
@@ -23,10 +24,11 @@ impl Between {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let own = listener.local_addr().unwrap().port();
         let (loses, lost) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let shared = (loses.clone(), lost.clone());
+        let leads_to = Arc::new(AtomicU16::new(port));
+        let (shared, led) = ((loses.clone(), lost.clone()), leads_to.clone());
         tokio::spawn(async move {
             while let Ok((node, _)) = listener.accept().await {
-                let shared = shared.clone();
+                let (shared, port) = (shared.clone(), led.load(Ordering::SeqCst));
                 tokio::spawn(async move {
                     if let Ok(database) = TcpStream::connect(("127.0.0.1", port)).await {
                         pass_on(node, database, shared).await;
@@ -34,7 +36,12 @@ impl Between {
                 });
             }
         });
-        Between { port: own, loses, lost }
+        Between { port: own, leads_to, loses, lost }
+    }
+
+    /// Whoever connects from now on comes to this port, as behind an address that moves with the primary.
+    pub(crate) fn lead_to(&self, port: u16) {
+        self.leads_to.store(port, Ordering::SeqCst);
     }
 
     /// Loses whatever the database answers for this long, and every connection that it answers on.

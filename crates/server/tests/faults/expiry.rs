@@ -10,9 +10,6 @@ use holdpoint::engine::{Engine, NewRun};
 use holdpoint_core::message::Message;
 use holdpoint_core::name::AgentName;
 use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::Store;
-use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
 use tokio::task::JoinSet;
 
 use crate::agents::{Behaviour, settings};
@@ -36,7 +33,8 @@ pub(crate) fn expiry(count: usize, kept: Kept) -> Row {
     let lead = Millis(2_000 + i64::try_from(count).unwrap());
     let clock = Clock::system().now().plus(lead);
     let deadline = Duration::from_millis(u64::try_from(lead.0).unwrap());
-    runtime.block_on(fill(&field, count, &behaviour, Timestamp(clock.0 - HOUR.0)));
+    let past = Clock::standing_at(Timestamp(clock.0 - HOUR.0));
+    runtime.block_on(fill(&field, "expires", count, &behaviour, past));
     let mut server = field.start(&Options { behaviour, ..Options::default() });
     let http = server.http();
     let mut violations = Vec::new();
@@ -67,19 +65,22 @@ pub(crate) fn expiry(count: usize, kept: Kept) -> Row {
     Row::new(kept.row("F21", "F21-PG"), "holds expire in one second", count, violations).with(note)
 }
 
-pub(crate) async fn fill(field: &Field, count: usize, behaviour: &Behaviour, at: Timestamp) {
-    let store: Arc<dyn Store> = match &field.url {
-        None => Arc::new(SqliteStore::open(&SqliteOptions::at(field.data().join("holdpoint.db"))).unwrap()),
-        Some(url) => Arc::new(PostgresStore::open(&PostgresOptions::at(url)).unwrap()),
-    };
+/// Starts so many runs of an agent, which are all held in the end.
+pub(crate) async fn fill(
+    field: &Field,
+    agent: &'static str,
+    count: usize,
+    behaviour: &Behaviour,
+    clock: Clock,
+) {
     let settings = settings(field.data(), behaviour, &Arc::new(Points::default()));
-    let engine = Engine::new(store, Clock::standing_at(at), settings);
+    let engine = Engine::new(field.store(), clock, settings);
     let mut filling = JoinSet::new();
     for task in 0..64 {
         let engine = engine.clone();
         filling.spawn(async move {
             for _ in (task..count).step_by(64) {
-                let agent = AgentName::new("expires").unwrap();
+                let agent = AgentName::new(agent).unwrap();
                 let new = NewRun { agent, session: None, message: Message::text("Go"), once: None };
                 let run = engine.start(&local(), new).await.unwrap();
                 engine.settled_run(&local(), run, Millis::seconds(30)).await.unwrap();

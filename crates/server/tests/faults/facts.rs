@@ -19,7 +19,7 @@ pub(crate) struct Call {
     needs_approval: bool,
     /// Approvals, and times that a person said to run it again.
     allowed: usize,
-    starts: HashSet<u32>,
+    pub(crate) starts: HashSet<u32>,
     ends: HashSet<u32>,
     /// Starts that were given back before anything happened.
     returned: HashSet<u32>,
@@ -27,7 +27,7 @@ pub(crate) struct Call {
 
 /// What the log of one run says.
 pub(crate) struct Facts {
-    calls: BTreeMap<CallNo, Call>,
+    pub(crate) calls: BTreeMap<CallNo, Call>,
     opened: HashMap<HoldKey, HoldKind>,
     pub(crate) resolved: HashMap<HoldKey, (Resolution, Option<String>)>,
     pub(crate) outcome: Option<Outcome>,

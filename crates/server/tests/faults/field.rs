@@ -2,9 +2,13 @@
 //!
 //! A row that says nothing of its store is played on both. Each field is a fresh directory, and a fresh database.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use holdpoint_store::Store;
 use holdpoint_store::conformance::cluster;
+use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
+use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
 use crate::check::{check, check_postgres};
@@ -27,6 +31,11 @@ impl Kept {
             Kept::InPostgres => in_postgres,
         }
     }
+}
+
+/// What a field was at some moment.
+pub(crate) struct Backup {
+    file: PathBuf,
 }
 
 /// A directory, and the address of a database where there is one.
@@ -59,6 +68,36 @@ impl Field {
         Server::start(self.data(), &Options { postgres: self.url.clone(), ..options.clone() })
     }
 
+    /// A copy of everything, made while servers run, as an operator makes it.
+    pub(crate) fn back_up(&self) -> Backup {
+        let file = self.data().join(format!("backup-{}", self.url.is_some()));
+        match &self.url {
+            None => {
+                let live = rusqlite::Connection::open(self.data().join("holdpoint.db")).unwrap();
+                live.execute("VACUUM INTO ?1", [file.to_string_lossy()]).unwrap();
+            }
+            Some(url) => cluster::dump(url, &file),
+        }
+        Backup { file }
+    }
+
+    /// Puts a backup in the place of what is there. No server may run.
+    pub(crate) fn restore(&mut self, backup: &Backup) {
+        match &mut self.url {
+            None => {
+                for old in ["holdpoint.db", "holdpoint.db-wal", "holdpoint.db-shm"] {
+                    let _ = std::fs::remove_file(self.data.path().join(old));
+                }
+                std::fs::copy(&backup.file, self.data.path().join("holdpoint.db")).unwrap();
+            }
+            Some(url) => {
+                let restored = cluster::shared().empty_database();
+                cluster::restore(&restored, &backup.file);
+                cluster::shared().remove(&std::mem::replace(url, restored));
+            }
+        }
+    }
+
     /// Two nodes, and how to reach each of them.
     pub(crate) fn start_two(&self, options: &Options) -> (Vec<Server>, [Http; 2]) {
         match self.url {
@@ -72,6 +111,16 @@ impl Field {
                 let nodes = [one.http(), two.http()];
                 (vec![one, two], nodes)
             }
+        }
+    }
+
+    /// The store, opened beside or after the servers.
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        match &self.url {
+            None => {
+                Arc::new(SqliteStore::open(&SqliteOptions::at(self.data().join("holdpoint.db"))).unwrap())
+            }
+            Some(url) => Arc::new(PostgresStore::open(&PostgresOptions::at(url)).unwrap()),
         }
     }
 

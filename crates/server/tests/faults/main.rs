@@ -20,25 +20,32 @@ mod kills;
 mod malformed;
 mod nodes;
 mod oracle;
+mod paused;
 mod points;
 mod races;
 mod report;
+mod restores;
 mod server;
 mod slow;
+mod soak;
 mod stops;
 mod story;
 mod streams;
+mod trouble;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use holdpoint::settings::Settings;
 use libtest_mimic::{Arguments, Trial};
 
 use field::Kept::{InFile, InPostgres};
-use nodes::{Fault, Plan};
+use holdpoint_store::conformance::cluster::Replication;
+use nodes::Plan;
 use report::{Row, reported};
 use story::Wish;
+use trouble::Fault;
 
 /// The product's own program.
 pub(crate) const HOLDPOINT: &str = env!("CARGO_BIN_EXE_holdpoint");
@@ -67,7 +74,11 @@ fn trials() -> Vec<Trial> {
             Box::new(move || boundaries::boundaries(&few, 1, 2, InFile)),
         ),
         ("f2_kill_9_under_load_loses_and_repeats_nothing", Box::new(|| kills::kills(5, 1, InFile))),
-        ("f3_a_stop_in_order_leaves_what_a_kill_leaves", Box::new(|| stops::stops(3))),
+        ("f3_a_stop_in_order_leaves_what_a_kill_leaves", Box::new(|| stops::stops(3, InFile))),
+        (
+            "f3_a_stop_in_order_leaves_what_a_kill_leaves_on_postgres",
+            Box::new(|| stops::stops(3, InPostgres)),
+        ),
         ("f5_of_many_decisions_on_two_nodes_one_counts", Box::new(|| races::on_one_hold(12, InFile))),
         ("f6_at_the_same_instant_one_thing_happens", Box::new(|| races::at_the_same_instant(3, InFile))),
         ("f7_two_nodes_resume_a_run_once", Box::new(|| races::both_nodes_claim(24, InFile))),
@@ -112,6 +123,26 @@ fn trials() -> Vec<Trial> {
             "f11_lost_answers_of_commit_are_settled",
             Box::new(|| nodes::run(&Plan { clients: 6, ..lost_answers(60) })),
         ),
+        (
+            "f12_a_standby_that_takes_over_has_everything",
+            Box::new(|| nodes::run(&Plan { clients: 6, ..fail_overs(40, Replication::Synchronous) })),
+        ),
+        (
+            "f12_a_standby_that_follows_late_leaves_nothing_broken",
+            Box::new(|| nodes::run(&Plan { clients: 6, ..fail_overs(40, Replication::Asynchronous) })),
+        ),
+        (
+            "f13_writes_that_are_undone_locks_and_no_connections_lose_nothing",
+            Box::new(|| nodes::run(&Plan { clients: 6, ..trouble(60) })),
+        ),
+        ("f19_after_an_older_backup_nothing_else_runs", Box::new(|| restores::restores(1, InFile))),
+        ("f19_after_an_older_dump_nothing_else_runs", Box::new(|| restores::restores(1, InPostgres))),
+        ("f28_runs_that_wait_cost_a_start_nothing", Box::new(|| paused::paused(400, 1, InFile))),
+        (
+            "f28_runs_that_wait_cost_a_start_nothing_on_postgres",
+            Box::new(|| paused::paused(400, 1, InPostgres)),
+        ),
+        ("f31_the_same_load_takes_no_more_and_more", Box::new(|| soak::soak(Duration::from_secs(9), InFile))),
         ("f20_nodes_with_wrong_clocks_go_by_the_database", Box::new(|| nodes::run(&wrong_clocks(30)))),
         ("nodes_that_hear_no_hint_go_on_all_the_same", Box::new(|| nodes::run(&deaf(30)))),
     ];
@@ -151,6 +182,25 @@ fn disconnects(cycles: usize) -> Plan {
     plan.with(&[Fault::Disconnect])
 }
 
+/// F12: the primary is gone for good, its standby takes over.
+fn fail_overs(cycles: usize, replication: Replication) -> Plan {
+    let (id, what) = match replication {
+        Replication::Synchronous => ("F12", "failover to a synchronous standby"),
+        Replication::Asynchronous => ("F12-ASYNC", "failover to an asynchronous standby"),
+    };
+    let plan = Plan { replication: Some(replication), between: (500, 1_500), ..Plan::new(id, what, cycles) };
+    plan.with(&[Fault::FailOver])
+}
+
+/// F13: writes are undone, locks are held, connections are all taken.
+fn trouble(cycles: usize) -> Plan {
+    let plan = Plan {
+        between: (300, 700),
+        ..Plan::new("F13-BUSY", "undone writes, locks, no connection left", cycles)
+    };
+    plan.with(&[Fault::Refuse, Fault::Refuse, Fault::Stall, Fault::Exhaust])
+}
+
 /// F20: clocks that are an hour ahead, a day behind, ten minutes ahead.
 fn wrong_clocks(cycles: usize) -> Plan {
     let wrong_by = vec![3_600_000, -86_400_000, 600_000];
@@ -174,7 +224,7 @@ fn full(arguments: &[String]) -> ExitCode {
     let rows: Vec<(&str, Many)> = vec![
         ("F1", Box::new(move || boundaries::boundaries(&Wish::ALL, of(5), 1, InFile))),
         ("F2", Box::new(move || kills::kills(of(200), 1, InFile))),
-        ("F3", Box::new(move || stops::stops(of(200)))),
+        ("F3", Box::new(move || stops::stops(of(200), InFile))),
         ("F5", Box::new(move || races::on_one_hold(of(10_000), InFile))),
         ("F6", Box::new(move || races::at_the_same_instant(of(2_000), InFile))),
         ("F7", Box::new(move || races::both_nodes_claim(of(10_000), InFile))),
@@ -188,6 +238,7 @@ fn full(arguments: &[String]) -> ExitCode {
         ("F27", Box::new(move || commands::commands(of(20)))),
         ("F1-PG", Box::new(move || boundaries::boundaries(&Wish::ALL, of(5), 1, InPostgres))),
         ("F2-PG", Box::new(move || kills::kills(of(200), 1, InPostgres))),
+        ("F3-PG", Box::new(move || stops::stops(of(200), InPostgres))),
         ("F5-PG", Box::new(move || races::on_one_hold(of(10_000), InPostgres))),
         ("F6-PG", Box::new(move || races::at_the_same_instant(of(2_000), InPostgres))),
         ("F7-PG", Box::new(move || races::both_nodes_claim(of(10_000), InPostgres))),
@@ -198,6 +249,15 @@ fn full(arguments: &[String]) -> ExitCode {
         ("F10", Box::new(move || nodes::run(&crashes(of(5_000))))),
         ("F11", Box::new(move || nodes::run(&lost_answers(of(1_000))))),
         ("F13", Box::new(move || nodes::run(&disconnects(of(1_000))))),
+        ("F12", Box::new(move || nodes::run(&fail_overs(of(1_200), Replication::Synchronous)))),
+        ("F12-ASYNC", Box::new(move || nodes::run(&fail_overs(of(1_200), Replication::Asynchronous)))),
+        ("F13-BUSY", Box::new(move || nodes::run(&trouble(of(1_000))))),
+        ("F19", Box::new(move || restores::restores(of(20), InFile))),
+        ("F19-PG", Box::new(move || restores::restores(of(20), InPostgres))),
+        ("F28", Box::new(move || paused::paused(of(100_000), 5, InFile))),
+        ("F28-PG", Box::new(move || paused::paused(of(100_000), 5, InPostgres))),
+        ("F31", Box::new(move || soak::soak(Duration::from_secs(of(3_600) as u64), InFile))),
+        ("F31-PG", Box::new(move || soak::soak(Duration::from_secs(of(3_600) as u64), InPostgres))),
         ("F20", Box::new(move || nodes::run(&wrong_clocks(of(200))))),
         ("HINTS", Box::new(move || nodes::run(&deaf(of(200))))),
     ];

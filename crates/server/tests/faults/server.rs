@@ -12,6 +12,23 @@ use serde_json::Value;
 
 use crate::child::{Options, SERVE};
 
+/// What the model of the product's agent says.
+const SCRIPT: &str = r#"replies:
+- calls:
+  - tool: execute_command
+    arguments: '{"command": "echo hello"}'
+- text: done
+"#;
+
+/// The product on Postgres, with the agent of [`SCRIPT`].
+const CONFIGURATION: &str = r#"
+llms: {script: {type: scripted, script: script.yaml}}
+tools: {execute_command: {allowed_commands: [echo]}}
+session_stores: {main: {backend: sql, sql: {driver: postgres, url: "URL"}}}
+server: {nodes: {take_over_after: 3s}}
+agents: {ops: {llm: script, session_store: main, tools: [execute_command], task: {input_timeout: 2h}}}
+"#;
+
 /// The server did not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gone;
@@ -44,10 +61,16 @@ impl Server {
         Server::started(command, data, options.nodes, "")
     }
 
-    /// Starts the product itself, with its embedded demo.
-    pub(crate) fn product(data: &Path) -> Server {
+    /// Starts the product itself: with its embedded demo on a file, or with an agent of a configuration on Postgres.
+    pub(crate) fn product(data: &Path, postgres: Option<&str>) -> Server {
         let mut command = Command::new(crate::HOLDPOINT);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
+        if let Some(url) = postgres {
+            std::fs::write(data.join("script.yaml"), SCRIPT).unwrap();
+            let configuration = data.join("holdpoint.yaml");
+            std::fs::write(&configuration, CONFIGURATION.replace("URL", url)).unwrap();
+            command.arg("--config").arg(configuration);
+        }
         Server::started(command, data, 1, "Holdpoint listens on ")
     }
 

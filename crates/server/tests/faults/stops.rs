@@ -8,37 +8,39 @@ use std::time::Duration;
 use holdpoint_store::conformance::random::Random;
 use tokio::task::JoinSet;
 
-use crate::check::check;
+use crate::field::{Field, Kept};
 use crate::report::Row;
 use crate::server::{Http, Server, now};
 use crate::story::{Acked, ClearUp, Story, Wish};
 
-/// What the demo of the product can do.
+/// What the agent of the product can do.
 const WISHES: [Wish; 5] = [Wish::Approve, Wish::Deny, Wish::Edit, Wish::Cancel, Wish::Message];
 const CLIENTS: usize = 6;
 /// Cases at the same time.
 const AT_ONCE: usize = 6;
 
 /// Stops the product so many times.
-pub(crate) fn stops(count: usize) -> Row {
+pub(crate) fn stops(count: usize, kept: Kept) -> Row {
     let runtime = crate::runtime();
     let mut violations = Vec::new();
     for first in (0..count).step_by(AT_ONCE) {
-        let cases: JoinSet<_> =
-            runtime.block_on(async { (first..count.min(first + AT_ONCE)).map(one).collect() });
+        let cases: JoinSet<_> = runtime
+            .block_on(async { (first..count.min(first + AT_ONCE)).map(|case| one(case, kept)).collect() });
         violations.extend(runtime.block_on(cases.join_all()).concat());
     }
-    Row::new("F3", "SIGTERM, twice, killed while draining", count, violations)
+    Row::new(kept.row("F3", "F3-PG"), "SIGTERM, twice, killed while draining", count, violations)
 }
 
-async fn one(case: usize) -> Vec<String> {
-    let data = tempfile::tempdir().unwrap();
+async fn one(case: usize, kept: Kept) -> Vec<String> {
+    let field = Field::new(kept);
     let mut random = Random::new(case as u64);
-    let mut server = Server::product(data.path());
+    let mut server = Server::product(field.data(), field.url.as_deref());
     let wishes = (0..CLIENTS).map(|client| WISHES[(case + client) % WISHES.len()]);
+    // What people put in place of arguments fits the tool of the demo.
+    let wishes = wishes.filter(|wish| *wish != Wish::Edit || kept == Kept::InFile);
     let stories =
         wishes.enumerate().map(|(n, wish)| Story::new(format!("stop-{n}"), wish, ClearUp::ByLooking));
-    let living = live(stories, &server.http(), data.path());
+    let living = live(stories, &server.http(), field.data());
     tokio::time::sleep(Duration::from_millis(20 + random.below(120))).await;
     let mut wrong = Vec::new();
     server.signal("-TERM");
@@ -61,15 +63,15 @@ async fn one(case: usize) -> Vec<String> {
     }
     drop(server);
     let stories = living.join_all().await;
-    let mut server = Server::product(data.path());
-    let stories = live(stories.into_iter(), &server.http(), data.path()).join_all().await;
+    let mut server = Server::product(field.data(), field.url.as_deref());
+    let stories = live(stories.into_iter(), &server.http(), field.data()).join_all().await;
     server.kill();
     let acked: Vec<Acked> = stories.iter().flat_map(|story| story.acked.clone()).collect();
     wrong.extend(
         stories.iter().filter(|story| !story.is_over).map(|story| format!("I6: not over: {story:?}")),
     );
     wrong.extend(stories.into_iter().flat_map(|story| story.violations));
-    wrong.extend(check(data.path(), &acked));
+    wrong.extend(field.check(&acked));
     wrong.into_iter().map(|why| format!("case {case}: {why}")).collect()
 }
 

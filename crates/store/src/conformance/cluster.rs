@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 
@@ -175,13 +176,18 @@ const SETTINGS: [&str; 5] = [
     "max_wal_senders=0",
 ];
 
-/// Makes the files of a server from nothing.
-fn make(directory: &Path) {
+/// An empty directory that belongs to whoever runs the server.
+fn make_directory(directory: &Path) {
     let _ = std::fs::remove_dir_all(directory);
     std::fs::create_dir(directory).unwrap();
     if is_root() {
         succeed(Command::new("chown").arg(server_user()).arg(directory));
     }
+}
+
+/// Makes the files of a server from nothing.
+fn make(directory: &Path) {
+    make_directory(directory);
     let text = ["--encoding=UTF8", "--locale=C", "--auth=trust", "--username=postgres", "--no-sync"];
     succeed(as_server_user(&programs().join("initdb")).args(text).arg("-D").arg(directory.join("data")));
 }
@@ -193,27 +199,78 @@ fn start(directory: &Path, options: &str) {
     succeed(start.arg("-l").arg(directory.join("log")));
 }
 
+/// What a server needs that has a standby. Later settings win over [`SETTINGS`].
+const REPLICATED: [&str; 2] = ["wal_level=replica", "max_wal_senders=10"];
+
+/// When a commit is acknowledged by a server that has a standby.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replication {
+    /// When the standby has it too.
+    Synchronous,
+    /// When this server has it; the standby follows.
+    Asynchronous,
+}
+
 /// A server of one test alone, which may stop and start it. It listens on a port, so that somebody can stand between.
 /// It ends with the process of the test, however that ends.
 #[derive(Debug)]
 pub struct OwnServer {
     directory: PathBuf,
     port: u16,
+    replication: Option<Replication>,
 }
 
 impl OwnServer {
     /// A fresh one, running.
     #[must_use]
     pub fn new() -> OwnServer {
+        OwnServer::fresh(None)
+    }
+
+    /// A fresh one that can have a standby. While there is none, one that replicates synchronously acknowledges nothing.
+    #[must_use]
+    pub fn replicating(replication: Replication) -> OwnServer {
+        OwnServer::fresh(Some(replication))
+    }
+
+    fn fresh(replication: Option<Replication>) -> OwnServer {
+        let server = OwnServer::placed(replication);
+        make(&server.directory);
+        server.end_with_this_process();
+        server.start();
+        server
+    }
+
+    fn placed(replication: Option<Replication>) -> OwnServer {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let no = COUNT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("holdpoint-own-pg-{}-{no}", std::process::id()));
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        make(&directory);
-        let server = OwnServer { directory, port };
-        server.end_with_this_process();
-        server.start();
-        server
+        OwnServer { directory, port, replication }
+    }
+
+    /// A standby of this server: a copy of it that follows it, running.
+    #[must_use]
+    pub fn standby(&self) -> OwnServer {
+        let standby = OwnServer::placed(self.replication);
+        make_directory(&standby.directory);
+        let mut copy = as_server_user(&programs().join("pg_basebackup"));
+        copy.args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync", "-D"]);
+        copy.arg(standby.directory.join("data")).arg("-d").arg(self.url());
+        succeed(&mut copy);
+        standby.end_with_this_process();
+        standby.start();
+        let follows = "SELECT FROM pg_stat_replication WHERE state = 'streaming'";
+        while query_count(&self.url(), follows) == 0 {
+            std::thread::yield_now();
+        }
+        standby
+    }
+
+    /// From now on this standby is a server of its own, which takes writes.
+    pub fn promote(&self) {
+        let mut promote = as_server_user(&programs().join("pg_ctl"));
+        succeed(promote.args(["-w", "-t", "60", "promote", "-D"]).arg(self.directory.join("data")));
     }
 
     /// Its port.
@@ -256,6 +313,11 @@ impl OwnServer {
         let mut options =
             format!("-c unix_socket_directories= -c listen_addresses=127.0.0.1 -c port={}", self.port);
         SETTINGS.iter().for_each(|setting| options.push_str(&format!(" -c {setting}")));
+        if let Some(replication) = self.replication {
+            REPLICATED.iter().for_each(|setting| options.push_str(&format!(" -c {setting}")));
+            let standbys = if replication == Replication::Synchronous { "*" } else { "" };
+            options.push_str(&format!(" -c synchronous_standby_names='{standbys}'"));
+        }
         start(&self.directory, &options);
     }
 
@@ -350,6 +412,50 @@ fn with_database(url: &str, name: &str) -> String {
 /// Runs statements as the administrator, each on its own.
 pub fn run(url: &str, statements: &[String]) {
     ask(url, statements);
+}
+
+/// Writes a database to a file while others use it, as `pg_dump` does for operators.
+pub fn dump(url: &str, file: &Path) {
+    let mut dump = Command::new(programs().join("pg_dump"));
+    succeed(dump.args(["--format=custom", "--file"]).arg(file).arg("--dbname").arg(url));
+}
+
+/// Fills an empty database from such a file.
+pub fn restore(url: &str, file: &Path) {
+    let mut restore = Command::new(programs().join("pg_restore"));
+    succeed(restore.args(["--exit-on-error", "--dbname"]).arg(url).arg(file));
+}
+
+/// Ends every connection of a node.
+pub const END_NODES: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                             WHERE application_name = 'holdpoint' AND pid <> pg_backend_pid()";
+
+/// Takes every connection that a server has, so that nodes get none for this long.
+pub fn use_up_connections(url: &str, span: Duration) {
+    let config: Config = url.parse().unwrap();
+    in_a_runtime(async move {
+        let end = tokio::time::Instant::now() + span;
+        let (mut taken, mut first) = (Vec::new(), None);
+        while tokio::time::Instant::now() < end {
+            match config.connect(NoTls).await {
+                Ok((client, connection)) => {
+                    tokio::spawn(connection);
+                    if first.is_none() {
+                        first = Some(client);
+                    } else {
+                        taken.push(client);
+                    }
+                }
+                // There is none left: those of the nodes are ended, and the next round takes their places.
+                Err(_) => {
+                    if let Some(client) = &first {
+                        let _ = client.simple_query(END_NODES).await;
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        }
+    });
 }
 
 /// How many rows a question has.
