@@ -4,6 +4,7 @@
 //! `worker.rs` finds due runs, `nodes.rs` shares them with other nodes, `follow.rs` lets readers follow the log,
 //! `deliver.rs` tells the outside. A held run is known to none of them: it is rows.
 
+mod callbacks;
 mod deliver;
 mod deltas;
 mod drive;
@@ -45,9 +46,10 @@ use crate::clock::{self, Clock};
 use crate::schema::Broken;
 use crate::settings::{Access, Agent, Approvers, Settings, Webhooks};
 
+pub use callbacks::{Callback, CallbackView};
 pub use deliver::{
-    Disabled, Kind, Owner, Receiver, Sending, SigningKey, SigningSecret, Telling, What, delivery_id, seconds,
-    signature,
+    Brought, Disabled, Frame, Kind, Owner, Reading, Receiver, Sending, SigningKey, SigningSecret, Telling,
+    What, delivery_id, seconds, signature,
 };
 pub use deltas::Delta;
 pub use follow::{Follower, News};

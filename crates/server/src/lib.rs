@@ -11,6 +11,7 @@ pub mod config;
 pub mod demo;
 pub mod engine;
 pub mod http;
+mod http_date;
 pub mod model;
 pub mod policy;
 pub mod scenario;

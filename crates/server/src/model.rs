@@ -10,7 +10,6 @@ mod conversation;
 mod frames;
 mod gate;
 mod gemini;
-mod http_date;
 mod ollama;
 mod openai_chat;
 mod openai_responses;

@@ -50,6 +50,21 @@ pub struct Settings {
     pub public_url: Option<String>,
     /// How the outside is told.
     pub webhooks: Webhooks,
+    /// What A2A clients are offered.
+    pub a2a: A2a,
+}
+
+/// What A2A clients are offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct A2a {
+    /// Whether clients may name receivers of push notifications.
+    pub push_notifications: bool,
+}
+
+impl Default for A2a {
+    fn default() -> A2a {
+        A2a { push_notifications: true }
+    }
 }
 
 /// How the outside is told.
@@ -269,6 +284,7 @@ impl Settings {
             telemetry: Arc::default(),
             public_url: None,
             webhooks: Webhooks::default(),
+            a2a: A2a::default(),
         }
     }
 }

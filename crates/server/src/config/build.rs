@@ -27,7 +27,7 @@ use crate::clock::Clock;
 use crate::engine::SigningKey;
 use crate::model::provider::BadProvider;
 use crate::settings::{
-    Access, Agent, Approvers, Auth, Connections, SelfApproval as Decides, Settings, Streaming, Tracking,
+    A2a, Access, Agent, Approvers, Auth, Connections, SelfApproval as Decides, Settings, Streaming, Tracking,
     Webhooks,
 };
 use crate::tool::Tool;
@@ -147,6 +147,7 @@ impl Config {
                 ..usual.connections
             },
             webhooks: webhooks(&self.file.server),
+            a2a: a2a(&self.file.server),
             max_wait: server.max_wait.map_or(usual.max_wait, |span| span.0),
             max_body: server.max_body.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usual.max_body),
             public_url: self.file.server.public_url.clone(),
@@ -299,6 +300,11 @@ fn access(server: &file::Server) -> Result<Access, BuildError> {
 /// The host of an address, in lower case, without its port.
 pub(super) fn host_of(url: &str) -> Option<String> {
     reqwest::Url::parse(url).ok()?.host_str().map(str::to_ascii_lowercase)
+}
+
+fn a2a(server: &file::Server) -> A2a {
+    let usual = A2a::default();
+    A2a { push_notifications: server.a2a.push_notifications.unwrap_or(usual.push_notifications) }
 }
 
 fn webhooks(server: &file::Server) -> Webhooks {

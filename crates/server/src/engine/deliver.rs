@@ -2,22 +2,24 @@
 //!
 //! A kind says how an event becomes a request and how that is signed; a surface brings it along. `rounds.rs` takes
 //! notices that are due, reads the log, sends in order for each subscription and run, and settles; it knows no kind.
-//! `sign.rs` is the scheme of Standard Webhooks.
+//! `sign.rs` is the scheme of Standard Webhooks, `seal.rs` keeps secrets that receivers brought along.
 
 mod rounds;
+mod seal;
 pub(super) mod sign;
 
 use std::collections::BTreeSet;
 
+use futures_util::future::BoxFuture;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::Envelope;
-use holdpoint_core::id::RunId;
+use holdpoint_core::id::{RunId, Seq};
 use holdpoint_core::name::{GroupName, RoleName, Tenant, UserId};
 use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::HoldView;
+use super::{Engine, EngineError, HoldView};
 use crate::auth::{Principal, Scope};
 
 pub(super) use rounds::{NO_KEY, Tried, old_secret_until};
@@ -30,6 +32,37 @@ pub trait Kind: Send + Sync {
 
     /// The request that tells this; none when there is nothing to tell.
     fn request(&self, telling: &Telling<'_>) -> Option<Sending>;
+
+    /// What a run has to tell in words of this kind's own; none for a kind that tells events one by one.
+    fn frames<'a>(&'a self, _reading: Reading<'a>) -> Option<BoxFuture<'a, Result<Vec<Frame>, EngineError>>> {
+        None
+    }
+}
+
+/// Which part of which log becomes frames, and who looks at it.
+#[derive(Clone, Copy)]
+pub struct Reading<'a> {
+    /// What answers.
+    pub engine: &'a Engine,
+    /// Whoever is told.
+    pub who: &'a Principal,
+    /// What is known of the receiver.
+    pub receiver: &'a Receiver,
+    /// The run.
+    pub run: RunId,
+    /// The first event that was not told yet.
+    pub from: Seq,
+}
+
+/// One thing that a kind tells of a run: the same every time that the same log is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// The last event that it tells of.
+    pub seq: Seq,
+    /// Its place among all frames of the run, from 1.
+    pub number: u64,
+    /// What is sent.
+    pub body: String,
 }
 
 /// What is told, to whom.
@@ -45,6 +78,8 @@ pub struct Telling<'a> {
     pub now: Timestamp,
     /// What to sign with; the newest first.
     pub secrets: &'a [SigningSecret],
+    /// The secrets that the receiver brought along, as its kind wrote them.
+    pub brought: Option<&'a str>,
     /// The address that people reach this server by, for links.
     pub public_url: Option<&'a str>,
 }
@@ -65,6 +100,13 @@ pub enum What<'a> {
         event: &'a Envelope,
         /// The hold that it is about, as it is now.
         hold: Option<Box<HoldView>>,
+    },
+    /// Something in the kind's own words.
+    Frame {
+        /// Of which run.
+        run: &'a Facts,
+        /// What.
+        frame: &'a Frame,
     },
 }
 
@@ -109,6 +151,21 @@ pub struct Receiver {
     /// Digest of the request that made it, if that had an idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Digest>,
+    /// What a client said about a receiver that it named itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brought: Option<Brought>,
+}
+
+/// What a client says about a receiver that it names itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Brought {
+    /// Its name, which means something to this client and for this run only.
+    pub name: String,
+    /// What its kind wants to remember, in the kind's own words; no secrets.
+    pub details: String,
+    /// Its secrets, under the server's key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<String>,
 }
 
 /// Why a subscription is told nothing any more.
@@ -185,5 +242,22 @@ impl Receiver {
             secrets.push(key.secret(tenant, id, self.secret.saturating_sub(1)));
         }
         secrets
+    }
+
+    /// The secrets that the client brought along. What cannot be opened, because the key is another one now, is an error
+    /// that says so: without its secrets a receiver would not believe what it is told.
+    pub(super) fn brought_secrets(
+        &self,
+        key: &SigningKey,
+        tenant: &Tenant,
+        id: &str,
+    ) -> Result<Option<String>, &'static str> {
+        let sealed = self.brought.as_ref().and_then(|brought| brought.sealed.as_deref());
+        let open = |sealed| {
+            key.open(&[tenant.as_str(), id], sealed).ok_or(
+                "its token and credentials were sealed under another server.webhooks.key; the client must send them again",
+            )
+        };
+        sealed.map(open).transpose()
     }
 }

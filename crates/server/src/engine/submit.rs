@@ -118,13 +118,29 @@ impl Shared {
 impl Engine {
     /// Begins a run. It is durable when this comes back; it is worked on here at once if there is room.
     pub async fn start(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
+        let id = self.new_id(who, &new)?;
+        self.start_as(who, new, id).await
+    }
+
+    /// The id that a run will have.
+    pub(super) fn new_id(&self, who: &Principal, new: &NewRun) -> Result<RunId, EngineError> {
+        let agent = self.shared.agent(&new.agent)?;
+        Ok(self.shared.clock.run_id(&who.tenant, agent.lives))
+    }
+
+    /// Begins a run with this id. The one that comes back has another when the request was carried out before.
+    pub(super) async fn start_as(
+        &self,
+        who: &Principal,
+        new: NewRun,
+        id: RunId,
+    ) -> Result<RunId, EngineError> {
         needs(who, Scope::RunsWrite)?;
         let shared = &self.shared;
         let agent = shared.agent(&new.agent)?;
         if let Some(before) = shared.done_before(who, new.once.as_ref()).await? {
             return Ok(before.run);
         }
-        let id = shared.clock.run_id(&who.tenant, agent.lives);
         let (place, reins) = (shared.place(&new.agent), shared.reins(id));
         let (taken, lease) = match place {
             Some(_) => (Taken::AtOnce, shared.while_busy()),

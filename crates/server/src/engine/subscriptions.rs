@@ -114,6 +114,7 @@ impl Engine {
             previous_until: None,
             disabled: None,
             request,
+            brought: None,
         };
         let row = Subscription {
             tenant: who.tenant.clone(),
@@ -215,8 +216,9 @@ impl Engine {
         let found = found.ok_or(EngineError::NotFound)?;
         let ping = format!("{id}-ping-{}", base32::encode(&clock::random_bytes::<5>()));
         Ok(match self.shared.send(&found, &view.receiver, What::Ping { id: &ping }).await {
+            Tried::Taken { status: 0 } => Err("receivers of this kind are sent no tests".into()),
             Tried::Taken { status } => Ok(status),
-            Tried::Failed(why) => Err(why),
+            Tried::Failed { why, after: _ } => Err(why),
             Tried::Gone => Err("the receiver answered 410; a delivery would disable the subscription".into()),
         })
     }
@@ -301,7 +303,7 @@ impl Engine {
     }
 
     /// Looked at again whenever something is sent; here it is told to whoever can change it.
-    async fn check_address(&self, url: &str) -> Result<(), SubscriptionError> {
+    pub(super) async fn check_address(&self, url: &str) -> Result<(), SubscriptionError> {
         let settings = self.settings();
         let guard = &settings.webhooks.guard;
         let invalid = |why: String| SubscriptionError::Invalid(why);

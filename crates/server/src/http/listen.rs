@@ -33,7 +33,7 @@ use crate::surface::{a2a, api, operations, web};
 /// The kinds of receivers that surfaces know how to tell something.
 #[must_use]
 pub fn receivers() -> Vec<Arc<dyn Kind>> {
-    vec![Arc::new(api::Webhook)]
+    vec![Arc::new(api::Webhook), Arc::new(a2a::Push)]
 }
 
 /// How long to wait before the next try when no connection can be accepted.

@@ -17,12 +17,12 @@ use serde_json::value::RawValue;
 use super::conversation::{self, Conversation, Maker, Names};
 use super::frames::{Frames, Framing};
 use super::gate::Gate;
-use super::http_date::retry_after;
 use super::request::{Asking, Parameters};
 use super::trouble::{self, Trouble, TroubleKind};
 use super::{Live, ModelReply, Prompt};
 use super::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use crate::clock::duration;
+use crate::http_date::retry_after;
 
 /// How long making a connection may take.
 const CONNECT: Duration = Duration::from_secs(15);

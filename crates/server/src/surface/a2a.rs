@@ -13,10 +13,12 @@ mod map;
 mod negotiate;
 mod operations;
 mod progress;
+mod push;
 mod rest;
 mod routes;
 mod send;
 mod stream;
 mod wire;
 
+pub use push::Push;
 pub use routes::{problems_as_errors, routes};

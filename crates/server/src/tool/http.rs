@@ -58,6 +58,8 @@ pub struct Answer {
     pub content_type: Option<String>,
     /// Where it points to; it is not followed.
     pub location: Option<String>,
+    /// When it wants to be asked again, as it said it.
+    pub retry_after: Option<String>,
     /// The body, as far as it is kept; what is not UTF-8 is shown as U+FFFD.
     pub body: String,
     /// Whether there was more.
@@ -97,6 +99,7 @@ pub async fn send(guard: &Guard, limits: &HttpLimits, request: Request) -> Resul
         })?;
     let named = |name: &str| Some(answer.headers().get(name)?.to_str().ok()?.to_owned());
     let (content_type, location) = (named("content-type"), named("location"));
+    let retry_after = named("retry-after");
     let status = answer.status().as_u16();
     let (mut bytes, mut truncated) = (Vec::new(), false);
     while let Some(chunk) = answer.chunk().await.map_err(|error| Trouble::Broken(told(&error)))? {
@@ -108,7 +111,7 @@ pub async fn send(guard: &Guard, limits: &HttpLimits, request: Request) -> Resul
         }
     }
     let body = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Answer { status, content_type, location, body, truncated })
+    Ok(Answer { status, content_type, location, retry_after, body, truncated })
 }
 
 /// A client that connects to what was checked and to nothing else: it never looks up the name again.

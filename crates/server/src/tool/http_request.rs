@@ -145,7 +145,7 @@ fn shown(answer: Answer) -> Body {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         truncated: bool,
     }
-    let Answer { status, content_type, location, body, truncated } = answer;
+    let Answer { status, content_type, location, retry_after: _, body, truncated } = answer;
     let shown = Shown { status, content_type, location, body, truncated };
     let json = serde_json::to_string(&shown).ok().and_then(|text| RawJson::parse(&text).ok());
     let Some(json) = json else { unreachable!("strings and numbers are JSON") };

@@ -22,7 +22,7 @@ async fn every_agent_has_a_card() {
     );
     assert_eq!(card.body["name"], "travel");
     assert_eq!(card.body["capabilities"]["streaming"], true);
-    assert_eq!(card.body["capabilities"]["pushNotifications"], false);
+    assert_eq!(card.body["capabilities"]["pushNotifications"], true);
     assert!(card.body.get("securitySchemes").is_none(), "this machine only");
     for name in ["etag", "last-modified", "cache-control"] {
         assert!(card.headers.contains_key(name), "{name}");

@@ -10,6 +10,10 @@ mod decisions;
 mod families;
 mod lists;
 mod malformed;
+mod push;
+#[expect(dead_code, reason = "webhooks are tested with the rest of it")]
+#[path = "../tooling/receiver.rs"]
+mod receiver;
 mod server;
 #[path = "../tooling/started.rs"]
 mod started;

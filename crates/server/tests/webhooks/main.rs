@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../tooling/receiver.rs"]
 mod receiver;
 #[path = "../tooling/started.rs"]
 mod started;

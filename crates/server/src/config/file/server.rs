@@ -42,6 +42,19 @@ pub struct Server {
     /// Telling other systems what happens.
     #[garde(dive)]
     pub webhooks: Webhooks,
+    /// What A2A clients are offered.
+    #[garde(dive)]
+    pub a2a: A2a,
+}
+
+/// What A2A clients are offered.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct A2a {
+    /// Whether clients may name receivers of push notifications. They are told within the bounds of `webhooks`.
+    #[schemars(extend("default" = true))]
+    pub push_notifications: Option<bool>,
 }
 
 /// Telling other systems what happens.

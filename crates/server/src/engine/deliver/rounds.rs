@@ -14,9 +14,11 @@ use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::{DueNotice, NoticeQuery, SettleNotice, ShardSet, StoreError, Subscription};
 use tokio::task::JoinSet;
 
-use super::{Disabled, Kind, Receiver, Sending, Telling, What};
+use super::{Disabled, Frame, Kind, Reading, Receiver, Sending, Telling, What};
+use crate::auth::Principal;
 use crate::clock;
 use crate::engine::{Engine, EngineError, Shared};
+use crate::http_date::retry_after;
 use crate::settings::Webhooks;
 use crate::tool::http::{self, HttpLimits, Request};
 
@@ -38,6 +40,12 @@ const ANSWER_BYTES: usize = 4096;
 /// Bytes that are sent at most.
 const REQUEST_BYTES: usize = 8 * 1024 * 1024;
 
+/// What is told of one run before it is noted how far that came.
+const FRAMES: usize = 200;
+
+/// How long a receiver can ask to be left alone.
+const RETRY_AFTER_MAX: Millis = Millis::hours(24);
+
 /// Behind every event: settles a notice that nobody wants.
 const ALL: Seq = Seq(1 << 40);
 
@@ -49,9 +57,35 @@ pub(in crate::engine) enum Tried {
         status: u16,
     },
     /// It was not; later it may be.
-    Failed(String),
+    Failed {
+        /// Why not.
+        why: String,
+        /// How long the receiver wants to be left alone.
+        after: Option<Millis>,
+    },
     /// The receiver wants nothing any more.
     Gone,
+}
+
+impl Tried {
+    fn failed(why: impl Into<String>) -> Tried {
+        Tried::Failed { why: why.into(), after: None }
+    }
+}
+
+/// What is told next.
+enum Next<'a> {
+    Event(&'a Envelope),
+    Frame(Frame),
+}
+
+impl Next<'_> {
+    fn seq(&self) -> Seq {
+        match self {
+            Next::Event(event) => event.seq,
+            Next::Frame(frame) => frame.seq,
+        }
+    }
 }
 
 impl Engine {
@@ -191,27 +225,69 @@ impl Shared {
             Err(EngineError::Store(error)) => return Err(error),
             Err(other) => return Ok(self.dead(notice.from, other.to_string())),
         };
+        let all = match self.all_of(&engine, &who, &receiver, notice, &found, &events).await {
+            Ok(all) => all,
+            Err(EngineError::Store(StoreError::Corrupt { why, .. })) => {
+                return Ok(self.dead(notice.from, why));
+            }
+            Err(EngineError::Store(error)) => return Err(error),
+            Err(other) => return Ok(self.dead(notice.from, other.to_string())),
+        };
+        // What is left for later begins with another event than what was told ends with.
+        let rest = all.get(FRAMES).map(Next::seq);
+        let mut upto = events.last().map_or(notice.from, |last| last.seq);
+        for next in all.iter().take_while(|next| rest.is_none_or(|rest| next.seq() < rest)) {
+            let seq = next.seq();
+            let what = match next {
+                Next::Event(event) => {
+                    let hold = match hold_of(&event.event) {
+                        Some(key) => {
+                            engine.hold(&who, HoldId { run: notice.run, key }).await.ok().map(Box::new)
+                        }
+                        None => None,
+                    };
+                    What::Event { run: &run, event, hold }
+                }
+                Next::Frame(frame) => What::Frame { run: &run, frame },
+            };
+            match self.send(&found, &receiver, what).await {
+                Tried::Taken { .. } => self.settings().telemetry.delivered(),
+                Tried::Failed { why, after } => return Ok(self.failed(notice, seq, why, after)),
+                Tried::Gone => {
+                    let why = "the receiver answered 410 Gone".to_owned();
+                    self.disable(&found, receiver, &why).await?;
+                    return Ok(self.dead(seq, why));
+                }
+            }
+            upto = if rest.is_some() { seq } else { upto.max(seq) };
+        }
+        Ok(SettleNotice::Delivered { upto })
+    }
+
+    /// What is to be told, in order: events, or what the kind makes of them.
+    async fn all_of<'a>(
+        &self,
+        engine: &Engine,
+        who: &Principal,
+        receiver: &Receiver,
+        notice: &DueNotice,
+        found: &Subscription,
+        events: &'a [Envelope],
+    ) -> Result<Vec<Next<'a>>, EngineError> {
+        let reading = Reading { engine, who, receiver, run: notice.run, from: notice.from };
+        let frames = self.kind(&receiver.kind).and_then(|kind| kind.frames(reading));
+        if let Some(frames) = frames {
+            return Ok(frames.await?.into_iter().map(Next::Frame).collect());
+        }
         let wanted = |event: &&Envelope| {
             Event::bit(event.event.kind()).is_some_and(|bit| found.wants & bit != 0)
                 && !is_muted(&event.event)
         };
-        for event in events.iter().filter(wanted) {
-            let hold = match hold_of(&event.event) {
-                Some(key) => engine.hold(&who, HoldId { run: notice.run, key }).await.ok().map(Box::new),
-                None => None,
-            };
-            let what = What::Event { run: &run, event, hold };
-            match self.send(&found, &receiver, what).await {
-                Tried::Taken { .. } => self.settings().telemetry.delivered(),
-                Tried::Failed(why) => return Ok(self.failed(notice, event.seq, why)),
-                Tried::Gone => {
-                    let why = "the receiver answered 410 Gone".to_owned();
-                    self.disable(&found, receiver, &why).await?;
-                    return Ok(self.dead(event.seq, why));
-                }
-            }
-        }
-        Ok(SettleNotice::Delivered { upto: events.last().map_or(notice.from, |last| last.seq) })
+        Ok(events.iter().filter(wanted).map(Next::Event).collect())
+    }
+
+    fn kind(&self, name: &str) -> Option<&Arc<dyn Kind>> {
+        self.kinds.get()?.iter().find(|kind| kind.name() == name)
     }
 
     /// Sends one thing to one receiver.
@@ -223,19 +299,23 @@ impl Shared {
     ) -> Tried {
         let settings = self.settings();
         let Webhooks { key, guard, timeout, .. } = &settings.webhooks;
-        let Some(key) = key else { return Tried::Failed(NO_KEY.into()) };
-        let kind = self.kinds.get().and_then(|kinds| kinds.iter().find(|kind| kind.name() == receiver.kind));
-        let Some(kind) = kind else {
-            return Tried::Failed(format!("this server knows no receivers of the kind {:?}", receiver.kind));
+        let Some(key) = key else { return Tried::failed(NO_KEY) };
+        let Some(kind) = self.kind(&receiver.kind) else {
+            return Tried::failed(format!("this server knows no receivers of the kind {:?}", receiver.kind));
         };
         let now = self.clock.now();
         let secrets = receiver.secrets(key, &subscription.tenant, &subscription.id, now);
+        let brought = match receiver.brought_secrets(key, &subscription.tenant, &subscription.id) {
+            Ok(brought) => brought,
+            Err(why) => return Tried::failed(why),
+        };
         let telling = Telling {
             subscription: &subscription.id,
             receiver,
             what,
             now,
             secrets: &secrets,
+            brought: brought.as_deref(),
             public_url: settings.public_url.as_deref(),
         };
         let Some(Sending { id, headers, body }) = kind.request(&telling) else {
@@ -254,22 +334,27 @@ impl Shared {
                 status @ 200..=299 => Tried::Taken { status },
                 410 => Tried::Gone,
                 status @ 300..=399 => {
-                    Tried::Failed(format!("the receiver answered {status}; redirects are not followed"))
+                    Tried::failed(format!("the receiver answered {status}; redirects are not followed"))
                 }
-                status => Tried::Failed(format!("the receiver answered {status}")),
+                status => {
+                    let after = answer.retry_after.and_then(|text| retry_after(&text, self.clock.now()));
+                    Tried::Failed { why: format!("the receiver answered {status}"), after }
+                }
             },
-            Err(trouble) => Tried::Failed(trouble.to_string()),
+            Err(trouble) => Tried::failed(trouble.to_string()),
         }
     }
 
     /// When it is tried again, or that it is given up.
-    fn failed(&self, notice: &DueNotice, from: Seq, why: String) -> SettleNotice {
+    fn failed(&self, notice: &DueNotice, from: Seq, why: String, after: Option<Millis>) -> SettleNotice {
         let tries = if from > notice.from { 1 } else { notice.attempts.saturating_add(1) };
         let settings = self.settings();
         let again = settings.webhooks.retries.get(usize::try_from(tries).unwrap_or(usize::MAX) - 1);
         let Some(pause) = again else { return self.dead(from, why) };
         settings.telemetry.delivery_failed();
-        let at = self.clock.now().plus(around(*pause));
+        // A receiver that says when is not asked sooner, but it cannot put off the end of the tries for ever.
+        let wished = after.map_or(Millis(0), |after| Millis(after.0.min(RETRY_AFTER_MAX.0)));
+        let at = self.clock.now().plus(Millis(around(*pause).0.max(wished.0)));
         tracing::info!(
             subscription = notice.subscription, run = %notice.run, seq = from.0, tries, why, "not delivered; trying again later"
         );

@@ -40,6 +40,11 @@ impl SigningKey {
         let named = digest::of_parts("holdpoint.webhook.1", &parts);
         SigningSecret(mac(&self.0, &[&named.0]))
     }
+
+    /// Another key made from this one, for another use.
+    pub(super) fn derived(&self, what: &str) -> Vec<u8> {
+        mac(&self.0, &[what.as_bytes()])
+    }
 }
 
 impl SigningSecret {

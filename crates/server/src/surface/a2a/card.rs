@@ -35,7 +35,7 @@ pub(super) fn public(settings: &Settings, name: &str, agent: &Agent, site: &str)
         version: version(agent),
         capabilities: AgentCapabilities {
             streaming: true,
-            push_notifications: false,
+            push_notifications: can_push(settings),
             extended_agent_card: true,
             extensions: vec![AgentExtension {
                 uri: IDEMPOTENCY,
@@ -54,6 +54,11 @@ pub(super) fn public(settings: &Settings, name: &str, agent: &Agent, site: &str)
             tags: vec!["agent"],
         }],
     }
+}
+
+/// Whether receivers of push notifications may be named. Without a key nothing could be signed or sealed.
+pub(super) fn can_push(settings: &Settings) -> bool {
+    settings.a2a.push_notifications && settings.webhooks.key.is_some()
 }
 
 /// The same with the agent's tools, for those who are known.

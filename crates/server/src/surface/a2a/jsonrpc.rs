@@ -14,7 +14,7 @@ use super::error::{A2aError, Kind, RpcError};
 use super::negotiate::{self, Version};
 use super::operations::{Done, Operation};
 use super::stream::{self, Frame};
-use super::wire::{Json, Routed};
+use super::wire::Json;
 use crate::http::is_too_deep;
 
 /// A request that could be read.
@@ -101,10 +101,10 @@ fn operation(method: &str, params: &str) -> Result<Operation, A2aError> {
         "CancelTask" => Operation::Cancel(members(params)?),
         "SubscribeToTask" => Operation::Subscribe(members(params)?),
         "GetExtendedAgentCard" => Operation::ExtendedCard(members(params)?),
-        "CreateTaskPushNotificationConfig"
-        | "GetTaskPushNotificationConfig"
-        | "ListTaskPushNotificationConfigs"
-        | "DeleteTaskPushNotificationConfig" => Operation::Push(members::<Routed>(params)?),
+        "CreateTaskPushNotificationConfig" => Operation::CreatePush(members(params)?),
+        "GetTaskPushNotificationConfig" => Operation::GetPush(members(params)?),
+        "ListTaskPushNotificationConfigs" => Operation::ListPush(members(params)?),
+        "DeleteTaskPushNotificationConfig" => Operation::DeletePush(members(params)?),
         _ => {
             let message = format!("there is no method {method}");
             return Err(A2aError::new(Kind::MethodNotFound, message));
@@ -127,6 +127,9 @@ pub(super) fn answer(id: Json, done: Result<Done, A2aError>) -> Response {
         Ok(Done::Task(task)) => result(&id, &task),
         Ok(Done::Tasks(tasks)) => result(&id, &tasks),
         Ok(Done::Card(card)) => result(&id, &card),
+        Ok(Done::PushConfig(config)) => result(&id, &config),
+        Ok(Done::PushConfigs(configs)) => result(&id, &configs),
+        Ok(Done::Nothing) => result(&id, &()),
         Ok(Done::Frames(frames)) => stream::events(*frames, move |frame| event(&id, frame)),
         Err(error) => refuse(&id, &error),
     }

@@ -14,9 +14,9 @@ use holdpoint_core::run::{Run, status};
 use super::error::{A2aError, Kind};
 use super::map::{self, Place};
 use super::stream::{Closes, Frames, From};
-use super::{card, list, send, wire};
+use super::{card, list, push, send, wire};
 use crate::auth::{Principal, Scope};
-use crate::engine::{EngineError, HoldView, RunView, Seen};
+use crate::engine::{Engine, EngineError, HoldView, RunView, Seen};
 use crate::http::App;
 
 /// Messages of a task that are shown, unless the client wants another number.
@@ -28,6 +28,8 @@ pub(super) struct Asked {
     pub(super) app: App,
     pub(super) who: Principal,
     pub(super) agent: AgentName,
+    /// The version of the protocol that the client speaks: what it registers is told in it.
+    pub(super) version: &'static str,
     /// The address that the server was called by.
     pub(super) site: String,
     /// Makes a repeat safe, if the client chose to send one.
@@ -48,8 +50,10 @@ pub(super) enum Operation {
     Cancel(wire::TaskRequest),
     Subscribe(wire::TaskRequest),
     ExtendedCard(wire::Routed),
-    /// Any of the four about push notifications.
-    Push(wire::Routed),
+    CreatePush(Box<wire::TaskPushNotificationConfig>),
+    GetPush(wire::PushRequest),
+    ListPush(wire::ListPushRequest),
+    DeletePush(wire::PushRequest),
 }
 
 /// What an operation came to.
@@ -58,6 +62,10 @@ pub(super) enum Done {
     Task(Box<wire::Task>),
     Tasks(wire::ListTasksResponse),
     Card(Box<wire::AgentCard>),
+    PushConfig(Box<wire::TaskPushNotificationConfig>),
+    PushConfigs(wire::PushConfigs),
+    /// It was done, and there is nothing to say about it.
+    Nothing,
     Frames(Box<Frames>),
 }
 
@@ -69,7 +77,10 @@ impl Operation {
             Operation::Get(request) => &request.tenant,
             Operation::List(request) => &request.tenant,
             Operation::Cancel(request) | Operation::Subscribe(request) => &request.tenant,
-            Operation::ExtendedCard(routed) | Operation::Push(routed) => &routed.tenant,
+            Operation::ExtendedCard(routed) => &routed.tenant,
+            Operation::CreatePush(config) => &config.tenant,
+            Operation::GetPush(request) | Operation::DeletePush(request) => &request.tenant,
+            Operation::ListPush(request) => &request.tenant,
         };
         tenant.as_deref().filter(|tenant| !tenant.is_empty())
     }
@@ -128,13 +139,15 @@ pub(super) async fn perform(asked: Asked, operation: Operation) -> Result<Done, 
             asked.may_read()?;
             card::extended(&asked).map(|card| Done::Card(Box::new(card)))
         }
-        Operation::Push(_) => Err(no_push()),
+        Operation::CreatePush(config) => {
+            push::create(&asked, &config).await.map(|config| Done::PushConfig(Box::new(config)))
+        }
+        Operation::GetPush(request) => {
+            push::get(&asked, &request).await.map(|config| Done::PushConfig(Box::new(config)))
+        }
+        Operation::ListPush(request) => push::list(&asked, &request).await.map(Done::PushConfigs),
+        Operation::DeletePush(request) => push::delete(&asked, &request).await.map(|()| Done::Nothing),
     }
-}
-
-pub(super) fn no_push() -> A2aError {
-    let message = "this agent sends no push notifications; subscribe to the task instead";
-    A2aError::new(Kind::PushNotificationNotSupported, message)
 }
 
 /// What is no id at all is answered like the id of nothing.
@@ -210,28 +223,35 @@ impl Asked {
         run: &Run,
         below: &[(HoldId, HoldKind)],
     ) -> Result<Vec<HoldView>, A2aError> {
-        if let holdpoint_core::run::Status::Ended(_) = status(run) {
-            return Ok(Vec::new());
-        }
-        let mut own: Vec<(HoldId, HoldKind)> = run
-            .state
-            .holds
-            .iter()
-            .map(|hold| (HoldId { run: run.facts.id, key: hold.key }, hold.kind))
-            .collect();
-        own.sort_by_key(|(id, _)| id.key.call);
-        let mut views = Vec::new();
-        for (id, kind) in own.iter().chain(below) {
-            if !map::listed(*kind) {
-                continue;
-            }
-            match self.app.engine.hold(&self.who, *id).await {
-                Ok(view) => views.push(view),
-                // Decided or not theirs to see: then it asks them nothing.
-                Err(EngineError::NotFound) => {}
-                Err(error) => return Err(A2aError::of(Some(id.run), &error)),
-            }
-        }
-        Ok(views)
+        let asked = asks(&self.app.engine, &self.who, run, below).await;
+        asked.map_err(|error| A2aError::of(Some(run.facts.id), &error))
     }
+}
+
+/// What a run and its sub-runs ask somebody, in the order of its calls.
+pub(super) async fn asks(
+    engine: &Engine,
+    who: &Principal,
+    run: &Run,
+    below: &[(HoldId, HoldKind)],
+) -> Result<Vec<HoldView>, EngineError> {
+    if let holdpoint_core::run::Status::Ended(_) = status(run) {
+        return Ok(Vec::new());
+    }
+    let mut own: Vec<(HoldId, HoldKind)> =
+        run.state.holds.iter().map(|hold| (HoldId { run: run.facts.id, key: hold.key }, hold.kind)).collect();
+    own.sort_by_key(|(id, _)| id.key.call);
+    let mut views = Vec::new();
+    for (id, kind) in own.iter().chain(below) {
+        if !map::listed(*kind) {
+            continue;
+        }
+        match engine.hold(who, *id).await {
+            Ok(view) => views.push(view),
+            // Decided or not theirs to see: then it asks them nothing.
+            Err(EngineError::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(views)
 }

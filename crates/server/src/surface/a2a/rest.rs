@@ -12,7 +12,10 @@ use super::error::{A2aError, Kind};
 use super::jsonrpc::members;
 use super::operations::{Done, Operation};
 use super::stream;
-use super::wire::{GetTaskRequest, ListTasksRequest, Routed, SendMessageRequest, TaskRequest, task_state};
+use super::wire::{
+    GetTaskRequest, ListPushRequest, ListTasksRequest, PushRequest, Routed, SendMessageRequest,
+    TaskPushNotificationConfig, TaskRequest, task_state,
+};
 use crate::http::is_too_deep;
 
 /// Where a request goes.
@@ -47,8 +50,10 @@ pub(super) enum Path {
     Task(String),
     Cancel(String),
     Subscribe(String),
-    PushConfigs,
-    PushConfig,
+    /// Of a task.
+    PushConfigs(String),
+    /// Of a task, with its id.
+    PushConfig(String, String),
     ExtendedCard,
 }
 
@@ -85,8 +90,10 @@ fn operation_path(segments: &[&str]) -> Option<Path> {
             Some(_) => return None,
             None => Path::Task((*task).to_owned()),
         },
-        ["tasks", _, "pushNotificationConfigs"] => Path::PushConfigs,
-        ["tasks", _, "pushNotificationConfigs", _] => Path::PushConfig,
+        ["tasks", task, "pushNotificationConfigs"] => Path::PushConfigs((*task).to_owned()),
+        ["tasks", task, "pushNotificationConfigs", id] => {
+            Path::PushConfig((*task).to_owned(), (*id).to_owned())
+        }
         _ => return None,
     })
 }
@@ -130,9 +137,22 @@ pub(super) fn read(path: Path, method: &Method, uri: &Uri, body: &[u8]) -> Resul
             about_task(id, tenant(), body).map(Operation::Subscribe)
         }
         (Path::ExtendedCard, &Method::GET) => Ok(Operation::ExtendedCard(Routed { tenant: tenant() })),
-        (Path::PushConfigs, &Method::GET | &Method::POST)
-        | (Path::PushConfig, &Method::GET | &Method::DELETE) => {
-            Ok(Operation::Push(Routed { tenant: tenant() }))
+        (Path::PushConfigs(task), &Method::POST) => {
+            let config: TaskPushNotificationConfig = object(body)?;
+            let tenant = config.tenant.clone().or_else(tenant);
+            let config = TaskPushNotificationConfig { tenant, task_id: Some(task), ..config };
+            Ok(Operation::CreatePush(Box::new(config)))
+        }
+        (Path::PushConfigs(task_id), &Method::GET) => {
+            let page_size = arguments.number(["pageSize", "page_size"])?;
+            let page_token = arguments.text(["pageToken", "page_token"]);
+            Ok(Operation::ListPush(ListPushRequest { tenant: tenant(), task_id, page_size, page_token }))
+        }
+        (Path::PushConfig(task_id, id), &Method::GET) => {
+            Ok(Operation::GetPush(PushRequest { tenant: tenant(), task_id, id }))
+        }
+        (Path::PushConfig(task_id, id), &Method::DELETE) => {
+            Ok(Operation::DeletePush(PushRequest { tenant: tenant(), task_id, id }))
         }
         (_, method) => {
             let message = format!("{} does not take {method}", uri.path());
@@ -171,7 +191,7 @@ fn list(arguments: &Arguments) -> Result<ListTasksRequest, A2aError> {
         "false" => Ok(false),
         _ => Err(A2aError::invalid("includeArtifacts", "must be true or false")),
     };
-    let text = |names: [&str; 2]| names.iter().find_map(|name| arguments.get(name)).map(str::to_owned);
+    let text = |names| arguments.text(names);
     Ok(ListTasksRequest {
         tenant: text(["tenant", "tenant"]),
         context_id: text(["contextId", "context_id"]),
@@ -209,6 +229,10 @@ impl Arguments {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    fn text(&self, names: [&str; 2]) -> Option<String> {
+        names.iter().find_map(|name| self.get(name)).map(str::to_owned)
+    }
+
     fn number(&self, names: [&str; 2]) -> Result<Option<i32>, A2aError> {
         let found = names.iter().find_map(|name| self.get(name)).filter(|text| !text.is_empty());
         let wrong = |_| A2aError::invalid(names[0], "must be a whole number of 32 bits");
@@ -223,6 +247,9 @@ pub(super) fn answer(media: &'static str, done: Result<Done, A2aError>) -> Respo
         Ok(Done::Task(task)) => result(media, &task),
         Ok(Done::Tasks(tasks)) => result(media, &tasks),
         Ok(Done::Card(card)) => result(media, &card),
+        Ok(Done::PushConfig(config)) => result(media, &config),
+        Ok(Done::PushConfigs(configs)) => result(media, &configs),
+        Ok(Done::Nothing) => result(media, &serde_json::Map::new()),
         Ok(Done::Frames(frames)) => stream::events(*frames, |frame| {
             let text = match &frame.body {
                 Ok(body) => serde_json::to_string(body),
@@ -272,8 +299,13 @@ mod tests {
             ("/tasks/run_1%3Asubscribe", None, None, What::Operation(Path::Subscribe(id()))),
             ("/ops/tasks/run_1", None, Some("ops"), What::Operation(Path::Task(id()))),
             ("/tasks/run_1:other", None, None, What::Nothing),
-            ("/tasks/run_1/pushNotificationConfigs", None, None, What::Operation(Path::PushConfigs)),
-            ("/tasks/run_1/pushNotificationConfigs/c", None, None, What::Operation(Path::PushConfig)),
+            ("/tasks/run_1/pushNotificationConfigs", None, None, What::Operation(Path::PushConfigs(id()))),
+            (
+                "/tasks/run_1/pushNotificationConfigs/c",
+                None,
+                None,
+                What::Operation(Path::PushConfig(id(), "c".into())),
+            ),
             ("/extendedAgentCard", None, None, What::Operation(Path::ExtendedCard)),
             ("/v1/agents/ops/nothing", Some("ops"), None, What::Nothing),
             ("/v1/agents", None, None, What::Nothing),

@@ -138,6 +138,7 @@ fn asked(
         app: app.clone(),
         who: who.ok_or_else(unknown)?,
         agent,
+        version: card::VERSION,
         site: site(&settings, headers),
         key: key.or_else(|| key_in(operation)),
         digest,

@@ -13,9 +13,9 @@ use holdpoint_core::words::implied_hold;
 
 use super::decisions::{self, Decided, Open, Reading, Waiting};
 use super::error::{A2aError, Kind};
-use super::operations::{Asked, HISTORY, history_length, no_push, task_id};
+use super::operations::{Asked, HISTORY, history_length, task_id};
 use super::stream::{Closes, Frames, From};
-use super::{map, wire};
+use super::{map, push, wire};
 use crate::engine::{Decision, EngineError, NewRun, Once, RunView};
 
 /// What a message came to.
@@ -64,6 +64,9 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
     let said = &request.message;
     check(request)?;
     let message = map::message(said)?;
+    let configuration = request.configuration.as_ref();
+    let wanted = configuration.and_then(|wanted| wanted.task_push_notification_config.as_ref());
+    let callback = wanted.map(|config| push::callback(asked, config)).transpose()?;
     let about = |error: EngineError| A2aError::of(None, &error);
     let engine = &asked.app.engine;
     let Some(task) = said.task_id.as_deref().filter(|id| !id.is_empty()) else {
@@ -78,12 +81,22 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
         };
         let once = asked.once(&format!("begin {}", asked.agent));
         let new = NewRun { agent: asked.agent.clone(), session, message, once };
-        let run = engine.start(&asked.who, new).await.map_err(about)?;
+        let run = match callback {
+            Some(callback) => {
+                let started = engine.start_with_callback(&asked.who, new, callback).await;
+                started.map_err(|error| push::refused(None, &error))?
+            }
+            None => engine.start(&asked.who, new).await.map_err(about)?,
+        };
         return Ok(Sent { run, is_new: true, notice: None });
     };
     let run = task_id(task)?;
     let view = asked.find(run).await?;
     fits(said, &view.run)?;
+    if let Some(callback) = callback {
+        let kept = engine.call_back(&asked.who, run, callback).await;
+        kept.map_err(|error| push::refused(Some(run), &error))?;
+    }
     let sent = |notice| Sent { run, is_new: false, notice };
     let waiting = waiting(asked, &view).await?;
     match decisions::read(said, &waiting)? {
@@ -120,11 +133,7 @@ fn check(request: &wire::SendMessageRequest) -> Result<(), A2aError> {
     if said.parts.is_empty() {
         return Err(A2aError::invalid("message.parts", "is empty; say what to do"));
     }
-    let configuration = request.configuration.as_ref();
-    match configuration.and_then(|wanted| wanted.task_push_notification_config.as_ref()) {
-        Some(_) => Err(no_push()),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// A message to a task must belong to its conversation, and the task must go on (C34, S0-36).

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use holdpoint_core::event::Envelope;
 use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{HoldId, RunId, Seq};
+use holdpoint_core::run::Run;
 use tokio::sync::watch;
 
 use super::error::{A2aError, Kind};
@@ -20,7 +21,7 @@ use super::map::{self, Place};
 use super::operations::{Asked, HISTORY};
 use super::progress::{Change, Progress, Says};
 use super::wire::{
-    StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    Message, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 use crate::engine::Follower;
 use crate::http::rfc3339;
@@ -246,33 +247,21 @@ impl Frames {
 
     async fn show(&mut self, change: Change, is_in_the_log: bool) -> Result<(), A2aError> {
         let Some(run) = self.progress.run() else { return Ok(()) };
-        let message = match change.says {
-            Says::Nothing => None,
-            Says::Message(message) => Some(*message),
+        let question = match change.says {
             Says::Question => map::prompt(Place::of(run), &self.asked.asks(run, &self.below).await?),
+            Says::Nothing | Says::Message(_) => None,
         };
-        let (task_id, context_id) = (run.facts.id.to_string(), run.facts.session.to_string());
-        let mut bodies = Vec::new();
-        if let (TaskState::Completed, Some(words)) = (change.state, &message) {
-            bodies.push(StreamResponse::ArtifactUpdate(Box::new(TaskArtifactUpdateEvent {
-                task_id: task_id.clone(),
-                context_id: context_id.clone(),
-                artifact: map::artifact(words),
-                last_chunk: true,
-            })));
-        }
-        let status = TaskStatus { state: change.state, message, timestamp: rfc3339(run.state.at) };
-        let update = TaskStatusUpdateEvent { task_id, context_id, status };
-        bodies.push(StreamResponse::StatusUpdate(Box::new(update)));
+        let (state, seq) = (change.state, change.seq);
+        let bodies = updates(run, change, question);
         let count = bodies.len();
         for (index, body) in bodies.into_iter().enumerate() {
             let id = match index + 1 == count {
-                true => change.seq.to_string(),
-                false => format!("{}.{}", change.seq, index + 1),
+                true => seq.to_string(),
+                false => format!("{seq}.{}", index + 1),
             };
             self.ready.push_back(Frame { id: is_in_the_log.then_some(id), body: Ok(body) });
         }
-        self.close_at(change.state);
+        self.close_at(state);
         Ok(())
     }
 
@@ -280,6 +269,29 @@ impl Frames {
         let at_a_question = self.closes == Closes::AtAQuestion && state == TaskState::InputRequired;
         self.is_over = self.is_over || state.is_terminal() || at_a_question;
     }
+}
+
+/// What a change is told as: what the task made, then where it stands.
+pub(super) fn updates(run: &Run, change: Change, question: Option<Message>) -> Vec<StreamResponse> {
+    let message = match change.says {
+        Says::Nothing => None,
+        Says::Message(message) => Some(*message),
+        Says::Question => question,
+    };
+    let (task_id, context_id) = (run.facts.id.to_string(), run.facts.session.to_string());
+    let mut bodies = Vec::new();
+    if let (TaskState::Completed, Some(words)) = (change.state, &message) {
+        bodies.push(StreamResponse::ArtifactUpdate(Box::new(TaskArtifactUpdateEvent {
+            task_id: task_id.clone(),
+            context_id: context_id.clone(),
+            artifact: map::artifact(words),
+            last_chunk: true,
+        })));
+    }
+    let status = TaskStatus { state: change.state, message, timestamp: rfc3339(run.state.at) };
+    let update = TaskStatusUpdateEvent { task_id, context_id, status };
+    bodies.push(StreamResponse::StatusUpdate(Box::new(update)));
+    bodies
 }
 
 /// Frames as server-sent events; `write` says what a frame looks like in its binding.

@@ -172,7 +172,7 @@ pub(super) struct SendMessageConfiguration {
     #[serde(alias = "accepted_output_modes")]
     pub(super) accepted_output_modes: Option<Vec<String>>,
     #[serde(alias = "task_push_notification_config")]
-    pub(super) task_push_notification_config: Option<Object>,
+    pub(super) task_push_notification_config: Option<TaskPushNotificationConfig>,
     #[serde(alias = "history_length", deserialize_with = "integer")]
     pub(super) history_length: Option<i32>,
     #[serde(alias = "return_immediately")]
@@ -235,6 +235,77 @@ pub(super) struct ListTasksResponse {
     pub(super) next_page_token: String,
     pub(super) page_size: usize,
     pub(super) total_size: usize,
+}
+
+/// A text that is not written into logs.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Secret(pub(super) String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// Where what happens to a task is sent, and what the receiver knows the sender by.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TaskPushNotificationConfig {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) tenant: Option<String>,
+    /// What the client calls it, for this task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<String>,
+    #[serde(default, alias = "task_id", skip_serializing_if = "Option::is_none")]
+    pub(super) task_id: Option<String>,
+    pub(super) url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) token: Option<Secret>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) authentication: Option<AuthenticationInfo>,
+}
+
+/// What the `Authorization` header of a notification is made of.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct AuthenticationInfo {
+    pub(super) scheme: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) credentials: Option<Secret>,
+}
+
+/// `GetTaskPushNotificationConfig` and `DeleteTaskPushNotificationConfig`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PushRequest {
+    #[serde(default)]
+    pub(super) tenant: Option<String>,
+    #[serde(alias = "task_id")]
+    pub(super) task_id: String,
+    pub(super) id: String,
+}
+
+/// `ListTaskPushNotificationConfigs`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ListPushRequest {
+    #[serde(default)]
+    pub(super) tenant: Option<String>,
+    #[serde(alias = "task_id")]
+    pub(super) task_id: String,
+    #[serde(default, alias = "page_size", deserialize_with = "integer")]
+    pub(super) page_size: Option<i32>,
+    #[serde(default, alias = "page_token")]
+    pub(super) page_token: Option<String>,
+}
+
+/// The receivers that a client named for a task.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PushConfigs {
+    pub(super) configs: Vec<TaskPushNotificationConfig>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) next_page_token: String,
 }
 
 /// What is only routed: the calls that this server answers without reading more of them.

@@ -64,6 +64,7 @@ impl Kind for Webhook {
     fn request(&self, telling: &Telling<'_>) -> Option<Sending> {
         let subscription = telling.subscription;
         let (id, body) = match &telling.what {
+            What::Frame { .. } => return None,
             What::Ping { id } => {
                 let data = Ping { subscription };
                 let payload = Payload { kind: "ping", timestamp: rfc3339(telling.now), data };

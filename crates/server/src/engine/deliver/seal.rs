@@ -1,0 +1,71 @@
+//! Secrets that others gave to this server, kept in the database so that the database alone does not give them away.
+//!
+//! AES-256 in GCM under a key that is made from the key of webhooks. What a text belongs to is bound to it: a sealed text
+//! that is moved to another row does not open.
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine as _};
+use holdpoint_core::digest;
+
+use super::SigningKey;
+use crate::clock;
+
+impl SigningKey {
+    /// Seals a text for this owner.
+    pub(in crate::engine) fn seal(&self, owner: &[&str], text: &str) -> String {
+        let nonce = clock::random_bytes::<NONCE_LEN>();
+        let mut bytes = text.as_bytes().to_vec();
+        let sealed = self.sealing_key().seal_in_place_append_tag(
+            Nonce::assume_unique_for_key(nonce),
+            bound_to(owner),
+            &mut bytes,
+        );
+        if sealed.is_err() {
+            unreachable!("a text of this size can be sealed");
+        }
+        BASE64_STANDARD_NO_PAD.encode([nonce.as_slice(), &bytes].concat())
+    }
+
+    /// Opens what was sealed for this owner under this key; none for anything else.
+    pub(in crate::engine) fn open(&self, owner: &[&str], sealed: &str) -> Option<String> {
+        let bytes = BASE64_STANDARD_NO_PAD.decode(sealed).ok()?;
+        let (nonce, rest) = bytes.split_first_chunk::<NONCE_LEN>()?;
+        let mut rest = rest.to_vec();
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let text = self.sealing_key().open_in_place(nonce, bound_to(owner), &mut rest).ok()?;
+        String::from_utf8(text.to_vec()).ok()
+    }
+
+    fn sealing_key(&self) -> LessSafeKey {
+        match UnboundKey::new(&AES_256_GCM, &self.derived("holdpoint.seal.1")) {
+            Ok(key) => LessSafeKey::new(key),
+            Err(_) => unreachable!("the key has 32 bytes"),
+        }
+    }
+}
+
+fn bound_to(owner: &[&str]) -> Aad<[u8; 32]> {
+    let parts: Vec<&[u8]> = owner.iter().map(|part| part.as_bytes()).collect();
+    Aad::from(digest::of_parts("holdpoint.sealed.1", &parts).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// T30: under another key, for another owner, or changed, it does not open.
+    #[test]
+    fn only_its_owner_opens_it() {
+        let key = SigningKey::new([7; 32]);
+        let sealed = key.seal(&["tenant", "config"], "a secret");
+        assert!(!sealed.contains("secret"));
+        assert_eq!(key.open(&["tenant", "config"], &sealed).as_deref(), Some("a secret"));
+        assert_ne!(sealed, key.seal(&["tenant", "config"], "a secret"), "it is sealed anew each time");
+        assert_eq!(key.open(&["tenant", "another"], &sealed), None);
+        assert_eq!(key.open(&["tenantconfig"], &sealed), None);
+        assert_eq!(SigningKey::new([8; 32]).open(&["tenant", "config"], &sealed), None);
+        for changed in [sealed.to_uppercase(), String::new(), "short".into(), format!("{sealed}AAAA")] {
+            assert_eq!(key.open(&["tenant", "config"], &changed), None, "{changed}");
+        }
+    }
+}

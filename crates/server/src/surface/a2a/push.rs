@@ -1,0 +1,328 @@
+//! Push notifications: receivers that a client names for a task, and what they are sent.
+//!
+//! A configuration is a callback of the engine's: kept with its secrets sealed, told by the one deliverer, in order and
+//! with retries. What is told are the frames of the task's stream, so that a receiver and a subscriber hear the same.
+//! The version of the protocol is kept with each: whoever registered by an older one is told in its words.
+
+use std::fmt;
+
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
+use futures_util::future::BoxFuture;
+use holdpoint_core::digest;
+use holdpoint_core::id::{RunId, Seq};
+use serde::{Deserialize, Serialize};
+
+use super::card::{VERSION, can_push};
+use super::error::{A2aError, Kind};
+use super::map::{self, Place};
+use super::negotiate::A2A_JSON;
+use super::operations::{Asked, HISTORY, asks, task_id};
+use super::progress::{Progress, Says};
+use super::stream;
+use super::wire::{
+    AuthenticationInfo, ListPushRequest, PushConfigs, PushRequest, Secret, StreamResponse,
+    TaskPushNotificationConfig,
+};
+use crate::engine::{
+    Callback, CallbackView, EngineError, Frame, Kind as Receives, Reading, Sending, SubscriptionError,
+    Telling, What, seconds, signature,
+};
+
+/// Bytes of an id, a token or credentials at most.
+const TEXT_MAX: usize = 4096;
+
+/// Receivers of push notifications.
+#[derive(Debug, Clone, Copy)]
+pub struct Push;
+
+impl Push {
+    /// The name of this kind of receiver.
+    const NAME: &'static str = "a2a";
+}
+
+/// What is remembered of a configuration beside its address.
+#[derive(Debug, Serialize, Deserialize)]
+struct Details {
+    /// The protocol's version that it was made by.
+    version: String,
+}
+
+/// What the receiver knows the sender by; kept sealed.
+#[derive(Default, Serialize, Deserialize)]
+struct Secrets {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scheme: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    credentials: Option<String>,
+}
+
+/// `CreateTaskPushNotificationConfig`: also on a task that is over. The same id again replaces what it named.
+pub(super) async fn create(
+    asked: &Asked,
+    config: &TaskPushNotificationConfig,
+) -> Result<TaskPushNotificationConfig, A2aError> {
+    let run = run_of(asked, config.task_id.as_deref()).await?;
+    let callback = callback(asked, config)?;
+    let shown = shown(run, view_of(&callback));
+    asked
+        .app
+        .engine
+        .call_back(&asked.who, run, callback)
+        .await
+        .map_err(|error| refused(Some(run), &error))?;
+    Ok(shown)
+}
+
+/// `GetTaskPushNotificationConfig`.
+pub(super) async fn get(
+    asked: &Asked,
+    request: &PushRequest,
+) -> Result<TaskPushNotificationConfig, A2aError> {
+    let run = run_of(asked, Some(&request.task_id)).await?;
+    let found = all(asked, run).await?.into_iter().find(|view| view.name == request.id);
+    found.map(|view| shown(run, view)).ok_or_else(|| {
+        let message = format!("task {run} has no push notification config {:?} of yours", request.id);
+        A2aError::new(Kind::TaskNotFound, message)
+    })
+}
+
+/// `ListTaskPushNotificationConfigs`: there are few, so a page token is a number of those before it.
+pub(super) async fn list(asked: &Asked, request: &ListPushRequest) -> Result<PushConfigs, A2aError> {
+    let run = run_of(asked, Some(&request.task_id)).await?;
+    let wrong = |_| A2aError::invalid("pageToken", "is none that this server gave");
+    let token = request.page_token.as_deref().filter(|token| !token.is_empty());
+    let before = token.map_or(Ok(0), str::parse::<usize>).map_err(wrong)?;
+    let size = match request.page_size.unwrap_or_default() {
+        0 => usize::MAX,
+        size => usize::try_from(size).map_err(|_| A2aError::invalid("pageSize", "must not be negative"))?,
+    };
+    let views = all(asked, run).await?;
+    let count = views.len();
+    let configs: Vec<_> = views.into_iter().skip(before).take(size).map(|view| shown(run, view)).collect();
+    let end = before.saturating_add(configs.len());
+    let next_page_token = if end < count { end.to_string() } else { String::new() };
+    Ok(PushConfigs { configs, next_page_token })
+}
+
+/// `DeleteTaskPushNotificationConfig`: once more changes nothing.
+pub(super) async fn delete(asked: &Asked, request: &PushRequest) -> Result<(), A2aError> {
+    let run = run_of(asked, Some(&request.task_id)).await?;
+    let forgotten = asked.app.engine.forget_callback(&asked.who, run, Push::NAME, &request.id).await;
+    forgotten.map_err(|error| refused(Some(run), &error))
+}
+
+async fn all(asked: &Asked, run: RunId) -> Result<Vec<CallbackView>, A2aError> {
+    let found = asked.app.engine.callbacks(&asked.who, run, Push::NAME).await;
+    found.map_err(|error| refused(Some(run), &error))
+}
+
+/// The task that is meant, if the caller may see it.
+async fn run_of(asked: &Asked, task: Option<&str>) -> Result<RunId, A2aError> {
+    supported(asked)?;
+    let task = task.filter(|task| !task.is_empty());
+    let run = task_id(task.ok_or_else(|| A2aError::invalid("taskId", "is empty; say which task"))?)?;
+    asked.find(run).await?;
+    Ok(run)
+}
+
+fn supported(asked: &Asked) -> Result<(), A2aError> {
+    match can_push(&asked.app.engine.settings()) {
+        true => Ok(()),
+        false => Err(not_supported()),
+    }
+}
+
+fn not_supported() -> A2aError {
+    let message = "this server sends no push notifications; subscribe to the task instead";
+    A2aError::new(Kind::PushNotificationNotSupported, message)
+}
+
+/// A configuration as the engine keeps it.
+pub(super) fn callback(asked: &Asked, config: &TaskPushNotificationConfig) -> Result<Callback, A2aError> {
+    supported(asked)?;
+    if config.url.is_empty() {
+        return Err(A2aError::invalid("url", "is empty; say where to send"));
+    }
+    let text = |field: &str, text: Option<&Secret>| -> Result<Option<String>, A2aError> {
+        let Some(Secret(text)) = text.filter(|text| !text.0.is_empty()) else { return Ok(None) };
+        let is_plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) && text.len() <= TEXT_MAX;
+        let wrong = || {
+            let why = format!("must be plain text of at most {TEXT_MAX} characters: it is sent as a header");
+            A2aError::invalid(field, why)
+        };
+        is_plain.then(|| Some(text.clone())).ok_or_else(wrong)
+    };
+    let authentication = config.authentication.as_ref();
+    let scheme = authentication.map(|known| known.scheme.clone()).filter(|scheme| !scheme.is_empty());
+    let is_word = |scheme: &String| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if scheme.as_ref().is_some_and(|scheme| !is_word(scheme) || scheme.len() > 64) {
+        return Err(A2aError::invalid("authentication.scheme", "must be one word, as Bearer"));
+    }
+    let secrets = Secrets {
+        token: text("token", config.token.as_ref())?,
+        scheme,
+        credentials: text(
+            "authentication.credentials",
+            authentication.and_then(|it| it.credentials.as_ref()),
+        )?,
+    };
+    let has_secrets = secrets.token.is_some() || secrets.scheme.is_some() || secrets.credentials.is_some();
+    // Clients that name no id send the same address with every message: that is one receiver.
+    let name = match config.id.as_deref().filter(|id| !id.is_empty()) {
+        Some(id) if id.len() <= TEXT_MAX => id.to_owned(),
+        Some(_) => return Err(A2aError::invalid("id", format!("has more than {TEXT_MAX} bytes"))),
+        None => {
+            let digest = digest::of_parts("holdpoint.push-config.1", &[config.url.as_bytes()]);
+            format!("push-{}", BASE64_URL_SAFE_NO_PAD.encode(digest.0.get(..9).unwrap_or_default()))
+        }
+    };
+    Ok(Callback {
+        kind: Push::NAME,
+        name,
+        url: config.url.clone(),
+        details: written(&Details { version: asked.version.to_owned() }),
+        secrets: has_secrets.then(|| written(&secrets)),
+    })
+}
+
+fn written(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+fn view_of(callback: &Callback) -> CallbackView {
+    let Callback { name, url, details, secrets, kind: _ } = callback.clone();
+    CallbackView { name, url, details, secrets }
+}
+
+/// A configuration as its client sees it. What it authenticates with is not shown again.
+fn shown(run: RunId, view: CallbackView) -> TaskPushNotificationConfig {
+    let secrets = read_secrets(view.secrets.as_deref());
+    TaskPushNotificationConfig {
+        tenant: None,
+        id: Some(view.name),
+        task_id: Some(run.to_string()),
+        url: view.url,
+        token: secrets.token.map(Secret),
+        authentication: secrets.scheme.map(|scheme| AuthenticationInfo { scheme, credentials: None }),
+    }
+}
+
+fn read_secrets(text: Option<&str>) -> Secrets {
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+pub(super) fn refused(run: Option<RunId>, error: &SubscriptionError) -> A2aError {
+    match error {
+        SubscriptionError::Engine(error) => A2aError::of(run, error),
+        SubscriptionError::Invalid(why) => A2aError::invalid("url", why.clone()),
+        SubscriptionError::NotAllowed(why) => A2aError::new(Kind::PermissionDenied, *why),
+        SubscriptionError::NoKey => not_supported(),
+    }
+}
+
+impl Receives for Push {
+    fn name(&self) -> &'static str {
+        Push::NAME
+    }
+
+    fn request(&self, telling: &Telling<'_>) -> Option<Sending> {
+        // There is nothing in the protocol that only says hello.
+        let What::Frame { run: _, frame } = &telling.what else { return None };
+        let id = format!("{}-{}", telling.subscription, frame.number);
+        let signed = signature(telling.secrets, &id, telling.now, &frame.body);
+        let (media, version) = match version_of(telling.receiver)? {
+            Version::One => (A2A_JSON, VERSION),
+        };
+        let mut headers = vec![
+            ("content-type", media.to_owned()),
+            ("a2a-version", version.to_owned()),
+            ("x-a2a-notification-sequence", frame.number.to_string()),
+            ("webhook-id", id.clone()),
+            ("webhook-timestamp", seconds(telling.now).to_string()),
+            ("webhook-signature", signed),
+        ];
+        let secrets = read_secrets(telling.brought);
+        if let Some(token) = secrets.token {
+            headers.push(("x-a2a-notification-token", token));
+        }
+        if let (Some(scheme), Some(credentials)) = (secrets.scheme, secrets.credentials) {
+            headers.push(("authorization", format!("{scheme} {credentials}")));
+        }
+        let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Some(Sending { id, headers, body: frame.body.clone() })
+    }
+
+    fn frames<'a>(&'a self, reading: Reading<'a>) -> Option<BoxFuture<'a, Result<Vec<Frame>, EngineError>>> {
+        Some(Box::pin(frames(reading)))
+    }
+}
+
+/// The versions that receivers are told in. Another one is a line here, one in `request` and one in `body`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    One,
+}
+
+/// The version that a receiver was registered by.
+fn version_of(receiver: &crate::engine::Receiver) -> Option<Version> {
+    let details: Details = serde_json::from_str(&receiver.brought.as_ref()?.details).ok()?;
+    match details.version.as_str() {
+        VERSION => Some(Version::One),
+        other => {
+            tracing::warn!(
+                version = other,
+                "a push notification config of a version that is not spoken here"
+            );
+            None
+        }
+    }
+}
+
+fn body(version: Version, frame: &StreamResponse) -> String {
+    match version {
+        Version::One => written(frame),
+    }
+}
+
+/// The frames of a task's log whose append ends with that event or a later one. Their numbers count from the beginning of
+/// the log, so they are the same whenever and wherever they are made.
+async fn frames(reading: Reading<'_>) -> Result<Vec<Frame>, EngineError> {
+    let Reading { engine, who, receiver, run, from } = reading;
+    let Some(version) = version_of(receiver) else { return Ok(Vec::new()) };
+    let (mut frames, mut number, mut progress) = (Vec::new(), 0, Progress::of(run));
+    for (index, append) in engine.appends(run, Seq(0)).await?.into_iter().enumerate() {
+        let last = append.last().map_or(Seq(0), |event| event.seq);
+        let change = progress.take(append, &[]);
+        let Some(now) = progress.run() else { continue };
+        let is_wanted = last >= from;
+        let question =
+            match is_wanted && change.as_ref().is_some_and(|change| matches!(change.says, Says::Question)) {
+                true => map::prompt(Place::of(now), &asks(engine, who, now, &[]).await?),
+                false => None,
+            };
+        let told = match (index, change) {
+            (0, _) => {
+                let mut task = map::task(now, &[], progress.events(), question);
+                map::shorten(&mut task, HISTORY);
+                vec![StreamResponse::Task(Box::new(task))]
+            }
+            (_, Some(change)) => stream::updates(now, change, question),
+            (_, None) => Vec::new(),
+        };
+        for one in told {
+            number += 1;
+            if is_wanted {
+                frames.push(Frame { seq: last, number, body: body(version, &one) });
+            }
+        }
+    }
+    Ok(frames)
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets(..)")
+    }
+}
