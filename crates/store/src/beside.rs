@@ -19,8 +19,8 @@ use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
-    OpenHolds, Page, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
-    ShardSet, Stored,
+    OpenHolds, Page, RunQuery, SCAN_MAX, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
+    SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 
@@ -415,6 +415,14 @@ impl Store for Beside {
             };
             page(query.cursor, query.limit, list).await
         })
+    }
+
+    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
+        self.durable.sealed(tenant, name)
+    }
+
+    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
+        self.durable.change_sealed(change)
     }
 
     fn credential(&self, prefix: String) -> Answer<Option<Credential>> {

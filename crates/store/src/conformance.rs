@@ -34,6 +34,7 @@ pub mod puts;
 pub mod quarantine;
 pub mod random;
 pub mod run_lists;
+pub mod sealed;
 pub mod sessions;
 pub mod subscriptions;
 pub mod support;
@@ -219,6 +220,10 @@ macro_rules! conformance {
                 a_tenant_lists_its_own_credentials_in_order,
                 a_credential_is_revoked_once,
                 ;
+            sealed:
+                a_sealed_secret_is_found_by_its_whole_name,
+                a_sealed_secret_is_changed_by_whoever_read_the_latest,
+                ;
             nodes:
                 a_node_that_is_alone_has_all_shards,
                 a_node_is_listed_while_it_says_so,
@@ -342,6 +347,7 @@ mod tests {
             include_str!("conformance/sessions.rs"),
             include_str!("conformance/audit_entries.rs"),
             include_str!("conformance/credentials.rs"),
+            include_str!("conformance/sealed.rs"),
             include_str!("conformance/nodes.rs"),
             include_str!("conformance/counts.rs"),
             include_str!("conformance/quarantine.rs"),

@@ -19,7 +19,8 @@ use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
-    Page, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
+    Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
+    ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 
@@ -135,6 +136,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// The credentials of a tenant, by prefix. People make them one by one, so there are few.
     fn list_credentials(&self, tenant: Tenant) -> Answer<Vec<Credential>>;
+
+    /// A secret that the server sealed, by its name.
+    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>>;
+
+    /// Keeps, changes or removes a sealed secret, if it still is what the caller read. False when it is not.
+    fn change_sealed(&self, change: SealedChange) -> Answer<bool>;
 
     /// Adds an entry to a tenant's audit, with the next number. Nothing changes or removes one.
     fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()>;

@@ -23,7 +23,8 @@ use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
-    Page, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
+    Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
+    ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 use state::State;
@@ -170,6 +171,14 @@ impl Store for MemoryStore {
 
     fn erase(&self, run: RunId) -> Answer<()> {
         answer(self.state().erase(run))
+    }
+
+    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
+        answer(Ok(self.state().sealed(&tenant, &name)))
+    }
+
+    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
+        answer(Ok(self.state().change_sealed(change)))
     }
 
     fn credential(&self, prefix: String) -> Answer<Option<Credential>> {

@@ -47,7 +47,8 @@ use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
-    Page, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
+    Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
+    ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 use connect::Connector;
@@ -299,6 +300,14 @@ impl Store for PostgresStore {
 
     fn erase(&self, run: RunId) -> Answer<()> {
         self.begin(move |shared| async move { work::erase(&shared.side, run).await })
+    }
+
+    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
+        self.begin(move |shared| async move { read::sealed(&shared.pool, &tenant, &name).await })
+    }
+
+    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
+        self.begin(move |shared| async move { work::change_sealed(&shared.pool, &change).await })
     }
 
     fn credential(&self, prefix: String) -> Answer<Option<Credential>> {

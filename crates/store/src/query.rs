@@ -291,6 +291,19 @@ pub struct KeyRecord {
     pub expires_at: Timestamp,
 }
 
+/// How a sealed secret changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedChange {
+    /// Whose.
+    pub tenant: Tenant,
+    /// Its name; without NUL.
+    pub name: String,
+    /// What the caller read; none: there was none.
+    pub before: Option<String>,
+    /// What it becomes; none removes it.
+    pub after: Option<String>,
+}
+
 /// What is known of an API key: never the key itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {

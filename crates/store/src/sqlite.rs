@@ -39,7 +39,8 @@ use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
-    Page, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
+    Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
+    ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 use append::Encoded;
@@ -257,6 +258,14 @@ impl Store for SqliteStore {
 
     fn erase(&self, run: RunId) -> Answer<()> {
         self.writer.hand_over(|reply| Job::Erase(run, reply))
+    }
+
+    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
+        self.read(|reading| reading.sealed(&tenant, &name))
+    }
+
+    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
+        self.writer.hand_over(|reply| Job::Sealed(change, reply))
     }
 
     fn credential(&self, prefix: String) -> Answer<Option<Credential>> {

@@ -15,8 +15,9 @@ use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::{
     Answer, AuditEntry, Batch, Claim, Claimed, Counts, Credential, DeadLetter, DeadQuery, DueNotice,
-    Heartbeat, HoldQuery, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery, SessionChange, SessionKey,
-    SessionQuery, SessionRow, SettleNotice, ShardSet, Store, Stored, Subscription, SubscriptionQuery,
+    Heartbeat, HoldQuery, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery, SealedChange, SessionChange,
+    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Store, Stored, Subscription,
+    SubscriptionQuery,
 };
 use tokio::sync::Notify;
 
@@ -117,6 +118,14 @@ impl<S: Store> Store for Counted<S> {
 
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
         self.count(self.store.forget_keys(until, limit))
+    }
+
+    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
+        self.count(self.store.sealed(tenant, name))
+    }
+
+    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
+        self.count(self.store.change_sealed(change))
     }
 
     fn credential(&self, prefix: String) -> Answer<Option<Credential>> {

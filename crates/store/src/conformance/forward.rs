@@ -102,6 +102,16 @@ macro_rules! forward_store {
         }
     };
     (@ subscriptions $f:ident) => {
+        fn sealed(
+            &self,
+            tenant: ::holdpoint_core::name::Tenant,
+            name: String,
+        ) -> $crate::Answer<Option<String>> {
+            self.$f.sealed(tenant, name)
+        }
+        fn change_sealed(&self, change: $crate::SealedChange) -> $crate::Answer<bool> {
+            self.$f.change_sealed(change)
+        }
         fn subscription(
             &self,
             tenant: ::holdpoint_core::name::Tenant,

@@ -19,7 +19,9 @@ use holdpoint_core::time::Timestamp;
 
 use crate::batch::{Batch, Guard, LeaseChange, Put, Who};
 use crate::error::StoreError;
-use crate::query::{AuditEntry, Credential, KeyRecord, Lease, SessionChange, SessionKey, SessionRow, Stored};
+use crate::query::{
+    AuditEntry, Credential, KeyRecord, Lease, SealedChange, SessionChange, SessionKey, SessionRow, Stored,
+};
 use telling::Telling;
 
 #[derive(Debug, Default)]
@@ -36,6 +38,7 @@ pub(super) struct State {
     telling: Telling,
     credentials: BTreeMap<String, Credential>,
     audit: HashMap<Tenant, Vec<AuditEntry>>,
+    sealed: HashMap<(Tenant, String), String>,
     last_number: i64,
 }
 
@@ -344,6 +347,22 @@ impl State {
     pub(super) fn audit_entries(&self, tenant: &Tenant, after: u64, limit: usize) -> Vec<AuditEntry> {
         let entries = self.audit.get(tenant).map(Vec::as_slice).unwrap_or_default();
         entries.iter().filter(|entry| entry.no > after).take(limit).cloned().collect()
+    }
+
+    pub(super) fn sealed(&self, tenant: &Tenant, name: &str) -> Option<String> {
+        self.sealed.get(&(tenant.clone(), name.to_owned())).cloned()
+    }
+
+    pub(super) fn change_sealed(&mut self, change: SealedChange) -> bool {
+        let key = (change.tenant, change.name);
+        if self.sealed.get(&key) != change.before.as_ref() {
+            return false;
+        }
+        match change.after {
+            Some(value) => drop(self.sealed.insert(key, value)),
+            None => drop(self.sealed.remove(&key)),
+        }
+        true
     }
 
     pub(super) fn credential(&self, prefix: &str) -> Option<Credential> {

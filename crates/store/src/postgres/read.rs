@@ -145,6 +145,15 @@ pub(super) async fn session(pool: &Pool, key: SessionKey) -> Result<Option<Sessi
     rows.first().map(row).transpose().map_err(unreadable)
 }
 
+pub(super) async fn sealed(pool: &Pool, tenant: &Tenant, name: &str) -> Result<Option<String>, StoreError> {
+    // Text has no NUL, so nothing has such a name.
+    if name.contains('\0') {
+        return Ok(None);
+    }
+    let rows = pool.read(sql::SEALED, &[&tenant.as_str(), &name]).await?;
+    rows.first().map(|row| column(row, 0)).transpose().map_err(unreadable)
+}
+
 pub(super) async fn credential(pool: &Pool, prefix: &str) -> Result<Option<Credential>, StoreError> {
     // Text has no NUL, so nobody has such a prefix.
     if prefix.contains('\0') {

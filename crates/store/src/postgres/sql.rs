@@ -441,6 +441,16 @@ pub(super) const CREDENTIALS: &str = "SELECT tenant, prefix, hash, facts, expire
 /// No longer valid; the first instant stays.
 pub(super) const CREDENTIAL_REVOKE: &str = "UPDATE credentials SET revoked_at = coalesce(revoked_at, $3) \
      WHERE tenant = $1 AND prefix = $2 RETURNING 1";
+/// A sealed secret.
+pub(super) const SEALED: &str = "SELECT value FROM sealed WHERE tenant = $1 AND name = $2";
+/// A new one, unless its name is taken.
+pub(super) const SEALED_ADD: &str = "INSERT INTO sealed (tenant, name, value) VALUES ($1, $2, $3) ON CONFLICT (tenant, name) DO NOTHING RETURNING 1";
+/// Another one in its place, if it still is what the caller read.
+pub(super) const SEALED_CHANGE: &str =
+    "UPDATE sealed SET value = $4 WHERE tenant = $1 AND name = $2 AND value = $3 RETURNING 1";
+/// None in its place, if it still is what the caller read.
+pub(super) const SEALED_REMOVE: &str =
+    "DELETE FROM sealed WHERE tenant = $1 AND name = $2 AND value = $3 RETURNING 1";
 /// One more entry of a tenant's audit; nothing when another node took the number.
 pub(super) const AUDIT_ADD: &str = "INSERT INTO audit (tenant, no, at, entry) \
      VALUES ($1, coalesce((SELECT max(no) FROM audit WHERE tenant = $1), 0) + 1, $2, $3) \
@@ -583,6 +593,10 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     CREDENTIAL,
     CREDENTIALS,
     CREDENTIAL_REVOKE,
+    SEALED,
+    SEALED_ADD,
+    SEALED_CHANGE,
+    SEALED_REMOVE,
     AUDIT_ADD,
     AUDIT_AFTER,
     AUDIT_ALL,

@@ -22,7 +22,7 @@ use super::sql;
 use super::types::{self, Bytes16, signed};
 use crate::columns::Corrupt;
 use crate::error::StoreError;
-use crate::query::{Claim, Claimed, Credential, SCAN_MAX, SessionChange, SessionKey, Stored};
+use crate::query::{Claim, Claimed, Credential, SCAN_MAX, SealedChange, SessionChange, SessionKey, Stored};
 use crate::turns::take_turns;
 
 /// Where `sql::LEASE` has the lease before: behind the columns of a whole run.
@@ -210,6 +210,19 @@ pub(super) async fn put_audit(
         }
     }
     Err(StoreError::unavailable("many entries are added to the audit at the same moment; try again"))
+}
+
+pub(super) async fn change_sealed(pool: &Pool, change: &SealedChange) -> Result<bool, StoreError> {
+    let (tenant, name) = (change.tenant.as_str(), &change.name);
+    let rows = match (&change.before, &change.after) {
+        (None, Some(after)) => pool.write(sql::SEALED_ADD, &[&tenant, name, after]).await?,
+        (Some(before), Some(after)) => {
+            pool.write(sql::SEALED_CHANGE, &[&tenant, name, before, after]).await?
+        }
+        (Some(before), None) => pool.write(sql::SEALED_REMOVE, &[&tenant, name, before]).await?,
+        (None, None) => return Ok(pool.read(sql::SEALED, &[&tenant, name]).await?.is_empty()),
+    };
+    Ok(!rows.is_empty())
 }
 
 pub(super) async fn put_credential(pool: &Pool, new: &Credential) -> Result<bool, StoreError> {

@@ -237,6 +237,15 @@ impl Reading<'_> {
     }
 
     /// The number of a name; none when the store has never heard it.
+    pub(super) fn sealed(&self, tenant: &Tenant, name: &str) -> Result<Option<String>, StoreError> {
+        let found = || -> rusqlite::Result<Option<String>> {
+            let Some(tenant) = names::find(self.connection, tenant.as_str())? else { return Ok(None) };
+            let mut statement = self.connection.prepare_cached(sql::SEALED)?;
+            statement.query_row(params![tenant, name], |row| row.get(0)).optional()
+        };
+        found().map_err(unreadable)
+    }
+
     pub(super) fn credential(&self, prefix: &str) -> Result<Option<Credential>, StoreError> {
         credentials::find(self.connection, prefix).map_err(unreadable)
     }

@@ -18,7 +18,7 @@ use super::writer::Failure;
 use crate::batch::LeaseChange;
 use crate::columns::{Corrupt, LeaseColumns};
 use crate::error::StoreError;
-use crate::query::{Claim, Claimed, Lease, SCAN_MAX, SessionChange, SessionKey};
+use crate::query::{Claim, Claimed, Lease, SCAN_MAX, SealedChange, SessionChange, SessionKey};
 use crate::turns::take_turns;
 
 /// What the writer needs to know of a run before it changes it.
@@ -309,6 +309,32 @@ pub(super) fn put_audit(
     let tenant = numbers.number(connection, tenant.as_str())?;
     connection.prepare_cached(sql::AUDIT_ADD)?.execute(params![tenant, at.0, entry])?;
     Ok(())
+}
+
+/// Keeps, changes or removes a sealed secret; false when it is not what the caller read.
+pub(super) fn change_sealed(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    change: &SealedChange,
+) -> Result<bool, Failure> {
+    let tenant = numbers.number(connection, change.tenant.as_str())?;
+    let name = &change.name;
+    let changed = match (&change.before, &change.after) {
+        (None, Some(after)) => {
+            connection.prepare_cached(sql::SEALED_ADD)?.execute(params![tenant, name, after])?
+        }
+        (Some(before), Some(after)) => {
+            connection.prepare_cached(sql::SEALED_CHANGE)?.execute(params![tenant, name, before, after])?
+        }
+        (Some(before), None) => {
+            connection.prepare_cached(sql::SEALED_REMOVE)?.execute(params![tenant, name, before])?
+        }
+        (None, None) => {
+            let is_there = connection.prepare_cached(sql::SEALED)?.exists(params![tenant, name])?;
+            usize::from(!is_there)
+        }
+    };
+    Ok(changed > 0)
 }
 
 /// The id of a run by its number, for rows that name runs by number.

@@ -26,7 +26,7 @@ use super::{SqliteOptions, erase, work};
 use crate::contract::Answer;
 use crate::error::StoreError;
 use crate::observer::Observer;
-use crate::query::{Claim, Claimed, SessionChange, SessionKey, SettleNotice};
+use crate::query::{Claim, Claimed, SealedChange, SessionChange, SessionKey, SettleNotice};
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -42,6 +42,7 @@ pub(super) enum Job {
     ChangeSession(SessionKey, SessionChange, Timestamp, Reply<bool>),
     Erase(RunId, Reply<()>),
     Credential(CredentialChange, Reply<bool>),
+    Sealed(SealedChange, Reply<bool>),
     Subscription(SubscriptionChange, Reply<bool>),
     Quarantine(RunId, String, Reply<()>),
     Audit(Tenant, Timestamp, String, Reply<()>),
@@ -399,6 +400,7 @@ impl Job {
             Job::Credential(change, _) => {
                 credentials::change(connection, numbers, change).map(Done::Found).map_err(Failure::from)
             }
+            Job::Sealed(change, _) => work::change_sealed(connection, numbers, change).map(Done::Found),
             Job::Subscription(change, _) => {
                 telling::change(connection, numbers, change).map(Done::Found).map_err(Failure::from)
             }
@@ -445,7 +447,10 @@ impl Job {
                     Done::Nothing | Done::Claimed(_) | Done::Runs(_) | Done::Found(_) | Done::Changed(_) => 0,
                 }),
             ),
-            Job::ChangeSession(_, _, _, reply) | Job::Credential(_, reply) | Job::Subscription(_, reply) => {
+            Job::ChangeSession(_, _, _, reply)
+            | Job::Credential(_, reply)
+            | Job::Sealed(_, reply)
+            | Job::Subscription(_, reply) => {
                 send(reply, result.map(|done| matches!(done, Done::Found(true))));
             }
         }
