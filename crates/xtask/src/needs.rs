@@ -70,8 +70,11 @@ const SYSTEM_PACKAGES: &[SystemPackage] = &[
     SystemPackage { debian_name: "chromium", program: "chromium" },
     SystemPackage { debian_name: "nodejs", program: "node" },
     SystemPackage { debian_name: "npm", program: "npm" },
-    // The official Python client of A2A lives in an environment of its own, which this makes.
+    // The official Python client of A2A and the MCP servers from PyPI live in environments of their own, which this
+    // makes.
     SystemPackage { debian_name: "python3-venv", program: "python3" },
+    // One of those servers is for repositories.
+    SystemPackage { debian_name: "git", program: "git" },
 ];
 
 /// Where the browser tests and their package.json are.
@@ -83,8 +86,8 @@ const MCP_TESTS: &str = "crates/server/tests/mcp";
 /// Where the official clients of A2A are driven from, with the lists of their packages.
 const CLIENT_TESTS: &str = "crates/server/tests/clients";
 
-/// The environment of the official Python client, below the target folder.
-const PYTHON_CLIENTS: &str = "a2a-clients";
+/// Environments of Python below the target folder, and the folders with the lists of their packages.
+const PYTHON: &[(&str, &str)] = &[("a2a-clients", CLIENT_TESTS), ("mcp-servers", MCP_TESTS)];
 
 /// Installs what is missing, or says what to install.
 pub(crate) fn install_missing(root: &Path) -> Result<()> {
@@ -108,12 +111,12 @@ pub(crate) fn install_missing(root: &Path) -> Result<()> {
     process::run(&root.join(MCP_TESTS), npm(&["ci"]))?;
     process::run(&root.join(BROWSER_TESTS), npm(&["ci"]))?;
     process::run(&root.join(CLIENT_TESTS), npm(&["ci"]))?;
-    python_clients(root)
+    PYTHON.iter().try_for_each(|(environment, packages)| python(root, environment, packages))
 }
 
-/// The packages of the Python clients, in an environment of their own. What is there already costs a moment.
-fn python_clients(root: &Path) -> Result<()> {
-    let environment = process::target_folder(root).join(PYTHON_CLIENTS);
+/// Packages of Python, in an environment of their own. What is there already costs a moment.
+fn python(root: &Path, environment: &str, packages: &str) -> Result<()> {
+    let environment = process::target_folder(root).join(environment);
     let python = environment.join("bin/python");
     if !python.exists() {
         let mut venv = Command::new("python3");
@@ -122,7 +125,7 @@ fn python_clients(root: &Path) -> Result<()> {
     }
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
-    pip.arg(root.join(CLIENT_TESTS).join("requirements.txt"));
+    pip.arg(root.join(packages).join("requirements.txt"));
     process::run(root, pip)
 }
 

@@ -7,7 +7,7 @@ use super::results;
 use crate::body::Body;
 use crate::command::StoredCall;
 use crate::event::{Envelope, Event};
-use crate::hold::Resolution;
+use crate::hold::{HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey};
 
 /// The call as it would run now: its arguments as proposed or as last edited.
@@ -31,14 +31,23 @@ pub struct Continuation {
     pub state: Body,
     /// What it was answered.
     pub answer: Body,
+    /// Whether it went on with this before, nobody knows what came of that, and a person wants it made again.
+    pub is_repeat: bool,
 }
 
 /// What a call goes on with when it starts now: the last answer that it asked for, if it did.
 #[must_use]
 pub fn continuation(events: &[Envelope], no: CallNo) -> Option<Continuation> {
     let mut asked: Option<(HoldKey, &Body)> = None;
-    let mut answered = None;
+    let mut unknown = None;
+    let mut answered: Option<Continuation> = None;
     for envelope in events {
+        if let Event::HoldOpened(opened) = &envelope.event
+            && opened.hold.call == no
+            && opened.kind == HoldKind::Recovery
+        {
+            unknown = Some(opened.hold);
+        }
         if let Event::HoldOpened(opened) = &envelope.event
             && opened.hold.call == no
             && let Some(state) = &opened.ask.resume
@@ -49,7 +58,14 @@ pub fn continuation(events: &[Envelope], no: CallNo) -> Option<Continuation> {
             && let Some((_, state)) = asked.filter(|(hold, _)| *hold == resolved.hold)
             && let Resolution::Answer { value } = &resolved.resolution
         {
-            answered = Some(Continuation { state: state.clone(), answer: value.clone() });
+            answered = Some(Continuation { state: state.clone(), answer: value.clone(), is_repeat: false });
+        }
+        if let Event::HoldResolved(resolved) = &envelope.event
+            && unknown == Some(resolved.hold)
+            && matches!(resolved.resolution, Resolution::Approve { .. })
+            && let Some(answered) = &mut answered
+        {
+            answered.is_repeat = true;
         }
     }
     answered
@@ -101,8 +117,8 @@ mod tests {
             let suspend = Suspend { call, attempt, kind, ask, timeout, secret, worker };
             story.by(crate::actor::Actor::Node(crate::testing::NODE), Command::Suspend(suspend));
             story.decides(1, Wanted::Answer { value: Body::text(format!("to the {state}")) });
-            let expected =
-                Continuation { state: Body::text(state), answer: Body::text(format!("to the {state}")) };
+            let answer = Body::text(format!("to the {state}"));
+            let expected = Continuation { state: Body::text(state), answer, is_repeat: false };
             assert_eq!(continuation(&story.events, CallNo(1)), Some(expected));
         }
         story.begins(1);

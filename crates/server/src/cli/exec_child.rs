@@ -86,7 +86,10 @@ pub(super) fn run(order: &ExecChild) -> ExitCode {
     if order.relay {
         return relay(order);
     }
-    match start(order) {
+    let pipes = |command: &mut Command| {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    };
+    match start(order, pipes) {
         Ok(started) => supervise(started, order),
         Err(why) => {
             report(&Report::NotStarted(why));
@@ -97,18 +100,23 @@ pub(super) fn run(order: &ExecChild) -> ExitCode {
 
 /// Hands standard input on to a program until the program ends or nobody is at the other end of standard input.
 fn relay(order: &ExecChild) -> ExitCode {
-    let started = command_of(order).and_then(|(mut command, cannot)| {
-        command.stdin(Stdio::piped()).spawn().map_err(|error| format!("{cannot}: {error}"))
+    let started = start(order, |command| {
+        command.stdin(Stdio::piped());
     });
-    let mut child = match started {
-        Ok(child) => child,
+    let Started { mut child, scratch } = match started {
+        Ok(started) => started,
         Err(why) => {
             eprintln!("{why}");
             return ExitCode::from(127);
         }
     };
     let (tell, news) = channel();
-    let (program, ended) = (Pid::from_child(&child), tell.clone());
+    let (program, ended, too_many) = (Pid::from_child(&child), tell.clone(), tell.clone());
+    let limit = order.process_limit;
+    std::thread::spawn(move || {
+        wait_for_too_many(limit);
+        let _ = too_many.send(News::TooMany);
+    });
     std::thread::spawn(move || {
         let _ = waitid(WaitId::Pid(program), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let _ = ended.send(News::Ended);
@@ -128,12 +136,14 @@ fn relay(order: &ExecChild) -> ExitCode {
     });
     match news.recv() {
         Ok(News::Ended) => {}
+        Ok(News::TooMany) => eprintln!("it had more than {limit} processes and was ended"),
         // Its own standard input is closed by now: a program that ends by that gets the time to do so.
-        Ok(News::Unwanted | News::TooMany) | Err(_) => {
+        Ok(News::Unwanted) | Err(_) => {
             let _ = news.recv_timeout(LAST_WORDS);
         }
     }
     end_below(getpid());
+    drop(scratch);
     end_group()
 }
 
@@ -155,9 +165,10 @@ fn command_of(order: &ExecChild) -> Result<(Command, String), String> {
     Ok((command, format!("the program {program:?} cannot be started")))
 }
 
-fn start(order: &ExecChild) -> Result<Started, String> {
+/// Starts the program, confined if it is to be, with these ends of its standard streams.
+fn start(order: &ExecChild, streams: impl FnOnce(&mut Command)) -> Result<Started, String> {
     let (mut command, cannot) = command_of(order)?;
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    streams(&mut command);
     let spawn = move |command: &mut Command| command.spawn().map_err(|error| format!("{cannot}: {error}"));
     let Some(plan) = &order.sandbox else {
         return Ok(Started { child: spawn(&mut command)?, scratch: None });

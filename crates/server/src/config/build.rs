@@ -121,7 +121,7 @@ impl Config {
     pub async fn build(&self, beside: &Beside) -> Result<Built, BuildError> {
         let workshop = Workshop::of(self, beside);
         let models = Models::of_file(self)?;
-        let mcp = self.mcp_tools().await?;
+        let mcp = self.mcp_tools(&workshop).await?;
         let mut agents = BTreeMap::new();
         for plan in &self.agents {
             if let Some(agent) = self.file.agents.get(&plan.name) {

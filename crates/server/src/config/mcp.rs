@@ -11,7 +11,8 @@ use futures_util::future::join_all;
 use holdpoint_core::definition::ToolSpec;
 use holdpoint_core::name::ToolName;
 
-use super::file::{self, ToolType};
+use super::build::tools::Workshop;
+use super::file::{self, Sandbox, ToolType};
 use super::nearest::advice;
 use super::path::Path;
 use super::problem::{Problem, Problems};
@@ -29,6 +30,9 @@ pub(super) const BETWEEN: &str = "__";
 
 /// The longest name of a tool that every provider of models takes.
 const NAME_BYTES: usize = 64;
+
+/// How many processes the program of a server may have at a time.
+const PROCESSES: u32 = 256;
 
 /// A tool of an MCP server, ready to be given to agents.
 #[derive(Clone)]
@@ -50,12 +54,13 @@ struct Wrong {
 
 impl Config {
     /// Connects to every server that an agent has tools of.
-    pub(super) async fn mcp_tools(&self) -> Result<McpTools, BuildError> {
+    pub(super) async fn mcp_tools(&self, workshop: &Workshop<'_>) -> Result<McpTools, BuildError> {
         let used = self.agents.iter().flat_map(|plan| &plan.tools);
         let names: BTreeSet<&str> =
             used.filter(|tool| tool.kind == ToolType::Mcp).map(|tool| tool.name.as_str()).collect();
         let entries = names.into_iter().filter_map(|name| Some((name, self.file.tools.get(name)?)));
-        let all = join_all(entries.map(async |(name, tool)| (name, self.server_tools(name, tool).await)));
+        let all = entries.map(async |(name, tool)| (name, self.server_tools(name, tool, workshop).await));
+        let all = join_all(all);
         let (mut tools, mut wrong) = (McpTools::new(), Vec::new());
         for (name, found) in all.await {
             match found {
@@ -77,9 +82,19 @@ impl Config {
         Err(BuildError::Mcp(Box::new(Problems { source, problems, notices: Vec::new() })))
     }
 
-    async fn server_tools(&self, name: &str, tool: &file::Tool) -> Result<Vec<Offered>, Vec<Wrong>> {
+    async fn server_tools(
+        &self,
+        name: &str,
+        tool: &file::Tool,
+        workshop: &Workshop<'_>,
+    ) -> Result<Vec<Offered>, Vec<Wrong>> {
         let path = Path::of(&["tools", name]);
-        let server = Arc::new(McpServer::new(name, self.place(tool)));
+        let no_place = |what: BuildError| {
+            let help = "name another `working_directory`, or write `sandbox: off`".to_owned();
+            vec![Wrong { path: path.key("sandbox"), what: what.to_string(), help }]
+        };
+        let place = self.place(name, tool, workshop).map_err(no_place)?;
+        let server = Arc::new(McpServer::new(name, place));
         if let Err(trouble) = server.look().await {
             let (what, help) = match trouble {
                 Trouble::NotSent(why) | Trouble::Refused(why) | Trouble::Lost(why) => {
@@ -151,28 +166,39 @@ impl Config {
                 .max_output
                 .and_then(|bytes| usize::try_from(bytes).ok())
                 .unwrap_or(usual.answer_bytes),
+            question: tool.input_timeout.map_or(usual.question, |span| duration(span.0)),
         };
         let asks = offer.asks(&terms) || is_high_risk;
         let (server, tool) = (server.clone(), theirs.to_owned());
         Ok(Offered { name: ours, spec, tool: Arc::new(McpTool { server, tool, terms, asks, limits }) })
     }
 
-    fn place(&self, tool: &file::Tool) -> Place {
+    fn place(&self, name: &str, tool: &file::Tool, workshop: &Workshop<'_>) -> Result<Place, BuildError> {
         let exposed = |values: &BTreeMap<String, file::Secret>| {
             values.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
         };
-        match &tool.command {
-            Some(program) => {
-                let argv = std::iter::once(program).chain(&tool.args).cloned().collect();
-                let directory = tool.working_directory.as_deref();
-                let directory = directory.map_or(self.folder.clone(), |path| absolute(&self.folder, path));
-                let path = std::env::var_os("PATH").unwrap_or_default();
-                Place::Program(RelayOrder { argv, path, directory, env: exposed(&tool.env) })
+        let Some(program) = &tool.command else {
+            let url = tool.url.clone().unwrap_or_default();
+            return Ok(Place::Address { url, headers: exposed(&tool.headers) });
+        };
+        let (directory, plan) = match tool.sandbox {
+            Some(Sandbox::On) => {
+                let (directory, plan) = workshop.confined(name, tool)?;
+                (directory, Some(plan))
             }
-            None => {
-                Place::Address { url: tool.url.clone().unwrap_or_default(), headers: exposed(&tool.headers) }
+            Some(Sandbox::Off) | None => {
+                let said = tool.working_directory.as_deref();
+                (said.map_or(self.folder.clone(), |path| absolute(&self.folder, path)), None)
             }
-        }
+        };
+        Ok(Place::Program(RelayOrder {
+            argv: std::iter::once(program).chain(&tool.args).cloned().collect(),
+            path: std::env::var_os("PATH").unwrap_or_default(),
+            directory,
+            env: exposed(&tool.env),
+            process_limit: PROCESSES,
+            plan,
+        }))
     }
 }
 

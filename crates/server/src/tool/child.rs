@@ -209,15 +209,18 @@ impl Drop for Group {
     }
 }
 
+/// How the shim is told what a program can reach.
+fn sandbox_word(plan: Option<&Plan>) -> Option<String> {
+    Some(format!("--sandbox={}", serde_json::to_string(plan?).ok()?))
+}
+
 /// What the shim is started with. The parser of these words is in `cli.rs`.
 fn arguments(order: &Order) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["exec-child".into()];
     words.push(format!("--time-limit-ms={}", order.time_limit.0.max(0)).into());
     words.push(format!("--output-limit={}", order.output_limit).into());
     words.push(format!("--process-limit={}", order.process_limit).into());
-    if let Some(plan) = order.plan.as_ref().and_then(|plan| serde_json::to_string(plan).ok()) {
-        words.push(format!("--sandbox={plan}").into());
-    }
+    words.extend(sandbox_word(order.plan.as_ref()).map(OsString::from));
     if let Some(directory) = &order.directory {
         let mut word = OsString::from("--directory=");
         word.push(directory);

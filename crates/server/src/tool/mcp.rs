@@ -7,6 +7,7 @@
 mod asks;
 mod http;
 pub mod offer;
+mod open;
 mod result;
 pub mod server;
 mod wire;
@@ -40,11 +41,14 @@ pub struct McpLimits {
     pub time: Duration,
     /// How many bytes of its text are kept.
     pub answer_bytes: usize,
+    /// How long a call stays open for a person whom its server asks something, where it cannot be made again.
+    pub question: Duration,
 }
 
 impl Default for McpLimits {
     fn default() -> McpLimits {
-        McpLimits { time: Duration::from_secs(120), answer_bytes: 1024 * 1024 }
+        let minutes = |n: u64| Duration::from_secs(60 * n);
+        McpLimits { time: minutes(2), answer_bytes: 1024 * 1024, question: minutes(10) }
     }
 }
 
@@ -78,11 +82,12 @@ impl Tool for McpTool {
             };
             for _ in 0..ROUNDS {
                 let call = Call {
+                    id: invocation.call,
                     tool: &tool,
                     arguments: &invocation.arguments,
                     token: invocation.token(),
                     patience: limits.time,
-                    may_repeat,
+                    waits: (!may_repeat).then_some(limits.question),
                     answers,
                 };
                 answers = match server.call(call).await {

@@ -1,5 +1,6 @@
-//! Tools of real MCP servers, below the real binary: the official filesystem and everything servers from npm, and two
-//! made with the official SDKs: one that misbehaves as it is told, one that asks back.
+//! Tools of real MCP servers, below the real binary: the official filesystem and everything servers from npm, the
+//! official git server from PyPI, and some made with the official SDKs: they misbehave as they are told, ask back, want
+//! a login.
 //!
 //! `cargo xtask test` installs the packages.
 
@@ -8,6 +9,7 @@
 mod asking;
 mod calls;
 mod over_http;
+mod python;
 mod server;
 mod start;
 #[path = "../tooling/started.rs"]

@@ -8,35 +8,39 @@ use std::time::Duration;
 
 use crate::server::{folder, of_run, package, packages, refused, serve, text};
 
-/// A program of node; dropping it kills it.
-struct Node(Child);
+/// A program that serves; dropping it kills it.
+pub(crate) struct Program(Child);
 
-impl Drop for Node {
+impl Drop for Program {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Starts a program and waits until it listens.
-fn node(arguments: &[&str], port: u16) -> Node {
+fn node(arguments: &[&str], port: u16) -> Program {
     let mut command = Command::new("node");
     command.args(arguments).env("PORT", port.to_string());
-    let node = Node(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    for _ in 0..600 {
+    listening(command, port)
+}
+
+/// Starts a program and waits until it listens.
+pub(crate) fn listening(mut command: Command, port: u16) -> Program {
+    let program = Program(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    for _ in 0..1200 {
         if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
-            return node;
+            return program;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    panic!("{arguments:?} does not listen")
+    panic!("{command:?} does not listen")
 }
 
-fn everything(port: u16) -> Node {
+fn everything(port: u16) -> Program {
     node(&[&package("server-everything"), "streamableHttp"], port)
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 

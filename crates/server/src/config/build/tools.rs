@@ -26,7 +26,7 @@ use crate::tool::guard::{Guard, Others};
 use crate::tool::http::HttpLimits;
 use crate::tool::http_request::{HttpRequest, HttpRequestOptions};
 use crate::tool::read_result::ReadResult;
-use crate::tool::sandbox::{Confinement, Reach};
+use crate::tool::sandbox::{self, Confinement, Plan, Reach};
 use crate::tool::suspend::SuspendForInput;
 use crate::tool::workspace::Workspace;
 
@@ -37,7 +37,7 @@ const WORKSPACE: &str = "workspace";
 const CALLBACK_KEY: &str = "callback.key";
 
 /// Where tools are made.
-pub(super) struct Workshop<'a> {
+pub(in crate::config) struct Workshop<'a> {
     config: &'a Config,
     data: &'a Path,
     clock: &'a Clock,
@@ -129,7 +129,6 @@ impl<'a> Workshop<'a> {
     fn command(&self, plan: &ToolPlan) -> Result<CommandTool, BuildError> {
         let usual = CommandOptions::default();
         let tool = self.entry(plan);
-        let readable = tool.and_then(|tool| tool.readable.as_ref());
         let options = CommandOptions {
             allowed_commands: tool.and_then(|tool| tool.allowed_commands.clone()),
             denied_commands: tool.and_then(|tool| tool.denied_commands.clone()).unwrap_or_default(),
@@ -143,19 +142,31 @@ impl<'a> Workshop<'a> {
                 Some(Sandbox::Off) => Confinement::Off,
                 Some(Sandbox::On) | None => Confinement::On,
             },
-            network: match tool.and_then(|tool| tool.network) {
-                Some(true) => Reach::Internet,
-                Some(false) | None => Reach::None,
-            },
-            readable: readable
-                .into_iter()
-                .flatten()
-                .map(|path| absolute(&self.config.folder, path))
-                .collect(),
+            network: reach(tool),
+            readable: self.readable(tool),
             protected: self.protected.clone(),
             ..usual
         };
         CommandTool::new(options).map_err(|error| BuildError::Sandbox { tool: plan.name.clone(), error })
+    }
+
+    /// Where the program of an MCP server runs that is confined, and what it can reach.
+    pub(in crate::config) fn confined(
+        &self,
+        name: &str,
+        tool: &file::Tool,
+    ) -> Result<(PathBuf, Plan), BuildError> {
+        let directory = self.directory(Some(tool))?;
+        let readable: Vec<PathBuf> = self.readable(Some(tool));
+        let plan = sandbox::probe()
+            .and_then(|()| Plan::around(&directory, &readable, &self.protected, reach(Some(tool))));
+        let error = |error| BuildError::Sandbox { tool: name.to_owned(), error };
+        Ok((directory.clone(), plan.map_err(error)?))
+    }
+
+    fn readable(&self, tool: Option<&file::Tool>) -> Vec<PathBuf> {
+        let said = tool.and_then(|tool| tool.readable.as_ref()).into_iter().flatten();
+        said.map(|path| absolute(&self.config.folder, path)).collect()
     }
 
     fn http_request(&self, plan: &ToolPlan) -> HttpRequest {
@@ -200,6 +211,14 @@ impl<'a> Workshop<'a> {
     fn callback_key(&self) -> Result<[u8; 32], BuildError> {
         let path = self.data.join(CALLBACK_KEY);
         kept_key(&path).map_err(|error| BuildError::CallbackKey { path, error })
+    }
+}
+
+/// What of the network a confined program reaches.
+fn reach(tool: Option<&file::Tool>) -> Reach {
+    match tool.and_then(|tool| tool.network) {
+        Some(true) => Reach::Internet,
+        Some(false) | None => Reach::None,
     }
 }
 

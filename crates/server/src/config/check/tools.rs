@@ -24,6 +24,8 @@ const FILES: &[ToolType] = &[
 
 const COMMAND: &[ToolType] = &[ToolType::Command];
 
+const PROGRAMS: &[ToolType] = &[ToolType::Command, ToolType::Mcp];
+
 const MCP: &[ToolType] = &[ToolType::Mcp];
 
 const HTTP: &[ToolType] = &[ToolType::External, ToolType::HttpRequest];
@@ -34,10 +36,10 @@ const FOR_TYPES: &[(&str, &[ToolType])] = &[
     ("denied_commands", COMMAND),
     ("deny_by_default", COMMAND),
     ("working_directory", FILES),
-    ("readable", COMMAND),
+    ("readable", PROGRAMS),
     ("max_execution_time", COMMAND),
-    ("sandbox", COMMAND),
-    ("network", COMMAND),
+    ("sandbox", PROGRAMS),
+    ("network", PROGRAMS),
     ("max_output", &[ToolType::Command, ToolType::HttpRequest, ToolType::Mcp]),
     ("timeout", &[ToolType::External, ToolType::HttpRequest, ToolType::Mcp]),
     ("url", &[ToolType::External, ToolType::Mcp]),
@@ -77,6 +79,7 @@ pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut Checked) {
     }
     if kind == ToolType::Mcp {
         mcp(&path, tree, found);
+        confined(&path, tool, tree, found);
     }
     if let Some(parameters) = &tool.parameters {
         is_schema(&path.key("parameters"), parameters, tree, found);
@@ -184,7 +187,8 @@ fn mcp(path: &Path, tree: &Node, found: &mut Checked) {
             found.problem(tree, &path.key("url"), what, "remove one of the two");
         }
     }
-    for (key, needed) in [("args", "command"), ("env", "command"), ("headers", "url")] {
+    let of_program = ["args", "env", "sandbox", "network", "readable"].map(|key| (key, "command"));
+    for (key, needed) in of_program.into_iter().chain([("headers", "url")]) {
         if has(key) && !has(needed) {
             let what = format!("`{path}.{key}` is for a server with `{needed}`");
             found.problem(tree, &path.key(key), what, "remove it");
@@ -197,6 +201,16 @@ fn mcp(path: &Path, tree: &Node, found: &mut Checked) {
     }
     for name in tree.keys(&path.key("headers")) {
         secret_in_file(&path.key("headers").key(name), tree, found);
+    }
+}
+
+/// A program of an MCP server is confined only where the file says so: most of them need a network and a home.
+fn confined(path: &Path, tool: &Tool, tree: &Node, found: &mut Checked) {
+    for key in ["network", "readable"] {
+        if tool.sandbox.is_none() && tree.find(&path.key(key)).is_some() {
+            let what = format!("`{path}.{key}` has no effect without a sandbox");
+            found.problem(tree, &path.key(key), what, "add `sandbox: on`, or remove it");
+        }
     }
 }
 

@@ -56,19 +56,20 @@ pub struct Tool {
     pub deny_by_default: Option<bool>,
     /// Relative to the configuration file; `workspace` beside it without it. For `command`: where the programs run, and
     /// the only place that they can write to. For file tools: the directory that they stay below. For `mcp`: where the
-    /// program runs, which is the folder of the configuration file without it.
+    /// program runs, which is the folder of the configuration file without it; with `sandbox: on` as for `command`.
     #[garde(inner(length(min = 1)))]
     pub working_directory: Option<String>,
-    /// For `command`: directories that programs can read beside the working directory and those of the system.
+    /// For `command`, and for `mcp` with `sandbox: on`: directories that programs can read beside the working directory
+    /// and those of the system.
     pub readable: Option<Vec<String>>,
     /// For `command`: how long one may run.
     #[garde(inner(custom(more_than_nothing)))]
     #[schemars(extend("default" = "2m"))]
     pub max_execution_time: Option<Span>,
-    /// For `command`: whether the kernel confines programs. With `on` the server does not start where it cannot.
-    #[schemars(extend("default" = "on"))]
+    /// For `command` and for `mcp` with `command`: whether the kernel confines programs. With `on` the server does not
+    /// start where it cannot. Without it: `on` for `command`, `off` for `mcp`.
     pub sandbox: Option<Sandbox>,
-    /// For `command`: whether confined programs reach the network.
+    /// For `command` and `mcp`: whether confined programs reach the network.
     #[schemars(extend("default" = false))]
     pub network: Option<bool>,
     /// For `command`, `http_request` and `mcp`: how many bytes of output, or of the answer, are kept. Without it: 65536,

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::let_go;
+use super::{let_go, sandbox_word};
+use crate::tool::sandbox::Plan;
 
 /// How many bytes of standard error are kept, the last ones.
 const LAST_WORDS_BYTES: usize = 2 * 1024;
@@ -29,6 +30,10 @@ pub struct RelayOrder {
     pub directory: PathBuf,
     /// Its environment beside `PATH`, `HOME` and `LANG`. Nothing else of the server's own environment reaches it.
     pub env: BTreeMap<String, String>,
+    /// How many processes it may have at a time; more end it.
+    pub process_limit: u32,
+    /// What it can reach; none is everything that the server's user can.
+    pub plan: Option<Plan>,
 }
 
 /// A program that runs. Dropping this ends it and everything that it started.
@@ -51,10 +56,13 @@ impl Relay {
         let mut directory = OsString::from("--directory=");
         directory.push(&order.directory);
         let mut command = Command::new(shim);
-        command.arg0("holdpoint").arg("exec-child").arg("--relay").arg(directory).arg("--");
-        command.args(&order.argv);
+        command.arg0("holdpoint").arg("exec-child").arg("--relay").arg(directory);
+        command.arg(format!("--process-limit={}", order.process_limit));
+        command.args(sandbox_word(order.plan.as_ref())).arg("--").args(&order.argv);
         command.env_clear().env("PATH", &order.path).env("LANG", "C.UTF-8");
-        let home = std::env::var_os("HOME").unwrap_or_else(|| order.directory.clone().into());
+        // Where it is confined, the home of the server's user is out of its reach.
+        let home = std::env::var_os("HOME").filter(|_| order.plan.is_none());
+        let home = home.unwrap_or_else(|| order.directory.clone().into());
         command.env("HOME", home).envs(&order.env);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;

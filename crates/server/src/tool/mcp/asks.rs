@@ -1,26 +1,19 @@
 //! What a server asks back before it answers a call, as something that a person can be asked, and the way back.
 //!
 //! In the newest protocol a server answers "input required" with a state of its own: both are stored with the hold, and
-//! days later any node sends the call again with the answers. In older ones a server asks while the call is open. Such
-//! a call is ended and made again once there is an answer, if it may be made twice; any other gets no answer.
+//! days later any node sends the call again with the answers. In older ones a server asks while the call is open: what
+//! becomes of that call is `open.rs`.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use holdpoint_core::body::Body;
 use holdpoint_core::command::SuspendFor;
 use holdpoint_core::hold::Ask;
 use holdpoint_core::json::RawJson;
-use rmcp::ErrorData;
-use rmcp::handler::client::ClientHandler;
-use rmcp::model::{
-    ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest, InputRequiredResult,
-    InputResponses,
-};
-use rmcp::service::{RequestContext, RoleClient};
+use rmcp::model::{ElicitRequestParams, InputRequest, InputRequiredResult, InputResponses};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use tokio::sync::Notify;
 
 use crate::tool::{Pending, Resumed};
 
@@ -35,7 +28,13 @@ enum State {
         requests: BTreeMap<String, Asked>,
     },
     /// What was asked while a call was open, and what had been answered before.
-    Open { question: String, answered: Vec<Answered> },
+    Open {
+        question: String,
+        answered: Vec<Answered>,
+        /// Whether the call stays open meanwhile.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        waits: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,8 +51,8 @@ enum Asked {
 /// A question that was asked while a call was open, and its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Answered {
-    question: String,
-    value: Value,
+    pub(super) question: String,
+    pub(super) value: Value,
 }
 
 /// What a call is made with, beside its arguments.
@@ -65,6 +64,8 @@ pub(super) struct Answers {
     pub(super) state: Option<String>,
     /// For older ones.
     pub(super) answered: Vec<Answered>,
+    /// Whether the last of these is for a call that is still open.
+    pub(super) is_awaited: bool,
 }
 
 /// What comes after "input required".
@@ -100,7 +101,7 @@ pub(super) fn next(server: &str, required: InputRequiredResult) -> Result<Next, 
         let responses: InputResponses = requests.keys().map(|name| (name.clone(), no_roots())).collect();
         let responses = (!responses.is_empty()).then_some(responses);
         let state = required.request_state;
-        return Ok(Next::Again(Answers { responses, state, answered: Vec::new() }));
+        return Ok(Next::Again(Answers { responses, state, ..Answers::default() }));
     }
     let state = State::Rounds { state: required.request_state, requests };
     Ok(Next::Ask(Box::new(ask(server, &questions, &state))))
@@ -110,9 +111,19 @@ fn no_roots() -> Value {
     json!({"roots": []})
 }
 
-/// What a person is asked for a server that asked while a call was open.
-pub(super) fn pending_open(server: &str, question: Question, answered: Vec<Answered>) -> Pending {
-    let state = State::Open { question: question.text.clone(), answered };
+/// What a person is asked for a server that asked while a call was open, and how long the call stays open for it.
+pub(super) fn pending_open(
+    server: &str,
+    mut question: Question,
+    answered: Vec<Answered>,
+    waits: Option<Duration>,
+) -> Pending {
+    let state = State::Open { question: question.text.clone(), answered, waits: waits.is_some() };
+    if let Some(span) = waits {
+        let minutes = span.as_secs().div_ceil(60);
+        let s = if minutes == 1 { "" } else { "s" };
+        question.text.push_str(&format!("\n\n(The server waits {minutes} minute{s} for the answer.)"));
+    }
     ask(server, &[(String::new(), question)], &state)
 }
 
@@ -157,9 +168,11 @@ pub(super) fn answers(resumed: Option<&Resumed>) -> Result<Answers, String> {
         Body::Blob(_) => return Err("the answer is not at hand".into()),
     };
     match state {
-        State::Open { question, mut answered } => {
+        State::Open { question, mut answered, waits } => {
             answered.push(Answered { question, value: given });
-            Ok(Answers { answered, ..Answers::default() })
+            // Made again from the beginning, it may ask the same again, and the answer is known then.
+            let is_awaited = waits && !resumed.is_repeat;
+            Ok(Answers { answered, is_awaited, ..Answers::default() })
         }
         State::Rounds { state, requests } => {
             let is_only = requests.values().filter(|asked| **asked != Asked::Roots).count() == 1;
@@ -176,7 +189,7 @@ pub(super) fn answers(resumed: Option<&Resumed>) -> Result<Answers, String> {
             };
             let responses: InputResponses = requests.into_iter().map(response).collect();
             let responses = (!responses.is_empty()).then_some(responses);
-            Ok(Answers { responses, state, answered: Vec::new() })
+            Ok(Answers { responses, state, ..Answers::default() })
         }
     }
 }
@@ -185,13 +198,13 @@ pub(super) fn answers(resumed: Option<&Resumed>) -> Result<Answers, String> {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Question {
     /// In words, with the address to open where there is one.
-    text: String,
+    pub(super) text: String,
     /// What is to be filled in; none for an address.
-    schema: Option<Value>,
+    pub(super) schema: Option<Value>,
 }
 
 impl Question {
-    fn of(params: &ElicitRequestParams) -> Result<Question, String> {
+    pub(super) fn of(params: &ElicitRequestParams) -> Result<Question, String> {
         match params {
             ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
                 let schema = serde_json::to_value(requested_schema).map_err(|error| error.to_string())?;
@@ -203,93 +216,6 @@ impl Question {
             }),
             _ => Err("it asks for something that this version does not know".into()),
         }
-    }
-}
-
-/// A call that is open, for a server that asks meanwhile.
-pub(super) struct OpenCall {
-    answered: Vec<Answered>,
-    may_repeat: bool,
-    asked: Mutex<Option<Question>>,
-    news: Notify,
-}
-
-impl OpenCall {
-    pub(super) fn new(answered: Vec<Answered>, may_repeat: bool) -> OpenCall {
-        OpenCall { answered, may_repeat, asked: Mutex::default(), news: Notify::new() }
-    }
-
-    /// Waits until the server asks something that only a person knows.
-    pub(super) async fn is_asked(&self) {
-        self.news.notified().await;
-    }
-
-    /// What it asked.
-    pub(super) fn question(&self) -> Option<Question> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-/// The client's side of a connection: who we are, and which calls are open.
-#[derive(Clone)]
-pub(super) struct Side {
-    pub(super) config: ClientConfig,
-    pub(super) open: Arc<Mutex<Vec<Arc<OpenCall>>>>,
-}
-
-/// An open call, until this is dropped.
-pub(super) struct Listed {
-    open: Arc<Mutex<Vec<Arc<OpenCall>>>>,
-    call: Arc<OpenCall>,
-}
-
-impl Side {
-    pub(super) fn list(&self, call: Arc<OpenCall>) -> Listed {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
-        Listed { open: self.open.clone(), call }
-    }
-
-    /// The one call that a question can belong to: an older server does not say which it means.
-    fn only_call(&self) -> Option<Arc<OpenCall>> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        match open.as_slice() {
-            [one] => Some(one.clone()),
-            [] | [_, _, ..] => None,
-        }
-    }
-}
-
-impl Drop for Listed {
-    fn drop(&mut self) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|call| !Arc::ptr_eq(call, &self.call));
-    }
-}
-
-impl ClientHandler for Side {
-    fn get_info(&self) -> ClientConfig {
-        self.config.clone()
-    }
-
-    async fn create_elicitation(
-        &self,
-        request: ElicitRequestParams,
-        _: RequestContext<RoleClient>,
-    ) -> Result<ElicitResult, ErrorData> {
-        let cancel = Ok(ElicitResult::new(ElicitationAction::Cancel));
-        let (Some(call), Ok(question)) = (self.only_call(), Question::of(&request)) else { return cancel };
-        if let Some(known) = call.answered.iter().find(|known| known.question == question.text) {
-            let accepted = ElicitResult::new(ElicitationAction::Accept);
-            return Ok(match question.schema {
-                Some(_) => accepted.with_content(known.value.clone()),
-                None => accepted,
-            });
-        }
-        if call.may_repeat {
-            *call.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(question);
-            call.news.notify_one();
-        }
-        cancel
     }
 }
 
@@ -328,7 +254,8 @@ mod tests {
 
     fn answered(pending: &Pending, answer: Value) -> Answers {
         let answer = Body::Json(RawJson::parse(&answer.to_string()).unwrap());
-        answers(Some(&Resumed { state: *pending.ask.resume.clone().unwrap(), answer })).unwrap()
+        let state = *pending.ask.resume.clone().unwrap();
+        answers(Some(&Resumed { state, answer, is_repeat: false })).unwrap()
     }
 
     #[test]
@@ -371,12 +298,21 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_in_an_open_call_is_answered_in_the_next() {
+    fn what_was_asked_in_an_open_call_is_answered_in_the_next_or_in_the_same() {
         let question = Question { text: "Sure?".into(), schema: Some(json!({"type": "object"})) };
-        let pending = pending_open("bank", question, Vec::new());
+        let pending = pending_open("bank", question.clone(), Vec::new(), None);
         let answers = answered(&pending, json!({"yes": true}));
         let expected = vec![Answered { question: "Sure?".into(), value: json!({"yes": true}) }];
         assert_eq!(answers.answered, expected);
-        assert_eq!((answers.responses, answers.state), (None, None));
+        assert_eq!((answers.responses, answers.state, answers.is_awaited), (None, None, false));
+
+        let pending = pending_open("bank", question, Vec::new(), Some(Duration::from_secs(600)));
+        let asked = pending.ask.question.as_ref().unwrap().inline().unwrap();
+        assert_eq!(asked, "Sure?\n\n(The server waits 10 minutes for the answer.)");
+        let answers = answered(&pending, json!({"yes": true}));
+        assert_eq!((&answers.answered, answers.is_awaited), (&expected, true));
+        let state = *pending.ask.resume.unwrap();
+        let again = super::answers(Some(&Resumed { state, answer: Body::text("yes"), is_repeat: true }));
+        assert!(!again.unwrap().is_awaited, "a person wants it made again from the beginning");
     }
 }

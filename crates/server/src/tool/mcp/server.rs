@@ -8,12 +8,13 @@ use std::error::Error;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use holdpoint_core::id::CallId;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientCapabilities,
-    ClientConfig, ClientRequest, ElicitationCapability, FormElicitationCapability, Implementation,
-    JsonObject, ListToolsRequest, PaginatedRequestParams, ProtocolVersion, RequestId, RequestMetaObject,
-    ServerResult, UrlElicitationCapability,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
+    ContentBlock, ElicitationCapability, FormElicitationCapability, Implementation, JsonObject,
+    ListToolsRequest, PaginatedRequestParams, ProtocolVersion, RequestMetaObject, ServerResult,
+    UrlElicitationCapability,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, PeerRequestOptions, RunningService,
@@ -26,9 +27,10 @@ use rmcp::{RoleClient, ServiceError};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::asks::{Answers, Next, OpenCall, Side, next, pending_open};
+use super::asks::{Answers, Next, next, pending_open};
 use super::http::Bounded;
 use super::offer::Offer;
+use super::open::{Heard, OpenCall, Parked, Side, Talk};
 use super::wire::{Allowance, Piped, RawArguments};
 use crate::tool::Pending;
 use crate::tool::child::own_program;
@@ -63,6 +65,8 @@ pub enum Place {
 
 /// One call.
 pub(super) struct Call<'a> {
+    /// Which.
+    pub(super) id: CallId,
     /// What the server calls the tool.
     pub(super) tool: &'a str,
     /// The argument text.
@@ -71,8 +75,8 @@ pub(super) struct Call<'a> {
     pub(super) token: String,
     /// How long it may take.
     pub(super) patience: Duration,
-    /// Whether it may be made twice.
-    pub(super) may_repeat: bool,
+    /// How long it stays open when its server asks a person something; none for a call that may be made twice.
+    pub(super) waits: Option<Duration>,
     /// What people answered before.
     pub(super) answers: Answers,
 }
@@ -107,6 +111,7 @@ pub struct McpServer {
     place: Place,
     connection: Mutex<Option<Arc<Connection>>>,
     offers: RwLock<BTreeMap<String, Result<Offer, String>>>,
+    parked: Parked,
 }
 
 struct Connection {
@@ -144,7 +149,13 @@ impl McpServer {
     /// A server that is not connected yet.
     #[must_use]
     pub fn new(name: &str, place: Place) -> McpServer {
-        McpServer { name: name.to_owned(), place, connection: Mutex::default(), offers: RwLock::default() }
+        McpServer {
+            name: name.to_owned(),
+            place,
+            connection: Mutex::default(),
+            offers: RwLock::default(),
+            parked: Parked::default(),
+        }
     }
 
     /// What the configuration calls it.
@@ -221,42 +232,49 @@ impl McpServer {
 
     /// Calls a tool and waits for its answer. Dropping the future tells the server that nobody waits any more.
     pub(super) async fn call(&self, call: Call<'_>) -> Result<Said, Trouble> {
-        let values: JsonObject = serde_json::from_str(call.arguments)
-            .map_err(|error| Trouble::Refused(format!("the arguments must be a JSON object: {error}")))?;
-        let connection = self.connected().await?;
-        let Answers { responses, state, answered } = call.answers;
-        let mut params = CallToolRequestParams::new(call.tool.to_owned()).with_arguments(values);
-        params.input_responses = responses;
-        params.request_state = state;
-        let mut request = CallToolRequest::new(params);
-        request.extensions.insert(RawArguments(call.arguments.to_owned()));
-        let mut meta = RequestMetaObject::new();
-        meta.0.0.insert(TOKEN_KEY.to_owned(), call.token.into());
-        let options = PeerRequestOptions::with_timeout(call.patience).with_meta(meta);
-        let open = Arc::new(OpenCall::new(answered.clone(), call.may_repeat));
-        let _listed = connection.service.service().list(open.clone());
-        let peer = connection.peer();
-        let sent = peer.send_cancellable_request(ClientRequest::CallToolRequest(request), options).await;
-        let handle = sent.map_err(|error| self.trouble(&connection, error))?;
-        let mut waiting = Waiting { peer: peer.clone(), request: Some(handle.id.clone()) };
-        let answer = tokio::select! {
-            answer = handle.await_response() => {
-                waiting.request = None;
-                answer.map_err(|error| self.trouble(&connection, error))
+        let (id, patience, waits) = (call.id, call.patience, call.waits);
+        let mut is_late = false;
+        let mut talk = match call.answers.is_awaited {
+            false => self.begin(call).await?,
+            true => {
+                let gone = "it waited for the answer in a call that is no longer open: this server was started again \
+                            meanwhile, or another one has the call";
+                let gone = || Trouble::Lost(format!("{}: {gone}", self.told()));
+                let mut talk = self.parked.take(id).ok_or_else(gone)?;
+                let answer = call.answers.answered.last().map(|last| last.value.clone());
+                is_late = !talk.answer(answer.unwrap_or_default());
+                talk
             }
-            () = open.is_asked() => Err(Trouble::Lost("it asks for something".to_owned())),
         };
-        if connection.is_over() {
+        let answer = match talk.next().await {
+            Some(Heard::Over(answer)) => *answer,
+            Some(Heard::Asks(mut asked)) => {
+                let waits = waits.filter(|_| asked.is_awaited());
+                let (question, answered) = (asked.question.clone(), talk.call.answered());
+                if waits.is_some() {
+                    self.parked.put(id, talk, &mut asked);
+                }
+                return Ok(Said::Asks(Box::new(pending_open(&self.name, question, answered, waits))));
+            }
+            Some(Heard::TooLong) => {
+                let why = format!("{}: no answer within {} s", self.told(), patience.as_secs_f32());
+                return Err(Trouble::Lost(why));
+            }
+            None => return Err(Trouble::Lost(format!("{}: the call was let go of", self.told()))),
+        };
+        let connection = self.connection.lock().await.clone();
+        let trouble = |error| match &connection {
+            Some(connection) => self.trouble(connection, error),
+            None => Trouble::Lost(format!("{}: {error}", self.told())),
+        };
+        let answer = answer.map_err(trouble);
+        if let Some(connection) = connection.filter(|connection| connection.is_over()) {
             self.give_up(&connection).await;
-        }
-        // Also when it has answered meanwhile: that is an answer without what it asked for.
-        if let Some(question) = open.question() {
-            return Ok(Said::Asks(Box::new(pending_open(&self.name, question, answered))));
         }
         let cannot = |why| Trouble::Refused(format!("{} cannot go on: {why}", self.told()));
         let answer = answer?;
         if let ServerResult::CallToolResult(answer) = answer {
-            return Ok(Said::Answer(answer));
+            return Ok(Said::Answer(if is_late { without_the_answer(answer) } else { answer }));
         }
         let ServerResult::InputRequiredResult(required) = answer else {
             return Err(Trouble::Lost(format!("{} answered with something else than a result", self.told())));
@@ -265,6 +283,30 @@ impl McpServer {
             Next::Ask(pending) => Said::Asks(pending),
             Next::Again(answers) => Said::Again(answers),
         })
+    }
+
+    /// Sends a call.
+    async fn begin(&self, call: Call<'_>) -> Result<Talk, Trouble> {
+        let values: JsonObject = serde_json::from_str(call.arguments)
+            .map_err(|error| Trouble::Refused(format!("the arguments must be a JSON object: {error}")))?;
+        let connection = self.connected().await?;
+        let Answers { responses, state, answered, .. } = call.answers;
+        let mut params = CallToolRequestParams::new(call.tool.to_owned()).with_arguments(values);
+        params.input_responses = responses;
+        params.request_state = state;
+        let mut request = CallToolRequest::new(params);
+        request.extensions.insert(RawArguments(call.arguments.to_owned()));
+        let mut meta = RequestMetaObject::new();
+        meta.0.0.insert(TOKEN_KEY.to_owned(), call.token.into());
+        let options = PeerRequestOptions::no_options().with_meta(meta);
+        let open = Arc::new(OpenCall::new(answered, call.waits));
+        let listed = connection.service.service().list(open.clone());
+        let sent = connection
+            .peer()
+            .send_cancellable_request(ClientRequest::CallToolRequest(request), options)
+            .await;
+        let handle = sent.map_err(|error| self.trouble(&connection, error))?;
+        Ok(Talk::follow(open, handle, call.patience, (listed, connection)))
     }
 
     async fn connected(&self) -> Result<Arc<Connection>, Trouble> {
@@ -382,24 +424,13 @@ impl McpServer {
     }
 }
 
-/// Somebody waits for an answer.
-struct Waiting {
-    peer: Peer<RoleClient>,
-    request: Option<RequestId>,
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let (Some(request), Ok(runtime)) = (self.request.take(), tokio::runtime::Handle::try_current())
-        else {
-            return;
-        };
-        let peer = self.peer.clone();
-        runtime.spawn(async move {
-            let params = CancelledNotificationParam::new(Some(request), Some("not wanted any more".into()));
-            let _ = peer.notify_cancelled(params).await;
-        });
-    }
+/// An answer that the server gave after it had been told that nobody answers its question.
+fn without_the_answer(mut answer: CallToolResult) -> CallToolResult {
+    let words =
+        "The person's answer came after the server had stopped waiting for it. Without it, the server said:";
+    answer.content.insert(0, ContentBlock::text(words));
+    answer.is_error = Some(true);
+    answer
 }
 
 fn sendable(headers: &BTreeMap<String, String>) -> Result<HashMap<HeaderName, HeaderValue>, String> {
