@@ -28,6 +28,8 @@ pub struct Settings {
     pub agents: BTreeMap<AgentName, Arc<Agent>>,
     /// The agent at the root of the server, for protocols that have one there.
     pub default_agent: Option<AgentName>,
+    /// The agents whose A2A card clients of version 0.3 can read too.
+    pub v03_cards: BTreeSet<AgentName>,
     /// Budgets and caps.
     pub limits: Arc<Limits>,
     /// How long a node's claim on a run lasts without renewal.
@@ -273,6 +275,7 @@ impl Settings {
             tenant: Tenant::default_tenant(),
             agents: BTreeMap::new(),
             default_agent: None,
+            v03_cards: BTreeSet::new(),
             limits: Arc::new(Limits::default()),
             lease: Millis::seconds(6),
             node_name: String::new(),

@@ -86,8 +86,15 @@ const MCP_TESTS: &str = "crates/server/tests/mcp";
 /// Where the official clients of A2A are driven from, with the lists of their packages.
 const CLIENT_TESTS: &str = "crates/server/tests/clients";
 
+/// The clients of an older version of A2A, which cannot be installed beside those of the newest.
+const OLDER_CLIENT_TESTS: &str = "crates/server/tests/clients/v03";
+
 /// Environments of Python below the target folder, and the folders with the lists of their packages.
-const PYTHON: &[(&str, &str)] = &[("a2a-clients", CLIENT_TESTS), ("mcp-servers", MCP_TESTS)];
+const PYTHON: &[(&str, &str)] = &[
+    ("a2a-clients", CLIENT_TESTS),
+    ("a2a-clients-v03", OLDER_CLIENT_TESTS),
+    ("mcp-servers", MCP_TESTS),
+];
 
 /// Installs what is missing, or says what to install.
 pub(crate) fn install_missing(root: &Path) -> Result<()> {
@@ -111,6 +118,7 @@ pub(crate) fn install_missing(root: &Path) -> Result<()> {
     process::run(&root.join(MCP_TESTS), npm(&["ci"]))?;
     process::run(&root.join(BROWSER_TESTS), npm(&["ci"]))?;
     process::run(&root.join(CLIENT_TESTS), npm(&["ci"]))?;
+    process::run(&root.join(OLDER_CLIENT_TESTS), npm(&["ci"]))?;
     PYTHON.iter().try_for_each(|(environment, packages)| python(root, environment, packages))
 }
 

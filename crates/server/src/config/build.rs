@@ -137,6 +137,13 @@ impl Config {
             poll: nodes.poll.map_or(usual.poll, |span| span.0),
             agents,
             default_agent: self.file.server.default_agent.as_ref().map(AgentName::new).transpose()?,
+            v03_cards: self
+                .file
+                .agents
+                .iter()
+                .filter(|(_, agent)| agent.a2a.v03_card == Some(true))
+                .map(|(name, _)| AgentName::new(name))
+                .collect::<Result<_, _>>()?,
             limits: Arc::new(limits(server)),
             access: access(&self.file.server)?,
             connections: Connections {

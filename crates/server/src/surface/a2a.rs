@@ -1,8 +1,9 @@
-//! A2A, protocol version 1.0: agents at `/v1/agents/{agent}`, over JSON-RPC and over HTTP+JSON.
+//! A2A: agents at `/v1/agents/{agent}`, over JSON-RPC and over HTTP+JSON, in version 1.0 and in older ones.
 //!
 //! `wire.rs` has the protocol's own types, `map.rs` what core values become, `error.rs` what a no becomes in each
 //! binding. `operations.rs` does what either binding asks for; `jsonrpc.rs` and `rest.rs` only take requests apart and
-//! put answers together, so that another binding, or an older version of the protocol, is one more file like them.
+//! put answers together, so that another binding is one more file like them. Older versions of the
+//! protocol are `v03/`: translated at the edge onto the same operations.
 
 mod card;
 mod decisions;
@@ -18,6 +19,7 @@ mod rest;
 mod routes;
 mod send;
 mod stream;
+mod v03;
 mod wire;
 
 pub use push::Push;

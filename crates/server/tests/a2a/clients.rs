@@ -1,5 +1,5 @@
-//! The official clients, for Python and for JavaScript, on both bindings: they send, stream, approve, deny, modify, cancel,
-//! list, and subscribe across `kill -9`.
+//! The official clients, for Python and for JavaScript, of 1.0 and of 0.3, on both bindings: they send, stream, approve,
+//! deny, modify, cancel, list, and subscribe across `kill -9`.
 //!
 //! What they do stands in `crates/server/tests/clients`; `cargo xtask test` installs them.
 
@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::server::{demo, demo_with};
+use crate::server::{Server, demo, demo_with, serve_file};
+use crate::v03::older_config;
 
 /// How long a client may take for all of it; then it is stopped and the test fails.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -18,10 +19,29 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
 }
 
-/// Runs a client against a server of its own, which is killed and started again when the client asks for it.
-fn drive(mut client: Command, script: &str, binding: &str) {
+/// Runs a client against the demo.
+fn drive(client: Command, script: &str, binding: &str) {
     let data = tempfile::tempdir().unwrap();
-    let mut server = demo(data.path());
+    let again = |listen: &str| demo_with(data.path(), &["--listen", listen]);
+    drive_against(demo(data.path()), again, client, script, binding);
+}
+
+/// Runs a client of 0.3 against an agent whose card it can read.
+fn drive_older(client: Command, script: &str, binding: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("holdpoint.yaml"), older_config(folder.path())).unwrap();
+    let again = |listen: &str| serve_file(folder.path(), &["--listen", listen]);
+    drive_against(serve_file(folder.path(), &[]), again, client, script, binding);
+}
+
+/// Runs a client against a server of its own, which is killed and started again when the client asks for it.
+fn drive_against(
+    mut server: Server,
+    again: impl Fn(&str) -> Server,
+    mut client: Command,
+    script: &str,
+    binding: &str,
+) {
     let base = server.program.base.clone();
     client.arg(folder().join(script)).args([base.as_str(), binding]).current_dir(folder());
     let client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
@@ -40,7 +60,7 @@ fn drive(mut client: Command, script: &str, binding: &str) {
         if last == "restart" {
             let listen = base.strip_prefix("http://").unwrap();
             drop(server);
-            server = demo_with(data.path(), &["--listen", listen]);
+            server = again(listen);
             asks.write_all(b"\n").unwrap();
         }
     }
@@ -49,19 +69,20 @@ fn drive(mut client: Command, script: &str, binding: &str) {
     drop(server);
 }
 
-fn python() -> Command {
+/// Python with the packages of an environment.
+fn python(environment: &str) -> Command {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    Command::new(target.join("a2a-clients/bin/python"))
+    Command::new(target.join(environment).join("bin/python"))
 }
 
 #[test]
 fn the_python_client_over_json_rpc() {
-    drive(python(), "official.py", "JSONRPC");
+    drive(python("a2a-clients"), "official.py", "JSONRPC");
 }
 
 #[test]
 fn the_python_client_over_http_json() {
-    drive(python(), "official.py", "HTTP+JSON");
+    drive(python("a2a-clients"), "official.py", "HTTP+JSON");
 }
 
 #[test]
@@ -72,4 +93,25 @@ fn the_javascript_client_over_json_rpc() {
 #[test]
 fn the_javascript_client_over_http_json() {
     drive(Command::new("node"), "official.mjs", "HTTP+JSON");
+}
+
+/// C3: clients of 0.3 work as they did before.
+#[test]
+fn the_python_client_of_0_3_over_json_rpc() {
+    drive_older(python("a2a-clients-v03"), "v03/older.py", "JSONRPC");
+}
+
+#[test]
+fn the_python_client_of_0_3_over_http_json() {
+    drive_older(python("a2a-clients-v03"), "v03/older.py", "HTTP+JSON");
+}
+
+#[test]
+fn the_javascript_client_of_0_3_over_json_rpc() {
+    drive_older(Command::new("node"), "v03/older.mjs", "JSONRPC");
+}
+
+#[test]
+fn the_javascript_client_of_0_3_over_http_json() {
+    drive_older(Command::new("node"), "v03/older.mjs", "HTTP+JSON");
 }

@@ -1,4 +1,4 @@
-//! A2A against the real program: both bindings, decisions, lists, cards, streams across restarts, malformed requests.
+//! A2A against the real program: both bindings, older versions, decisions, lists, cards, streams across restarts, malformed requests.
 //!
 //! Everything is asked over HTTP, as clients would.
 
@@ -7,6 +7,7 @@
 mod cards;
 mod clients;
 mod decisions;
+mod dialect;
 mod families;
 mod lists;
 mod malformed;
@@ -19,3 +20,4 @@ mod server;
 mod started;
 mod streams;
 mod tasks;
+mod v03;

@@ -11,12 +11,18 @@ use crate::server::{Server, demo, says, state};
 /// Is it a good answer to something that may be anything?
 fn check(status: u16, body: &Value, sent: &[u8]) {
     assert!(status < 500, "{status} {body} for {}", String::from_utf8_lossy(sent));
-    let code = body["error"]["code"].as_i64();
+    let code = body.get("code").or_else(|| body["error"].get("code")).and_then(Value::as_i64);
     assert_ne!(code, Some(-32603), "internal error {body} for {}", String::from_utf8_lossy(sent));
 }
 
 async fn both(server: &Server, body: &[u8]) {
-    for path in ["/v1/agents/ops", "/v1/agents/ops/message:send", "/v1/agents/ops/tasks/run_x:cancel"] {
+    for path in [
+        "/v1/agents/ops",
+        "/v1/agents/ops/message:send",
+        "/v1/agents/ops/tasks/run_x:cancel",
+        "/v1/agents/ops/v1/message:send",
+        "/v1/agents/ops/v1/tasks/run_x:cancel",
+    ] {
         let answer = server.ask("POST", path, &[], body).await;
         check(answer.status, &answer.body, body);
     }
@@ -99,6 +105,7 @@ fn any_json() -> impl Strategy<Value = Value> {
         any::<f64>().prop_map(|number| json!(number)),
         ".{0,12}".prop_map(Value::from),
         Just(json!("ROLE_USER")),
+        Just(json!("user")),
         Just(json!("approve")),
     ];
     leaf.prop_recursive(4, 24, 6, |inner| {
@@ -107,6 +114,11 @@ fn any_json() -> impl Strategy<Value = Value> {
             Just("messageId".to_owned()),
             Just("role".to_owned()),
             Just("parts".to_owned()),
+            Just("content".to_owned()),
+            Just("request".to_owned()),
+            Just("kind".to_owned()),
+            Just("file".to_owned()),
+            Just("blocking".to_owned()),
             Just("text".to_owned()),
             Just("data".to_owned()),
             Just("taskId".to_owned()),
@@ -132,12 +144,20 @@ fn any_body() -> impl Strategy<Value = Vec<u8>> {
         Just("GetExtendedAgentCard"),
         Just("CreateTaskPushNotificationConfig"),
         Just("message/send"),
+        Just("tasks/get"),
+        Just("tasks/cancel"),
+        Just("tasks/pushNotificationConfig/set"),
+        Just("agent/getAuthenticatedExtendedCard"),
     ];
     let rpc = (methods, any_json()).prop_map(|(method, params)| {
         json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string().into_bytes()
     });
-    let near = any_json().prop_map(|part| {
-        json!({"message": {"messageId": "m", "role": "ROLE_USER", "taskId": "run_x", "parts": [part]}})
+    // Nearly right, in any of the versions and bindings.
+    let names = prop_oneof![Just("message"), Just("request")];
+    let parts = prop_oneof![Just("parts"), Just("content")];
+    let roles = prop_oneof![Just("ROLE_USER"), Just("user")];
+    let near = (any_json(), names, parts, roles).prop_map(|(part, name, parts, role)| {
+        json!({name: {"messageId": "m", "role": role, "taskId": "run_x", parts: [part]}})
             .to_string()
             .into_bytes()
     });
@@ -165,6 +185,8 @@ fn random_bodies_are_answered() {
     tried.unwrap();
     let paths = runner.run(&"[/a-z:%?=&.0-9]{0,40}", |path| {
         let answer = runtime.block_on(server.get(&format!("/v1/agents/ops/{path}")));
+        check(answer.status, &answer.body, path.as_bytes());
+        let answer = runtime.block_on(server.get(&format!("/v1/agents/ops/v1/{path}")));
         check(answer.status, &answer.body, path.as_bytes());
         Ok(())
     });

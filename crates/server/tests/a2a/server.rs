@@ -33,8 +33,13 @@ pub(crate) fn demo_with(data: &Path, more: &[&str]) -> Server {
 /// A server with this configuration, whose models follow scripts beside it.
 pub(crate) fn configured(folder: &Path, config: &str) -> Server {
     std::fs::write(folder.join("holdpoint.yaml"), config).unwrap();
+    serve_file(folder, &[])
+}
+
+/// A server with the configuration that is in a folder.
+pub(crate) fn serve_file(folder: &Path, more: &[&str]) -> Server {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    command.arg("serve").arg("--config").arg(folder.join("holdpoint.yaml"));
+    command.arg("serve").args(more).arg("--config").arg(folder.join("holdpoint.yaml"));
     start(command.arg("--data").arg(folder.join("data")))
 }
 

@@ -31,7 +31,11 @@ impl Reader {
     ) -> Reader {
         let url = format!("{}{path}", server.program.base);
         let mut request = server.client.request(method.parse().unwrap(), url);
-        for (name, value) in headers {
+        // Without it a request that has no body is one of an older client.
+        if !headers.iter().any(|(name, _)| *name == "a2a-version") {
+            request = request.header("a2a-version", "1.0");
+        }
+        for (name, value) in headers.iter().filter(|(_, value)| !value.is_empty()) {
             request = request.header(*name, *value);
         }
         if let Some(body) = body {

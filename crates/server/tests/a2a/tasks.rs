@@ -71,7 +71,7 @@ async fn a_task_is_cancelled_once_and_for_all() {
     let id = task["id"].as_str().unwrap();
     let path = format!("/v1/agents/ops/tasks/{id}:cancel");
     for body in ["", "{}", r#"{"metadata": {"reason": "changed my mind"}}"#] {
-        let answer = server.ask("POST", &path, &[], body.as_bytes()).await;
+        let answer = server.ask("POST", &path, &[("a2a-version", "1.0")], body.as_bytes()).await;
         assert_eq!((answer.status, state(&answer.body)), (200, "TASK_STATE_CANCELED"));
     }
     let late = decides(&task, json!({"decision": "approve", "hold_id": asked(&task)[0]["hold_id"]}));
@@ -167,7 +167,6 @@ async fn every_mistake_has_its_answer() {
         ("DeleteTaskPushNotificationConfig", json!({"taskId": unknown, "id": "c"}), -32001, "TASK_NOT_FOUND"),
         ("GetTask", json!({"id": id, "tenant": "travel"}), -32602, "INVALID_PARAMS"),
         ("NoSuchMethod", json!({}), -32601, "METHOD_NOT_FOUND"),
-        ("tasks/get", json!({"id": id}), -32009, "VERSION_NOT_SUPPORTED"),
     ] {
         let answer = server.rpc("ops", method, params.clone()).await;
         let found = (answer.body["error"]["code"].as_i64(), answer.reason());
@@ -199,7 +198,7 @@ async fn errors_over_http_have_their_status() {
         ("GET", "/v1/agents/nobody/tasks", vec![], "", 404, "METHOD_NOT_FOUND"),
         ("GET", "/v1/agents/ops/nothing", vec![], "", 404, "METHOD_NOT_FOUND"),
         ("GET", "/v1/agents/ops/message:send", vec![], "", 404, "METHOD_NOT_FOUND"),
-        ("GET", "/v1/agents/ops/tasks", vec![version("0.3")], "", 400, "VERSION_NOT_SUPPORTED"),
+        ("GET", "/v1/agents/ops/tasks", vec![version("0.2")], "", 400, "VERSION_NOT_SUPPORTED"),
         (
             "POST",
             "/v1/agents/ops/message:send",

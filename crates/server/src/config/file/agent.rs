@@ -43,6 +43,21 @@ pub struct Agent {
     pub approvers: Option<Vec<String>>,
     /// Whether whoever started a run may decide its holds. The strictest of server, agent and tool counts.
     pub self_approval: Option<SelfApproval>,
+    /// How it shows itself to A2A clients.
+    #[garde(dive)]
+    #[serde(default)]
+    pub a2a: A2a,
+}
+
+/// How an agent shows itself to A2A clients.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct A2a {
+    /// Whether its card can also be read by clients of version 0.3. It then has members that strict readers of 1.0 do not
+    /// know. The agent answers such clients in any case.
+    #[schemars(extend("default" = false))]
+    pub v03_card: Option<bool>,
 }
 
 /// How runs are tracked.

@@ -8,6 +8,7 @@ use holdpoint_core::digest;
 
 use super::error::{A2aError, Kind};
 use super::operations::Asked;
+use super::v03;
 use super::wire::{
     AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill, Scopes, SecurityRequirement,
     SecurityScheme,
@@ -25,13 +26,17 @@ pub(super) fn public(settings: &Settings, name: &str, agent: &Agent, site: &str)
     let url = format!("{site}/v1/agents/{name}");
     let interface =
         |protocol_binding| AgentInterface { url: url.clone(), protocol_binding, protocol_version: VERSION };
+    let mut supported_interfaces = vec![interface("JSONRPC"), interface("HTTP+JSON")];
+    if settings.v03_cards.iter().any(|agent| agent.as_str() == name) {
+        supported_interfaces.extend(v03::card::interfaces(&url));
+    }
     let (security_schemes, security_requirements) = security(&settings.access.auth);
     let description =
         format!("The agent {name} of a Holdpoint server: it stops and waits where a person decides.");
     AgentCard {
         name: name.to_owned(),
         description: description.clone(),
-        supported_interfaces: vec![interface("JSONRPC"), interface("HTTP+JSON")],
+        supported_interfaces,
         version: version(agent),
         capabilities: AgentCapabilities {
             streaming: true,

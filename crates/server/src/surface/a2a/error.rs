@@ -202,7 +202,8 @@ impl A2aError {
         self
     }
 
-    fn details(&self) -> Vec<Detail> {
+    /// What it is about, for programs.
+    pub(super) fn details(&self) -> Vec<Detail> {
         let info = Detail::ErrorInfo {
             reason: self.kind.names().reason,
             domain: DOMAIN,

@@ -11,11 +11,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::error::{A2aError, Kind, RpcError};
-use super::negotiate::{self, Version};
+use super::negotiate;
 use super::operations::{Done, Operation};
 use super::stream::{self, Frame};
 use super::wire::Json;
 use crate::http::is_too_deep;
+
+/// A request whose members nobody has looked at yet.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) id: Json,
+    pub(super) method: String,
+    /// The operation's members.
+    pub(super) params: String,
+}
 
 /// A request that could be read.
 #[derive(Debug)]
@@ -54,7 +63,16 @@ struct Answer<'a, T> {
 }
 
 /// Reads a request: first whether it is one, then which, then its members.
-pub(super) fn read(bytes: &[u8], version: Version) -> Result<Request, Box<Unread>> {
+pub(super) fn read(bytes: &[u8]) -> Result<Request, Box<Unread>> {
+    let Call { id, method, params } = envelope(bytes)?;
+    match operation(&method, &params) {
+        Ok(operation) => Ok(Request { id, operation, digest: digest::of_bytes(params.as_bytes()) }),
+        Err(error) => Err(Box::new(Unread { id, error })),
+    }
+}
+
+/// Whether it is a request, and which.
+pub(super) fn envelope(bytes: &[u8]) -> Result<Call, Box<Unread>> {
     let nobody = |kind, why: String| Box::new(Unread { id: null(), error: A2aError::new(kind, why) });
     if is_too_deep(bytes) {
         return Err(nobody(Kind::InvalidRequest, "the body is nested too deep".into()));
@@ -82,14 +100,7 @@ pub(super) fn read(bytes: &[u8], version: Version) -> Result<Request, Box<Unread
     let Some(method) = envelope.method else {
         return Err(unread(A2aError::new(Kind::InvalidRequest, "method is missing")));
     };
-    // Methods of 0.3 have a slash; whoever says no version is known by it.
-    if version == Version::Unsaid && method.contains('/') {
-        return Err(unread(negotiate::not_supported("0.3")));
-    }
-    let params = envelope.params.map_or("{}", RawValue::get);
-    let digest = digest::of_bytes(params.as_bytes());
-    let operation = operation(&method, params).map_err(unread)?;
-    Ok(Request { id, operation, digest })
+    Ok(Call { id, method, params: envelope.params.map_or("{}", RawValue::get).to_owned() })
 }
 
 fn operation(method: &str, params: &str) -> Result<Operation, A2aError> {

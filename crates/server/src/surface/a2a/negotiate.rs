@@ -7,6 +7,8 @@ use axum::http::{HeaderMap, Uri, header};
 use super::card::{IDEMPOTENCY, VERSION};
 use super::error::{A2aError, Kind};
 
+/// The older version that is spoken here, see `v03/`.
+pub(super) const V03: &str = "0.3";
 /// The header, and the query argument, with the protocol's version.
 const VERSION_HEADER: &str = "a2a-version";
 /// The header with the extensions that a client wants.
@@ -27,27 +29,35 @@ pub(super) enum Version {
 
 /// The version that a client speaks, if it is one of ours.
 pub(super) fn version(headers: &HeaderMap, uri: &Uri) -> Result<Version, A2aError> {
+    match said(headers, uri).as_str() {
+        "" => Ok(Version::Unsaid),
+        said if is_patch_of(said, VERSION) => Ok(Version::One),
+        said => Err(not_supported(said)),
+    }
+}
+
+/// What a client says about the version, in its header or as an argument; empty when it says nothing.
+pub(super) fn said(headers: &HeaderMap, uri: &Uri) -> String {
     let in_query = uri.query().unwrap_or_default().split('&').find_map(|pair| {
         let (name, value) = pair.split_once('=')?;
         name.eq_ignore_ascii_case(VERSION_HEADER).then(|| value.to_owned())
     });
     let said = headers.get(VERSION_HEADER).map(|value| value.to_str().unwrap_or("unreadable").to_owned());
-    let said = said.or(in_query).unwrap_or_default();
-    match said.trim() {
-        "" => Ok(Version::Unsaid),
-        said if said == VERSION || said.strip_prefix("1.0.").is_some_and(is_number) => Ok(Version::One),
-        said => Err(not_supported(said)),
-    }
+    said.or(in_query).unwrap_or_default().trim().to_owned()
 }
 
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+/// Whether a version is this one, whatever its patch.
+pub(super) fn is_patch_of(said: &str, version: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    said.strip_prefix(version)
+        .is_some_and(|patch| patch.is_empty() || patch.strip_prefix('.').is_some_and(is_number))
 }
 
-pub(super) fn not_supported(said: &str) -> A2aError {
-    let message = format!("version {said} of A2A is not spoken here; this agent speaks {VERSION}");
+fn not_supported(said: &str) -> A2aError {
+    let spoken = format!("{VERSION}, {V03}");
+    let message = format!("version {said} of A2A is not spoken at this address; this agent speaks {spoken}");
     let mut error = A2aError::new(Kind::VersionNotSupported, message);
-    error.metadata.insert("supported_versions", VERSION.to_owned());
+    error.metadata.insert("supported_versions", spoken);
     error
 }
 
@@ -75,7 +85,12 @@ pub(super) fn answer_type(headers: &HeaderMap) -> &'static str {
 
 /// Those of the extensions that a client wants which are spoken here; others are ignored.
 pub(super) fn extensions(headers: &HeaderMap) -> Option<&'static str> {
-    let values = headers.get_all(EXTENSIONS_HEADER).iter().filter_map(|value| value.to_str().ok());
+    extensions_in(headers, EXTENSIONS_HEADER)
+}
+
+/// The same, where the header is called otherwise.
+pub(super) fn extensions_in(headers: &HeaderMap, header: &str) -> Option<&'static str> {
+    let values = headers.get_all(header).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|uri| uri.trim() == IDEMPOTENCY).then_some(IDEMPOTENCY)
 }
 

@@ -10,6 +10,7 @@ use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::name::AgentName;
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::{Run, status};
+use holdpoint_core::time::Millis;
 
 use super::error::{A2aError, Kind};
 use super::map::{self, Place};
@@ -38,6 +39,8 @@ pub(super) struct Asked {
     pub(super) digest: Digest,
     /// What the client got last, when it comes back to a stream.
     pub(super) last_event: Option<String>,
+    /// How long somebody who does not want to wait waits all the same: not at all in 1.0 (C33).
+    pub(super) lingers: Millis,
 }
 
 /// One operation with its members.

@@ -173,7 +173,8 @@ fn about_task(id: String, tenant: Option<String>, body: &[u8]) -> Result<TaskReq
     Ok(TaskRequest { tenant: rest.tenant.or(tenant), id, metadata: rest.metadata })
 }
 
-fn object<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, A2aError> {
+/// The members of a request in a body.
+pub(super) fn object<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, A2aError> {
     if is_too_deep(body) {
         return Err(A2aError::new(Kind::InvalidRequest, "the body is nested too deep"));
     }

@@ -12,11 +12,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use holdpoint_core::digest;
 use holdpoint_core::name::AgentName;
+use holdpoint_core::time::Millis;
 
 use super::error::{A2aError, Kind};
-use super::negotiate::{self, EXTENSIONS_HEADER};
+use super::negotiate::{self, EXTENSIONS_HEADER, Version};
 use super::operations::{Asked, Operation, perform};
 use super::rest::{self, Target, What};
+use super::v03::{self, Taken};
 use super::{card, jsonrpc};
 use crate::auth::Principal;
 use crate::http::{App, Problem, body_bytes, http_date, idempotency_key};
@@ -35,6 +37,7 @@ pub fn routes() -> Router<App> {
         .route("/v1/agents/{agent}/", any(handle))
         .route("/v1/agents/{agent}/{*operation}", any(handle))
         .route("/", post(handle))
+        .route("/v1/card", any(handle))
         .route("/.well-known/agent-card.json", get(handle))
         .route("/message:send", any(handle))
         .route("/message:stream", any(handle))
@@ -49,6 +52,10 @@ pub fn routes() -> Router<App> {
 }
 
 async fn handle(State(app): State<App>, request: Request) -> Response {
+    let request = match v03::take(&app, request).await {
+        Taken::Answered(response) => return response,
+        Taken::Newer(request) => request,
+    };
     let target = rest::target(request.uri().path());
     let headers = request.headers().clone();
     let activated = negotiate::extensions(&headers);
@@ -78,10 +85,9 @@ async fn rpc(app: App, target: Target, request: Request) -> Response {
             .into_response();
     }
     let (headers, who) = (request.headers().clone(), request.extensions().get::<Principal>().cloned());
-    let version = match negotiate::version(&headers, request.uri()) {
-        Ok(version) => version,
-        Err(error) => return refuse(&error),
-    };
+    if let Err(error) = negotiate::version(&headers, request.uri()) {
+        return refuse(&error);
+    }
     if let Err(error) = negotiate::content_type(&headers) {
         return refuse(&error);
     }
@@ -89,7 +95,7 @@ async fn rpc(app: App, target: Target, request: Request) -> Response {
         Ok(bytes) => bytes,
         Err(problem) => return refuse(&A2aError::from(&problem)),
     };
-    match jsonrpc::read(&bytes, version) {
+    match jsonrpc::read(&bytes) {
         Ok(read) => {
             let done = match asked(&app, &headers, who, &target, &read.operation, read.digest) {
                 Ok(asked) => perform(asked, read.operation).await,
@@ -121,7 +127,7 @@ async fn rest(app: App, mut target: Target, request: Request) -> Result<Response
 }
 
 /// Who asks which agent, and with which key.
-fn asked(
+pub(super) fn asked(
     app: &App,
     headers: &HeaderMap,
     who: Option<Principal>,
@@ -143,6 +149,7 @@ fn asked(
         key: key.or_else(|| key_in(operation)),
         digest,
         last_event: headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned),
+        lingers: Millis(0),
     })
 }
 
@@ -212,7 +219,13 @@ fn card(app: &App, target: &Target, request: &Request) -> Response {
         Err(error) => return rest::refuse(negotiate::JSON, &error),
     };
     let card = card::public(&settings, name.as_str(), &agent, &site(&settings, headers));
-    let body = serde_json::to_vec(&card).unwrap_or_default();
+    let is_for_both =
+        settings.v03_cards.contains(&name) && negotiate::version(headers, request.uri()) != Ok(Version::One);
+    let body = match is_for_both {
+        true => serde_json::to_vec(&v03::card::hybrid(&card)),
+        false => serde_json::to_vec(&card),
+    };
+    let body = body.unwrap_or_default();
     let etag = card::etag(&body);
     let is_known = headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
     let is_known = is_known.is_some_and(|known| known.split(',').any(|one| one.trim() == etag));
@@ -221,7 +234,7 @@ fn card(app: &App, target: &Target, request: &Request) -> Response {
         (header::CACHE_CONTROL, CARD_LASTS.to_owned()),
         (header::LAST_MODIFIED, http_date(app.engine.recovery().began_at)),
         (header::CONTENT_TYPE, negotiate::JSON.to_owned()),
-        (header::VARY, "host".to_owned()),
+        (header::VARY, "host, a2a-version".to_owned()),
     ];
     match is_known {
         true => (StatusCode::NOT_MODIFIED, caching).into_response(),
@@ -237,13 +250,15 @@ pub async fn problems_as_errors(request: Request, next: Next) -> Response {
         (What::Nothing, None) => false,
         (_, _) => true,
     };
+    let is_older = v03::is_addressed(request.uri().path());
     let media = negotiate::answer_type(request.headers());
     let response = next.run(request).await;
     let Some(problem) = response.extensions().get::<Problem>().filter(|_| is_ours) else { return response };
     let error = A2aError::from(problem);
-    let mut told = match target.what {
-        What::Rpc => jsonrpc::refuse(&jsonrpc::null(), &error),
-        What::Card | What::Operation(_) | What::Nothing => rest::refuse(media, &error),
+    let mut told = match (is_older, target.what) {
+        (true, _) => v03::refuse(&error),
+        (false, What::Rpc) => jsonrpc::refuse(&jsonrpc::null(), &error),
+        (false, What::Card | What::Operation(_) | What::Nothing) => rest::refuse(media, &error),
     };
     *told.status_mut() = response.status();
     for name in [header::WWW_AUTHENTICATE, header::RETRY_AFTER, header::ALLOW] {

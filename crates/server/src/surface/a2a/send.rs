@@ -9,6 +9,7 @@ use holdpoint_core::id::{HoldId, RunId};
 use holdpoint_core::name::SessionId;
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::Run;
+use holdpoint_core::time::Millis;
 use holdpoint_core::words::implied_hold;
 
 use super::decisions::{self, Decided, Open, Reading, Waiting};
@@ -32,9 +33,11 @@ pub(super) async fn send(asked: &Asked, request: &wire::SendMessageRequest) -> R
     let configuration = request.configuration.as_ref();
     let history = history_length(configuration.and_then(|wanted| wanted.history_length))?;
     let sent = deliver(asked, request).await?;
-    let waits = !configuration.and_then(|wanted| wanted.return_immediately).unwrap_or(false);
-    if waits && sent.notice.is_none() {
-        let at_most = asked.app.engine.settings().max_wait;
+    let at_most = match configuration.and_then(|wanted| wanted.return_immediately).unwrap_or(false) {
+        true => asked.lingers,
+        false => asked.app.engine.settings().max_wait,
+    };
+    if at_most > Millis(0) && sent.notice.is_none() {
         let about = |error| A2aError::of(Some(sent.run), &error);
         asked.app.engine.needs_somebody(sent.run, at_most).await.map_err(about)?;
     }

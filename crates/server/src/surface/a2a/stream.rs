@@ -296,14 +296,27 @@ pub(super) fn updates(run: &Run, change: Change, question: Option<Message>) -> V
 
 /// Frames as server-sent events; `write` says what a frame looks like in its binding.
 pub(super) fn events(frames: Frames, write: impl Fn(&Frame) -> String + Send + 'static) -> Response {
+    named_events(frames, move |frame| Some((None, write(frame))))
+}
+
+/// The same where events have names, and where not every frame is one.
+pub(super) fn named_events(
+    frames: Frames,
+    write: impl Fn(&Frame) -> Option<(Option<&'static str>, String)> + Send + 'static,
+) -> Response {
     let events = futures_util::stream::unfold((frames, write), |(mut frames, write)| async move {
-        let frame = frames.next().await?;
-        let mut event = Event::default().data(write(&frame));
-        if let Some(id) = &frame.id {
-            event = event.id(id.clone());
+        let (frame, name, data) = loop {
+            let frame = frames.next().await?;
+            if let Some((name, data)) = write(&frame) {
+                break (frame, name, data);
+            }
+        };
+        let mut event = Event::default().data(data);
+        if let Some(id) = frame.id {
+            event = event.id(id);
         }
-        if frame.body.is_err() {
-            event = event.event("error");
+        if let Some(name) = name.or(frame.body.is_err().then_some("error")) {
+            event = event.event(name);
         }
         Some((Ok::<Event, Infallible>(event), (frames, write)))
     });

@@ -454,12 +454,12 @@ pub(super) fn task_state(word: &str) -> Result<Option<TaskState>, serde::de::val
 }
 
 /// A value that is there even when it is `null`.
-fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+pub(super) fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
     Json::deserialize(deserializer).map(Some)
 }
 
 /// A whole number, also as text: both are protobuf's JSON for one.
-fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i32>, D::Error> {
+pub(super) fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i32>, D::Error> {
     struct Whole;
 
     impl Visitor<'_> for Whole {

@@ -1,0 +1,67 @@
+//! What a no becomes in 0.3: the codes that it knows, and how they travel.
+//!
+//! Over JSON-RPC as in 1.0; over HTTP+JSON the same object is the body, beside a status.
+
+use axum::http::StatusCode;
+use serde::Serialize;
+
+use super::super::error::{A2aError, Kind};
+use super::super::wire::Detail;
+
+/// An error as 0.3 has it, in either binding.
+#[derive(Debug, Serialize)]
+pub(super) struct OlderError {
+    pub(super) code: i32,
+    pub(super) message: String,
+    pub(super) data: Vec<Detail>,
+}
+
+impl OlderError {
+    pub(super) fn of(error: &A2aError) -> OlderError {
+        OlderError { code: code(error.kind), message: error.message.clone(), data: error.details() }
+    }
+}
+
+/// The code of an error; what 0.3 has no code for is an internal error to it.
+pub(super) fn code(kind: Kind) -> i32 {
+    match kind {
+        Kind::VersionNotSupported => Kind::Internal.names().code,
+        Kind::Parse
+        | Kind::InvalidRequest
+        | Kind::MethodNotFound
+        | Kind::InvalidParams
+        | Kind::Internal
+        | Kind::TaskNotFound
+        | Kind::TaskNotCancelable
+        | Kind::PushNotificationNotSupported
+        | Kind::UnsupportedOperation
+        | Kind::ContentTypeNotSupported
+        | Kind::ExtendedAgentCardNotConfigured
+        | Kind::Unauthenticated
+        | Kind::PermissionDenied
+        | Kind::TooLarge
+        | Kind::Unavailable => kind.names().code,
+    }
+}
+
+/// The status of an error: that of 1.0, except where the libraries of 0.3 had others.
+pub(super) fn http(kind: Kind) -> StatusCode {
+    match kind {
+        Kind::TaskNotCancelable => StatusCode::CONFLICT,
+        Kind::ContentTypeNotSupported => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Kind::ExtendedAgentCardNotConfigured => StatusCode::NOT_FOUND,
+        Kind::Parse
+        | Kind::InvalidRequest
+        | Kind::MethodNotFound
+        | Kind::InvalidParams
+        | Kind::Internal
+        | Kind::TaskNotFound
+        | Kind::PushNotificationNotSupported
+        | Kind::UnsupportedOperation
+        | Kind::VersionNotSupported
+        | Kind::Unauthenticated
+        | Kind::PermissionDenied
+        | Kind::TooLarge
+        | Kind::Unavailable => kind.names().http,
+    }
+}

@@ -1,0 +1,97 @@
+//! 0.3 over HTTP+JSON: the paths of 1.0 behind `/v1`, and bodies as protobuf writes them.
+//!
+//! Takes requests apart and puts answers together. Whatever a client of 0.3 does not know must not be in an answer: the
+//! official one for Python reads nothing that has more.
+
+use axum::http::{HeaderValue, Method, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use super::super::error::{A2aError, Kind};
+use super::super::negotiate;
+use super::super::operations::{Done, Operation};
+use super::super::rest::{self, Path, Target, What, object};
+use super::super::stream as newer_stream;
+use super::error::{OlderError, http};
+use super::map::{self, Form, Sender};
+use super::wire::{ProtoPart, SendParams, StreamEvent, Task};
+use super::{Heard, Shown, card, stream};
+use crate::http::App;
+
+#[derive(Serialize)]
+struct Sent {
+    task: Task,
+}
+
+pub(super) async fn answer(app: &App, mut target: Target, heard: &Heard) -> Response {
+    let What::Operation(path) = std::mem::replace(&mut target.what, What::Nothing) else {
+        return refuse(&nothing());
+    };
+    let closes_at_a_question = path == Path::Stream;
+    let done = match read(path, heard) {
+        Ok(operation) => heard.perform(app, &target, operation, &heard.body).await,
+        Err(error) => Err(error),
+    };
+    match done {
+        Err(error) => refuse(&error),
+        Ok(Shown::Ended(task)) => {
+            let event = StreamEvent::Task(map::task(Form::Proto, &task));
+            stream::once(None, serde_json::to_string(&event).unwrap_or_default())
+        }
+        Ok(Shown::Done(done)) => answered(done, closes_at_a_question),
+    }
+}
+
+fn read(path: Path, heard: &Heard) -> Result<Operation, A2aError> {
+    let (method, uri, body) = (&heard.parts.method, &heard.parts.uri, &heard.body);
+    if !body.is_empty() {
+        negotiate::content_type(&heard.parts.headers)?;
+    }
+    let send = || object::<SendParams<ProtoPart>>(body).and_then(|it| map::send(Sender::Proto, it));
+    match (path, method) {
+        (Path::Send, &Method::POST) => Ok(Operation::Send(Box::new(send()?))),
+        (Path::Stream, &Method::POST) => Ok(Operation::Stream(Box::new(send()?))),
+        (Path::Tasks, _) => Err(A2aError::new(Kind::MethodNotFound, "0.3 has no lists of tasks")),
+        (path, method) => {
+            let mut operation = rest::read(path, method, uri, body)?;
+            if let Operation::Get(get) = &mut operation {
+                get.history_length = map::history(get.history_length);
+            }
+            Ok(operation)
+        }
+    }
+}
+
+fn answered(done: Done, closes_at_a_question: bool) -> Response {
+    match done {
+        Done::Sent(sent) => result(&Sent { task: map::task(Form::Proto, &sent.task) }),
+        Done::Task(task) => result(&map::task(Form::Proto, &task)),
+        Done::Card(card) => result(&card::hybrid(&card)),
+        Done::Tasks(_) => refuse(&nothing()),
+        Done::Frames(frames) => newer_stream::events(*frames, move |frame| {
+            let text = match &frame.body {
+                Ok(body) => serde_json::to_string(&map::event(Form::Proto, body, closes_at_a_question)),
+                Err(error) => serde_json::to_string(&OlderError::of(error)),
+            };
+            text.unwrap_or_default()
+        }),
+    }
+}
+
+fn nothing() -> A2aError {
+    A2aError::new(Kind::MethodNotFound, "there is no such operation in version 0.3")
+}
+
+fn result(value: &impl Serialize) -> Response {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    ([(header::CONTENT_TYPE, negotiate::JSON)], text).into_response()
+}
+
+pub(super) fn refuse(error: &A2aError) -> Response {
+    let mut response = result(&OlderError::of(error));
+    *response.status_mut() = http(error.kind);
+    if let Some(seconds) = error.retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
