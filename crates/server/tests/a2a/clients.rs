@@ -115,3 +115,59 @@ fn the_javascript_client_of_0_3_over_json_rpc() {
 fn the_javascript_client_of_0_3_over_http_json() {
     drive_older(Command::new("node"), "v03/older.mjs", "HTTP+JSON");
 }
+
+/// Runs a program of `examples/approval-loop` against an agent of the demo, with what a person types; what it prints.
+fn loops(program: impl Fn() -> Command, agent: &str, typed: &str) -> String {
+    let data = tempfile::tempdir().unwrap();
+    let server = demo(data.path());
+    let mut command = program();
+    command.arg(format!("{}/v1/agents/{agent}", server.program.base)).arg("Please do it");
+    let mut running = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    running.stdin.take().unwrap().write_all(typed.as_bytes()).unwrap();
+    let output = running.wait_with_output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{printed}");
+    printed
+}
+
+/// What each loop must do: ask again after what is no decision, change arguments, and answer questions.
+fn loops_to_the_end(program: impl Fn() -> Command) {
+    let printed = loops(&program, "ops", "hm\nmodify\n{\"path\": \"/srv/else\"}\n");
+    assert_eq!(printed.matches("🔐 Tool Approval Required").count(), 2, "{printed}");
+    assert_eq!(printed.matches("Nothing was decided").count(), 1, "{printed}");
+    assert!(printed.contains("approve/deny/modify> "), "{printed}");
+    assert!(printed.ends_with("TASK_STATE_COMPLETED\nI have dealt with the old cache.\n"), "{printed}");
+    let printed = loops(&program, "travel", "08:12, direct, 89 EUR\nnothing\n");
+    assert!(printed.contains("TASK_STATE_COMPLETED"), "{printed}");
+}
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/approval-loop")
+}
+
+/// S3-20: the approval loop in Python that the guide shows.
+#[test]
+fn the_python_client_in_the_approval_loop() {
+    loops_to_the_end(|| {
+        let mut command = python("a2a-clients");
+        command.arg(examples().join("loop.py"));
+        command
+    });
+}
+
+/// S3-20: the approval loop in TypeScript that the guide shows, checked against the client's own types.
+#[test]
+fn the_javascript_client_in_the_approval_loop() {
+    let beside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for file in ["loop.ts", "tsconfig.json", "package.json"] {
+        std::fs::copy(examples().join(file), beside.path().join(file)).unwrap();
+    }
+    std::os::unix::fs::symlink(folder().join("node_modules"), beside.path().join("node_modules")).unwrap();
+    let checked = Command::new("node_modules/.bin/tsc").current_dir(beside.path()).output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+    loops_to_the_end(|| {
+        let mut command = Command::new("node");
+        command.arg(beside.path().join("loop.js"));
+        command
+    });
+}

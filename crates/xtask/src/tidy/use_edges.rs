@@ -26,9 +26,6 @@ const CORE_MUST_NOT_NAME: &[&[&str]] =
 /// Types that core must not name, however they were imported.
 const CORE_MUST_NOT_USE: &[&str] = &["SystemTime", "Instant"];
 
-/// A surface that may use another: it translates that one's types to an older version of its protocol.
-const SURFACE_EXCEPTIONS: &[(&str, &str)] = &[("a2a_v03", "a2a")];
-
 pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
     let mut violations = Vec::new();
     for file in repository.files() {
@@ -154,8 +151,7 @@ fn surface_edge(
     }
     let there = path.segments.get(2)?;
     let other = there != here && is_surface(repository, there);
-    let excepted = SURFACE_EXCEPTIONS.contains(&(here, there.as_str()));
-    (other && !excepted).then(|| {
+    other.then(|| {
         (
             format!("surface `{here}` uses surface `{there}` ({})", path.shown()),
             "a surface must be removable by deleting its folder; move what both need out of `surface/`",
@@ -182,8 +178,7 @@ mod tests {
     use crate::tidy::violation::places;
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        let others =
-            ["a2a", "a2a_v03", "teal"].map(|name| format!("crates/server/src/surface/{name}/wire.rs"));
+        let others = ["a2a", "teal"].map(|name| format!("crates/server/src/surface/{name}/wire.rs"));
         let mut files: Vec<(&str, &str)> = others.iter().map(|other| (other.as_str(), "")).collect();
         files.push((path, text));
         check(&Repository::of(&files)).iter().map(|violation| violation.problem.clone()).collect()
@@ -230,11 +225,9 @@ mod tests {
     }
 
     #[test]
-    fn the_old_a2a_may_use_the_new_one_but_not_back() {
-        let old = "crates/server/src/surface/a2a_v03/map.rs";
-        let new = "crates/server/src/surface/a2a/map.rs";
-        assert!(found(old, "use crate::surface::a2a::wire;").is_empty());
-        assert_eq!(found(new, "use crate::surface::a2a_v03::wire;").len(), 1);
+    fn the_versions_of_a_protocol_are_one_surface() {
+        let older = "crates/server/src/surface/a2a/v03/map.rs";
+        assert!(found(older, "use super::super::wire; use crate::surface::a2a::map;").is_empty());
     }
 
     #[test]

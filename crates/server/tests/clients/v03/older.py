@@ -46,12 +46,16 @@ async def client_of(agent, http, **config):
     return ClientFactory(ClientConfig(httpx_client=http, supported_transports=[BINDING], **config)).create(card)
 
 
-async def events(client, said):
-    return [event async for event in client.send_message(said)]
+async def hears(client, said):
+    """What a stream tells, event by event, and the last event. The client changes one task from event to event."""
+    heard = []
+    async for event in client.send_message(said):
+        heard.append(told(event))
+    return heard, event
 
 
 async def task_after(client, said):
-    ((task, update),) = await events(client, said)
+    _, (task, update) = await hears(client, said)
     assert update is None, update
     return task
 
@@ -122,16 +126,15 @@ async def gets_and_cancels(client, polling):
 
 
 async def streams(client):
-    heard = await events(client, message(text("go")))
-    assert [told(one) for one in heard] == ["task working", "input-required"], heard
-    assert heard[-1][1].final, "it was the last event of this stream"
-    task = heard[-1][0]
-    heard = await events(client, message(data({"decision": "approve"}), task=task))
-    assert told(heard[0]).startswith("task ") and told(heard[-1]).endswith("completed"), heard
+    heard, (task, last) = await hears(client, message(text("go")))
+    assert heard == ["task working", "input-required"], heard
+    assert last.final, "it was the last event of this stream"
+    heard, _ = await hears(client, message(data({"decision": "approve"}), task=task))
+    assert heard[0].startswith("task ") and heard[-1].endswith("completed"), heard
 
 
 async def resubscribes_across_a_restart(client):
-    task = (await events(client, message(text("go"))))[-1][0]
+    _, (task, _) = await hears(client, message(text("go")))
     first = client.resubscribe(TaskIdParams(id=task.id))
     assert told(await anext(first)) == "task input-required"
     print("restart", flush=True)
@@ -143,7 +146,7 @@ async def resubscribes_across_a_restart(client):
         pass
     second = client.resubscribe(TaskIdParams(id=task.id))
     assert told(await anext(second)) == "task input-required"
-    await events(client, message(data({"decision": "approve"}), task=task))
+    await hears(client, message(data({"decision": "approve"}), task=task))
     rest = [told(one) async for one in second]
     assert rest == ["working", "artifact", "completed"], rest
     over = [told(one) async for one in client.resubscribe(TaskIdParams(id=task.id))]
