@@ -1,4 +1,5 @@
-//! The commands of docs/quick-start.md and of "Try it" in README.md, run as they stand against the real program.
+//! The commands of docs/quick-start.md, of docs/a2a-approvals.md and of "Try it" in README.md, run as they stand against
+//! the real program.
 //!
 //! What a page shows below a command is what the command must print. `…` stands for anything in a line, or for any lines
 //! where it stands alone; blanks may be more or fewer. Three things are put in the place of others: the address, so that
@@ -259,6 +260,40 @@ fn the_readme_can_be_tried_as_it_stands() {
     assert!(steps.len() >= 10, "only {} commands were found", steps.len());
     let mut person = Person::new();
     person.does(&Step { command: "cargo run --release".into(), shown: Vec::new() });
+    for step in &steps {
+        person.does(step);
+    }
+}
+
+/// S3-29, S3-30, C11: the guide to approvals over A2A has its chapters, every command in it does what it says, and the
+/// programs that it shows are the ones that are tested.
+#[test]
+fn approvals_over_a2a_work_as_the_guide_says() {
+    let page = page("docs/a2a-approvals.md");
+    for chapter in [
+        "What is standard about it",
+        "What it is for",
+        "Configuration",
+        "How it works",
+        "With curl",
+        "In Python",
+        "In TypeScript",
+        "What you can answer",
+        "Cancelling",
+        "Subscribing",
+        "Good practice",
+        "When it does not work",
+        "The whole of it",
+    ] {
+        assert!(page.contains(&format!("\n## {chapter}\n")), "there is no chapter {chapter}");
+    }
+    for path in ["approval-loop/loop.py", "approval-loop/loop.ts", "complete.yaml"] {
+        let file = std::fs::read_to_string(repository().join("examples").join(path)).unwrap();
+        assert!(page.contains(file.trim_end()), "the page shows another {path}");
+    }
+    let steps = steps(&page);
+    assert!(steps.len() >= 11, "only {} commands were found", steps.len());
+    let mut person = Person::new();
     for step in &steps {
         person.does(step);
     }

@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 
+use crate::receiver::{Got, Mood, Receiver};
 use crate::server::{Answer, Server, configured, demo, demo_with};
 use crate::streams::{Event, Reader};
 
@@ -265,10 +266,9 @@ async fn errors_of_0_3() {
         ("tasks/get", json!({"id": id, "historyLength": -1}), -32602),
         ("tasks/cancel", json!({"id": id}), -32002),
         ("tasks/list", json!({}), -32601),
-        ("tasks/pushNotificationConfig/set", json!({"taskId": id}), -32003),
-        ("tasks/pushNotificationConfig/get", json!({"id": id}), -32003),
-        ("tasks/pushNotificationConfig/list", json!({"id": id}), -32003),
-        ("tasks/pushNotificationConfig/delete", json!({"id": id}), -32003),
+        ("tasks/pushNotificationConfig/set", json!({"taskId": id}), -32602),
+        ("tasks/pushNotificationConfig/get", json!({"id": id}), -32001),
+        ("tasks/pushNotificationConfig/list", json!({"id": "run_x"}), -32001),
         ("no/method", json!({}), -32601),
     ] {
         let answer = server.rpc("ops", method, params).await;
@@ -284,7 +284,7 @@ async fn errors_of_0_3() {
         ("POST", "message:send".to_owned(), vec![json_type], "{", 400, -32700),
         ("POST", "message:send".to_owned(), vec![json_type], "{}", 400, -32602),
         ("POST", "message:send".to_owned(), vec![("content-type", "text/plain")], "{}", 415, -32005),
-        ("POST", format!("tasks/{id}/pushNotificationConfigs"), vec![json_type], "{}", 400, -32003),
+        ("POST", format!("tasks/{id}/pushNotificationConfigs"), vec![json_type], "{}", 400, -32602),
     ] {
         let answer =
             server.ask(method, &format!("/v1/agents/ops/v1/{path}"), &headers, body.as_bytes()).await;
@@ -375,4 +375,84 @@ async fn the_root_and_the_door_speak_0_3() {
     let server = demo_with(data.path(), &["--auth", "keys"]);
     let unknown = server.get("/v1/agents/ops/v1/tasks/run_x").await;
     assert_eq!((unknown.status, unknown.body["code"].as_i64()), (401, Some(-31401)), "{unknown:?}");
+}
+
+/// Receivers that were registered by 0.3 are sent what 0.3 sends: the task, as over JSON-RPC, and no words of 1.0.
+#[tokio::test]
+async fn receivers_of_0_3_are_told_in_its_words() {
+    for binding in BOTH {
+        let folder = tempfile::tempdir().unwrap();
+        let config = format!(
+            "{}server: {{webhooks: {{allowed_hosts: ['127.0.0.1']}}}}\n",
+            older_config(folder.path())
+        );
+        let server = configured(folder.path(), &config);
+        let receiver = Receiver::new(Mood::Takes).await;
+        let config = json!({"url": receiver.url(), "token": "known", "authentication": {"schemes": ["Bearer"], "credentials": "c"}});
+        let name = if binding == Binding::Rpc { "pushNotificationConfig" } else { "pushNotification" };
+        let message = binding.message(None, binding.parts("go", None));
+        let configuration = json!({"blocking": true, name: config});
+        let task = binding.send(&server, message, configuration).await.unwrap();
+        let approve = binding.parts("approve", Some(json!({"decision": "approve"})));
+        binding
+            .send(&server, binding.message(Some(&task), approve), json!({"blocking": true}))
+            .await
+            .unwrap();
+        let word = |got: &Got| got.body()["status"]["state"].as_str().unwrap_or_default().to_owned();
+        let all =
+            receiver.until("the end", |all| all.last().is_some_and(|got| word(got) == "completed")).await;
+        let words: Vec<String> = all.iter().map(word).collect();
+        assert_eq!(words, ["working", "input-required", "working", "completed"], "{binding:?}");
+        for got in &all {
+            assert_eq!((&got.body()["kind"], &got.body()["id"]), (&json!("task"), &task["id"]));
+            assert_eq!(got.headers["content-type"], "application/json");
+            assert_eq!(got.headers["x-a2a-notification-token"], "known");
+            assert_eq!(got.headers["authorization"], "Bearer c");
+        }
+        assert_eq!(all[3].body()["artifacts"][0]["parts"][0], json!({"kind": "text", "text": "written"}));
+    }
+}
+
+/// The four calls about receivers, in both bindings; ids may be the client's.
+#[tokio::test]
+async fn receivers_are_set_listed_and_deleted_by_0_3() {
+    let folder = tempfile::tempdir().unwrap();
+    let config =
+        format!("{}server: {{webhooks: {{allowed_hosts: ['127.0.0.1']}}}}\n", older_config(folder.path()));
+    let server = configured(folder.path(), &config);
+    let rpc = Binding::Rpc;
+    let task = rpc.send(&server, rpc.message(None, rpc.parts("go", None)), json!({})).await.unwrap();
+    let id = task["id"].as_str().unwrap();
+    let asks = async |verb: &str, params: Value| {
+        server.rpc("ops", &format!("tasks/pushNotificationConfig/{verb}"), params).await.body["result"]
+            .clone()
+    };
+    let config =
+        json!({"id": "mine", "url": "http://127.0.0.1:9/a", "authentication": {"schemes": ["Bearer"]}});
+    let set = asks("set", json!({"taskId": id, "pushNotificationConfig": config})).await;
+    assert_eq!(set, json!({"taskId": id, "pushNotificationConfig": config}));
+    assert_eq!(asks("get", json!({"id": id, "pushNotificationConfigId": "mine"})).await, set);
+    assert_eq!(asks("get", json!({"id": id})).await, set, "without its id, any");
+    assert_eq!(asks("list", json!({"id": id})).await, json!([set]));
+
+    let path = format!("/v1/agents/ops/v1/tasks/{id}/pushNotificationConfigs");
+    let named =
+        json!({"name": format!("tasks/{id}/pushNotificationConfigs/mine"), "pushNotificationConfig": config});
+    assert_eq!(server.get(&format!("{path}/mine")).await.body, named);
+    assert_eq!(server.get(&path).await.body, json!({"configs": [named]}));
+    let other = json!({"url": "http://127.0.0.1:9/b"});
+    for body in [
+        json!({"pushNotificationConfig": {"id": "other", "url": "http://127.0.0.1:9/b"}}),
+        json!({"parent": format!("tasks/{id}"), "configId": "other", "config": {"name": "x", "pushNotificationConfig": other}}),
+    ] {
+        let made = server.post(&path, &body).await;
+        assert_eq!(
+            (made.status, &made.body["pushNotificationConfig"]["id"]),
+            (200, &json!("other")),
+            "{made:?}"
+        );
+    }
+    assert_eq!(server.ask("DELETE", &format!("{path}/other"), &[], b"").await.status, 200);
+    assert_eq!(asks("delete", json!({"id": id, "pushNotificationConfigId": "mine"})).await, Value::Null);
+    assert_eq!(asks("list", json!({"id": id})).await, json!([]));
 }

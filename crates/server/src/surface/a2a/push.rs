@@ -15,14 +15,14 @@ use serde::{Deserialize, Serialize};
 use super::card::{VERSION, can_push};
 use super::error::{A2aError, Kind};
 use super::map::{self, Place};
-use super::negotiate::A2A_JSON;
+use super::negotiate::{A2A_JSON, JSON, V03};
 use super::operations::{Asked, HISTORY, asks, task_id};
 use super::progress::{Progress, Says};
-use super::stream;
 use super::wire::{
     AuthenticationInfo, ListPushRequest, PushConfigs, PushRequest, Secret, StreamResponse,
     TaskPushNotificationConfig,
 };
+use super::{stream, v03};
 use crate::engine::{
     Callback, CallbackView, EngineError, Frame, Kind as Receives, Reading, Sending, SubscriptionError,
     Telling, What, seconds, signature,
@@ -234,6 +234,7 @@ impl Receives for Push {
         let signed = signature(telling.secrets, &id, telling.now, &frame.body);
         let (media, version) = match version_of(telling.receiver)? {
             Version::One => (A2A_JSON, VERSION),
+            Version::ZeroThree => (JSON, V03),
         };
         let mut headers = vec![
             ("content-type", media.to_owned()),
@@ -263,6 +264,8 @@ impl Receives for Push {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     One,
+    /// Receivers get the whole task at each change.
+    ZeroThree,
 }
 
 /// The version that a receiver was registered by.
@@ -270,6 +273,7 @@ fn version_of(receiver: &crate::engine::Receiver) -> Option<Version> {
     let details: Details = serde_json::from_str(&receiver.brought.as_ref()?.details).ok()?;
     match details.version.as_str() {
         VERSION => Some(Version::One),
+        V03 => Some(Version::ZeroThree),
         other => {
             tracing::warn!(
                 version = other,
@@ -283,6 +287,7 @@ fn version_of(receiver: &crate::engine::Receiver) -> Option<Version> {
 fn body(version: Version, frame: &StreamResponse) -> String {
     match version {
         Version::One => written(frame),
+        Version::ZeroThree => v03::pushed(frame),
     }
 }
 
@@ -302,14 +307,14 @@ async fn frames(reading: Reading<'_>) -> Result<Vec<Frame>, EngineError> {
                 true => map::prompt(Place::of(now), &asks(engine, who, now, &[]).await?),
                 false => None,
             };
-        let told = match (index, change) {
-            (0, _) => {
+        let told = match (index, version, change) {
+            (0, _, _) | (_, Version::ZeroThree, Some(_)) => {
                 let mut task = map::task(now, &[], progress.events(), question);
                 map::shorten(&mut task, HISTORY);
                 vec![StreamResponse::Task(Box::new(task))]
             }
-            (_, Some(change)) => stream::updates(now, change, question),
-            (_, None) => Vec::new(),
+            (_, Version::One, Some(change)) => stream::updates(now, change, question),
+            (_, _, None) => Vec::new(),
         };
         for one in told {
             number += 1;

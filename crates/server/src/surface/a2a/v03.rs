@@ -24,10 +24,11 @@ use holdpoint_core::digest;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use self::map::Form;
 use super::error::{A2aError, Kind};
 use super::operations::{Asked, Done, Operation, perform};
 use super::rest::{Path, Target, What, target};
-use super::wire::{GetTaskRequest, Task};
+use super::wire::{GetTaskRequest, StreamResponse, Task};
 use super::{jsonrpc, negotiate, routes};
 use crate::auth::Principal;
 use crate::http::{App, body_bytes};
@@ -146,7 +147,7 @@ fn speaks(target: &Target, body: &[u8], says_older: bool) -> Option<Speaks> {
     let is_said = match path {
         Path::Send | Path::Stream => seen.is_some_and(|seen| seen.request.is_some()),
         Path::Tasks | Path::Task(_) | Path::Cancel(_) | Path::Subscribe(_) => body.is_empty(),
-        Path::PushConfigs | Path::PushConfig | Path::ExtendedCard => return None,
+        Path::PushConfigs(_) | Path::PushConfig(_, _) | Path::ExtendedCard => return None,
     };
     (target.agent.is_some() && (says_older || is_said)).then_some(Speaks::Dialect)
 }
@@ -179,7 +180,8 @@ impl Heard {
         operation: Operation,
         members: &[u8],
     ) -> Result<Shown, A2aError> {
-        let asked = self.asked(app, target, &operation, members)?;
+        let mut asked = self.asked(app, target, &operation, members)?;
+        asked.version = negotiate::V03;
         let Operation::Subscribe(request) = &operation else {
             return perform(asked, operation).await.map(Shown::Done);
         };
@@ -189,9 +191,13 @@ impl Heard {
         match is_over {
             true => match perform(asked, Operation::Get(get)).await? {
                 Done::Task(task) => Ok(Shown::Ended(task)),
-                done @ (Done::Sent(_) | Done::Tasks(_) | Done::Card(_) | Done::Frames(_)) => {
-                    Ok(Shown::Done(done))
-                }
+                done @ (Done::Sent(_)
+                | Done::Tasks(_)
+                | Done::Card(_)
+                | Done::PushConfig(_)
+                | Done::PushConfigs(_)
+                | Done::Nothing
+                | Done::Frames(_)) => Ok(Shown::Done(done)),
             },
             false => subscribed.map(Shown::Done),
         }
@@ -203,6 +209,15 @@ enum Shown {
     Done(Done),
     /// A subscription to a task that is over.
     Ended(Box<Task>),
+}
+
+/// What a receiver of 0.3 is sent about a task: the task, as over JSON-RPC. Events that are none it does not know.
+pub(super) fn pushed(frame: &StreamResponse) -> String {
+    match frame {
+        StreamResponse::Task(task) => serde_json::to_string(&map::task(Form::Rpc, task)),
+        StreamResponse::StatusUpdate(_) | StreamResponse::ArtifactUpdate(_) => serde_json::to_string(frame),
+    }
+    .unwrap_or_default()
 }
 
 /// Those of the extensions that a client wants which are spoken here.

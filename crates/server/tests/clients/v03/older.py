@@ -13,15 +13,16 @@ from a2a.client import A2ACardResolver, A2AClientHTTPError, ClientConfig, Client
 from a2a.client.errors import A2AClientError
 from a2a.types import (
     DataPart,
+    GetTaskPushNotificationConfigParams,
     Message,
     Part,
+    PushNotificationConfig,
     Role,
     TaskIdParams,
     TaskPushNotificationConfig,
     TaskQueryParams,
     TaskState,
     TextPart,
-    PushNotificationConfig,
 )
 
 BASE, BINDING = sys.argv[1:3]
@@ -120,7 +121,10 @@ async def gets_and_cancels(client, polling):
     config = TaskPushNotificationConfig(
         task_id=task.id, push_notification_config=PushNotificationConfig(id="c", url="https://example.com")
     )
-    await refused(client.set_task_callback(config), "push", "400")
+    kept = await client.set_task_callback(config)
+    assert kept.push_notification_config.url == "https://example.com", kept
+    found = GetTaskPushNotificationConfigParams(id=task.id, push_notification_config_id="c")
+    assert (await client.get_task_callback(found)).push_notification_config.id == "c"
     card = await client.get_card()
     assert "write_file" in [skill.name for skill in card.skills], card
 

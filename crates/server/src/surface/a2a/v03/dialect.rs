@@ -92,9 +92,11 @@ pub(super) async fn answer(app: &App, mut target: Target, heard: &Heard) -> Resp
             let (page_size, total_size) = (*page_size, *total_size);
             result(media, &Page { tasks, next_page_token, page_size, total_size })
         }
-        Ok(Done::Card(card)) => result(media, &card),
         Ok(Done::Frames(frames)) => named_events(*frames, event),
-        Err(error) => rest::refuse(media, &error),
+        // Those that 1.0 answers in the same words.
+        done @ (Ok(Done::Card(_) | Done::PushConfig(_) | Done::PushConfigs(_) | Done::Nothing) | Err(_)) => {
+            rest::answer(media, done)
+        }
     }
 }
 

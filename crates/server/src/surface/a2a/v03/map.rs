@@ -10,8 +10,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::super::error::A2aError;
 use super::super::wire::{self as newer, Json, Object, TaskState};
 use super::wire::{
-    Artifact, ArtifactUpdate, Configuration, Data, File, Message, Part, ProtoPart, Role, RpcPart, Said,
-    SendParams, StatusUpdate, StreamEvent, Task, TaskStatus,
+    Artifact, ArtifactUpdate, Configuration, Data, File, Message, Part, ProtoPart, PushAuthentication,
+    PushConfig, Role, RpcPart, Said, SendParams, StatusUpdate, StreamEvent, Task, TaskStatus,
 };
 
 /// The member of a part's metadata that says: this data was no object.
@@ -325,6 +325,7 @@ fn configuration(sender: Sender, configuration: Configuration) -> newer::SendMes
     let Configuration {
         accepted_output_modes,
         push_notification_config,
+        task_push_notification_config,
         history_length,
         blocking,
         return_immediately,
@@ -332,7 +333,9 @@ fn configuration(sender: Sender, configuration: Configuration) -> newer::SendMes
     let at_once = blocking.map(|blocking| !blocking);
     newer::SendMessageConfiguration {
         accepted_output_modes,
-        task_push_notification_config: push_notification_config,
+        task_push_notification_config: push_notification_config
+            .map(|config| push(None, config))
+            .or(task_push_notification_config),
         history_length: match sender {
             Sender::Rpc | Sender::Proto => history(history_length),
             Sender::Dialect => history_length,
@@ -343,6 +346,24 @@ fn configuration(sender: Sender, configuration: Configuration) -> newer::SendMes
             Sender::Dialect => at_once.or(return_immediately),
         },
     }
+}
+
+/// A receiver as 1.0 has it, for a task if that is known. Of several schemes the first counts.
+pub(super) fn push(task_id: Option<String>, config: PushConfig) -> newer::TaskPushNotificationConfig {
+    let PushConfig { id, url, token, authentication } = config;
+    let authentication = authentication.map(|known| newer::AuthenticationInfo {
+        scheme: known.schemes.into_iter().next().unwrap_or_default(),
+        credentials: known.credentials,
+    });
+    newer::TaskPushNotificationConfig { tenant: None, id, task_id, url, token, authentication }
+}
+
+/// A receiver as 0.3 has it, and its task.
+pub(super) fn older_push(config: newer::TaskPushNotificationConfig) -> (String, PushConfig) {
+    let newer::TaskPushNotificationConfig { tenant: _, id, task_id, url, token, authentication } = config;
+    let authentication = authentication
+        .map(|known| PushAuthentication { schemes: vec![known.scheme], credentials: known.credentials });
+    (task_id.unwrap_or_default(), PushConfig { id, url, token, authentication })
 }
 
 /// 0 messages of the history: as many as there are.

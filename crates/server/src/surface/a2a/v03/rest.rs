@@ -12,9 +12,12 @@ use super::super::negotiate;
 use super::super::operations::{Done, Operation};
 use super::super::rest::{self, Path, Target, What, object};
 use super::super::stream as newer_stream;
+use super::super::wire::TaskPushNotificationConfig;
 use super::error::{OlderError, http};
 use super::map::{self, Form, Sender};
-use super::wire::{ProtoPart, SendParams, StreamEvent, Task};
+use super::wire::{
+    ProtoCreatePush, ProtoPart, ProtoPushes, ProtoTaskPush, PushConfig, SendParams, StreamEvent, Task,
+};
 use super::{Heard, Shown, card, stream};
 use crate::http::App;
 
@@ -52,6 +55,15 @@ fn read(path: Path, heard: &Heard) -> Result<Operation, A2aError> {
         (Path::Send, &Method::POST) => Ok(Operation::Send(Box::new(send()?))),
         (Path::Stream, &Method::POST) => Ok(Operation::Stream(Box::new(send()?))),
         (Path::Tasks, _) => Err(A2aError::new(Kind::MethodNotFound, "0.3 has no lists of tasks")),
+        (Path::PushConfigs(task), &Method::POST) => {
+            let ProtoCreatePush { config_id, config, push_notification_config } = object(body)?;
+            let inside = config.map(|config| config.push_notification_config);
+            let missing = || A2aError::invalid("pushNotificationConfig", "is missing; say where to send");
+            let config = push_notification_config.or(inside).ok_or_else(missing)?;
+            let id = config.id.clone().filter(|id| !id.is_empty()).or(config_id);
+            let config = map::push(Some(task), PushConfig { id, ..config });
+            Ok(Operation::CreatePush(Box::new(config)))
+        }
         (path, method) => {
             let mut operation = rest::read(path, method, uri, body)?;
             if let Operation::Get(get) = &mut operation {
@@ -68,6 +80,11 @@ fn answered(done: Done, closes_at_a_question: bool) -> Response {
         Done::Task(task) => result(&map::task(Form::Proto, &task)),
         Done::Card(card) => result(&card::hybrid(&card)),
         Done::Tasks(_) => refuse(&nothing()),
+        Done::PushConfig(config) => result(&task_push(*config)),
+        Done::PushConfigs(configs) => {
+            result(&ProtoPushes { configs: configs.configs.into_iter().map(task_push).collect() })
+        }
+        Done::Nothing => result(&serde_json::Map::new()),
         Done::Frames(frames) => newer_stream::events(*frames, move |frame| {
             let text = match &frame.body {
                 Ok(body) => serde_json::to_string(&map::event(Form::Proto, body, closes_at_a_question)),
@@ -76,6 +93,12 @@ fn answered(done: Done, closes_at_a_question: bool) -> Response {
             text.unwrap_or_default()
         }),
     }
+}
+
+fn task_push(config: TaskPushNotificationConfig) -> ProtoTaskPush {
+    let (task, push_notification_config) = map::older_push(config);
+    let id = push_notification_config.id.as_deref().unwrap_or_default();
+    ProtoTaskPush { name: format!("tasks/{task}/pushNotificationConfigs/{id}"), push_notification_config }
 }
 
 fn nothing() -> A2aError {

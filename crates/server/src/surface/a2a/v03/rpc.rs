@@ -14,12 +14,17 @@ use super::super::negotiate;
 use super::super::operations::{Done, Operation};
 use super::super::rest::Target;
 use super::super::stream::{self as newer_stream, Frame};
-use super::super::wire::{GetTaskRequest, Json, Routed};
+use super::super::wire::{
+    GetTaskRequest, Json, ListPushRequest, PushRequest, Routed, TaskPushNotificationConfig,
+};
 use super::error::OlderError;
 use super::map::{self, Form, Sender};
-use super::wire::{RpcPart, SendParams, StreamEvent, TaskId, TaskQuery};
+use super::wire::{PushQuery, RpcPart, RpcTaskPush, SendParams, StreamEvent, TaskId, TaskQuery};
 use super::{Heard, Shown, card, stream};
 use crate::http::App;
+
+/// Without the id of a receiver it means any of the task.
+const GET_PUSH: &str = "tasks/pushNotificationConfig/get";
 
 #[derive(Serialize)]
 struct Answer<'a, T> {
@@ -44,14 +49,13 @@ pub(super) async fn answer(app: &App, target: &Target, heard: &Heard) -> Respons
         Ok(operation) => heard.perform(app, target, operation, call.params.as_bytes()).await,
         Err(error) => Err(error),
     };
-    let closes_at_a_question = call.method == "message/stream";
     match done {
         Err(error) if is_stream(&call.method, headers) => {
             stream::once(None, text::<()>(&call.id, None, Some(OlderError::of(&error))))
         }
         Err(error) => refuse(&call.id, &error),
         Ok(Shown::Ended(task)) => stream::once(None, text(&call.id, Some(map::task(Form::Rpc, &task)), None)),
-        Ok(Shown::Done(done)) => answered(call.id, done, closes_at_a_question),
+        Ok(Shown::Done(done)) => answered(call.id, done, &call.method),
     }
 }
 
@@ -67,10 +71,24 @@ fn operation(method: &str, params: &str) -> Result<Operation, A2aError> {
         "tasks/cancel" => Operation::Cancel(members::<TaskId>(params)?),
         "tasks/resubscribe" => Operation::Subscribe(members::<TaskId>(params)?),
         "agent/getAuthenticatedExtendedCard" => Operation::ExtendedCard(Routed::default()),
-        "tasks/pushNotificationConfig/set"
-        | "tasks/pushNotificationConfig/get"
-        | "tasks/pushNotificationConfig/list"
-        | "tasks/pushNotificationConfig/delete" => Operation::Push(Routed::default()),
+        "tasks/pushNotificationConfig/set" => {
+            let RpcTaskPush { task_id, push_notification_config } = members(params)?;
+            Operation::CreatePush(Box::new(map::push(Some(task_id), push_notification_config)))
+        }
+        GET_PUSH | "tasks/pushNotificationConfig/list" | "tasks/pushNotificationConfig/delete" => {
+            let PushQuery { id: task_id, push_notification_config_id } = members(params)?;
+            match (method, push_notification_config_id) {
+                (GET_PUSH, Some(id)) => Operation::GetPush(PushRequest { tenant: None, task_id, id }),
+                ("tasks/pushNotificationConfig/delete", id) => {
+                    let id = id.unwrap_or_default();
+                    Operation::DeletePush(PushRequest { tenant: None, task_id, id })
+                }
+                (_, _) => {
+                    let (page_size, page_token) = (None, None);
+                    Operation::ListPush(ListPushRequest { tenant: None, task_id, page_size, page_token })
+                }
+            }
+        }
         _ => {
             let message = format!("there is no method {method} in version 0.3");
             return Err(A2aError::new(Kind::MethodNotFound, message));
@@ -84,16 +102,35 @@ fn is_stream(method: &str, headers: &HeaderMap) -> bool {
     method == "tasks/resubscribe" || (method == "message/stream" && wants.contains("text/event-stream"))
 }
 
-fn answered(id: Json, done: Done, closes_at_a_question: bool) -> Response {
+fn answered(id: Json, done: Done, method: &str) -> Response {
+    let closes_at_a_question = method == "message/stream";
     match done {
         Done::Sent(sent) => result(&id, &map::task(Form::Rpc, &sent.task)),
         Done::Task(task) => result(&id, &map::task(Form::Rpc, &task)),
         Done::Card(card) => result(&id, &card::hybrid(&card)),
         Done::Tasks(_) => refuse(&id, &A2aError::new(Kind::MethodNotFound, "0.3 has no lists of tasks")),
+        Done::PushConfig(config) => result(&id, &task_push(*config)),
+        Done::PushConfigs(configs) if method == GET_PUSH => match configs.configs.into_iter().next() {
+            Some(config) => result(&id, &task_push(config)),
+            None => {
+                let message = "this task has no push notification config of yours";
+                refuse(&id, &A2aError::new(Kind::TaskNotFound, message))
+            }
+        },
+        Done::PushConfigs(configs) => {
+            let all: Vec<RpcTaskPush> = configs.configs.into_iter().map(task_push).collect();
+            result(&id, &all)
+        }
+        Done::Nothing => result(&id, &()),
         Done::Frames(frames) => {
             newer_stream::events(*frames, move |frame| event(&id, frame, closes_at_a_question))
         }
     }
+}
+
+fn task_push(config: TaskPushNotificationConfig) -> RpcTaskPush {
+    let (task_id, push_notification_config) = map::older_push(config);
+    RpcTaskPush { task_id, push_notification_config }
 }
 
 fn event(id: &RawValue, frame: &Frame, closes_at_a_question: bool) -> String {

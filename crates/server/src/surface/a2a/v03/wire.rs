@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::wire::{self, Json, Object, even_null, integer};
+use super::super::wire::{self, Json, Object, Secret, even_null, integer};
 
 /// A part, in either form.
 #[derive(Debug, Serialize)]
@@ -191,7 +191,10 @@ pub(super) struct Configuration {
     #[serde(alias = "accepted_output_modes")]
     pub(super) accepted_output_modes: Option<Vec<String>>,
     #[serde(alias = "push_notification_config", alias = "pushNotification", alias = "push_notification")]
-    pub(super) push_notification_config: Option<Object>,
+    pub(super) push_notification_config: Option<PushConfig>,
+    /// As 1.0 has it, in the dialect.
+    #[serde(alias = "task_push_notification_config")]
+    pub(super) task_push_notification_config: Option<wire::TaskPushNotificationConfig>,
     #[serde(alias = "history_length", deserialize_with = "integer")]
     pub(super) history_length: Option<i32>,
     pub(super) blocking: Option<bool>,
@@ -256,6 +259,80 @@ pub(super) struct TaskQuery {
     pub(super) id: String,
     #[serde(default, alias = "history_length", deserialize_with = "integer")]
     pub(super) history_length: Option<i32>,
+}
+
+/// Where what happens to a task is sent.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PushConfig {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<String>,
+    pub(super) url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) token: Option<Secret>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) authentication: Option<PushAuthentication>,
+}
+
+/// What the receiver knows the sender by.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PushAuthentication {
+    #[serde(default)]
+    pub(super) schemes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) credentials: Option<Secret>,
+}
+
+/// A receiver and its task, over JSON-RPC.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RpcTaskPush {
+    #[serde(alias = "task_id")]
+    pub(super) task_id: String,
+    #[serde(alias = "push_notification_config")]
+    pub(super) push_notification_config: PushConfig,
+}
+
+/// `tasks/pushNotificationConfig/get`, `/list` and `/delete`. Without the last, `get` means any.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PushQuery {
+    pub(super) id: String,
+    #[serde(default, alias = "push_notification_config_id")]
+    pub(super) push_notification_config_id: Option<String>,
+}
+
+/// A receiver over HTTP+JSON; its name has the ids of its task and itself.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ProtoTaskPush {
+    pub(super) name: String,
+    pub(super) push_notification_config: PushConfig,
+}
+
+/// Receivers over HTTP+JSON.
+#[derive(Debug, Serialize)]
+pub(super) struct ProtoPushes {
+    pub(super) configs: Vec<ProtoTaskPush>,
+}
+
+/// What creates a receiver over HTTP+JSON: the receiver, or a request that has it inside.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ProtoCreatePush {
+    #[serde(default, alias = "config_id")]
+    pub(super) config_id: Option<String>,
+    #[serde(default)]
+    pub(super) config: Option<ProtoPushInside>,
+    #[serde(default, alias = "push_notification_config")]
+    pub(super) push_notification_config: Option<PushConfig>,
+}
+
+/// The receiver inside such a request.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ProtoPushInside {
+    #[serde(alias = "push_notification_config")]
+    pub(super) push_notification_config: PushConfig,
 }
 
 /// `tasks/cancel` and `tasks/resubscribe`.
