@@ -90,11 +90,8 @@ const CLIENT_TESTS: &str = "crates/server/tests/clients";
 const OLDER_CLIENT_TESTS: &str = "crates/server/tests/clients/v03";
 
 /// Environments of Python below the target folder, and the folders with the lists of their packages.
-const PYTHON: &[(&str, &str)] = &[
-    ("a2a-clients", CLIENT_TESTS),
-    ("a2a-clients-v03", OLDER_CLIENT_TESTS),
-    ("mcp-servers", MCP_TESTS),
-];
+const PYTHON: &[(&str, &str)] =
+    &[("a2a-clients", CLIENT_TESTS), ("a2a-clients-v03", OLDER_CLIENT_TESTS), ("mcp-servers", MCP_TESTS)];
 
 /// Installs what is missing, or says what to install.
 pub(crate) fn install_missing(root: &Path) -> Result<()> {
