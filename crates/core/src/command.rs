@@ -424,6 +424,8 @@ pub struct Begin {
     pub start_by: Timestamp,
     /// What the log holds for the call, read by the node.
     pub stored: StoredCall,
+    /// The random part of the id that an outside system will be told, when this call starts a job there.
+    pub pending: Option<Secret>,
 }
 
 /// A call as the log holds it: what will run.

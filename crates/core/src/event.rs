@@ -343,6 +343,9 @@ pub struct CallStarted {
     pub start_by: Timestamp,
     /// What policy said directly before.
     pub judged: Judged,
+    /// The id that an outside system is told, and that the hold has once it opens: on record before anybody hears of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<HoldKey>,
 }
 
 /// What `call.returned` says.

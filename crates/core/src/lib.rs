@@ -16,6 +16,7 @@ pub mod event;
 pub mod execution_state;
 pub mod hold;
 pub mod id;
+pub mod job;
 pub mod json;
 pub mod link;
 pub mod message;

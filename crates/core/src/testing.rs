@@ -27,6 +27,7 @@ use crate::transcript::stored_call;
 pub(crate) const NODE: Incarnation = Incarnation([7; 16]);
 
 /// A run and everything that happened to it.
+#[derive(Clone)]
 pub(crate) struct Story {
     pub(crate) run: Run,
     pub(crate) events: Vec<Envelope>,
@@ -125,7 +126,8 @@ impl Story {
     pub(crate) fn begins(&mut self, no: u32) -> Answer {
         let stored = stored_call(&self.events, CallNo(no)).unwrap();
         let start_by = self.now.plus(Millis::seconds(10));
-        self.by(Actor::Node(NODE), Command::Begin(Begin { call: CallNo(no), node: NODE, start_by, stored }))
+        let begin = Begin { call: CallNo(no), node: NODE, start_by, stored, pending: None };
+        self.by(Actor::Node(NODE), Command::Begin(begin))
     }
 
     /// The current start of the call reports.

@@ -13,12 +13,14 @@ mod fits;
 mod follow;
 mod gone;
 mod identify;
+mod jobs;
 mod mishaps;
 mod nodes;
 mod once;
 mod orders;
 mod recent;
 mod recovery;
+mod reports;
 mod sessions;
 mod submit;
 mod subscriptions;
@@ -26,7 +28,7 @@ mod views;
 mod worker;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use holdpoint_core::definition::Definition;
@@ -54,10 +56,12 @@ pub use deliver::{
 pub use deltas::Delta;
 pub use follow::{Follower, News};
 pub use holdpoint_store::{DeadLetter, Page, Scope as Hears, SessionRow, StoreError, Unreadable};
+pub use jobs::{JobList, JobView, SessionNow};
 pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView};
 pub use once::Once;
 pub use recent::{Listed, RecentRuns};
 pub use recovery::Recovery;
+pub use reports::{Report, ReportError, Said, Signature};
 pub use sessions::{
     Deleted, Metadata, PENDING, SessionError, SessionList, SessionName, SessionView, metadata,
 };
@@ -134,6 +138,8 @@ struct Shared {
     is_crowded: AtomicBool,
     /// Kinds of receivers that can be told something.
     kinds: OnceLock<Vec<Arc<dyn deliver::Kind>>>,
+    /// Jobs that were found silent.
+    silent_jobs: AtomicU64,
     /// What is at work here.
     tasks: Mutex<JoinSet<()>>,
     /// Whether nothing new is begun.
@@ -161,6 +167,7 @@ impl Engine {
             counted: tokio::sync::Mutex::default(),
             is_crowded: AtomicBool::new(false),
             kinds: OnceLock::new(),
+            silent_jobs: AtomicU64::new(0),
             tasks: Mutex::default(),
             stopping: watch::Sender::new(false),
             reloads: watch::Sender::new(0),

@@ -14,7 +14,7 @@ mod time;
 
 pub use app::App;
 pub use extract::{Args, JsonBody, Repeatable, Segment, body_bytes, idempotency_key, is_too_deep};
-pub use guard::Pass;
+pub use guard::{Pass, Peer};
 pub use listen::{receivers, router, serve};
 pub use problem::{More, Problem, RecordedDecision};
 pub use time::{http_date, parse_rfc3339, rfc3339};

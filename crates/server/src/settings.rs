@@ -54,6 +54,8 @@ pub struct Settings {
     pub webhooks: Webhooks,
     /// What A2A clients are offered.
     pub a2a: A2a,
+    /// How outside jobs report back.
+    pub jobs: Jobs,
 }
 
 /// What A2A clients are offered.
@@ -66,6 +68,30 @@ pub struct A2a {
 impl Default for A2a {
     fn default() -> A2a {
         A2a { push_notifications: true }
+    }
+}
+
+/// How outside jobs report back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Jobs {
+    /// How long a job that is over is still shown; its run's log keeps it.
+    pub keep: Millis,
+    /// How long a job counts as worked on after its last word.
+    pub processing_lasts: Millis,
+    /// Reports of one caller within a minute.
+    pub per_caller: u32,
+    /// Reports about one job within a minute.
+    pub per_job: u32,
+}
+
+impl Default for Jobs {
+    fn default() -> Jobs {
+        Jobs {
+            keep: Millis::hours(7 * 24),
+            processing_lasts: Millis::seconds(10 * 60),
+            per_caller: 600,
+            per_job: 60,
+        }
     }
 }
 
@@ -288,6 +314,7 @@ impl Settings {
             public_url: None,
             webhooks: Webhooks::default(),
             a2a: A2a::default(),
+            jobs: Jobs::default(),
         }
     }
 }

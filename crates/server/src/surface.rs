@@ -4,5 +4,6 @@
 
 pub mod a2a;
 pub mod api;
+pub mod async_tool;
 pub mod operations;
 pub mod web;

@@ -25,7 +25,7 @@ use holdpoint_core::command::SuspendFor;
 use holdpoint_core::definition::ToolSpec;
 use holdpoint_core::event::Envelope;
 use holdpoint_core::hold::Ask;
-use holdpoint_core::id::{CallId, HoldId, Secret};
+use holdpoint_core::id::{CallId, HoldId, MessageId, Secret};
 use holdpoint_core::message::{Message, ToolResult};
 use holdpoint_core::name::{AgentName, SessionId, ToolName};
 use holdpoint_core::time::Millis;
@@ -44,8 +44,10 @@ pub struct Invocation {
     pub tool: ToolName,
     /// The session of the run.
     pub session: SessionId,
-    /// The turn of the run that the call belongs to.
-    pub turn: u32,
+    /// The assistant's message that asked for it.
+    pub message: MessageId,
+    /// The model's own id of the call; may be empty.
+    pub asked_as: String,
     /// What it goes on with, when it has asked for something before: see [`Ask::resume`].
     pub resumed: Option<Resumed>,
     /// The hold that the call waits in, if it comes to that: known before, so that it can be told to the outside. A
@@ -157,6 +159,12 @@ pub trait Tool: Send + Sync {
 
     /// The result, where the log of the run has it already; then nothing is run.
     fn in_log(&self, _arguments: &str, _log: &[Envelope]) -> Option<ToolResult> {
+        None
+    }
+
+    /// The jobs that it starts elsewhere; none for every other tool. The id of such a call is on record before the
+    /// outside hears of it.
+    fn external(&self) -> Option<&external::External> {
         None
     }
 

@@ -228,7 +228,9 @@ fn job(port: u16) -> External {
         limits: HttpLimits::default(),
         timeout: USUAL_TIMEOUT,
         public_url: Some("https://agents.example.com/".into()),
-        secret: CallbackSecret::Derived([1; 32]),
+        secrets: vec![CallbackSecret::Derived([1; 32])],
+        webhook_url: None,
+        result_schema: None,
     };
     External::new(options, Clock::standing_at(Timestamp(1_000)))
 }
@@ -257,7 +259,7 @@ async fn a_job_is_started_with_the_id_that_it_is_waited_for_under() {
     let secret = body["callbackSecret"].take();
     let expected = json!({
         "tool": "the_tool", "input": arguments, "pendingID": id, "sessionID": "ses_1",
-        "messageID": format!("{}/1", started.call.run), "callID": started.call.to_string(),
+        "messageID": started.message.to_string(), "callID": "toolu_1",
         "callbackURL": "https://agents.example.com/async-tool/webhook", "callbackID": id, "callbackSecret": null,
     });
     assert_eq!(body, expected);

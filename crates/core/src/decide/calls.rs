@@ -14,7 +14,7 @@ use crate::event::{
     HoldResolved, Released, RunReleased,
 };
 use crate::hold::{Ask, Hold, HoldKind, HoldPolicy, Resolution};
-use crate::id::{CallNo, Incarnation};
+use crate::id::{CallNo, HoldKey, Incarnation};
 use crate::message::{Judged, Replay, ToolResult};
 use crate::mutant::Mutant;
 use crate::name::RuleId;
@@ -65,6 +65,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
         node: begin.node,
         start_by: begin.start_by,
         judged: combined.judged,
+        pending: begin.pending.map(|secret| HoldKey { call: call.no, secret }),
     }));
     Ok(Answer::Done)
 }

@@ -273,6 +273,7 @@ impl Log<'_> {
             node: Incarnation([0; 16]),
             start_by: self.setting.at,
             judged: judged(),
+            pending: None,
         }));
     }
 

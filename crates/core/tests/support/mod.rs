@@ -215,7 +215,8 @@ impl Scene {
     pub(crate) fn begin(&self, call: u32) -> Command {
         let call = CallNo(call);
         let stored = stored(&self.log, call).unwrap();
-        Command::Begin(Begin { call, node: NODE, start_by: self.now.plus(Millis::seconds(60)), stored })
+        let start_by = self.now.plus(Millis::seconds(60));
+        Command::Begin(Begin { call, node: NODE, start_by, stored, pending: None })
     }
 
     /// A node begins a call and finds that it must wait: one append, as the engine does it.

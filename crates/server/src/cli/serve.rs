@@ -180,6 +180,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     }
     engine.work();
     engine.deliver(http::receivers());
+    engine.sweep_jobs();
     let (stop, stopping) = watch::channel(false);
     let app = http::App { engine: engine.clone(), stopping: stopping.clone() };
     let server =

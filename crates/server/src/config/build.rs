@@ -27,8 +27,8 @@ use crate::clock::Clock;
 use crate::engine::SigningKey;
 use crate::model::provider::BadProvider;
 use crate::settings::{
-    A2a, Access, Agent, Approvers, Auth, Connections, SelfApproval as Decides, Settings, Streaming, Tracking,
-    Webhooks,
+    A2a, Access, Agent, Approvers, Auth, Connections, Jobs, SelfApproval as Decides, Settings, Streaming,
+    Tracking, Webhooks,
 };
 use crate::tool::Tool;
 use crate::tool::guard::Guard;
@@ -155,6 +155,7 @@ impl Config {
             },
             webhooks: webhooks(&self.file.server),
             a2a: a2a(&self.file.server),
+            jobs: jobs(&self.file.server.async_tools),
             max_wait: server.max_wait.map_or(usual.max_wait, |span| span.0),
             max_body: server.max_body.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usual.max_body),
             public_url: self.file.server.public_url.clone(),
@@ -323,6 +324,16 @@ fn webhooks(server: &file::Server) -> Webhooks {
         guard: Guard { allowed_hosts, ..usual.guard },
         timeout: said.timeout.map_or(usual.timeout, |span| span.0),
         retries: retries.unwrap_or(usual.retries),
+    }
+}
+
+fn jobs(said: &file::AsyncTools) -> Jobs {
+    let usual = Jobs::default();
+    Jobs {
+        keep: said.keep_settled.map_or(usual.keep, |span| span.0),
+        processing_lasts: said.processing_lasts.map_or(usual.processing_lasts, |span| span.0),
+        per_caller: said.per_caller.unwrap_or(usual.per_caller),
+        per_job: said.per_call.unwrap_or(usual.per_job),
     }
 }
 

@@ -82,7 +82,7 @@ pub(super) fn tools(agent: &Agent, file: &File) -> Vec<ToolPlan> {
 /// A tool that an agent names.
 fn listed(name: &str, file: &File) -> Option<ToolPlan> {
     let tool = file.tools.get(name);
-    let kind = tool.and_then(|tool| tool.kind).or_else(|| ToolType::built_in(name))?;
+    let kind = tool.map_or_else(|| ToolType::built_in(name), |tool| tool.kind_as(name))?;
     let agent = tool.filter(|_| kind == ToolType::Agent).and_then(|tool| tool.agent.clone());
     let plan = ToolPlan { name: name.to_owned(), kind, asks: asks(name, kind, tool, file), agent };
     tool.is_none_or(|tool| tool.enabled != Some(false)).then_some(plan)

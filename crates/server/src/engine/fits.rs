@@ -27,7 +27,7 @@ impl Shared {
                 let spec = hold.tool.as_ref().and_then(|tool| definition.tools.get(tool));
                 spec.map_or(Ok(()), |spec| schema::check(&spec.schema, arguments))
             }
-            Wanted::Answer { value } if hold.kind == HoldKind::Input => {
+            Wanted::Answer { value } if matches!(hold.kind, HoldKind::Input | HoldKind::External) => {
                 let before = Seq(hold.at.0.saturating_sub(1));
                 answer_fits(&asked(hold, &self.events(hold.id.run, before).await?), value)
             }

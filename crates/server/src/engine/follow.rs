@@ -14,7 +14,7 @@ use holdpoint_core::name::Tenant;
 use holdpoint_core::run::{Status, Waiting, status};
 use holdpoint_core::time::Millis;
 use holdpoint_store::ShardSet;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast};
 
 use super::deltas::{Delta, Listening};
 use super::{Engine, EngineError};
@@ -23,17 +23,40 @@ use super::{Engine, EngineError};
 const LONGEST_TICK: Millis = Millis::seconds(30);
 
 /// Who wants to hear when something changed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Wakes {
     runs: Mutex<HashMap<RunId, Weak<Notify>>>,
     worker: Notify,
     deliverer: Notify,
+    /// Every run that changes, for those who follow many.
+    all: broadcast::Sender<RunId>,
+}
+
+/// Changes that are kept for a reader who is slow; one who falls further behind looks for itself.
+const KEPT: usize = 1024;
+
+impl Default for Wakes {
+    fn default() -> Wakes {
+        Wakes {
+            runs: Mutex::default(),
+            worker: Notify::default(),
+            deliverer: Notify::default(),
+            all: broadcast::Sender::new(KEPT),
+        }
+    }
 }
 
 impl Wakes {
+    /// Hears of every run that changes here, from now on.
+    pub(super) fn changes(&self) -> broadcast::Receiver<RunId> {
+        self.all.subscribe()
+    }
+
     /// Something was appended to this run.
     pub(super) fn wake(&self, run: RunId) {
         self.deliverer.notify_one();
+        // Nobody may be listening, and that is no failure.
+        let _ = self.all.send(run);
         let mut runs = self.runs();
         match runs.get(&run).and_then(Weak::upgrade) {
             Some(notify) => notify.notify_waiters(),

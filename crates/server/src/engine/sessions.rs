@@ -172,6 +172,17 @@ impl Engine {
         Ok(SessionView { row, pending, unreadable })
     }
 
+    /// The runs of a conversation that the caller may see, newest first.
+    pub(super) async fn session_runs(
+        &self,
+        who: &Principal,
+        name: &SessionName,
+    ) -> Result<Vec<RunRow>, SessionError> {
+        let row = self.find_session(who, name).await?;
+        let runs = self.runs_of(&row.key, Vec::new()).await?.items.into_iter();
+        Ok(runs.filter(|row| self.may_see(who, &row.run.facts)).collect())
+    }
+
     /// The state of one run of a conversation that waits (S0-25).
     pub async fn pending(
         &self,

@@ -10,10 +10,11 @@ use holdpoint_core::command::{Command, Decide, Resolve, Say, Start, StoredCall, 
 use holdpoint_core::decide::Answer;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Driver as DrivenBy, Envelope, Event};
-use holdpoint_core::hold::Recorded;
+use holdpoint_core::hold::{HoldKind, Recorded};
 use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::message::Message;
 use holdpoint_core::name::{AgentName, SessionId};
+use holdpoint_core::policy::Role;
 use holdpoint_core::project::HoldRow;
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::transcript::stored_call;
@@ -57,8 +58,31 @@ pub struct Decision {
     pub once: Option<Once>,
 }
 
+/// Whoever decides, and by what right.
+#[derive(Debug, Clone)]
+pub(super) enum By {
+    /// A person, as far as they may decide.
+    Person(Principal),
+    /// An outside system that has shown that it may report.
+    Callback(Principal),
+}
+
+impl By {
+    pub(super) fn principal(&self) -> &Principal {
+        let (By::Person(who) | By::Callback(who)) = self;
+        who
+    }
+
+    pub(super) fn actor(&self) -> Actor {
+        match self {
+            By::Person(who) => Actor::Person(who.user.clone()),
+            By::Callback(who) => Actor::Callback(who.user.clone()),
+        }
+    }
+}
+
 /// A run that this node takes with the append that makes it go on: no claim is needed first.
-struct Taking {
+pub(super) struct Taking {
     place: Place,
     reins: Reins,
     log: Vec<Envelope>,
@@ -111,7 +135,7 @@ impl Shared {
                 return None;
             }
         };
-        Some(self.begin(call, decided))
+        Some(self.begin(&hold.agent, call, decided))
     }
 }
 
@@ -219,6 +243,11 @@ impl Engine {
     /// Decides a hold. Every decision, on every surface, comes through here.
     pub async fn decide(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
         needs(who, Scope::HoldsDecide)?;
+        self.decide_by(&By::Person(who.clone()), decision).await
+    }
+
+    /// The same by whoever has a right to.
+    pub(super) async fn decide_by(&self, who: &By, decision: Decision) -> Result<Answer, EngineError> {
         let mut decided = self.decide_on_what_is(who, decision.clone(), Take::IfFree).await;
         for _ in 0..DECIDED_AGAIN {
             match &decided {
@@ -235,16 +264,20 @@ impl Engine {
 
     async fn decide_on_what_is(
         &self,
-        who: &Principal,
+        by: &By,
         decision: Decision,
         take: Take,
     ) -> Result<Answer, EngineError> {
+        let who = by.principal();
         let (shared, run) = (&self.shared, decision.hold.run);
         let reins = match take {
             Take::IfFree => shared.reins(run),
             Take::Never => None,
         };
-        let stored = self.visible(who, run).await?;
+        let stored = match by {
+            By::Person(who) => self.visible(who, run).await?,
+            By::Callback(_) => self.load(run).await?,
+        };
         let facts = &stored.row.run.facts;
         let agent = shared.agent(&facts.agent).ok();
         let approvers = shared.approvers(&facts.agent);
@@ -252,7 +285,10 @@ impl Engine {
         if shared.done_before(who, decision.once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);
         }
-        let authority = may_decide(who, facts, (&hold).into(), &approvers);
+        let authority = match by {
+            By::Person(who) => may_decide(who, facts, (&hold).into(), &approvers),
+            By::Callback(_) => (hold.kind == HoldKind::External).then_some(Role::Callback),
+        };
         let recorded = match &hold.closed {
             Some(closed) => self.recorded(decision.hold, closed.seq).await?,
             None => None,
@@ -299,7 +335,7 @@ impl Engine {
         };
         let mut order = shared.order(
             std::iter::once(resolve).chain(begin).collect(),
-            Actor::Person(who.user.clone()),
+            by.actor(),
             definition,
             verdicts,
             beside(lease, &approvers, shared.mark(who, decision.once.as_ref()).into()),
@@ -340,7 +376,7 @@ impl Engine {
     }
 
     /// The same request may have been faster than itself.
-    async fn settled_once(
+    pub(super) async fn settled_once(
         &self,
         who: &Principal,
         run: RunId,

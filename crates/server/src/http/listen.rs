@@ -28,7 +28,7 @@ use super::{guard, openapi};
 use crate::clock::duration;
 use crate::engine::Kind;
 use crate::settings::Connections;
-use crate::surface::{a2a, api, operations, web};
+use crate::surface::{a2a, api, async_tool, operations, web};
 
 /// The kinds of receivers that surfaces know how to tell something.
 #[must_use]
@@ -46,16 +46,21 @@ const LEAST_HEADER_BYTES: usize = 8192;
 pub fn router(app: App) -> Router {
     let max_body = app.engine.settings().max_body;
     let door = Door { app: app.clone(), attempts: Arc::default() };
-    let described = OpenApiRouter::new().nest("/api/v1", api::routes()).merge(operations::routes());
+    let described = OpenApiRouter::new()
+        .nest("/api/v1", api::routes())
+        .nest("/async-tool", async_tool::routes())
+        .merge(operations::routes());
     openapi::described(described)
         .merge(web::routes())
         .merge(a2a::routes())
+        .nest("/async-tools", async_tool::alias())
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(max_body))
         .layer(axum::middleware::from_fn_with_state(door, guard::check))
         .layer(axum::middleware::from_fn(web::problems_as_pages))
         .layer(axum::middleware::from_fn(a2a::problems_as_errors))
+        .layer(axum::middleware::from_fn(async_tool::problems_as_errors))
         .with_state(app)
 }
 

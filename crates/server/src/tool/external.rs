@@ -8,6 +8,7 @@ use holdpoint_core::body::Body;
 use holdpoint_core::command::SuspendFor;
 use holdpoint_core::definition::ToolSpec;
 use holdpoint_core::hold::Ask;
+use holdpoint_core::id::HoldId;
 use holdpoint_core::json::RawJson;
 use holdpoint_core::message::{Replay, ToolResult};
 use holdpoint_core::time::Millis;
@@ -37,8 +38,12 @@ pub struct ExternalOptions {
     pub timeout: Millis,
     /// The address of this server as others know it, for the answer; none where nobody told it.
     pub public_url: Option<String>,
-    /// What an answer is signed with.
-    pub secret: CallbackSecret,
+    /// What an answer may be signed with, the newest first: the first one is told to the job.
+    pub secrets: Vec<CallbackSecret>,
+    /// Who is told when the call is settled, unless the job says otherwise.
+    pub webhook_url: Option<String>,
+    /// What a result must keep to.
+    pub result_schema: Option<RawJson>,
 }
 
 /// What an answer is signed with. Never stored, listed or logged.
@@ -97,7 +102,7 @@ struct Start<'a> {
     #[serde(rename = "messageID")]
     message: String,
     #[serde(rename = "callID")]
-    call: String,
+    call: &'a str,
     #[serde(rename = "callbackURL", skip_serializing_if = "Option::is_none")]
     callback_url: Option<String>,
     #[serde(rename = "callbackID")]
@@ -147,6 +152,25 @@ impl External {
         }
     }
 
+    /// What the answer of a call may be signed with, the newest first.
+    #[must_use]
+    pub fn secrets(&self, pending: HoldId) -> Vec<String> {
+        let pending = pending.to_string();
+        self.options.secrets.iter().map(|secret| secret.of(&pending)).collect()
+    }
+
+    /// How long a job may take.
+    #[must_use]
+    pub fn timeout(&self) -> Millis {
+        self.options.timeout
+    }
+
+    /// What a result must keep to.
+    #[must_use]
+    pub fn result_schema(&self) -> Option<&RawJson> {
+        self.options.result_schema.as_ref()
+    }
+
     fn request(&self, invocation: &Invocation) -> Result<Request, String> {
         RawJson::parse(&invocation.arguments).map_err(|error| error.to_string())?;
         let input = serde_json::from_str(&invocation.arguments).map_err(|error| error.to_string())?;
@@ -157,11 +181,16 @@ impl External {
             input,
             pending: &pending,
             session: invocation.session.as_str(),
-            message: format!("{}/{}", invocation.call.run, invocation.turn),
-            call: invocation.call.to_string(),
+            message: invocation.message.to_string(),
+            call: &invocation.asked_as,
             callback_url: callback_url.map(|url| format!("{}/async-tool/webhook", url.trim_end_matches('/'))),
             callback: &pending,
-            callback_secret: self.options.secret.of(&pending),
+            callback_secret: self
+                .options
+                .secrets
+                .first()
+                .map(|secret| secret.of(&pending))
+                .unwrap_or_default(),
         };
         Ok(Request {
             method: Method::POST,
@@ -174,6 +203,10 @@ impl External {
 }
 
 impl Tool for External {
+    fn external(&self) -> Option<&External> {
+        Some(self)
+    }
+
     /// What the job does not take is refused before anybody is asked.
     fn judge(&self, arguments: &str) -> Judgement {
         let checked = RawJson::parse(arguments).map_err(|error| error.to_string());
@@ -235,7 +268,7 @@ fn understood(answer: Answer, invocation: &Invocation, options: &ExternalOptions
     }
     let expected = started.estimated_duration.filter(|span| *span > 0).map(Millis);
     let timeout = expected.map_or(options.timeout, |expected| Millis(expected.0.max(options.timeout.0)));
-    let webhook = started.webhook_url.and_then(|url| {
+    let webhook = started.webhook_url.or_else(|| options.webhook_url.clone()).and_then(|url| {
         let text = serde_json::json!({ "webhookURL": url }).to_string();
         Some(Body::Json(RawJson::parse(&text).ok()?))
     });
@@ -244,6 +277,7 @@ fn understood(answer: Answer, invocation: &Invocation, options: &ExternalOptions
         external_ref: started.external_ref,
         expected_at: expected.map(|span| clock.now().plus(span)),
         data: webhook,
+        answer_schema: options.result_schema.clone(),
         ..Ask::default()
     };
     let secret = Some(invocation.pending.key.secret);

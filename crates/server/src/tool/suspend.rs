@@ -157,7 +157,8 @@ mod tests {
                 arguments: arguments.into(),
                 tool: holdpoint_core::name::ToolName::new(NAME).unwrap(),
                 session: holdpoint_core::name::SessionId::new("s").unwrap(),
-                turn: 1,
+                message: holdpoint_core::id::MessageId { run, seq: holdpoint_core::id::Seq(3) },
+                asked_as: String::new(),
                 resumed: None,
                 pending,
             })

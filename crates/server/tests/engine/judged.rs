@@ -155,7 +155,9 @@ async fn an_outside_job_is_finished_by_the_id_that_it_was_started_with() {
         limits: HttpLimits::default(),
         timeout: USUAL_TIMEOUT,
         public_url: None,
-        secret: CallbackSecret::Derived([3; 32]),
+        secrets: vec![CallbackSecret::Derived([3; 32])],
+        webhook_url: None,
+        result_schema: None,
     };
     let spec = External::spec("Deploys", RawJson::parse(r#"{"type":"object"}"#).unwrap());
     let site = Site::new();

@@ -3,7 +3,7 @@
 //! Shared by several test programs; each uses all of it.
 
 use holdpoint::tool::Invocation;
-use holdpoint_core::id::{CallId, CallNo, HoldId, HoldKey, Place, RunId, Secret};
+use holdpoint_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, Place, RunId, Secret, Seq};
 use holdpoint_core::name::{SessionId, Tenant, ToolName};
 use holdpoint_core::time::Timestamp;
 use serde_json::Value;
@@ -18,7 +18,8 @@ pub(crate) fn invocation(arguments: &Value) -> Invocation {
         arguments: arguments.to_string(),
         tool: ToolName::new("the_tool").unwrap(),
         session: SessionId::new("ses_1").unwrap(),
-        turn: 1,
+        message: MessageId { run, seq: Seq(3) },
+        asked_as: "toolu_1".into(),
         resumed: None,
         pending: HoldId { run, key: HoldKey { call: no, secret: Secret([9; 16]) } },
     }

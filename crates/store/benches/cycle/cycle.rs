@@ -187,6 +187,7 @@ impl Bench {
             node: self.node,
             start_by: Timestamp(i64::MAX),
             stored: stored_call(events, CallNo(1)).unwrap(),
+            pending: None,
         };
         let commands = vec![Command::Resolve(resolve), Command::Begin(begin)];
         let mut order = self.order(commands, Actor::Person(UserId::new("alice").unwrap()), self.takes());

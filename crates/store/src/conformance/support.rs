@@ -347,7 +347,8 @@ pub fn resolve(hold: HoldKey, resolution: Wanted) -> Command {
 #[must_use]
 pub fn begin(events: &[Envelope], call: CallNo, now: Timestamp) -> Command {
     let stored = stored_call(events, call).expect("the log has the call");
-    Command::Begin(Begin { call, node: NODE, start_by: now.plus(Millis::seconds(30)), stored })
+    let start_by = now.plus(Millis::seconds(30));
+    Command::Begin(Begin { call, node: NODE, start_by, stored, pending: None })
 }
 
 /// A call is done.

@@ -231,7 +231,7 @@ fn reply(run: &Run, at: usize, choice: u8) -> Command {
 fn begin(call: &Call, at: usize) -> Command {
     let start_by = BEGINNING.plus(Millis::seconds(i64::try_from(at).unwrap() + 10));
     let stored = StoredCall { tool: call.tool.clone(), arguments: arguments_of(call.no.0) };
-    Command::Begin(Begin { call: call.no, node: NODE, start_by, stored })
+    Command::Begin(Begin { call: call.no, node: NODE, start_by, stored, pending: None })
 }
 
 fn finish(call: CallNo, attempt: u32, at: usize) -> Command {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdpoint_core::definition::ToolSpec;
+use holdpoint_core::digest;
 use holdpoint_core::json::RawJson;
 use holdpoint_core::name::AgentName;
 
@@ -188,10 +189,9 @@ impl<'a> Workshop<'a> {
             limits: HttpLimits::default(),
             timeout: tool.and_then(|tool| tool.timeout).map_or(USUAL_TIMEOUT, |span| span.0),
             public_url: self.config.file.server.public_url.clone(),
-            secret: match tool.and_then(|tool| tool.webhook_secret.as_ref()) {
-                Some(secret) => CallbackSecret::Shared(secret.expose().to_owned()),
-                None => CallbackSecret::Derived(self.callback_key()?),
-            },
+            secrets: self.callback_secrets(tool)?,
+            webhook_url: tool.and_then(|tool| tool.webhook_url.clone()),
+            result_schema: tool.and_then(|tool| tool.validate_result.as_ref()).and_then(as_json),
         };
         Ok(External::new(options, self.clock.clone()).taking(parameters(tool)))
     }
@@ -205,6 +205,25 @@ impl<'a> Workshop<'a> {
         let name = plan.agent.as_ref()?;
         let purpose = self.config.file.agents.get(name)?.description.as_ref()?;
         Some(format!("Hands work to the agent {name} and waits for its answer. {purpose}"))
+    }
+
+    /// What callbacks may be signed with, the newest first. Those of before are still taken: jobs under way know no others.
+    fn callback_secrets(&self, tool: Option<&file::Tool>) -> Result<Vec<CallbackSecret>, BuildError> {
+        let shared = |secret: Option<&file::Secret>| {
+            secret.map(|secret| CallbackSecret::Shared(secret.expose().to_owned()))
+        };
+        let mut secrets = Vec::new();
+        secrets.extend(shared(tool.and_then(|tool| tool.webhook_secret.as_ref())));
+        secrets.extend(shared(tool.and_then(|tool| tool.previous_webhook_secret.as_ref())));
+        // A key that all nodes share lets any of them check what another one's job sends.
+        if let Some(key) = &self.config.file.server.webhooks.key {
+            let key = digest::of_parts("holdpoint.callback-key.1", &[key.expose().as_bytes()]);
+            secrets.push(CallbackSecret::Derived(key.0));
+        }
+        if secrets.is_empty() || self.data.join(CALLBACK_KEY).exists() {
+            secrets.push(CallbackSecret::Derived(self.callback_key()?));
+        }
+        Ok(secrets)
     }
 
     /// The key of this server for callbacks: made once, and kept where no tool can reach it.
@@ -267,13 +286,15 @@ pub(in crate::config) fn guard(tool: Option<&file::Tool>) -> Guard {
 
 /// What an outside job takes: any object, unless the file says more.
 fn parameters(tool: Option<&file::Tool>) -> RawJson {
-    let said = tool.and_then(|tool| tool.parameters.as_ref());
-    let said =
-        said.and_then(|said| RawJson::parse(&serde_json::Value::Object(said.0.clone()).to_string()).ok());
+    let said = tool.and_then(|tool| tool.parameters.as_ref()).and_then(as_json);
     let Ok(usual) = RawJson::parse(r#"{"type":"object"}"#) else {
         unreachable!("a constant that the tests read")
     };
     said.unwrap_or(usual)
+}
+
+fn as_json(schema: &file::Parameters) -> Option<RawJson> {
+    RawJson::parse(&serde_json::Value::Object(schema.0.clone()).to_string()).ok()
 }
 
 #[cfg(test)]

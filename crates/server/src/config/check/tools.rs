@@ -28,6 +28,8 @@ const PROGRAMS: &[ToolType] = &[ToolType::Command, ToolType::Mcp];
 
 const MCP: &[ToolType] = &[ToolType::Mcp];
 
+const EXTERNAL: &[ToolType] = &[ToolType::External];
+
 const HTTP: &[ToolType] = &[ToolType::External, ToolType::HttpRequest];
 
 /// Keys of a tool that are for certain types only.
@@ -43,8 +45,12 @@ const FOR_TYPES: &[(&str, &[ToolType])] = &[
     ("max_output", &[ToolType::Command, ToolType::HttpRequest, ToolType::Mcp]),
     ("timeout", &[ToolType::External, ToolType::HttpRequest, ToolType::Mcp]),
     ("url", &[ToolType::External, ToolType::Mcp]),
-    ("webhook_secret", &[ToolType::External]),
-    ("parameters", &[ToolType::External]),
+    ("webhook_secret", EXTERNAL),
+    ("previous_webhook_secret", EXTERNAL),
+    ("webhook_url", EXTERNAL),
+    ("validate_result", EXTERNAL),
+    ("async", EXTERNAL),
+    ("parameters", EXTERNAL),
     ("allowed_hosts", HTTP),
     ("only_allowed_hosts", HTTP),
     ("agent", &[ToolType::Agent]),
@@ -64,7 +70,8 @@ pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut Checked) {
     secret_in_file(&path.key("webhook_secret"), tree, found);
     let grace = tool.expiry_grace.is_some() || tool.after_grace.is_some();
     grace_needs_keep(&path, tool.on_timeout, grace, tree, found);
-    let Some(kind) = tool.kind.or_else(|| ToolType::built_in(name)) else { return };
+    secret_in_file(&path.key("previous_webhook_secret"), tree, found);
+    let Some(kind) = tool.kind_as(name) else { return };
     for (key, types) in FOR_TYPES {
         if !types.contains(&kind) && tree.find(&path.key(key)).is_some() {
             misplaced(&path, key, types, kind, tree, found);
@@ -76,6 +83,7 @@ pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut Checked) {
     hosts(&path, tool, tree, found);
     if kind == ToolType::External {
         address(&path, tool, tree, found);
+        external(&path, tool, tree, found);
     }
     if kind == ToolType::Mcp {
         mcp(&path, tree, found);
@@ -223,6 +231,28 @@ fn is_schema(path: &Path, parameters: &Parameters, tree: &Node, found: &mut Chec
     } else if schema["type"] != "object" {
         let help = "write `type: object` below it, and the arguments below `properties:`";
         found.problem(tree, path, format!("`{path}` must describe an object, as all arguments are"), help);
+    }
+}
+
+/// A job elsewhere is always waited for, and what it must bring can be checked.
+fn external(path: &Path, tool: &Tool, tree: &Node, found: &mut Checked) {
+    if tool.is_async == Some(false) {
+        let what = format!("`{path}.async` is false, and the result of a job elsewhere always comes later");
+        let help = "remove it; for a tool that answers at once write `type: http_request`";
+        found.problem(tree, &path.key("async"), what, help);
+    }
+    if tool.previous_webhook_secret.is_some() && tool.webhook_secret.is_none() {
+        let what = format!("`{path}` has a `previous_webhook_secret` and no `webhook_secret`");
+        found.problem(tree, &path.key("previous_webhook_secret"), what, "add `webhook_secret: …` below it");
+    }
+    if let Some(result) = &tool.validate_result {
+        let schema = serde_json::Value::Object(result.0.clone());
+        let path = path.key("validate_result");
+        if let Err(error) = jsonschema::validator_for(&schema) {
+            let place = error.instance_path().to_string().replace('/', ".");
+            let what = format!("`{path}{place}` is not right in a JSON Schema: {error}");
+            found.problem(tree, &path, what, "write a JSON Schema of `{title, output, metadata}`");
+        }
     }
 }
 

@@ -45,6 +45,9 @@ pub struct Server {
     /// What A2A clients are offered.
     #[garde(dive)]
     pub a2a: A2a,
+    /// How jobs elsewhere report back.
+    #[garde(dive)]
+    pub async_tools: AsyncTools,
 }
 
 /// What A2A clients are offered.
@@ -55,6 +58,29 @@ pub struct A2a {
     /// Whether clients may name receivers of push notifications. They are told within the bounds of `webhooks`.
     #[schemars(extend("default" = true))]
     pub push_notifications: Option<bool>,
+}
+
+/// How jobs elsewhere report back.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct AsyncTools {
+    /// How long a call that is settled is still shown under `/async-tool/pending`. The log of its run keeps it.
+    #[garde(inner(custom(a_second_or_more)))]
+    #[schemars(extend("default" = "7d"))]
+    pub keep_settled: Option<Span>,
+    /// How long a call counts as `processing` after the last word of whoever does it; then it is `waiting` again.
+    #[garde(inner(custom(a_second_or_more)))]
+    #[schemars(extend("default" = "10m"))]
+    pub processing_lasts: Option<Span>,
+    /// How many reports one caller may send in a minute.
+    #[garde(inner(range(min = 1)))]
+    #[schemars(extend("default" = 600))]
+    pub per_caller: Option<u32>,
+    /// How many reports about one call there may be in a minute.
+    #[garde(inner(range(min = 1)))]
+    #[schemars(extend("default" = 60))]
+    pub per_call: Option<u32>,
 }
 
 /// Telling other systems what happens.

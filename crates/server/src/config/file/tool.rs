@@ -86,6 +86,18 @@ pub struct Tool {
     /// For `external`: the key that the job's callbacks are signed with. Without it each call gets one of its own.
     #[garde(skip)]
     pub webhook_secret: Option<Secret>,
+    /// For `external`: the key before that one, while jobs that know only it still report. Both are taken.
+    #[garde(skip)]
+    pub previous_webhook_secret: Option<Secret>,
+    /// For `external`: an address that is told, signed, when a call is settled. The job's answer may name another one.
+    #[garde(inner(custom(web_address)))]
+    pub webhook_url: Option<String>,
+    /// For `external`: what a result must keep to, as a JSON Schema. What does not is refused, and the call goes on
+    /// waiting.
+    pub validate_result: Option<Parameters>,
+    /// `true` makes a tool `external` without saying so under `type`: its result comes later, from elsewhere.
+    #[serde(rename = "async")]
+    pub is_async: Option<bool>,
     /// For `external`: what the job takes, as a JSON Schema of type `object`. Without it any object.
     pub parameters: Option<Parameters>,
     /// For `external` and `http_request`: hosts that may be called although they are not public, as `host` or
@@ -118,6 +130,15 @@ pub struct Tool {
     /// For `mcp`: what is different for single tools of the server, by the server's own names.
     #[garde(skip)]
     pub overrides: BTreeMap<String, McpOverride>,
+}
+
+impl Tool {
+    /// What the tool of this name does; none when nothing says so.
+    #[must_use]
+    pub fn kind_as(&self, name: &str) -> Option<ToolType> {
+        let is_async = (self.is_async == Some(true)).then_some(ToolType::External);
+        self.kind.or(is_async).or_else(|| ToolType::built_in(name))
+    }
 }
 
 /// What is different for one tool of an MCP server.

@@ -8,8 +8,10 @@ use std::pin::pin;
 use futures_util::future::join_all;
 use holdpoint_core::body::Body;
 use holdpoint_core::command::{Begin, Command, FailKind, FailRun, FinishCall, StoredCall, Suspend};
-use holdpoint_core::id::{CallId, CallNo, HoldId, HoldKey};
+use holdpoint_core::event::{Envelope, Event};
+use holdpoint_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, Secret};
 use holdpoint_core::message::ToolResult;
+use holdpoint_core::name::AgentName;
 use holdpoint_core::next::{Next, Running, next};
 use holdpoint_core::policy::Verdicts;
 use holdpoint_core::refusal::Refusal;
@@ -30,10 +32,14 @@ const START_MARGIN: Millis = Millis::seconds(2);
 
 impl Shared {
     /// The start of a call by this node.
-    pub(in crate::engine) fn begin(&self, call: CallNo, stored: StoredCall) -> Command {
+    pub(in crate::engine) fn begin(&self, agent: &AgentName, call: CallNo, stored: StoredCall) -> Command {
         let lease = Millis(self.settings().lease.0 - START_MARGIN.0);
         let start_by = self.clock.now().plus(lease);
-        Command::Begin(Begin { call, node: self.node, start_by, stored })
+        let agent = self.agent(agent).ok();
+        let tool = agent.as_ref().and_then(|agent| agent.tools.get(&stored.tool));
+        let tells = tool.is_some_and(|tool| tool.external().is_some());
+        let pending = tells.then(|| self.clock.entropy().draw("pending", call.0));
+        Command::Begin(Begin { call, node: self.node, start_by, stored, pending })
     }
 }
 
@@ -98,7 +104,7 @@ impl Drive {
                     .give_up(format!("the arguments of call {call} cannot be found in the log"))
                     .await;
             };
-            let begin = self.shared.begin(call, stored);
+            let begin = self.shared.begin(&run.facts.agent, call, stored);
             self.push(begin, verdicts.clone()).await?;
         }
         self.settle().await?;
@@ -159,14 +165,16 @@ impl Drive {
             return self.finish(call, attempt, result).await;
         }
         let call_id = CallId { run: self.run, no: call };
-        let secret = shared.clock.entropy().draw("pending", attempt);
+        let on_record = pending(&self.log, call, attempt);
+        let secret = on_record.unwrap_or_else(|| shared.clock.entropy().draw("pending", attempt));
         let invocation = Invocation {
             call: call_id,
             attempt,
             arguments: stored.arguments.clone(),
             tool: stored.tool.clone(),
             session: run.facts.session.clone(),
-            turn: run.state.turn,
+            message: MessageId { run: self.run, seq: run.state.replied_at },
+            asked_as: asked_as(&self.log, call).unwrap_or_default(),
             resumed: continuation(&self.log, call),
             pending: HoldId { run: self.run, key: HoldKey { call, secret } },
         };
@@ -310,4 +318,21 @@ impl Drive {
             Some(_) | None => Ok(()),
         }
     }
+}
+
+/// The id that stands on record for a start, so that the outside can be told of it.
+fn pending(log: &[Envelope], call: CallNo, attempt: u32) -> Option<Secret> {
+    let started = log.iter().rev().find_map(|envelope| {
+        let Event::CallStarted(started) = &envelope.event else { return None };
+        (started.call == call && started.attempt == attempt).then_some(started)
+    });
+    started.and_then(|started| started.pending).map(|key| key.secret)
+}
+
+/// The model's own id of a call.
+fn asked_as(log: &[Envelope], call: CallNo) -> Option<String> {
+    log.iter().rev().find_map(|envelope| {
+        let Event::ModelReplied(replied) = &envelope.event else { return None };
+        replied.reply.calls.iter().find(|asked| asked.no == call).map(|asked| asked.id.clone())
+    })
 }

@@ -95,7 +95,7 @@ fn starts(world: &mut World, details: &Details) -> Result<(), String> {
     }
     let arguments = stored.arguments.clone();
     let lease = if details.too_late { Millis::seconds(0) } else { Millis::seconds(10) };
-    let begin = Begin { call, node: world.node, start_by: world.now.plus(lease), stored };
+    let begin = Begin { call, node: world.node, start_by: world.now.plus(lease), stored, pending: None };
     let events = world.submit(Actor::Node(world.node), Command::Begin(begin))?;
     if world.outcome == Some(Ok(Answer::Done)) {
         let attempt = events.iter().find_map(|envelope| started(envelope, call));

@@ -1,0 +1,369 @@
+//! What outside systems report about jobs: who may, and what it does.
+//!
+//! A report is shown to be the job's by a signature over the bytes that came, made with a secret that only it and this
+//! server know; or it comes from the run's owner, or from somebody with the role `service`. A report that comes before
+//! its hold is there waits a moment for it; one about a job of which nobody knows whether it began settles that
+//! question. Nothing here is a rule about holds: those are the core's.
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use hmac::{Hmac, KeyInit, Mac};
+use holdpoint_core::body::Body;
+use holdpoint_core::command::{Command, FinishCall, Wanted};
+use holdpoint_core::decide::Answer;
+use holdpoint_core::digest;
+use holdpoint_core::id::HoldId;
+use holdpoint_core::job::Stands;
+use holdpoint_core::json::RawJson;
+use holdpoint_core::message::ToolResult;
+use holdpoint_core::name::UserId;
+use holdpoint_core::refusal::Refusal;
+use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_store::SessionKey;
+use holdpoint_store::ahead::Driver;
+use sha2::Sha256;
+
+use super::orders::{Lease, beside};
+use super::submit::By;
+use super::{Decision, Engine, EngineError, JobView, Once, StoreError};
+use crate::auth::{Principal, Scope};
+
+/// The role of systems that may report about any job.
+const SERVICE: &str = "service";
+
+/// How far the clock of a sender may be from ours.
+const TOLERANCE: Millis = Millis::seconds(5 * 60);
+
+/// How long a report waits for its hold.
+const EARLY_WAIT: Millis = Millis::seconds(2);
+
+/// How often it is looked for meanwhile.
+const EARLY_LOOK: Millis = Millis(50);
+
+/// A report about a job.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Which job.
+    pub job: HoldId,
+    /// What is reported.
+    pub said: Said,
+    /// Who is calling, if the door knows them.
+    pub sender: Option<Principal>,
+    /// How the body is signed, if it is.
+    pub signature: Option<Signature>,
+    /// The body, byte for byte.
+    pub body: Vec<u8>,
+    /// What makes a repeat safe, if the sender gave a key. A Standard Webhook has one by itself.
+    pub once: Option<Once>,
+}
+
+/// What is reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// The result.
+    Result(RawJson),
+    /// It failed.
+    Error(String),
+    /// How far it is.
+    Progress {
+        /// In words.
+        note: Body,
+        /// Whether somebody works on it.
+        processing: bool,
+    },
+    /// It is not waited for any more.
+    Withdrawn,
+}
+
+/// How a body is signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Signature {
+    /// HMAC-SHA256 of the body, in hex, with or without `sha256=` before it.
+    Plain(String),
+    /// As Standard Webhooks has it.
+    Standard {
+        /// The id of the message; the same when it is sent again.
+        id: String,
+        /// When it was signed, in seconds.
+        timestamp: String,
+        /// The signatures, with spaces between them.
+        signatures: String,
+    },
+}
+
+/// Why a report was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReportError {
+    /// As everywhere.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// There is no such job that the caller may know of.
+    #[error("there is no such job")]
+    NoSuchJob,
+    /// The signature is missing or not right.
+    #[error("{0}")]
+    NotSigned(&'static str),
+    /// The job is over.
+    #[error("the job is over")]
+    Over(Box<JobView>),
+    /// The job is being started; its hold is not there yet.
+    #[error("the job is only just being started; report again in a moment")]
+    TooEarly,
+}
+
+impl Engine {
+    /// Takes a report. It is durable when this comes back.
+    pub async fn take_report(&self, report: Report) -> Result<JobView, ReportError> {
+        let view = self.reportable(report.job).await?;
+        let by = self.right_of(&report, &view)?;
+        let once = match &report.signature {
+            Some(Signature::Standard { id, .. }) => Some(Once {
+                route: format!("async-tool {}", report.job),
+                key: id.clone(),
+                request: digest::of_bytes(&report.body),
+            }),
+            Some(Signature::Plain(_)) | None => report.once.clone(),
+        };
+        if self.shared.done_before(by.principal(), once.as_ref()).await?.is_some() {
+            return Ok(view);
+        }
+        let view = self.begun(view).await?;
+        let done = match &view.job.stands {
+            Stands::Starting => return Err(ReportError::TooEarly),
+            Stands::Over { .. } => return Err(ReportError::Over(Box::new(view))),
+            Stands::Waiting { .. } => self.settle_job(&by, report.job, &report.said, once).await,
+            Stands::Unknown { attempt } => self.tell_truth(&by, &view, *attempt, &report.said, once).await,
+        };
+        match done {
+            Ok(_) => Ok(self.any_job(report.job).await?),
+            Err(EngineError::Refused(refusal)) if has_moved_on(&refusal) => {
+                match self.any_job(report.job).await? {
+                    view if view.job.is_open() => Err(EngineError::Refused(refusal).into()),
+                    view => Err(ReportError::Over(Box::new(view))),
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The job, if its conversation is still there (S2-40).
+    async fn reportable(&self, id: HoldId) -> Result<JobView, ReportError> {
+        let view = match self.any_job(id).await {
+            Err(EngineError::NotFound) => return Err(ReportError::NoSuchJob),
+            other => other?,
+        };
+        let (tenant, agent) = (view.run.tenant.clone(), view.run.agent.clone());
+        let key = SessionKey { tenant, agent, session: view.run.session.clone() };
+        let session = self.shared.store.session(key).await.map_err(EngineError::from)?;
+        match session.is_some_and(|session| !session.closed) {
+            true => Ok(view),
+            false => Err(ReportError::NoSuchJob),
+        }
+    }
+
+    /// By what right this is reported. A signature that is there must be right, whoever else the caller is.
+    fn right_of(&self, report: &Report, view: &JobView) -> Result<By, ReportError> {
+        if let Some(signature) = &report.signature {
+            let secrets = self.secrets_of(view);
+            verify(signature, &report.body, &secrets, self.shared.clock.now())
+                .map_err(ReportError::NotSigned)?;
+            return Ok(By::Callback(reporter(view, UserId::new(view.job.tool.as_str()).ok())));
+        }
+        let Some(who) = &report.sender else {
+            return Err(ReportError::NotSigned("sign the body with the secret of this call"));
+        };
+        let is_service = who.tenant == view.run.tenant
+            && who.has(Scope::HoldsDecide)
+            && who.roles.iter().any(|role| role.as_str() == SERVICE);
+        if is_service {
+            return Ok(By::Callback(reporter(view, Some(who.user.clone()))));
+        }
+        match self.may_see(who, &view.run) {
+            true => Ok(By::Person(who.clone())),
+            false => Err(ReportError::NoSuchJob),
+        }
+    }
+
+    /// What its reports may be signed with. A tool that is not there any more has none, and nothing is taken.
+    pub(super) fn secrets_of(&self, view: &JobView) -> Vec<String> {
+        let agent = self.shared.agent(&view.run.agent).ok();
+        let tool = agent.as_ref().and_then(|agent| agent.tools.get(&view.job.tool));
+        tool.and_then(|tool| tool.external()).map(|job| job.secrets(view.id())).unwrap_or_default()
+    }
+
+    /// Waits a moment for a job whose hold is not there yet.
+    async fn begun(&self, mut view: JobView) -> Result<JobView, ReportError> {
+        let id = view.id();
+        let clock = &self.shared.clock;
+        let until = clock.now().plus(EARLY_WAIT);
+        while view.job.stands == Stands::Starting && clock.now() < until {
+            clock.sleep(EARLY_LOOK).await;
+            view = self.any_job(id).await?;
+        }
+        Ok(view)
+    }
+
+    async fn settle_job(
+        &self,
+        by: &By,
+        job: HoldId,
+        said: &Said,
+        once: Option<Once>,
+    ) -> Result<Answer, EngineError> {
+        let wanted = match said {
+            Said::Result(result) => Wanted::Answer { value: Body::Json(result.clone()) },
+            Said::Error(error) => Wanted::Fail { error: Body::text(error) },
+            Said::Withdrawn => Wanted::Withdraw,
+            Said::Progress { note, processing } => {
+                let (note, processing) = (note.clone(), Some(*processing));
+                let progress = Command::Progress { call: job.key.call, note, processing };
+                return self.put_report(by, job, progress, once).await;
+            }
+        };
+        if let By::Person(who) = by {
+            super::identify::needs(who, Scope::HoldsDecide)?;
+        }
+        let decision = Decision { hold: job, wanted, digest: None, revision: None, once };
+        self.decide_by(by, decision).await
+    }
+
+    /// Whoever started the job is gone, and people are asked whether it began: the job itself knows.
+    async fn tell_truth(
+        &self,
+        by: &By,
+        view: &JobView,
+        attempt: u32,
+        said: &Said,
+        once: Option<Once>,
+    ) -> Result<Answer, EngineError> {
+        let result = match said {
+            Said::Result(result) => {
+                if let Some(schema) = self.result_schema(view) {
+                    crate::schema::check(&schema, result).map_err(EngineError::BreaksSchema)?;
+                }
+                ToolResult::Ok(Body::Json(result.clone()))
+            }
+            Said::Error(error) => ToolResult::Failed(Body::text(error)),
+            Said::Withdrawn => ToolResult::Failed(Body::text("Cancelled")),
+            // It is at work: nothing is decided by that.
+            Said::Progress { .. } => return Ok(Answer::Repeated),
+        };
+        let call = view.job.key.call;
+        let finish = FinishCall { call, attempt, result, worker: None };
+        self.put_report(by, view.id(), Command::FinishCall(finish), once).await
+    }
+
+    fn result_schema(&self, view: &JobView) -> Option<RawJson> {
+        let agent = self.shared.agent(&view.run.agent).ok()?;
+        agent.tools.get(&view.job.tool)?.external()?.result_schema().cloned()
+    }
+
+    /// Puts what a job says on record.
+    async fn put_report(
+        &self,
+        by: &By,
+        job: HoldId,
+        command: Command,
+        once: Option<Once>,
+    ) -> Result<Answer, EngineError> {
+        let shared = &self.shared;
+        if let By::Person(who) = by {
+            super::identify::needs(who, Scope::RunsWrite)?;
+        }
+        let stored = self.load(job.run).await?;
+        let facts = &stored.row.run.facts;
+        let definition = shared.definition(&facts.agent, stored.row.run.state.definition).await?;
+        let mark = shared.mark(by.principal(), once.as_ref());
+        let beside = beside(Lease::Untouched, &shared.approvers(&facts.agent), mark.into());
+        let order = shared.order(vec![command], by.actor(), definition, Default::default(), beside);
+        let mut driver = Driver::of(shared.store.clone(), stored.row);
+        driver.push(order);
+        self.settled_once(by.principal(), job.run, driver, None, once.as_ref()).await
+    }
+}
+
+/// Whoever reports, for the record.
+fn reporter(view: &JobView, user: Option<UserId>) -> Principal {
+    let user = user.unwrap_or_else(UserId::local);
+    Principal { tenant: view.run.tenant.clone(), ..Principal::of(user) }
+}
+
+/// Whether a refusal says that somebody or something was faster.
+fn has_moved_on(refusal: &Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::AlreadyDecided(_)
+            | Refusal::NoSuchHold(_)
+            | Refusal::Expired(_)
+            | Refusal::Ended(_)
+            | Refusal::CallNotReady(_)
+            | Refusal::StaleAttempt { .. }
+    )
+}
+
+impl From<StoreError> for ReportError {
+    fn from(error: StoreError) -> ReportError {
+        ReportError::Engine(error.into())
+    }
+}
+
+/// Whether a signature is right. Compared in constant time, with each secret that may be used.
+fn verify(
+    signature: &Signature,
+    body: &[u8],
+    secrets: &[String],
+    now: Timestamp,
+) -> Result<(), &'static str> {
+    const WRONG: &str = "the signature is not right";
+    if secrets.is_empty() {
+        return Err("this server has no secret for this call any more");
+    }
+    match signature {
+        Signature::Plain(text) => {
+            let text = text.strip_prefix("sha256=").unwrap_or(text);
+            let shown = from_hex(text).ok_or("the signature must be 64 hex digits")?;
+            let is_right = |secret: &String| is_signed(secret.as_bytes(), &[body], &shown);
+            secrets.iter().any(is_right).then_some(()).ok_or(WRONG)
+        }
+        Signature::Standard { id, timestamp, signatures } => {
+            if id.is_empty() || id.len() > 256 || id.contains('.') {
+                return Err("webhook-id must have 1 to 256 characters and no dot");
+            }
+            let at: i64 = timestamp.parse().map_err(|_| "webhook-timestamp must be a number of seconds")?;
+            if (now.0 / 1000).saturating_sub(at).saturating_abs() > TOLERANCE.0 / 1000 {
+                return Err("webhook-timestamp is more than five minutes from now");
+            }
+            let parts: [&[u8]; 5] = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
+            let shown = signatures.split(' ').filter_map(|one| one.strip_prefix("v1,"));
+            let shown: Vec<Vec<u8>> = shown.filter_map(|one| BASE64_STANDARD.decode(one).ok()).collect();
+            let is_right = |key: &Vec<u8>| shown.iter().any(|shown| is_signed(key, &parts, shown));
+            secrets
+                .iter()
+                .flat_map(|secret| standard_keys(secret))
+                .any(|key| is_right(&key))
+                .then_some(())
+                .ok_or(WRONG)
+        }
+    }
+}
+
+/// What a library for Standard Webhooks makes of a secret: its bytes, or what they are the base64 of.
+fn standard_keys(secret: &str) -> Vec<Vec<u8>> {
+    let decoded = BASE64_STANDARD.decode(secret.strip_prefix("whsec_").unwrap_or(secret)).ok();
+    decoded.into_iter().chain([secret.as_bytes().to_vec()]).collect()
+}
+
+fn is_signed(key: &[u8], parts: &[&[u8]], shown: &[u8]) -> bool {
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return false };
+    parts.iter().for_each(|part| mac.update(part));
+    mac.verify_slice(shown).is_ok()
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> =
+        text.bytes().map(|c| char::from(c).to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
+    let digits = digits.filter(|digits| digits.len() == 64)?;
+    Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! What jobs become in this protocol's words: pure functions, tested over every state.
+//!
+//! A job of which nobody knows whether it began is `waiting`: its result is still welcome. What a run that ended left
+//! behind is `failed`, like what somebody cancelled (C37).
+
+use holdpoint_core::body::Body;
+use holdpoint_core::id::{CallId, MessageId};
+use holdpoint_core::job::{End, Stands};
+use holdpoint_core::json::RawJson;
+use holdpoint_core::time::Timestamp;
+
+use super::wire::{
+    CallStatus, CallTime, PartState, PartTime, PendingToolCall, RecoveryStatus, SessionStatus, ToolPart,
+    ToolResult,
+};
+use crate::engine::{JobView, Recovery, SessionNow};
+
+/// S2-33: what is said of a call that was not reported in time.
+const TIMED_OUT: &str = "Tool execution timed out";
+/// C37: what is said of a call that somebody cancelled.
+const CANCELLED: &str = "Cancelled";
+/// The same of a call whose run ended first.
+const RUN_ENDED: &str = "Cancelled: the run ended first";
+
+/// How a job stands.
+pub(super) fn status(stands: &Stands) -> CallStatus {
+    match stands {
+        Stands::Starting | Stands::Unknown { .. } | Stands::Waiting { processing: false } => {
+            CallStatus::Waiting
+        }
+        Stands::Waiting { processing: true } => CallStatus::Processing,
+        Stands::Over { end, .. } => match end {
+            End::Result(_) => CallStatus::Completed,
+            End::Failed(_) | End::Withdrawn | End::RunEnded | End::Abandoned(_) => CallStatus::Failed,
+            End::Expired => CallStatus::Expired,
+        },
+    }
+}
+
+/// The record of a call.
+pub(super) fn record(view: &JobView) -> PendingToolCall {
+    let job = &view.job;
+    let (completed, came_to) = match &job.stands {
+        Stands::Over { at, end } => (Some(*at), Some(came_to(view, end))),
+        Stands::Starting | Stands::Unknown { .. } | Stands::Waiting { .. } => (None, None),
+    };
+    let (result, error) = match came_to {
+        Some(Ok(result)) => (Some(result), None),
+        Some(Err(error)) => (None, Some(error)),
+        None => (None, None),
+    };
+    PendingToolCall {
+        id: view.id().to_string(),
+        session_id: view.run.session.to_string(),
+        message_id: message_id(view),
+        call_id: job.call_id.clone(),
+        tool: job.tool.to_string(),
+        input: input(view),
+        status: status(&job.stands),
+        webhook_url: webhook_url(job.ask.data.as_ref()),
+        external_ref: job.ask.external_ref.clone(),
+        timeout: job.expires_at.map(millis),
+        time: CallTime {
+            created: millis(job.created_at),
+            started: job.started_at.map(millis),
+            completed: completed.map(millis),
+        },
+        result,
+        error,
+    }
+}
+
+/// A call as a part of its message. Its id is the call's (C37).
+pub(super) fn part(view: &JobView) -> ToolPart {
+    let job = &view.job;
+    let start = millis(job.started_at.unwrap_or(job.created_at));
+    let state = match &job.stands {
+        Stands::Starting | Stands::Unknown { .. } | Stands::Waiting { .. } => PartState::WaitingAsync {
+            input: input(view),
+            pending_id: view.id().to_string(),
+            time: PartTime { start, end: None },
+        },
+        Stands::Over { at, end } => {
+            let (input, time) = (input(view), PartTime { start, end: Some(millis(*at)) });
+            match came_to(view, end) {
+                Ok(ToolResult { title, output, metadata }) => {
+                    PartState::Completed { input, output, title, metadata, time }
+                }
+                Err(error) => PartState::Error { input, error, time },
+            }
+        }
+    };
+    ToolPart {
+        id: CallId { run: view.run.id, no: job.key.call }.to_string(),
+        message_id: message_id(view),
+        session_id: view.run.session.to_string(),
+        kind: "tool",
+        call_id: job.call_id.clone(),
+        tool: job.tool.to_string(),
+        state,
+    }
+}
+
+/// What came of a job: its result, or why there is none.
+fn came_to(view: &JobView, end: &End) -> Result<ToolResult, String> {
+    match end {
+        End::Result(value) => Ok(result(view, value)),
+        End::Failed(error) => Err(error.inline().unwrap_or_default().to_owned()),
+        End::Withdrawn => Err(CANCELLED.to_owned()),
+        End::RunEnded => Err(RUN_ENDED.to_owned()),
+        End::Expired => Err(TIMED_OUT.to_owned()),
+        End::Abandoned(why) => Err((*why).to_owned()),
+    }
+}
+
+/// A result in this protocol's form; one that came another way, such as a person's words, is its output.
+fn result(view: &JobView, value: &Body) -> ToolResult {
+    let text = value.inline().unwrap_or_default();
+    let own = match value {
+        Body::Json(json) => serde_json::from_str(json.text()).ok(),
+        Body::Text(_) | Body::Blob(_) => None,
+    };
+    own.unwrap_or_else(|| ToolResult {
+        title: view.job.tool.to_string(),
+        output: text.to_owned(),
+        metadata: serde_json::Map::new(),
+    })
+}
+
+fn input(view: &JobView) -> RawJson {
+    let text = view.job.arguments.as_deref().unwrap_or("{}");
+    RawJson::parse(text).unwrap_or_else(|_| RawJson::string(text))
+}
+
+fn message_id(view: &JobView) -> String {
+    MessageId { run: view.run.id, seq: view.job.message }.to_string()
+}
+
+/// Who is told, as the job or its tool named it.
+fn webhook_url(data: Option<&Body>) -> Option<String> {
+    let said: serde_json::Value = serde_json::from_str(data?.inline()?).ok()?;
+    said.get("webhookURL")?.as_str().map(str::to_owned)
+}
+
+/// What a conversation is doing.
+pub(super) fn session(now: SessionNow) -> SessionStatus {
+    match now {
+        SessionNow::Idle => SessionStatus::Idle,
+        SessionNow::Busy => SessionStatus::Busy,
+        SessionNow::Retry { attempt, message, next } => {
+            SessionStatus::Retry { attempt, message, next: millis(next) }
+        }
+        SessionNow::Waiting { hold, tool, since, until } => SessionStatus::WaitingAsync {
+            pending_id: hold.to_string(),
+            tool: tool.unwrap_or_default(),
+            since: millis(since),
+            timeout: until.map(millis),
+        },
+    }
+}
+
+/// What the server found.
+pub(super) fn recovery(found: &Recovery, stale_processing: u64) -> RecoveryStatus {
+    RecoveryStatus {
+        started: millis(found.began_at),
+        completed: found.ended_at.map(millis),
+        waiting: found.waiting_for_outside,
+        expired: found.expired,
+        stale_processing,
+        taken_over: found.taken_over,
+        quarantined: found.quarantined,
+    }
+}
+
+fn millis(at: Timestamp) -> i64 {
+    at.0
+}
+
+#[cfg(test)]
+mod tests;
