@@ -93,6 +93,21 @@ impl Job {
     }
 }
 
+/// What the resolution of its hold means for a job.
+#[must_use]
+pub fn end_of(resolved: &HoldResolved) -> End {
+    match &resolved.resolution {
+        Resolution::Answer { value } => End::Result(value.clone()),
+        Resolution::Fail { error } => End::Failed(error.clone()),
+        Resolution::Expire => End::Expired,
+        Resolution::Withdraw if resolved.role.is_some() => End::Withdrawn,
+        Resolution::Approve { .. }
+        | Resolution::Deny { .. }
+        | Resolution::Withdraw
+        | Resolution::Supersede => End::RunEnded,
+    }
+}
+
 /// The jobs of a run, in the order in which they began.
 #[must_use]
 pub fn jobs(events: &[Envelope]) -> Vec<Job> {
@@ -230,16 +245,7 @@ impl<'a> Seen<'a> {
         let over = |end| Stands::Over { at: envelope.at, end };
         if let Some(job) = self.jobs.iter_mut().find(|job| job.key == resolved.hold && job.is_open()) {
             job.at = envelope.seq;
-            job.stands = over(match &resolved.resolution {
-                Resolution::Answer { value } => End::Result(value.clone()),
-                Resolution::Fail { error } => End::Failed(error.clone()),
-                Resolution::Expire => End::Expired,
-                Resolution::Withdraw if resolved.role.is_some() => End::Withdrawn,
-                Resolution::Approve { .. }
-                | Resolution::Deny { .. }
-                | Resolution::Withdraw
-                | Resolution::Supersede => End::RunEnded,
-            });
+            job.stands = over(end_of(resolved));
             return;
         }
         if !self.recovery.contains(&resolved.hold) {

@@ -56,7 +56,7 @@ pub use deliver::{
 pub use deltas::Delta;
 pub use follow::{Follower, News};
 pub use holdpoint_store::{DeadLetter, Page, Scope as Hears, SessionRow, StoreError, Unreadable};
-pub use jobs::{JobList, JobView, SessionNow};
+pub use jobs::{JOB_RECEIVER, JobList, JobView, SessionNow};
 pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView};
 pub use once::Once;
 pub use recent::{Listed, RecentRuns};

@@ -33,6 +33,11 @@ pub trait Kind: Send + Sync {
     /// The request that tells this; none when there is nothing to tell.
     fn request(&self, telling: &Telling<'_>) -> Option<Sending>;
 
+    /// Whether a receiver that was told this is told nothing more, and can be forgotten.
+    fn is_last(&self, _receiver: &Receiver, _event: &Envelope) -> bool {
+        false
+    }
+
     /// What a run has to tell in words of this kind's own; none for a kind that tells events one by one.
     fn frames<'a>(&'a self, _reading: Reading<'a>) -> Option<BoxFuture<'a, Result<Vec<Frame>, EngineError>>> {
         None

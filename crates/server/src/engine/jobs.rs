@@ -14,7 +14,7 @@ use holdpoint_core::event::{Envelope, Event};
 use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::job::{self, Job, Stands};
-use holdpoint_core::name::{AgentName, SessionId};
+use holdpoint_core::name::{AgentName, SessionId, ToolName};
 use holdpoint_core::run::{Facts, Stage, Status, status};
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::ahead::Driver;
@@ -22,7 +22,7 @@ use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, Stor
 use tokio::sync::broadcast;
 
 use super::orders::{Lease, More, beside};
-use super::{Engine, EngineError, HoldList, SessionError, SessionName, Shared};
+use super::{Callback, Engine, EngineError, HoldList, SessionError, SessionName, Shared};
 use crate::auth::Principal;
 
 /// Holds that are read at once.
@@ -63,6 +63,9 @@ pub struct JobList {
     /// How many at most.
     pub limit: usize,
 }
+
+/// The kind of receiver that is told how a job ended.
+pub const JOB_RECEIVER: &str = "async-tool";
 
 /// What a conversation is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -275,6 +278,25 @@ impl Engine {
             },
             None => SessionNow::Idle,
         })
+    }
+
+    /// Whoever a job wants to be told when it is settled is named before its hold is there, so that nothing is missed.
+    /// One that may not be told is left out: the job goes on without it.
+    pub(super) async fn tell_when_settled(&self, run: &Facts, id: HoldId, tool: &ToolName, url: String) {
+        let agent = self.shared.agent(&run.agent).ok();
+        let tool = agent.as_ref().and_then(|agent| agent.tools.get(tool));
+        let secret = tool.and_then(|tool| tool.external()).and_then(|job| job.secrets(id).into_iter().next());
+        let callback = Callback {
+            kind: JOB_RECEIVER,
+            name: id.to_string(),
+            url,
+            details: id.key.to_string(),
+            secrets: secret,
+        };
+        let owner = Principal { tenant: run.tenant.clone(), ..Principal::of(run.owner.clone()) };
+        if let Err(error) = self.call_back(&owner, run.id, callback).await {
+            tracing::warn!(run = %run.id, hold = %id, %error, "the webhookURL of this job is not told");
+        }
     }
 
     /// Runs that change on this node, as they do. What other nodes change is not heard here: whoever must not miss it

@@ -33,7 +33,7 @@ use crate::surface::{a2a, api, async_tool, operations, web};
 /// The kinds of receivers that surfaces know how to tell something.
 #[must_use]
 pub fn receivers() -> Vec<Arc<dyn Kind>> {
-    vec![Arc::new(api::Webhook), Arc::new(a2a::Push)]
+    vec![Arc::new(api::Webhook), Arc::new(a2a::Push), Arc::new(async_tool::Settled)]
 }
 
 /// How long to wait before the next try when no connection can be accepted.

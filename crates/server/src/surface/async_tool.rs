@@ -1,15 +1,17 @@
 //! Async tools: jobs elsewhere report back under `/async-tool` (and `/async-tools`).
 //!
 //! `wire.rs` has the bodies of that protocol, `map.rs` what core values become in its words, `routes.rs` the handlers,
-//! `events.rs` the stream, `rate.rs` how often somebody may report, `error.rs` what a no becomes. Only outside jobs are
+//! `events.rs` the stream, `notice.rs` what a `webhookURL` is told, `rate.rs` how often somebody may report, `error.rs` what a no becomes. Only outside jobs are
 //! seen here: the id of any other hold is unknown (C25).
 
 mod error;
 mod events;
 mod map;
+mod notice;
 mod rate;
 mod routes;
 mod wire;
 
 pub use error::problems_as_errors;
+pub use notice::Settled;
 pub use routes::{alias, routes};

@@ -79,6 +79,13 @@ impl CallbackSecret {
     }
 }
 
+/// Who is to be told when a job is settled, as it stands in what is asked.
+#[must_use]
+pub fn webhook_url(ask: &Ask) -> Option<String> {
+    let said: serde_json::Value = serde_json::from_str(ask.data.as_ref()?.inline()?).ok()?;
+    said.get("webhookURL")?.as_str().map(str::to_owned)
+}
+
 /// Starts jobs.
 pub struct External {
     options: ExternalOptions,

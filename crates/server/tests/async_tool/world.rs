@@ -30,6 +30,8 @@ pub(crate) struct Outside {
     answer: Arc<Mutex<Value>>,
     /// How long it takes to answer.
     slow: Arc<Mutex<Duration>>,
+    /// Whether it refuses webhooks, and how often it did.
+    refuses: Arc<Mutex<(bool, u32)>>,
     /// What webhooks came, with their headers.
     pub(crate) told: Arc<Mutex<Vec<(axum::http::HeaderMap, String)>>>,
 }
@@ -43,6 +45,7 @@ impl Outside {
             started: Arc::default(),
             answer: Arc::new(Mutex::new(answer)),
             slow: Arc::default(),
+            refuses: Arc::default(),
             told: Arc::default(),
         };
         let routes = Router::new()
@@ -56,6 +59,16 @@ impl Outside {
     /// Answers starts after this long.
     pub(crate) fn takes(&self, time: Duration) {
         *self.slow.lock().unwrap() = time;
+    }
+
+    /// Refuses webhooks from now on, or takes them.
+    pub(crate) fn refuses(&self, refuses: bool) {
+        self.refuses.lock().unwrap().0 = refuses;
+    }
+
+    /// How many webhooks it has refused.
+    pub(crate) fn refused(&self) -> u32 {
+        self.refuses.lock().unwrap().1
     }
 
     /// The start requests so far, once there are this many.
@@ -80,8 +93,18 @@ async fn start_job(State(outside): State<Outside>, Json(body): Json<Value>) -> J
     Json(answer)
 }
 
-async fn hear(State(outside): State<Outside>, headers: axum::http::HeaderMap, body: String) {
+async fn hear(
+    State(outside): State<Outside>,
+    headers: axum::http::HeaderMap,
+    body: String,
+) -> axum::http::StatusCode {
+    let mut refuses = outside.refuses.lock().unwrap();
+    if refuses.0 {
+        refuses.1 += 1;
+        return axum::http::StatusCode::SERVICE_UNAVAILABLE;
+    }
     outside.told.lock().unwrap().push((headers, body));
+    axum::http::StatusCode::OK
 }
 
 /// Waits for something, for as long as a loaded machine may need.

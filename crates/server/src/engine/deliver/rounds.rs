@@ -259,6 +259,12 @@ impl Shared {
                     return Ok(self.dead(seq, why));
                 }
             }
+            if let Next::Event(event) = next
+                && self.kind(&receiver.kind).is_some_and(|kind| kind.is_last(&receiver, event))
+            {
+                self.store.delete_subscription(found.tenant.clone(), found.id.clone()).await?;
+                return Ok(nobody);
+            }
             upto = if rest.is_some() { seq } else { upto.max(seq) };
         }
         Ok(SettleNotice::Delivered { upto })

@@ -7,7 +7,9 @@ use std::pin::pin;
 
 use futures_util::future::join_all;
 use holdpoint_core::body::Body;
-use holdpoint_core::command::{Begin, Command, FailKind, FailRun, FinishCall, StoredCall, Suspend};
+use holdpoint_core::command::{
+    Begin, Command, FailKind, FailRun, FinishCall, StoredCall, Suspend, SuspendFor,
+};
 use holdpoint_core::event::{Envelope, Event};
 use holdpoint_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, Secret};
 use holdpoint_core::message::ToolResult;
@@ -22,9 +24,10 @@ use holdpoint_store::StoreError;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use super::{Drive, Ended, Step};
-use crate::engine::{EngineError, Shared};
+use crate::engine::{Engine, EngineError, Shared};
 use crate::policy;
 use crate::settings::Agent;
+use crate::tool::external::webhook_url;
 use crate::tool::{Invocation, Looking, Outcome, Pending};
 
 /// An instant this long before the lease ends is the last at which an effect may begin.
@@ -307,6 +310,15 @@ impl Drive {
     /// A call that waits for something outside; where a cap does not let it wait, it did not run.
     async fn suspend(&mut self, call: CallNo, attempt: u32, pending: Pending) -> Result<(), EngineError> {
         let Pending { kind, ask, timeout, secret } = pending;
+        let told = webhook_url(&ask).filter(|_| kind == SuspendFor::External);
+        if let (Some(url), Some(secret), Some(run)) = (told, secret, self.driver.tip()) {
+            let id = HoldId { run: self.run, key: HoldKey { call, secret } };
+            let tool = run.call(call).map(|call| call.tool.clone());
+            let (engine, facts) = (Engine { shared: self.shared.clone() }, run.facts.clone());
+            if let Some(tool) = tool {
+                engine.tell_when_settled(&facts, id, &tool, url).await;
+            }
+        }
         let suspend = Suspend { call, attempt, kind, ask, timeout, secret, worker: None };
         self.push(Command::Suspend(suspend), Verdicts::default()).await?;
         self.settle().await?;

@@ -292,6 +292,9 @@ pub(super) fn hold_view(view: HoldView) -> wire::HoldDetail {
         question: question.or(view.prompt),
         options: view.ask.options,
         answer_schema: view.ask.answer_schema.as_ref().and_then(raw),
+        interim: view.ask.interim.as_ref().and_then(Body::inline).map(str::to_owned),
+        external_ref: view.ask.external_ref,
+        expected_at: view.ask.expected_at.map(rfc3339),
         path: view.path.into_iter().map(above).collect(),
     }
 }

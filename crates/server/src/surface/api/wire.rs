@@ -360,6 +360,15 @@ pub(super) struct HoldDetail {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(super) answer_schema: Option<Box<RawText>>,
+    /// What the outside system says while its job runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) interim: Option<String>,
+    /// The outside system's own name for the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) external_ref: Option<String>,
+    /// When the job is expected to end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) expected_at: Option<String>,
     /// The runs above its run, the root first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) path: Vec<Above>,

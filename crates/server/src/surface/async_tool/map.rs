@@ -7,6 +7,7 @@ use holdpoint_core::body::Body;
 use holdpoint_core::id::{CallId, MessageId};
 use holdpoint_core::job::{End, Stands};
 use holdpoint_core::json::RawJson;
+use holdpoint_core::name::ToolName;
 use holdpoint_core::time::Timestamp;
 
 use super::wire::{
@@ -14,6 +15,7 @@ use super::wire::{
     ToolResult,
 };
 use crate::engine::{JobView, Recovery, SessionNow};
+use crate::tool::external::webhook_url;
 
 /// S2-33: what is said of a call that was not reported in time.
 const TIMED_OUT: &str = "Tool execution timed out";
@@ -29,11 +31,16 @@ pub(super) fn status(stands: &Stands) -> CallStatus {
             CallStatus::Waiting
         }
         Stands::Waiting { processing: true } => CallStatus::Processing,
-        Stands::Over { end, .. } => match end {
-            End::Result(_) => CallStatus::Completed,
-            End::Failed(_) | End::Withdrawn | End::RunEnded | End::Abandoned(_) => CallStatus::Failed,
-            End::Expired => CallStatus::Expired,
-        },
+        Stands::Over { end, .. } => status_of_end(end),
+    }
+}
+
+/// How a job stands that is over.
+pub(super) fn status_of_end(end: &End) -> CallStatus {
+    match end {
+        End::Result(_) => CallStatus::Completed,
+        End::Failed(_) | End::Withdrawn | End::RunEnded | End::Abandoned(_) => CallStatus::Failed,
+        End::Expired => CallStatus::Expired,
     }
 }
 
@@ -41,7 +48,7 @@ pub(super) fn status(stands: &Stands) -> CallStatus {
 pub(super) fn record(view: &JobView) -> PendingToolCall {
     let job = &view.job;
     let (completed, came_to) = match &job.stands {
-        Stands::Over { at, end } => (Some(*at), Some(came_to(view, end))),
+        Stands::Over { at, end } => (Some(*at), Some(came_to(&job.tool, end))),
         Stands::Starting | Stands::Unknown { .. } | Stands::Waiting { .. } => (None, None),
     };
     let (result, error) = match came_to {
@@ -57,7 +64,7 @@ pub(super) fn record(view: &JobView) -> PendingToolCall {
         tool: job.tool.to_string(),
         input: input(view),
         status: status(&job.stands),
-        webhook_url: webhook_url(job.ask.data.as_ref()),
+        webhook_url: webhook_url(&job.ask),
         external_ref: job.ask.external_ref.clone(),
         timeout: job.expires_at.map(millis),
         time: CallTime {
@@ -82,7 +89,7 @@ pub(super) fn part(view: &JobView) -> ToolPart {
         },
         Stands::Over { at, end } => {
             let (input, time) = (input(view), PartTime { start, end: Some(millis(*at)) });
-            match came_to(view, end) {
+            match came_to(&job.tool, end) {
                 Ok(ToolResult { title, output, metadata }) => {
                     PartState::Completed { input, output, title, metadata, time }
                 }
@@ -102,9 +109,9 @@ pub(super) fn part(view: &JobView) -> ToolPart {
 }
 
 /// What came of a job: its result, or why there is none.
-fn came_to(view: &JobView, end: &End) -> Result<ToolResult, String> {
+pub(super) fn came_to(tool: &ToolName, end: &End) -> Result<ToolResult, String> {
     match end {
-        End::Result(value) => Ok(result(view, value)),
+        End::Result(value) => Ok(result(tool, value)),
         End::Failed(error) => Err(error.inline().unwrap_or_default().to_owned()),
         End::Withdrawn => Err(CANCELLED.to_owned()),
         End::RunEnded => Err(RUN_ENDED.to_owned()),
@@ -114,14 +121,14 @@ fn came_to(view: &JobView, end: &End) -> Result<ToolResult, String> {
 }
 
 /// A result in this protocol's form; one that came another way, such as a person's words, is its output.
-fn result(view: &JobView, value: &Body) -> ToolResult {
+fn result(tool: &ToolName, value: &Body) -> ToolResult {
     let text = value.inline().unwrap_or_default();
     let own = match value {
         Body::Json(json) => serde_json::from_str(json.text()).ok(),
         Body::Text(_) | Body::Blob(_) => None,
     };
     own.unwrap_or_else(|| ToolResult {
-        title: view.job.tool.to_string(),
+        title: tool.to_string(),
         output: text.to_owned(),
         metadata: serde_json::Map::new(),
     })
@@ -134,12 +141,6 @@ fn input(view: &JobView) -> RawJson {
 
 fn message_id(view: &JobView) -> String {
     MessageId { run: view.run.id, seq: view.job.message }.to_string()
-}
-
-/// Who is told, as the job or its tool named it.
-fn webhook_url(data: Option<&Body>) -> Option<String> {
-    let said: serde_json::Value = serde_json::from_str(data?.inline()?).ok()?;
-    said.get("webhookURL")?.as_str().map(str::to_owned)
 }
 
 /// What a conversation is doing.

@@ -117,6 +117,9 @@ fn every_answer_to_a_decision_has_its_word() {
             question: None,
             options: Vec::new(),
             answer_schema: None,
+            interim: None,
+            external_ref: None,
+            expected_at: None,
             path: Vec::new(),
         };
         let resolved = resolved(&answer, detail);
