@@ -177,6 +177,37 @@ fn keys_and_audit_work_on_postgres() {
     assert!(!refused.status.success(), "a revoked key opens nothing");
 }
 
+/// A connection that is to be encrypted is, and only to a server whose certificate the machine trusts; a server that
+/// wants encryption is not talked to without it.
+#[test]
+fn connections_to_postgres_are_encrypted_where_the_configuration_says_so() {
+    let postgres = OwnServer::new();
+    let authority = postgres.encrypt();
+    let sql = |mode: &str| {
+        let port = postgres.port();
+        format!("host: localhost, port: {port}, database: postgres, user: postgres, ssl_mode: {mode}")
+    };
+    let encrypted = folder(&sql("verify-full"), "");
+    let server = started(command(encrypted.path()).env("SSL_CERT_FILE", &authority));
+    let held = server.ask(&["send", "ops", "please", "--wait"]);
+    server.ask(&["holds", "approve", &text(&held["holds"][0]["id"])]);
+    let run = text(&held["id"]);
+    until("the run is over", || server.run(&run)["status"] == "completed");
+    drop(server);
+    let plain = folder(&sql("disable"), "");
+    // An authority that has signed nothing of it.
+    let stranger = OwnServer::new();
+    let foreign = stranger.encrypt();
+    for (folder, authorities, why) in
+        [(&plain, authority.as_path(), "no encryption"), (&encrypted, foreign.as_path(), "certificate")]
+    {
+        let output = command(folder.path()).env("SSL_CERT_FILE", authorities).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(why) && said.contains("session_stores.main"), "{said}");
+    }
+}
+
 /// What cannot be used is refused with one line that names the setting, and exit code 1.
 #[test]
 fn a_database_that_cannot_be_used_is_refused_by_name() {

@@ -70,11 +70,10 @@ const SYSTEM_PACKAGES: &[SystemPackage] = &[
     SystemPackage { debian_name: "chromium", program: "chromium" },
     SystemPackage { debian_name: "nodejs", program: "node" },
     SystemPackage { debian_name: "npm", program: "npm" },
-    // The official Python client of A2A and the MCP servers from PyPI live in environments of their own, which this
-    // makes.
-    SystemPackage { debian_name: "python3-venv", program: "python3" },
-    // One of those servers is for repositories.
+    // One of the MCP servers is for repositories.
     SystemPackage { debian_name: "git", program: "git" },
+    // Certificates for a Postgres that encrypts.
+    SystemPackage { debian_name: "openssl", program: "openssl" },
 ];
 
 /// Where the browser tests and their package.json are.
@@ -109,6 +108,7 @@ pub(crate) fn install_missing(root: &Path) -> Result<()> {
         .filter(|package| !process::is_on_path(package.program))
         .map(|package| package.debian_name)
         .collect();
+    let missing: Vec<&str> = missing.into_iter().chain(python_packages(root)).collect();
     if !missing.is_empty() {
         install_packages(root, &missing)?;
     }
@@ -117,6 +117,12 @@ pub(crate) fn install_missing(root: &Path) -> Result<()> {
     process::run(&root.join(CLIENT_TESTS), npm(&["ci"]))?;
     process::run(&root.join(OLDER_CLIENT_TESTS), npm(&["ci"]))?;
     PYTHON.iter().try_for_each(|(environment, packages)| python(root, environment, packages))
+}
+
+/// The Python clients and servers of the tests live in environments of their own. What makes one is a package beside Python, and
+/// leaves no program by which it could be found.
+fn python_packages(root: &Path) -> Option<&'static str> {
+    process::output(root, "python3", &["-c", "import ensurepip"]).is_err().then_some("python3-venv")
 }
 
 /// Packages of Python, in an environment of their own. What is there already costs a moment.

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use holdpoint_store::conformance::cluster;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -23,15 +24,21 @@ const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    argumen
 
 /// A folder with a configuration; `retries` are those of webhooks.
 fn folder(retries: &str) -> TempDir {
+    folder_on("driver: sqlite, database: ./kept.db", retries)
+}
+
+/// The same on another database.
+fn folder_on(sql: &str, retries: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("script.yaml"), SCRIPT).unwrap();
     let text = format!(
         "llms: {{script: {{type: scripted, script: script.yaml}}}}
 server:
   public_url: http://127.0.0.1:8080
+  nodes: {{take_over_after: 3s}}
   webhooks: {{allowed_hosts: ['127.0.0.1'], timeout: 2s, retries: [{retries}]}}
 tools: {{execute_command: {{approval_prompt: 'Run {{input}}?', allowed_commands: [echo]}}}}
-session_stores: {{db: {{backend: sql, sql: {{driver: sqlite, database: ./kept.db}}}}}}
+session_stores: {{db: {{backend: sql, sql: {{{sql}}}}}}}
 agents: {{ops: {{llm: script, session_store: db, tools: [execute_command], task: {{input_timeout: 2h}}}}}}
 "
     );
@@ -41,7 +48,11 @@ agents: {{ops: {{llm: script, session_store: db, tools: [execute_command], task:
 
 /// Never given up while a test runs.
 fn patient() -> TempDir {
-    folder(&vec!["300ms"; 400].join(", "))
+    folder(&patience())
+}
+
+fn patience() -> String {
+    vec!["300ms"; 400].join(", ")
 }
 
 /// A running server; dropping it is `kill -9`.
@@ -220,6 +231,39 @@ async fn a_bad_receiver_and_a_killed_server_lose_nothing() {
         assert!(story.iter().all(|got| got.is_signed_with(&secret)));
     }
     assert_eq!(other.all().len(), 0, "a redirect was followed");
+}
+
+/// F25: the node that tells is killed, again and again, and another one goes on telling: nothing is missed, and the order
+/// of each run is kept.
+#[tokio::test]
+async fn another_node_goes_on_telling() {
+    let url = format!("driver: postgres, url: \"{}\"", cluster::shared().database());
+    let folder = folder_on(&url, &patience());
+    let receiver = Receiver::new(Mood::Says("503 Later".into())).await;
+    let mut nodes = [serve(folder.path()), serve(folder.path())];
+    let (_, secret) = nodes[0].subscribed(&receiver, json!({"events": ["*"]})).await;
+    let mut runs = Vec::new();
+    for n in 0..8 {
+        runs.push(nodes[n % 2].held().await);
+    }
+    receiver.until("a try", |all| !all.is_empty()).await;
+    for round in 0..4 {
+        let (dead, alive) = (round % 2, (round + 1) % 2);
+        receiver.becomes(if round % 2 == 0 { Mood::Takes } else { Mood::HangsUp });
+        let before = receiver.all().len();
+        for (_, hold) in runs.iter().skip(round * 2).take(2) {
+            nodes[alive].approve(hold).await;
+        }
+        receiver.until("another try", |all| all.len() > before).await;
+        // Dropping it is kill -9.
+        nodes[dead] = serve(folder.path());
+    }
+    receiver.becomes(Mood::Takes);
+    for (run, _) in &runs {
+        let story = receiver.whole_story(run).await;
+        assert_eq!(seqs(&story), nodes[0].log(run).await, "of run {run}");
+        assert!(story.iter().all(|got| got.is_signed_with(&secret)));
+    }
 }
 
 /// F25: 410 disables a subscription and says so; what was not told can be sent again once it is enabled.

@@ -300,6 +300,30 @@ impl OwnServer {
         self.start();
     }
 
+    /// From now on only encrypted connections come in. The certificate is signed by the authority whose file is returned,
+    /// for the name `localhost`.
+    #[must_use]
+    pub fn encrypt(&self) -> PathBuf {
+        let at = |name: &str| self.directory.join("data").join(name);
+        let openssl = |line: &str| {
+            let mut openssl = as_server_user(Path::new("openssl"));
+            succeed(openssl.args(line.split(' ')).current_dir(self.directory.join("data")));
+        };
+        std::fs::write(at("names.txt"), "subjectAltName=DNS:localhost").unwrap();
+        openssl("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 30 -subj /CN=authority");
+        openssl("req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost");
+        openssl(
+            "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 30 \
+             -extfile names.txt",
+        );
+        std::fs::write(at("pg_hba.conf"), "hostssl all all 127.0.0.1/32 trust\n").unwrap();
+        let settings = at("postgresql.auto.conf");
+        std::fs::write(settings, "ssl = on\n").unwrap();
+        self.crash();
+        self.start();
+        at("ca.crt")
+    }
+
     /// Ends it at once, as a crash would.
     pub fn crash(&self) {
         let mut stop = as_server_user(&programs().join("pg_ctl"));
