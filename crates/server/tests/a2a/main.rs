@@ -9,6 +9,7 @@ mod clients;
 mod decisions;
 mod dialect;
 mod families;
+mod golden;
 mod lists;
 mod malformed;
 mod push;

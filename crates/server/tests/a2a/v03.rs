@@ -18,7 +18,8 @@ pub(crate) fn older_config(folder: &std::path::Path) -> String {
     let script =
         "replies:\n- calls: [{tool: write_file, arguments: {path: a.txt, content: x}}]\n- text: written\n";
     std::fs::write(folder.join("ops.yaml"), script).unwrap();
-    "llms: {s: {type: scripted, script: ops.yaml}}\n\
+    "server: {webhooks: {allowed_hosts: ['127.0.0.1']}}\n\
+     llms: {s: {type: scripted, script: ops.yaml}}\n\
      session_stores: {main: {backend: sql, sql: {driver: sqlite, database: ./sessions.db}}}\n\
      agents:\n  ops: {llm: s, tools: [write_file], session_store: main, task: {}, a2a: {v03_card: true}}\n  \
      new: {llm: s, tools: [write_file], session_store: main, task: {}}\n"
@@ -382,11 +383,7 @@ async fn the_root_and_the_door_speak_0_3() {
 async fn receivers_of_0_3_are_told_in_its_words() {
     for binding in BOTH {
         let folder = tempfile::tempdir().unwrap();
-        let config = format!(
-            "{}server: {{webhooks: {{allowed_hosts: ['127.0.0.1']}}}}\n",
-            older_config(folder.path())
-        );
-        let server = configured(folder.path(), &config);
+        let server = older(folder.path());
         let receiver = Receiver::new(Mood::Takes).await;
         let config = json!({"url": receiver.url(), "token": "known", "authentication": {"schemes": ["Bearer"], "credentials": "c"}});
         let name = if binding == Binding::Rpc { "pushNotificationConfig" } else { "pushNotification" };
@@ -417,9 +414,7 @@ async fn receivers_of_0_3_are_told_in_its_words() {
 #[tokio::test]
 async fn receivers_are_set_listed_and_deleted_by_0_3() {
     let folder = tempfile::tempdir().unwrap();
-    let config =
-        format!("{}server: {{webhooks: {{allowed_hosts: ['127.0.0.1']}}}}\n", older_config(folder.path()));
-    let server = configured(folder.path(), &config);
+    let server = older(folder.path());
     let rpc = Binding::Rpc;
     let task = rpc.send(&server, rpc.message(None, rpc.parts("go", None)), json!({})).await.unwrap();
     let id = task["id"].as_str().unwrap();

@@ -63,8 +63,8 @@ for (let tries = 0; task.status.state !== 'input-required' && tries < 300; tries
 assert.equal(task.history.length, 1);
 assert.equal((await client.cancelTask({ id: task.id })).status.state, 'canceled');
 await assert.rejects(client.getTask({ id: 'run_x' }), { name: 'TaskNotFoundError' });
-const config = { taskId: task.id, pushNotificationConfig: { id: 'c', url: 'https://example.com' } };
-assert.equal((await client.setTaskPushNotificationConfig(config)).pushNotificationConfig.url, 'https://example.com');
+const config = { taskId: task.id, pushNotificationConfig: { id: 'c', url: 'http://127.0.0.1:9/a' } };
+assert.equal((await client.setTaskPushNotificationConfig(config)).pushNotificationConfig.url, 'http://127.0.0.1:9/a');
 const listed = await client.listTaskPushNotificationConfig({ id: task.id });
 assert.deepEqual(listed.map((one) => one.pushNotificationConfig.id), ['c']);
 await client.deleteTaskPushNotificationConfig({ id: task.id, pushNotificationConfigId: 'c' });

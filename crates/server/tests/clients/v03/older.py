@@ -119,10 +119,10 @@ async def gets_and_cancels(client, polling):
     assert canceled.status.state == TaskState.canceled, canceled
     await refused(client.get_task(TaskQueryParams(id="run_x")), "no task", "404")
     config = TaskPushNotificationConfig(
-        task_id=task.id, push_notification_config=PushNotificationConfig(id="c", url="https://example.com")
+        task_id=task.id, push_notification_config=PushNotificationConfig(id="c", url="http://127.0.0.1:9/a")
     )
     kept = await client.set_task_callback(config)
-    assert kept.push_notification_config.url == "https://example.com", kept
+    assert kept.push_notification_config.url == "http://127.0.0.1:9/a", kept
     found = GetTaskPushNotificationConfigParams(id=task.id, push_notification_config_id="c")
     assert (await client.get_task_callback(found)).push_notification_config.id == "c"
     card = await client.get_card()
