@@ -4,7 +4,7 @@
 //! that names a call or hold the run does not have changes nothing, so that a damaged log cannot bring a node down.
 
 use crate::actor::Actor;
-use crate::event::{AfterOrphan, Driver, Envelope, Event, HoldOpened, HoldResolved, RunStarted};
+use crate::event::{AfterOrphan, Driver, Envelope, Event, HoldOpened, HoldResolved, Released, RunStarted};
 use crate::hold::{Hold, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, RunId};
 use crate::message::{ToolCall, ToolResult};
@@ -52,6 +52,7 @@ fn change(run: &mut Run, envelope: &Envelope) {
         Event::RunClaimed(claimed) => {
             state.claimed = true;
             state.claimable_at = None;
+            state.asked = false;
             if let Some(claim) = &claimed.claim {
                 state.claims = claim.attempt;
                 state.claim = Some(claim.clone());
@@ -60,6 +61,8 @@ fn change(run: &mut Run, envelope: &Envelope) {
         Event::RunReleased(released) => {
             state.claim = None;
             state.claimable_at = released.retry_at;
+            state.asked = released.why == Released::Suspended;
+            state.suspensions += u32::from(state.asked);
         }
         Event::RunRepinned(repinned) => {
             state.definition = repinned.definition;
@@ -227,6 +230,8 @@ fn fresh(first: &Envelope, started: &RunStarted) -> State {
         claimed: started.taken,
         claim: None,
         claims: 0,
+        suspensions: 0,
+        asked: false,
         claimable_at: None,
         disowned: Vec::new(),
         children: 0,

@@ -294,6 +294,8 @@ pub struct FailRun {
     pub worker: Option<WorkerName>,
     /// What went wrong.
     pub error: String,
+    /// What the worker has to say beyond that, as it said it.
+    pub detail: Option<Body>,
     /// What it means.
     pub kind: FailKind,
 }

@@ -271,7 +271,7 @@ pub struct RunEnded {
     /// Why, when it did not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What an outside worker delivered; a loop's result is the model's last reply.
+    /// What an outside worker delivered, also with a failure; a loop's result is the model's last reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Body>,
 }

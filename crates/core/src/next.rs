@@ -52,6 +52,7 @@ pub fn next(run: &Run, now: Timestamp) -> Next {
         Stage::Thinking { retry_at: Some(at), .. } if at > now && !run.is_blocked() => {
             Next::Wait(due_at(run))
         }
+        Stage::Thinking { .. } if run.waits_in_inbox() => Next::Wait(due_at(run)),
         Stage::Thinking { .. } if !run.is_blocked() => Next::Think,
         Stage::Thinking { .. } => Next::Wait(due_at(run)),
         Stage::Acting => {
@@ -68,6 +69,8 @@ pub fn next(run: &Run, now: Timestamp) -> Next {
 #[must_use]
 pub fn due_at(run: &Run) -> Option<Timestamp> {
     let work = match run.state.stage {
+        // Whoever serves the inbox finds it there.
+        Stage::Thinking { .. } if run.waits_in_inbox() => None,
         Stage::Thinking { retry_at, .. } if !run.is_blocked() => Some(retry_at.unwrap_or(run.state.at)),
         Stage::Thinking { .. } => None,
         Stage::Acting | Stage::Ended(_) => {

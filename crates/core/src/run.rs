@@ -116,6 +116,12 @@ pub struct State {
     /// Claims by outside workers so far.
     #[serde(default, skip_serializing_if = "is_default")]
     pub claims: u32,
+    /// How many of those claims ended because the worker asked somebody: they are no failed attempts.
+    #[serde(default, skip_serializing_if = "is_default", rename = "asks")]
+    pub suspensions: u32,
+    /// The last outside worker that had it asked somebody, and nobody has claimed it since.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub asked: bool,
     /// When an outside worker may claim it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimable_at: Option<Timestamp>,
@@ -254,7 +260,7 @@ pub enum Waiting {
 /// A run in the words of the core; each surface maps them to its own (architecture, section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Nobody has worked on it yet.
+    /// Nobody works on it: it waits for a node, or for a worker to claim it (again).
     Queued,
     /// An outside worker has it.
     Claimed,
@@ -361,10 +367,26 @@ impl Run {
         self.state.holds.iter().map(|hold| of(hold.kind)).min_by_key(rank)
     }
 
-    /// Whether an outside worker may claim it now.
+    /// Whether it lies in an inbox until an agent of this server takes it: by priority and age, not by when it is due.
+    #[must_use]
+    pub fn waits_in_inbox(&self) -> bool {
+        self.facts.driver == Driver::Loop
+            && self.facts.inbox.is_some()
+            && self.outcome().is_none()
+            && !self.was_claimed()
+    }
+
+    /// How often outside workers have tried it; asking somebody in between is no new try.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        // The claim that ended with a question is the current try.
+        self.state.claims.saturating_sub(self.state.suspensions) + u32::from(self.state.asked)
+    }
+
+    /// Whether it may be claimed now: by an outside worker, or by an agent of this server that serves its inbox.
     #[must_use]
     pub fn is_claimable(&self, now: Timestamp) -> bool {
-        self.facts.driver == Driver::Outside
+        (self.facts.driver == Driver::Outside || self.waits_in_inbox())
             && self.outcome().is_none()
             && self.state.claim.is_none()
             && self.state.holds.is_empty()
@@ -388,6 +410,12 @@ fn unheld_status(run: &Run) -> Status {
     match run.state.stage {
         Stage::Thinking { retry_at: Some(at), .. } => Status::Retrying(at),
         Stage::Thinking { .. } | Stage::Acting | Stage::Ended(_) if !run.was_claimed() => Status::Queued,
+        // Its worker failed, went silent or gave it back. One that asked and has its answer goes on (C19).
+        Stage::Acting
+            if run.facts.driver == Driver::Outside && run.state.claim.is_none() && !run.state.asked =>
+        {
+            Status::Queued
+        }
         Stage::Acting
             if run.facts.driver == Driver::Outside
                 && run.state.calls.is_empty()

@@ -449,7 +449,12 @@ fn by_the_worker(scene: &Scene, step: &Step) -> Vec<Command> {
     ];
     if step.detail.is_multiple_of(3) {
         options.push(Command::Release { worker: worker.clone() });
-        options.push(Command::Fail(FailRun { worker: Some(worker.clone()), error: "oops".into(), kind }));
+        options.push(Command::Fail(FailRun {
+            worker: Some(worker.clone()),
+            error: "oops".into(),
+            detail: None,
+            kind,
+        }));
     }
     if step.detail.is_multiple_of(9) {
         options.push(Command::Finish { worker, result: Body::text("done") });
@@ -467,6 +472,7 @@ fn by_anyone(scene: &Scene, step: &Step) -> Vec<Command> {
         5 => options.push(Command::Fail(FailRun {
             worker: None,
             error: "panic".into(),
+            detail: None,
             kind: FailKind::Final,
         })),
         6 => options.push(Command::Repin { definition: scene.run.state.definition }),

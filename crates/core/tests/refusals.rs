@@ -316,7 +316,7 @@ fn failing_a_run_whose_call_has_started() -> Refused {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
     scene.begins(1).unwrap();
-    let fail = FailRun { worker: None, error: "panic".into(), kind: FailKind::Final };
+    let fail = FailRun { worker: None, error: "panic".into(), detail: None, kind: FailKind::Final };
     let text = "call 1 has started and may have changed something; report it as orphaned instead";
     (scene.send(Command::Fail(fail)).unwrap_err(), text.into())
 }
@@ -340,7 +340,14 @@ fn speaking_for_a_run_that_nobody_has() -> Refused {
 fn claiming_a_run_before_it_is_due_again() -> Refused {
     let mut scene = Scene::of_worker();
     let kind = FailKind::Transient { retry_at: scene.now.plus(Millis::seconds(9)) };
-    scene.send(Command::Fail(FailRun { worker: Some(worker("w-1")), error: "oops".into(), kind })).unwrap();
+    scene
+        .send(Command::Fail(FailRun {
+            worker: Some(worker("w-1")),
+            error: "oops".into(),
+            detail: None,
+            kind,
+        }))
+        .unwrap();
     let claim = ClaimRun::Worker { worker: worker("w-2"), period: Millis::seconds(60) };
     (scene.send(Command::Claim(claim)).unwrap_err(), "the run cannot be claimed now".into())
 }

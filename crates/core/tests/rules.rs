@@ -52,7 +52,7 @@ fn a_run_that_is_out_of_time_ends_while_its_call_runs() {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
     scene.begins(1).unwrap();
-    let fail = FailRun { worker: None, error: "too long".into(), kind: FailKind::OutOfTime };
+    let fail = FailRun { worker: None, error: "too long".into(), detail: None, kind: FailKind::OutOfTime };
     scene.send(Command::Fail(fail)).unwrap();
     assert_eq!(scene.run.outcome(), Some(Outcome::Failed));
     let before = scene.log.len();
@@ -220,7 +220,14 @@ fn a_worker_that_gives_up_for_now_cancels_its_sub_runs() {
     let child = wanted.ask.child.unwrap();
     scene.send(Command::Suspend(wanted)).unwrap();
     let kind = FailKind::Transient { retry_at: scene.now.plus(Millis::seconds(9)) };
-    scene.send(Command::Fail(FailRun { worker: Some(worker("w-1")), error: "oops".into(), kind })).unwrap();
+    scene
+        .send(Command::Fail(FailRun {
+            worker: Some(worker("w-1")),
+            error: "oops".into(),
+            detail: None,
+            kind,
+        }))
+        .unwrap();
     assert_eq!(scene.canceled_children, [child]);
 }
 

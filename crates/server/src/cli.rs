@@ -11,6 +11,7 @@ mod data;
 mod edit;
 mod exec_child;
 mod holds;
+mod inbox;
 mod keys;
 mod llm;
 mod nodes;
@@ -55,6 +56,8 @@ enum Command {
     Show(runs::Show),
     /// List what waits, look at it, decide it.
     Holds(holds::Holds),
+    /// Go through the tasks that wait in inboxes and answer them; list, add and stop tasks.
+    Inbox(inbox::Inbox),
     /// Stop a run.
     Cancel(runs::Cancel),
     /// Follow a run until it waits or ends; without a run, follow what waits.
@@ -118,6 +121,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Runs(runs) => runs::list(&runs),
         Command::Show(show) => runs::show(&show),
         Command::Holds(holds) => holds::run(&holds),
+        Command::Inbox(inbox) => inbox::run(&inbox),
         Command::Cancel(cancel) => runs::cancel(&cancel),
         Command::Watch(watch) => watch::run(&watch),
         Command::Test(test) => test::run(&test),

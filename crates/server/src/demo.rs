@@ -104,6 +104,7 @@ fn ops(data: &Path) -> Result<Agent, BadDemo> {
         streaming: Streaming::On,
         tracking: Tracking::On,
         lives: Place::Durable,
+        serves: None,
     })
 }
 
@@ -134,6 +135,7 @@ fn asks(name: &str, prompt: &str, lines: Vec<Line>) -> Result<Agent, BadDemo> {
         streaming: Streaming::On,
         tracking: Tracking::On,
         lives: Place::Durable,
+        serves: None,
     })
 }
 

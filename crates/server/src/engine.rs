@@ -13,6 +13,7 @@ mod fits;
 mod follow;
 mod gone;
 mod identify;
+mod inbox;
 mod jobs;
 mod mishaps;
 mod nodes;
@@ -37,6 +38,7 @@ use holdpoint_core::event::Envelope;
 use holdpoint_core::id::{Incarnation, RunId, Seq};
 use holdpoint_core::name::{AgentName, SessionId};
 use holdpoint_core::refusal::Refusal;
+use holdpoint_core::run::Facts;
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::{Counts, Store, Stored};
 use tokio::sync::watch;
@@ -56,6 +58,7 @@ pub use deliver::{
 pub use deltas::Delta;
 pub use follow::{Follower, News};
 pub use holdpoint_store::{DeadLetter, Page, Scope as Hears, SessionRow, StoreError, Unreadable};
+pub use inbox::{ClaimTask, InboxView, NewTask, TaskList, TaskReport, TaskView, claimed_by};
 pub use jobs::{JOB_RECEIVER, JobList, JobView, SessionNow};
 pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView};
 pub use once::Once;
@@ -126,6 +129,8 @@ struct Shared {
     deltas: Arc<deltas::Deltas>,
     /// How many runs of each agent are worked on here.
     busy: Mutex<HashMap<AgentName, usize>>,
+    /// How many of those came from an inbox.
+    serving: Mutex<HashMap<AgentName, usize>>,
     /// The runs that are driven here, and whether one was claimed once more meanwhile.
     driven: Mutex<HashMap<RunId, bool>>,
     /// What was found at the start.
@@ -162,6 +167,7 @@ impl Engine {
             wakes: follow::Wakes::default(),
             deltas: Arc::default(),
             busy: Mutex::default(),
+            serving: Mutex::default(),
             driven: Mutex::default(),
             looking: Mutex::default(),
             counted: tokio::sync::Mutex::default(),
@@ -297,7 +303,7 @@ impl Shared {
     }
 
     /// Takes a place of an agent's pool; none when it is full.
-    fn place(self: &Arc<Shared>, name: &AgentName) -> Option<Place> {
+    fn place(self: &Arc<Shared>, name: &AgentName, queue: Queue) -> Option<Place> {
         if self.is_stopping() {
             return None;
         }
@@ -309,7 +315,19 @@ impl Shared {
             return None;
         }
         *count += 1;
-        Some(Place { shared: self.clone(), agent: name.clone() })
+        if queue == Queue::Inbox {
+            *self.serving().entry(name.clone()).or_default() += 1;
+        }
+        Some(Place { shared: self.clone(), agent: name.clone(), queue })
+    }
+
+    /// How many tasks of inboxes an agent works on here.
+    fn tasks_at_work(&self, name: &AgentName) -> usize {
+        self.serving().get(name).copied().unwrap_or(0)
+    }
+
+    fn serving(&self) -> MutexGuard<'_, HashMap<AgentName, usize>> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many more runs of an agent may be worked on here.
@@ -325,8 +343,13 @@ impl Shared {
     /// The definition that a run is pinned to.
     async fn definition(&self, agent: &AgentName, digest: Digest) -> Result<Arc<Definition>, EngineError> {
         let settings = self.settings();
-        if let Some(agent) = settings.agents.get(agent).filter(|agent| agent.digest == digest) {
-            return Ok(agent.definition.clone());
+        if let Some(agent) = settings.agents.get(agent) {
+            if agent.digest == digest {
+                return Ok(agent.definition.clone());
+            }
+            if let Some(serves) = agent.serves.as_ref().filter(|serves| serves.digest == digest) {
+                return Ok(serves.definition.clone());
+            }
         }
         let tenant = settings.tenant.clone();
         let bytes = self.store.definition(tenant, digest).await?;
@@ -373,12 +396,35 @@ impl Shared {
 struct Place {
     shared: Arc<Shared>,
     agent: AgentName,
+    queue: Queue,
+}
+
+/// Where a run that is worked on came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Queue {
+    /// From an inbox: an agent takes so many of those at once.
+    Inbox,
+    /// From anywhere else.
+    Other,
+}
+
+impl Queue {
+    fn of(facts: &Facts) -> Queue {
+        if facts.inbox.is_some() { Queue::Inbox } else { Queue::Other }
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(count) = self.shared.busy().get_mut(&self.agent) {
             *count = count.saturating_sub(1);
+        }
+        if self.queue == Queue::Inbox {
+            if let Some(count) = self.shared.serving().get_mut(&self.agent) {
+                *count = count.saturating_sub(1);
+            }
+            // There may be room for the next task.
+            self.shared.wakes.wake_inboxes();
         }
     }
 }

@@ -13,6 +13,15 @@ pub struct Broken {
     pub why: String,
 }
 
+/// Whether a schema can be used at all; if not, why.
+pub fn is_usable(schema: &RawJson) -> Result<(), String> {
+    let parsed: serde_json::Value = serde_json::from_str(schema.text()).map_err(|error| error.to_string())?;
+    if !parsed.is_object() {
+        return Err("must be a JSON object".into());
+    }
+    jsonschema::validator_for(&parsed).map(|_| ()).map_err(|error| format!("cannot be used: {error}"))
+}
+
 /// Checks a value. A schema that cannot be used refuses everything: what nobody can check nobody may change.
 pub fn check(schema: &RawJson, value: &RawJson) -> Result<(), Broken> {
     let unusable = |why: String| Broken { pointer: String::new(), why };

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use holdpoint_core::command::Limits;
 use holdpoint_core::definition::Definition;
 use holdpoint_core::digest::Digest;
+use holdpoint_core::event::Inbox;
 use holdpoint_core::id::Place;
-use holdpoint_core::name::{AgentName, Tenant, ToolName};
+use holdpoint_core::name::{AgentName, InboxName, Tenant, ToolName};
 use holdpoint_core::time::Millis;
 
 use crate::auth::{Issuer, Party, Principal};
@@ -19,6 +20,7 @@ use crate::model::Model;
 use crate::telemetry::Telemetry;
 use crate::tool::Tool;
 use crate::tool::guard::Guard;
+use crate::tool::suspend::{self, SuspendForInput};
 
 /// What a server is made of.
 pub struct Settings {
@@ -196,6 +198,52 @@ pub struct Agent {
     pub tracking: Tracking,
     /// Where its runs live.
     pub lives: Place,
+    /// The inboxes that it takes work from.
+    pub serves: Option<Serves>,
+}
+
+/// How an agent serves inboxes (S4-30).
+#[derive(Debug, Clone)]
+pub struct Serves {
+    /// From which it takes work.
+    pub inboxes: Vec<ServedInbox>,
+    /// How many tasks it works on at once, on each node.
+    pub max_concurrent: usize,
+    /// What its tasks are pinned to: the agent, able to ask people (C36).
+    pub definition: Arc<Definition>,
+    /// The name of that definition.
+    pub digest: Digest,
+}
+
+/// An inbox that an agent takes work from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedInbox {
+    /// Its name.
+    pub name: InboxName,
+    /// The kinds of work that it takes; empty means any.
+    pub types: Vec<String>,
+}
+
+impl Serves {
+    /// What an agent's tasks are pinned to: `suspend` is there beside its own tools, and is the only one of its kind.
+    #[must_use]
+    pub fn new(agent: &Definition, inboxes: Vec<ServedInbox>, max_concurrent: usize) -> Option<Serves> {
+        let mut definition = agent.clone();
+        let usual = ToolName::new(suspend::NAME).ok()?;
+        definition.tools.remove(&usual);
+        definition.tools.insert(ToolName::new(suspend::IN_INBOXES).ok()?, SuspendForInput::spec());
+        let digest = definition.digest();
+        Some(Serves { inboxes, max_concurrent, definition: Arc::new(definition), digest })
+    }
+
+    /// Whether it takes such work.
+    #[must_use]
+    pub fn takes(&self, work: &Inbox) -> bool {
+        let suits = |served: &ServedInbox| {
+            served.name == work.inbox && (served.types.is_empty() || served.types.contains(&work.kind))
+        };
+        self.inboxes.iter().any(suits)
+    }
 }
 
 /// Whether clients get a model's words while they come.

@@ -5,5 +5,6 @@
 pub mod a2a;
 pub mod api;
 pub mod async_tool;
+pub mod inbox;
 pub mod operations;
 pub mod web;

@@ -50,7 +50,7 @@ impl Server {
 }
 
 /// The routes by hand: whoever adds one adds it here, and the document must have it.
-const ROUTES: [&str; 33] = [
+const ROUTES: [&str; 50] = [
     "get /api/v1/agents",
     "get /api/v1/agents/{agent}",
     "post /api/v1/agents/{agent}/runs",
@@ -80,6 +80,23 @@ const ROUTES: [&str; 33] = [
     "post /api/v1/subscriptions/{subscription}/disable",
     "get /api/v1/subscriptions/{subscription}/dead-letters",
     "post /api/v1/subscriptions/{subscription}/dead-letters/{letter}/resend",
+    "get /api/inboxes",
+    "get /api/inboxes/{inboxId}/stats",
+    "get /api/inboxes/{inboxId}/tasks",
+    "post /api/inboxes/{inboxId}/tasks",
+    "post /api/inboxes/{inboxId}/tasks/batch",
+    "get /api/inboxes/{inboxId}/tasks/waiting",
+    "get /api/inboxes/tasks/waiting",
+    "get /api/inboxes/{inboxId}/tasks/{taskId}",
+    "post /api/inboxes/subscriptions",
+    "post /api/inboxes/{inboxId}/claim",
+    "post /api/inboxes/{inboxId}/tasks/{taskId}/resume",
+    "post /api/inboxes/{inboxId}/tasks/{taskId}/cancel",
+    "post /api/inboxes/{inboxId}/tasks/{taskId}/release",
+    "post /api/inboxes/{inboxId}/tasks/{taskId}/suspend",
+    "post /api/inboxes/{inboxId}/tasks/{taskId}/complete",
+    "post /api/inboxes/{inboxId}/tasks/{taskId}/fail",
+    "post /api/inboxes/{inboxId}/tasks/{taskId}/heartbeat",
     "get /healthz",
     "get /readyz",
     "get /metrics",
@@ -152,6 +169,52 @@ async fn real_answers_fit_their_schemas() {
     }
     assert_eq!(receipt["receipt"]["shown"][0]["arguments_text"], r#"{"path": "/srv/cache/old"}"#);
     check(&server, &document, "delete", "/api/v1/sessions/{session}", &["s"], None).await;
+}
+
+/// The same for the inbox, through the life of a task.
+#[tokio::test]
+async fn real_answers_of_the_inbox_fit_their_schemas() {
+    let data = tempfile::tempdir().unwrap();
+    let server = serve(data.path());
+    let document = server.document().await;
+    let post = async |path: &str, with: &[&str], body: Value| {
+        let path = format!("/api/inboxes/{{inboxId}}{path}");
+        check(&server, &document, "post", &path, with, Some(&body)).await
+    };
+    let new = json!({"type": "t", "payload": {"n": 1}, "priority": "high", "metadata": {"a": [1]}});
+    post("/tasks", &["box"], new.clone()).await;
+    post("/tasks/batch", &["box"], json!({"tasks": [new]})).await;
+    let claimed = post("/claim", &["box"], json!({"agentId": "w", "types": ["t"], "leaseMs": 60_000})).await;
+    let (id, claim) = (claimed["task"]["id"].as_str().unwrap(), &claimed["task"]["claimId"]);
+    let of_task = |verb: &str| format!("/tasks/{{taskId}}/{verb}");
+    post(&of_task("heartbeat"), &["box", id], json!({"claimId": claim})).await;
+    let ask =
+        json!({"claimId": claim, "reason": "r", "payload": {"x": 1}, "resumeSchema": {"type": "string"}});
+    post(&of_task("suspend"), &["box", id], ask).await;
+    for path in [
+        "/api/inboxes/{inboxId}/tasks/waiting",
+        "/api/inboxes/{inboxId}/tasks",
+        "/api/inboxes/{inboxId}/stats",
+    ] {
+        check(&server, &document, "get", path, &["box"], None).await;
+    }
+    for path in ["/api/inboxes/tasks/waiting", "/api/inboxes"] {
+        check(&server, &document, "get", path, &[], None).await;
+    }
+    post(&of_task("resume"), &["box", id], json!({"payload": "yes"})).await;
+    let claimed = post("/claim", &["box"], json!({"agentId": "w"})).await;
+    let claim = &claimed["task"]["claimId"];
+    let id = claimed["task"]["id"].as_str().unwrap();
+    post(&of_task("release"), &["box", id], json!({"claimId": claim})).await;
+    let claimed = post("/claim", &["box"], json!({"agentId": "w"})).await;
+    let (id, claim) = (claimed["task"]["id"].as_str().unwrap(), &claimed["task"]["claimId"]);
+    post(&of_task("complete"), &["box", id], json!({"claimId": claim, "result": {"ok": true}})).await;
+    check(&server, &document, "get", "/api/inboxes/{inboxId}/tasks/{taskId}", &["box", id], None).await;
+    let claimed = post("/claim", &["box"], json!({"agentId": "w"})).await;
+    let (id, claim) = (claimed["task"]["id"].as_str().unwrap(), &claimed["task"]["claimId"]);
+    let error = json!({"message": "no", "stack": "s", "retryable": true});
+    post(&of_task("fail"), &["box", id], json!({"claimId": claim, "error": error})).await;
+    post(&of_task("cancel"), &["box", id], json!({"reason": "enough"})).await;
 }
 
 /// Events come in pages that meet exactly.

@@ -296,6 +296,7 @@ impl Site {
             streaming: Streaming::On,
             tracking: Tracking::On,
             lives: Place::Durable,
+            serves: None,
         }
     }
 }

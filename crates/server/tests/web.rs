@@ -223,6 +223,7 @@ fn agent(
         streaming: Streaming::On,
         tracking: Tracking::On,
         lives: Place::Durable,
+        serves: None,
     }
 }
 

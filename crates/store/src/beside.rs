@@ -18,9 +18,9 @@ use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
-    OpenHolds, Page, RunQuery, SCAN_MAX, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
-    SettleNotice, ShardSet, Stored,
+    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, InboxCounts, KeyRecord,
+    NodeRow, OpenHolds, Page, RunQuery, SCAN_MAX, SealedChange, SessionChange, SessionKey, SessionQuery,
+    SessionRow, SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 
@@ -232,6 +232,18 @@ impl Store for Beside {
 
     fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
         self.of(run).release(run, node)
+    }
+
+    fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
+        let durable = self.durable.inbox_counts(tenant.clone());
+        let memory = self.memory.inbox_counts(tenant);
+        Box::pin(async move {
+            let all = durable.await?.into_iter().chain(memory.await?);
+            let each = all.flat_map(|one| {
+                one.runs.into_iter().map(move |(phase, count)| (one.inbox.clone(), phase, count))
+            });
+            Ok(InboxCounts::gathered(each.collect::<Vec<_>>()))
+        })
     }
 
     fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {

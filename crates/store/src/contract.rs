@@ -18,8 +18,8 @@ use holdpoint_core::time::Timestamp;
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
-    Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
+    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, InboxCounts, KeyRecord,
+    NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
     ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
@@ -66,6 +66,9 @@ pub trait Store: Send + Sync + 'static {
     /// How much a tenant has of what, as of an instant between the call and the answer. The first time after opening it
     /// may look at every run; after that it is cheap, however many there are.
     fn counts(&self, tenant: Tenant) -> Answer<Counts>;
+
+    /// The inboxes of a tenant that have runs, by name, with how many in which phase. Looks at every run in an inbox.
+    fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>>;
 
     /// Runs of a tenant, newest first, in pages.
     fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>>;

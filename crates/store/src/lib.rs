@@ -29,7 +29,7 @@ pub use error::StoreError;
 pub use observer::Observer;
 pub use query::{
     Audience, AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldFilter, HoldQuery,
-    KeyRecord, Lease, NodeRow, OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX, SealedChange, SessionChange,
-    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored, Unreadable,
+    InboxCounts, KeyRecord, Lease, NodeRow, OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX, SealedChange,
+    SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored, Unreadable,
 };
 pub use subscription::{DeadLetter, DeadQuery, NoticeQuery, Scope, Subscription, SubscriptionQuery};

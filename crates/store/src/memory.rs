@@ -22,8 +22,8 @@ use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
-    Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
+    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, InboxCounts, KeyRecord,
+    NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
     ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
@@ -98,6 +98,10 @@ impl Store for MemoryStore {
 
     fn counts(&self, tenant: Tenant) -> Answer<Counts> {
         answer(Ok(self.state().counts(&tenant)))
+    }
+
+    fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
+        answer(Ok(self.state().inbox_counts(&tenant)))
     }
 
     fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {

@@ -46,8 +46,8 @@ use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
-    Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
+    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, InboxCounts, KeyRecord,
+    NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
     ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
@@ -228,6 +228,10 @@ impl Store for PostgresStore {
 
     fn counts(&self, tenant: Tenant) -> Answer<Counts> {
         self.begin(move |shared| async move { counts::counts(&shared.pool, &tenant).await })
+    }
+
+    fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
+        self.begin(move |shared| async move { counts::inboxes(&shared.pool, &tenant).await })
     }
 
     fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {

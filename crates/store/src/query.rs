@@ -196,6 +196,26 @@ pub struct OpenHolds {
     pub oldest: Option<Timestamp>,
 }
 
+/// How many runs an inbox has in which phase.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InboxCounts {
+    /// The inbox.
+    pub inbox: InboxName,
+    /// Runs by phase; none with zero. One that was put aside counts as failed.
+    pub runs: BTreeMap<Phase, u64>,
+}
+
+impl InboxCounts {
+    /// Counts by inbox from counts by inbox and phase, in the order of their names.
+    pub(crate) fn gathered(counted: impl IntoIterator<Item = (InboxName, Phase, u64)>) -> Vec<InboxCounts> {
+        let mut all: BTreeMap<InboxName, BTreeMap<Phase, u64>> = BTreeMap::new();
+        for (inbox, phase, count) in counted {
+            *all.entry(inbox).or_default().entry(phase).or_default() += count;
+        }
+        all.into_iter().map(|(inbox, runs)| InboxCounts { inbox, runs }).collect()
+    }
+}
+
 /// Which conversations are asked for. Newest first.
 #[derive(Debug, Clone)]
 pub struct SessionQuery {
@@ -233,6 +253,8 @@ pub enum RunFilter {
     Agent(AgentName),
     /// One conversation.
     Session(AgentName, SessionId),
+    /// One inbox.
+    Inbox(InboxName),
     /// What workers of an inbox may claim at this instant: highest priority first, then oldest.
     Claimable(InboxName, Timestamp),
 }
@@ -276,6 +298,8 @@ pub enum HoldFilter {
     Session(AgentName, SessionId),
     /// One run.
     Run(RunId),
+    /// The runs of one inbox.
+    Inbox(InboxName),
 }
 
 /// What an idempotency key was used for.

@@ -38,8 +38,8 @@ use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, KeyRecord, NodeRow,
-    Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
+    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, InboxCounts, KeyRecord,
+    NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
     ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
@@ -182,6 +182,10 @@ impl Store for SqliteStore {
 
     fn counts(&self, tenant: Tenant) -> Answer<Counts> {
         self.tallies.counts(&self.readers, tenant)
+    }
+
+    fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
+        self.read(|reading| reading.inbox_counts(&tenant))
     }
 
     fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {

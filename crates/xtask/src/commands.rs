@@ -63,6 +63,7 @@ pub(crate) const HOLDPOINT_SUBCOMMANDS: &[&str] = &[
     "cancel",
     "help",
     "holds",
+    "inbox",
     "keys",
     "llm",
     "nodes",

@@ -92,6 +92,9 @@ const OLDER_CLIENT_TESTS: &str = "crates/server/tests/clients/v03";
 const PYTHON: &[(&str, &str)] =
     &[("a2a-clients", CLIENT_TESTS), ("a2a-clients-v03", OLDER_CLIENT_TESTS), ("mcp-servers", MCP_TESTS)];
 
+/// Where the examples are; those in TypeScript are compiled with what their package.json names.
+const EXAMPLES: &str = "examples";
+
 /// Installs what is missing, or says what to install.
 pub(crate) fn install_missing(root: &Path) -> Result<()> {
     for tool in CARGO_TOOLS {
@@ -116,6 +119,7 @@ pub(crate) fn install_missing(root: &Path) -> Result<()> {
     process::run(&root.join(BROWSER_TESTS), npm(&["ci"]))?;
     process::run(&root.join(CLIENT_TESTS), npm(&["ci"]))?;
     process::run(&root.join(OLDER_CLIENT_TESTS), npm(&["ci"]))?;
+    process::run(&root.join(EXAMPLES), npm(&["ci"]))?;
     PYTHON.iter().try_for_each(|(environment, packages)| python(root, environment, packages))
 }
 

@@ -91,8 +91,8 @@ fn lapse(draft: &mut Draft<'_>, by: Timestamp) {
     }
     unreported_calls_are_unknown(draft);
     draft.emit(Event::RunReleased(RunReleased { why: Released::Lapsed, retry_at: None }));
-    if draft.run.state.claims >= max_claims(draft) {
-        let reason = format!("no worker reported back in {} attempts", draft.run.state.claims);
+    if draft.run.attempts() >= max_attempts(draft) {
+        let reason = format!("no worker reported back in {} attempts", draft.run.attempts());
         draft.end(Outcome::Failed, Some(reason), None);
     }
 }
@@ -106,8 +106,8 @@ pub(super) fn unreported_calls_are_unknown(draft: &mut Draft<'_>) {
     }
 }
 
-/// How often an outside run may be claimed (S4-28: 3).
-pub(super) fn max_claims(draft: &Draft<'_>) -> u32 {
+/// How often an outside run may be tried (S4-28: 3).
+pub(super) fn max_attempts(draft: &Draft<'_>) -> u32 {
     draft.run.facts.inbox.as_ref().map_or(3, |inbox| inbox.max_attempts)
 }
 

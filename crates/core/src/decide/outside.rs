@@ -3,7 +3,7 @@
 //! What an outside worker ran is its word. Its calls are judged and held like any other, and what it was allowed to
 //! run and never reported is shown as unknown.
 
-use super::clock::{max_claims, unreported_calls_are_unknown};
+use super::clock::{max_attempts, unreported_calls_are_unknown};
 use super::judge;
 use super::{Answer, Draft};
 use crate::body::Body;
@@ -76,7 +76,7 @@ pub(super) fn fail(draft: &mut Draft<'_>, fail: &FailRun) -> Result<Answer, Refu
         Driver::Loop if fail.kind == FailKind::OutOfTime => {}
         Driver::Loop => refuse_if_something_may_have_run(draft)?,
     }
-    let has_attempts_left = draft.run.state.claims < max_claims(draft);
+    let has_attempts_left = draft.run.attempts() < max_attempts(draft);
     let error = Some(fail.error.clone());
     match fail.kind {
         FailKind::Transient { retry_at }
@@ -84,13 +84,13 @@ pub(super) fn fail(draft: &mut Draft<'_>, fail: &FailRun) -> Result<Answer, Refu
         {
             unreported_calls_are_unknown(draft);
             draft.withdraw_holds();
-            let why = Released::Failed(Body::text(&fail.error));
+            let why = Released::Failed(fail.detail.clone().unwrap_or_else(|| Body::text(&fail.error)));
             draft.emit(Event::RunReleased(RunReleased { why, retry_at: Some(retry_at) }));
         }
         FailKind::Transient { .. } | FailKind::Final | FailKind::OutOfTime => {
-            draft.end(Outcome::Failed, error, None)
+            draft.end(Outcome::Failed, error, fail.detail.clone())
         }
-        FailKind::Rejected => draft.end(Outcome::Rejected, error, None),
+        FailKind::Rejected => draft.end(Outcome::Rejected, error, fail.detail.clone()),
     }
     Ok(Answer::Done)
 }

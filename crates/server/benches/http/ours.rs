@@ -99,6 +99,7 @@ fn settings(thinks: i64) -> Settings {
         streaming: Streaming::On,
         tracking: Tracking::On,
         lives: Place::Durable,
+        serves: None,
     };
     Settings { agents: BTreeMap::from([(agent, Arc::new(ops))]), poll: Millis(POLL_MS), ..Settings::usual() }
 }

@@ -37,6 +37,9 @@ pub enum Scope {
     /// Decide holds.
     #[serde(rename = "holds:decide")]
     HoldsDecide,
+    /// Work on the tasks of inboxes: see them, claim them, report on them.
+    #[serde(rename = "inbox:work")]
+    InboxWork,
     /// Everything, and see everything of the tenant.
     #[serde(rename = "admin")]
     Admin,
@@ -86,9 +89,10 @@ impl Principal {
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Scope; 4] = [Scope::RunsRead, Scope::RunsWrite, Scope::HoldsDecide, Scope::Admin];
+    pub const ALL: [Scope; 5] =
+        [Scope::RunsRead, Scope::RunsWrite, Scope::HoldsDecide, Scope::InboxWork, Scope::Admin];
 
-    /// What a key is good for unless somebody says otherwise: everything but administering.
+    /// What a key is good for unless somebody says otherwise: everything but administering and working on others' tasks.
     #[must_use]
     pub fn usual() -> BTreeSet<Scope> {
         BTreeSet::from([Scope::RunsRead, Scope::RunsWrite, Scope::HoldsDecide])
@@ -101,6 +105,7 @@ impl Scope {
             Scope::RunsRead => "runs:read",
             Scope::RunsWrite => "runs:write",
             Scope::HoldsDecide => "holds:decide",
+            Scope::InboxWork => "inbox:work",
             Scope::Admin => "admin",
         }
     }

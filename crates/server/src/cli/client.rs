@@ -209,7 +209,9 @@ impl Server {
     }
 
     fn url(&self, path: &str) -> String {
-        format!("{}/api/v1{path}", self.base)
+        // Beside the native API there is that of inboxes.
+        let version = if path.starts_with("/api/") { "" } else { "/api/v1" };
+        format!("{}{version}{path}", self.base)
     }
 
     fn answer(
@@ -259,8 +261,15 @@ impl Server {
 /// A page of a list.
 #[derive(Deserialize)]
 struct Page {
-    #[serde(alias = "runs", alias = "holds", alias = "subscriptions", alias = "dead_letters")]
+    #[serde(
+        alias = "runs",
+        alias = "holds",
+        alias = "subscriptions",
+        alias = "dead_letters",
+        alias = "tasks"
+    )]
     items: Vec<Box<RawValue>>,
+    #[serde(alias = "nextCursor")]
     next_cursor: Option<String>,
 }
 

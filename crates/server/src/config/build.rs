@@ -12,7 +12,7 @@ use std::sync::Arc;
 use holdpoint_core::command::Limits;
 use holdpoint_core::definition::{Definition, ToolSpec};
 use holdpoint_core::id::Place;
-use holdpoint_core::name::{AgentName, BadName, ToolName, UserId};
+use holdpoint_core::name::{AgentName, BadName, InboxName, ToolName, UserId};
 use holdpoint_core::time::Millis;
 
 use super::file::{self, SelfApproval, ToolType};
@@ -27,13 +27,14 @@ use crate::clock::Clock;
 use crate::engine::SigningKey;
 use crate::model::provider::BadProvider;
 use crate::settings::{
-    A2a, Access, Agent, Approvers, Auth, Connections, Jobs, SelfApproval as Decides, Settings, Streaming,
-    Tracking, Webhooks,
+    A2a, Access, Agent, Approvers, Auth, Connections, Jobs, SelfApproval as Decides, ServedInbox, Serves,
+    Settings, Streaming, Tracking, Webhooks,
 };
 use crate::tool::Tool;
 use crate::tool::guard::Guard;
 use crate::tool::read_result::{self, ReadResult};
 use crate::tool::sandbox::NoSandbox;
+use crate::tool::suspend::{self, SuspendForInput};
 use crate::tool::workspace::BadWorkspace;
 use tools::Workshop;
 pub use tools::kept_key;
@@ -194,6 +195,10 @@ impl Config {
                 needs_approval.insert(name);
             }
         }
+        let serves = serves(agent, &definition)?;
+        if serves.is_some() {
+            tools.insert(ToolName::new(suspend::IN_INBOXES)?, Arc::new(SuspendForInput));
+        }
         Ok(Agent {
             digest: definition.digest(),
             definition: Arc::new(definition),
@@ -212,6 +217,7 @@ impl Config {
                 Lives::InMemory => Place::Memory,
                 Lives::Durably => Place::Durable,
             },
+            serves,
         })
     }
 
@@ -280,6 +286,18 @@ impl Config {
             self_approval: if forbids { Decides::Forbid } else { Decides::Allow },
         })
     }
+}
+
+/// The inboxes that an agent takes work from.
+fn serves(agent: &file::Agent, definition: &Definition) -> Result<Option<Serves>, BuildError> {
+    let served = |name: &String| {
+        let name = InboxName::new(name)?;
+        Ok(ServedInbox { name, types: agent.inbox_types.clone() })
+    };
+    let inboxes = agent.inboxes.iter().map(served).collect::<Result<Vec<_>, BadName>>()?;
+    let at_once = agent.max_concurrent.unwrap_or(file::Agent::MAX_CONCURRENT);
+    let at_once = usize::try_from(at_once).unwrap_or(usize::MAX);
+    Ok(if inboxes.is_empty() { None } else { Serves::new(definition, inboxes, at_once) })
 }
 
 /// `ann` or `user:ann`, `group:finance`, `role:on-call`.

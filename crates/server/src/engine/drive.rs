@@ -222,6 +222,7 @@ impl Drive {
         // to bring the run back.
         let may_release = (self.is_family_seen && !self.reins.was_claimed())
             || !self.driver.durable().is_some_and(|row| has_relatives(&row.run));
+        let is_task = self.driver.durable().is_some_and(|row| row.run.facts.inbox.is_some());
         let Drive { shared, run, reins, tools, _place, is_leased, .. } = self;
         drop(tools);
         // Handed over before the reins are free, so that it cannot undo the next drive's lease.
@@ -231,6 +232,9 @@ impl Drive {
         let is_due = released.is_some();
         if let Some(released) = released {
             let _ = released.await;
+        }
+        if is_task {
+            shared.wakes.wake_inboxes();
         }
         // Looking for due runs costs the writer's time: only when there may be one.
         if is_due || has_family || shared.is_crowded.swap(false, Ordering::SeqCst) {

@@ -27,6 +27,7 @@ const LONGEST_TICK: Millis = Millis::seconds(30);
 pub(super) struct Wakes {
     runs: Mutex<HashMap<RunId, Weak<Notify>>>,
     worker: Notify,
+    inboxes: Notify,
     deliverer: Notify,
     /// Every run that changes, for those who follow many.
     all: broadcast::Sender<RunId>,
@@ -40,6 +41,7 @@ impl Default for Wakes {
         Wakes {
             runs: Mutex::default(),
             worker: Notify::default(),
+            inboxes: Notify::default(),
             deliverer: Notify::default(),
             all: broadcast::Sender::new(KEPT),
         }
@@ -86,6 +88,18 @@ impl Wakes {
     /// Waits until a run may have become due.
     pub(super) async fn worker_woken(&self) {
         self.worker.notified().await;
+    }
+
+    /// Something may have been put into an inbox, or given back to one.
+    pub(super) fn wake_inboxes(&self) {
+        self.inboxes.notify_waiters();
+    }
+
+    /// Hears, from now on, when something may have been put into an inbox.
+    pub(super) fn inbox_news(&self) -> impl Future<Output = ()> + '_ {
+        let mut news = Box::pin(self.inboxes.notified());
+        news.as_mut().enable();
+        news
     }
 
     /// There may be something to tell outside.

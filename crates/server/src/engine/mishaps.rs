@@ -8,6 +8,7 @@ use std::sync::Arc;
 use holdpoint_core::actor::Actor;
 use holdpoint_core::body::Body;
 use holdpoint_core::command::{Command, FailKind, FailRun, RecordFailure};
+use holdpoint_core::decide::Answer;
 use holdpoint_core::id::RunId;
 use holdpoint_core::policy::Verdicts;
 use holdpoint_core::refusal::Refusal;
@@ -49,8 +50,8 @@ impl Shared {
         let failure = Command::RecordFailure(RecordFailure { error, retry_at });
         match self.submit_as_node(driver, &run, failure).await {
             // Somebody ended it meanwhile.
-            Err(EngineError::Refused(_)) => Ok(()),
-            other => other,
+            Ok(_) | Err(EngineError::Refused(_)) => Ok(()),
+            Err(other) => Err(other),
         }
     }
 
@@ -76,17 +77,17 @@ impl Shared {
         let mut driver = Driver::of(self.store.clone(), row);
         let Some(tip) = driver.tip().cloned() else { return Ok(()) };
         let error = format!("the worker panicked: {what}");
-        let fail = Command::Fail(FailRun { worker: None, error, kind: FailKind::Final });
+        let fail = Command::Fail(FailRun { worker: None, error, detail: None, kind: FailKind::Final });
         match self.submit_as_node(&mut driver, &tip, fail).await {
             Err(EngineError::Refused(Refusal::CallStarted(_))) => {}
-            Err(EngineError::Refused(_)) => return Ok(()),
-            other => return other,
+            Ok(_) | Err(EngineError::Refused(_)) => return Ok(()),
+            Err(other) => return Err(other),
         }
         for call in &tip.state.calls {
             if matches!(call.state, CallState::Started { .. }) {
                 let orphan = Command::Orphan { call: call.no, attempt: call.attempt, node: self.node };
                 match self.submit_as_node(&mut driver, &tip, orphan).await {
-                    Ok(()) | Err(EngineError::Refused(_)) => {}
+                    Ok(_) | Err(EngineError::Refused(_)) => {}
                     Err(other) => return Err(other),
                 }
             }
@@ -95,12 +96,12 @@ impl Shared {
     }
 
     /// Decides a command of this node and waits until it is durable.
-    async fn submit_as_node(
+    pub(super) async fn submit_as_node(
         self: &Arc<Shared>,
         driver: &mut Driver,
         run: &Run,
         command: Command,
-    ) -> Result<(), EngineError> {
+    ) -> Result<Answer, EngineError> {
         let agent = &run.facts.agent;
         let definition = self.definition(agent, run.state.definition).await?;
         let beside = beside(self.while_busy(), &self.approvers(agent), More::default());
@@ -109,8 +110,8 @@ impl Shared {
         let mut settlement = driver.settle().await;
         match (settlement.failed, settlement.done.pop()) {
             (Some(error), _) => Err(error.into()),
-            (None, Some(settled)) => Ok(settled.outcome.map(|_| ())?),
-            (None, None) => Ok(()),
+            (None, Some(settled)) => Ok(settled.outcome?),
+            (None, None) => Ok(Answer::Repeated),
         }
     }
 }

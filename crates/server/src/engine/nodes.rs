@@ -286,6 +286,7 @@ async fn hear(shared: std::sync::Weak<Shared>, mut hints: Receiver<ShardSet>) {
         };
         let Some(shared) = shared.upgrade() else { return };
         shared.wakes.wake_shards(&heard, &shared.settings().tenant);
+        shared.wakes.wake_inboxes();
         let own = shared.shards();
         if heard.iter().any(|shard| own.contains(shard)) {
             shared.wakes.wake_worker();

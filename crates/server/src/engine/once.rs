@@ -7,7 +7,7 @@ use holdpoint_core::digest::{self, Digest};
 use holdpoint_core::time::Millis;
 use holdpoint_store::{Guard, KeyRecord, Put, StoreError};
 
-use super::{EngineError, Shared};
+use super::{Engine, EngineError, Shared};
 use crate::auth::Principal;
 
 /// How long a key is remembered.
@@ -40,6 +40,13 @@ impl Once {
 pub(super) struct Mark {
     pub(super) guard: Option<Guard>,
     pub(super) put: Option<Put>,
+}
+
+impl Engine {
+    /// Whether this very request was carried out before; a different one under its key is refused.
+    pub async fn was_done(&self, who: &Principal, once: Option<&Once>) -> Result<bool, EngineError> {
+        Ok(self.shared.done_before(who, once).await?.is_some())
+    }
 }
 
 impl Shared {

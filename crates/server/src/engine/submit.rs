@@ -8,8 +8,9 @@ use std::sync::Arc;
 use holdpoint_core::actor::Actor;
 use holdpoint_core::command::{Command, Decide, Resolve, Say, Start, StoredCall, Taken, Wanted};
 use holdpoint_core::decide::Answer;
+use holdpoint_core::definition::Definition;
 use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Driver as DrivenBy, Envelope, Event};
+use holdpoint_core::event::{Driver as DrivenBy, Envelope, Event, Inbox};
 use holdpoint_core::hold::{HoldKind, Recorded};
 use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::message::Message;
@@ -26,7 +27,7 @@ use super::drive::Reins;
 use super::identify::needs;
 use super::once::Once;
 use super::orders::{Lease, More, beside, is_leased_elsewhere};
-use super::{Engine, EngineError, Place, Shared};
+use super::{Engine, EngineError, Place, Queue, Shared};
 use crate::auth::{Principal, Scope, may_decide};
 use crate::policy;
 
@@ -41,6 +42,23 @@ pub struct NewRun {
     pub message: Message,
     /// Makes a repeat safe.
     pub once: Option<Once>,
+}
+
+/// What a new run is made of, wherever it comes from.
+pub(super) struct Beginning {
+    pub(super) agent: AgentName,
+    /// None makes a new one.
+    pub(super) session: Option<SessionId>,
+    pub(super) driver: DrivenBy,
+    /// What it is pinned to.
+    pub(super) definition: (Digest, Arc<Definition>),
+    pub(super) id: RunId,
+    pub(super) inbox: Option<Inbox>,
+    pub(super) message: Message,
+    /// Whether it is worked on here at once if there is room.
+    pub(super) taken: Taken,
+    /// Makes a repeat safe.
+    pub(super) once: Option<Once>,
 }
 
 /// A decision on a hold.
@@ -110,7 +128,7 @@ impl Shared {
         if stored.lease.is_some_and(|lease| lease.until > self.clock.now()) {
             return Ok(None);
         }
-        let Some(place) = self.place(&facts.agent) else { return Ok(None) };
+        let Some(place) = self.place(&facts.agent, Queue::of(facts)) else { return Ok(None) };
         match self.events(facts.id, Seq(0)).await {
             Ok(log) => Ok(Some(Taking { place, reins, log })),
             Err(StoreError::Corrupt { run, why }) => {
@@ -160,12 +178,34 @@ impl Engine {
         id: RunId,
     ) -> Result<RunId, EngineError> {
         needs(who, Scope::RunsWrite)?;
+        let agent = self.shared.agent(&new.agent)?;
+        let beginning = Beginning {
+            agent: new.agent,
+            session: new.session,
+            driver: DrivenBy::Loop,
+            definition: (agent.digest, agent.definition.clone()),
+            id,
+            inbox: None,
+            message: new.message,
+            taken: Taken::AtOnce,
+            once: new.once,
+        };
+        self.begin(who, beginning).await
+    }
+
+    /// Begins a run, wherever it comes from.
+    pub(super) async fn begin(&self, who: &Principal, new: Beginning) -> Result<RunId, EngineError> {
+        needs(who, Scope::RunsWrite)?;
         let shared = &self.shared;
-        let agent = shared.agent(&new.agent)?;
         if let Some(before) = shared.done_before(who, new.once.as_ref()).await? {
             return Ok(before.run);
         }
-        let (place, reins) = (shared.place(&new.agent), shared.reins(id));
+        let id = new.id;
+        let place = match new.taken {
+            Taken::AtOnce => shared.place(&new.agent, Queue::Other),
+            Taken::Queued => None,
+        };
+        let reins = shared.reins(id);
         let (taken, lease) = match place {
             Some(_) => (Taken::AtOnce, shared.while_busy()),
             None => (Taken::Queued, Lease::Untouched),
@@ -176,16 +216,17 @@ impl Engine {
                 SessionId::new(id.to_string().replace("run_", "ses_")).map_err(|_| EngineError::NotFound)?
             }
         };
+        let (digest, definition) = new.definition;
         let start = Start {
             id,
             tenant: who.tenant.clone(),
             agent: new.agent.clone(),
             session: session.clone(),
             owner: who.user.clone(),
-            driver: DrivenBy::Loop,
-            definition: agent.digest,
+            driver: new.driver,
+            definition: digest,
             parent: None,
-            inbox: None,
+            inbox: new.inbox,
             message: new.message,
             taken,
         };
@@ -193,13 +234,13 @@ impl Engine {
         let key =
             SessionKey { tenant: who.tenant.clone(), agent: new.agent.clone(), session: session.clone() };
         more.guards.push(Guard::SessionOpen { session: key });
-        more.puts.push(Put::Definition { digest: agent.digest, bytes: agent.definition.to_bytes() });
+        more.puts.push(Put::Definition { digest, bytes: definition.to_bytes() });
         let order = shared.order(
             Vec::new(),
             Actor::Client(who.user.clone()),
-            agent.definition.clone(),
+            definition,
             Default::default(),
-            beside(lease, &agent.approvers, more),
+            beside(lease, &shared.approvers(&new.agent), more),
         );
         let driver = Driver::start(shared.store.clone(), start, order)?;
         let taking = match (place, reins) {
@@ -414,6 +455,9 @@ impl Engine {
                     let mut settlement = driver.settle().await;
                     shared.wakes.wake(run);
                     shared.wakes.wake_worker();
+                    if driver.durable().is_some_and(|row| row.run.facts.inbox.is_some()) {
+                        shared.wakes.wake_inboxes();
+                    }
                     let outcome = match (settlement.failed, settlement.done.pop()) {
                         (Some(error), _) => Err(error.into()),
                         (None, Some(settled)) => settled.outcome.map_err(EngineError::from),

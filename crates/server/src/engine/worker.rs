@@ -12,7 +12,7 @@ use holdpoint_store::ahead::Driver;
 use holdpoint_store::{Claim, Claimed, Lease, StoreError, Stored};
 
 use super::drive::has_relatives;
-use super::{Engine, EngineError, Shared};
+use super::{Engine, EngineError, Queue, Shared};
 
 /// Runs claimed at once at most.
 const CLAIM_MAX: usize = 64;
@@ -38,6 +38,7 @@ impl Engine {
             }
         });
         self.keep_issuer_fresh();
+        self.shared.serve_inboxes();
         let shared = Arc::downgrade(&self.shared);
         self.shared.spawn(async move {
             let mut keys_seen_to = None;
@@ -145,11 +146,12 @@ impl Shared {
 
     /// Drives a run that was claimed; says whether it is driven from here on.
     async fn take_over(self: &Arc<Shared>, stored: Stored, from: Option<Lease>) -> bool {
-        let (run, agent) = (stored.row.run.facts.id, stored.row.run.facts.agent.clone());
+        let facts = stored.row.run.facts.clone();
+        let (run, agent) = (facts.id, facts.agent.clone());
         // A drive whose lease ran out while it was alive has it again now.
         let Some(reins) = self.reins_of_claimed(run) else { return false };
         self.recovered(&stored.row, from);
-        let Some(place) = self.place(&agent) else {
+        let Some(place) = self.place(&agent, Queue::of(&facts)) else {
             if !has_relatives(&stored.row.run) {
                 drop(self.store.release(run, self.node).await);
             }

@@ -28,12 +28,17 @@ use super::{guard, openapi};
 use crate::clock::duration;
 use crate::engine::Kind;
 use crate::settings::Connections;
-use crate::surface::{a2a, api, async_tool, operations, web};
+use crate::surface::{a2a, api, async_tool, inbox, operations, web};
 
 /// The kinds of receivers that surfaces know how to tell something.
 #[must_use]
 pub fn receivers() -> Vec<Arc<dyn Kind>> {
-    vec![Arc::new(api::Webhook), Arc::new(a2a::Push), Arc::new(async_tool::Settled)]
+    vec![
+        Arc::new(api::Webhook),
+        Arc::new(a2a::Push),
+        Arc::new(async_tool::Settled),
+        Arc::new(inbox::TaskWebhook),
+    ]
 }
 
 /// How long to wait before the next try when no connection can be accepted.
@@ -49,6 +54,7 @@ pub fn router(app: App) -> Router {
     let described = OpenApiRouter::new()
         .nest("/api/v1", api::routes())
         .nest("/async-tool", async_tool::routes())
+        .nest("/api/inboxes", inbox::routes())
         .merge(operations::routes());
     openapi::described(described)
         .merge(web::routes())

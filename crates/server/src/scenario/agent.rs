@@ -93,6 +93,7 @@ impl Cast {
             streaming: Streaming::On,
             tracking: Tracking::On,
             lives: Place::Durable,
+            serves: None,
         };
         let agents = BTreeMap::from([(self.name.clone(), Arc::new(agent))]);
         Settings { agents, lease: LEASE, poll: NEVER, ..Settings::usual() }

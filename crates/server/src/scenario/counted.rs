@@ -15,8 +15,8 @@ use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::{
     Answer, AuditEntry, Batch, Claim, Claimed, Counts, Credential, DeadLetter, DeadQuery, DueNotice,
-    Heartbeat, HoldQuery, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery, SealedChange, SessionChange,
-    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Store, Stored, Subscription,
+    Heartbeat, HoldQuery, InboxCounts, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery, SealedChange,
+    SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Store, Stored, Subscription,
     SubscriptionQuery,
 };
 use tokio::sync::Notify;
@@ -98,6 +98,10 @@ impl<S: Store> Store for Counted<S> {
 
     fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
         self.count(self.store.release(run, node))
+    }
+
+    fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
+        self.count(self.store.inbox_counts(tenant))
     }
 
     fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {

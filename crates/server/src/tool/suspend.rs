@@ -15,6 +15,9 @@ use super::{Invocation, Outcome, Pending, Running, Tool};
 /// Its name, unless an agent calls it otherwise.
 pub const NAME: &str = "suspend-for-input";
 
+/// What models know it by when they work on a task of an inbox (C36).
+pub const IN_INBOXES: &str = "suspend";
+
 /// What the model is told of it.
 const DESCRIPTION: &str = "Pause task execution to request human input";
 

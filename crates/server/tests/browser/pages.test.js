@@ -142,6 +142,38 @@ test('a flat schema is a form; a mistake is shown at its field', async () => {
   expectRefusals(1);
 });
 
+// S4-6, S4-17, S4-18, S4-26: the card of a task that waits: reason, question, a form from the schema, a button for each option.
+test('a task of an inbox is answered: reason, question, form, options', async () => {
+  const post = async (path, body) => {
+    const headers = { 'content-type': 'application/json' };
+    const answer = await fetch(`${server.base}/api/inboxes/desk${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
+    assert.ok(answer.ok, await answer.clone().text());
+    return answer.json();
+  };
+  const asked = async (said) => {
+    await post('/tasks', { type: 'refund', payload: { cents: 90000 }, title: 'Refund for Ann' });
+    const { task } = await post('/claim', { agentId: 'biller' });
+    await post(`/tasks/${task.id}/suspend`, { claimId: task.claimId, ...said });
+    await page.goto(server.base);
+    await page.getByRole('link', { name: said.payload.question }).first().click();
+    await page.getByText('Waiting for Input').waitFor();
+    await page.getByText(said.reason).first().waitFor();
+    return task.id;
+  };
+  const state = async (id) => (await fetch(`${server.base}/api/inboxes/desk/tasks/${id}`)).json();
+  const resumeSchema = { type: 'object', required: ['cents'], properties: { cents: { type: 'integer', title: 'Cents' } } };
+  const form = await asked({ reason: 'a lot of money', payload: { question: 'How much of it?' }, resumeSchema });
+  await page.getByLabel('Cents').fill('500');
+  await press('Resume');
+  await heading('Answered');
+  assert.deepEqual((await state(form)).resumePayload, { cents: 500 });
+  const choice = await asked({ reason: 'two accounts', payload: { question: 'Which account?', options: ['Account A', 'Account B'] } });
+  await press('Account B');
+  await heading('Answered');
+  assert.equal((await state(choice)).resumePayload, 'Account B');
+  assert.equal((await state(choice)).status, 'in_progress');
+});
+
 test('everything can be tried in the browser: start, look, cancel', async () => {
   await open('/');
   await page.getByLabel('Agent').selectOption('ops');

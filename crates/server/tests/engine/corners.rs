@@ -84,7 +84,7 @@ impl Store for NoDefinitions {
         }
     }
 
-    holdpoint_store::forward_store!(inner: append, load, links, blob, claim_due, renew, release, list_runs, list_holds,
+    holdpoint_store::forward_store!(inner: append, load, links, blob, claim_due, renew, release, list_runs, inbox_counts, list_holds,
         find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys, facts, quarantine,
         counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit,
         audit_entries, time, shards, leave, nodes, hints);
@@ -157,7 +157,7 @@ impl Store for Interrupted {
         }
     }
 
-    holdpoint_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs,
+    holdpoint_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
         list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys, facts,
         quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit,
         audit_entries, time, shards, leave, nodes, hints);

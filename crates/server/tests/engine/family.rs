@@ -59,6 +59,7 @@ fn settings(site: &Site) -> Settings {
         streaming: Streaming::On,
         tracking: Tracking::On,
         lives: Place::Durable,
+        serves: None,
     };
     settings.agents.insert(lead(), Arc::new(lead_settings));
     settings

@@ -58,6 +58,7 @@ fn server(site: &Site, tool: Arc<dyn Tool>, spec: ToolSpec, arguments: &str) -> 
         streaming: Streaming::On,
         tracking: Tracking::On,
         lives: Place::Durable,
+        serves: None,
     };
     let store = SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap();
     let agents = BTreeMap::from([(agent(), Arc::new(settings))]);

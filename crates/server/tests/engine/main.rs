@@ -177,6 +177,7 @@ impl Site {
             streaming: Streaming::On,
             tracking: Tracking::On,
             lives: Place::Durable,
+            serves: None,
         };
         // Short times, so that a take-over does not make the test wait.
         let lease = Millis(2_600);

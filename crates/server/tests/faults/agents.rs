@@ -117,6 +117,7 @@ pub(crate) fn settings(data: &Path, behaviour: &Behaviour, points: &Arc<Points>)
             streaming: Streaming::On,
             tracking: Tracking::On,
             lives: Place::Durable,
+            serves: None,
         };
         (agent_name, Arc::new(agent))
     });

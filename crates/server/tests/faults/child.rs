@@ -37,7 +37,7 @@ impl Store for Deaf {
         Some(self.nobody.subscribe())
     }
 
-    holdpoint_store::forward_store!(inner: append, load, links, blob, definition, claim_due, renew, release, list_runs,
+    holdpoint_store::forward_store!(inner: append, load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
         list_holds, find_hold, find_key, due_notices, settle_notice, session, change_session, erase, forget_keys, facts,
         quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, time, shards,
         leave, nodes, subscriptions, put_audit, audit_entries);

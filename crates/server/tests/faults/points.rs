@@ -114,7 +114,7 @@ impl<S: Store> Store for Crashing<S> {
         self.inner.links(run, after, limit)
     }
 
-    holdpoint_store::forward_store!(inner: load, blob, definition, renew, list_runs, list_holds, find_hold, find_key,
+    holdpoint_store::forward_store!(inner: load, blob, definition, renew, list_runs, inbox_counts, list_holds, find_hold, find_key,
         due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys, facts, quarantine, counts,
         list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit, audit_entries, time, shards,
         leave, nodes, hints);

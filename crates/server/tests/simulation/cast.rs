@@ -116,6 +116,7 @@ fn agent(sim: &Arc<Sim>, name: AgentName, tools: BTreeMap<ToolName, (ToolSpec, A
         streaming: Streaming::On,
         tracking: Tracking::On,
         lives: Place::Durable,
+        serves: None,
     }
 }
 

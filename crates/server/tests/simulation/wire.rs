@@ -16,7 +16,8 @@ use holdpoint_core::run::Facts;
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::conformance::support::{block_on, events_of};
 use holdpoint_store::{
-    Answer, Batch, Claim, Claimed, Counts, HoldQuery, KeyRecord, Page, RunQuery, Store, StoreError, Stored,
+    Answer, Batch, Claim, Claimed, Counts, HoldQuery, InboxCounts, KeyRecord, Page, RunQuery, Store,
+    StoreError, Stored,
 };
 use tokio::sync::oneshot;
 
@@ -240,6 +241,10 @@ impl Store for Wire {
 
     fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
         self.ask("holds", Kind::Look, move |store| store.list_holds(query))
+    }
+
+    fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
+        self.ask("inbox counts", Kind::Look, move |store| store.inbox_counts(tenant))
     }
 
     fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {

@@ -80,7 +80,7 @@ impl Store for Flaky {
         }
     }
 
-    crate::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, list_holds, find_hold, find_key, due_notices, subscriptions,
+    crate::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts, list_holds, find_hold, find_key, due_notices, subscriptions,
         forget_keys, settle_notice, session, change_session, erase, credential, put_credential, list_credentials, revoke_credential, put_audit, audit_entries, facts, quarantine, counts,
         list_sessions, time, shards, leave, nodes, hints);
 }

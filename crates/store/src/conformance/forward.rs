@@ -63,6 +63,14 @@ macro_rules! forward_store {
             self.$f.release(run, node)
         }
     };
+    (@ inbox_counts $f:ident) => {
+        fn inbox_counts(
+            &self,
+            tenant: ::holdpoint_core::name::Tenant,
+        ) -> $crate::Answer<Vec<$crate::InboxCounts>> {
+            self.$f.inbox_counts(tenant)
+        }
+    };
     (@ list_runs $f:ident) => {
         fn list_runs(
             &self,

@@ -3,17 +3,19 @@
 //! A decided hold leaves every list and is found by its id with who, when and how.
 
 use holdpoint_core::actor::Actor;
-use holdpoint_core::command::{Command, Edit, SuspendFor, Wanted};
-use holdpoint_core::hold::{HoldKind, HoldPolicy, OnTimeout};
-use holdpoint_core::id::{HoldId, HoldKey, Secret};
+use holdpoint_core::body::Body;
+use holdpoint_core::command::{ClaimRun, Command, Edit, Suspend, SuspendFor, Wanted};
+use holdpoint_core::hold::{Ask, HoldKind, HoldPolicy, OnTimeout};
+use holdpoint_core::id::{CallNo, HoldId, HoldKey, Secret};
 use holdpoint_core::json::RawJson;
+use holdpoint_core::name::InboxName;
 use holdpoint_core::project::{Closed, HoldRow, How, RunRow};
 use holdpoint_core::time::Millis;
 
 use super::Factory;
 use super::support::{
     LOOKUP, NewRun, SHELL, World, agent, as_seen, hold_ids, hold_row, holds_by, session, tenant, the_hold,
-    tool, user,
+    tool, user, worker,
 };
 use crate::{Audience, HoldFilter, HoldQuery, Put, Who};
 
@@ -108,6 +110,44 @@ pub fn holds_are_listed_by_agent_tool_session_and_run(factory: &Factory) {
     assert_eq!(by(HoldFilter::Agent(agent("a"))), [first]);
     assert_eq!(by(HoldFilter::Agent(agent("b"))), []);
     assert_eq!(by(of_run), [first]);
+}
+
+pub fn holds_are_listed_by_inbox(factory: &Factory) {
+    let mut world = World::new(factory);
+    let mut asks = |inbox: &str, tenant: &str| {
+        let row = world.start(&NewRun::of("a").in_inbox(inbox, 1).of_tenant(tenant));
+        let claim = ClaimRun::Worker { worker: worker("w-1"), period: Millis::seconds(60) };
+        let row = world.send(&row, &Command::Claim(claim));
+        let suspend = Suspend {
+            call: CallNo::RUN,
+            attempt: 0,
+            kind: SuspendFor::Input,
+            ask: Ask { reason: Some("stuck".into()), ..Ask::default() },
+            timeout: None,
+            secret: None,
+            worker: Some(worker("w-1")),
+        };
+        let row = world.send(&row, &Command::Suspend(suspend));
+        let hold = HoldId { run: row.run.facts.id, key: row.run.state.holds[0].key };
+        (row, hold)
+    };
+    let (_, first) = asks("tickets", "default");
+    let (_, mail) = asks("mail", "default");
+    asks("tickets", "acme");
+    let (row, last) = asks("tickets", "default");
+    world.held_run("a");
+    let by = |world: &World, name: &str, limit| {
+        let filter = HoldFilter::Inbox(InboxName::new(name).unwrap());
+        hold_ids(&world.all_holds(&HoldQuery { limit, ..holds_by(filter) }))
+    };
+    for limit in [1, 10] {
+        assert_eq!(by(&world, "tickets", limit), [first, last]);
+        assert_eq!(by(&world, "mail", limit), [mail]);
+        assert_eq!(by(&world, "unheard of", limit), []);
+    }
+    world.decides(&row, last, Wanted::Answer { value: Body::text("go on") });
+    world.reopen();
+    assert_eq!(by(&world, "tickets", 10), [first]);
 }
 
 pub fn holds_are_listed_by_kind(factory: &Factory) {

@@ -8,7 +8,7 @@ use holdpoint_core::project::{Phase, RunRow};
 use holdpoint_core::time::Millis;
 
 use super::Factory;
-use super::support::{LOOKUP, NewRun, SHELL, World, agent, ids, runs_by, session, tenant, worker};
+use super::support::{LOOKUP, NewRun, SHELL, World, agent, block_on, ids, runs_by, session, tenant, worker};
 use crate::{RunFilter, RunQuery};
 
 pub fn runs_are_listed_newest_first(factory: &Factory) {
@@ -108,6 +108,37 @@ pub fn tenants_do_not_see_each_others_runs(factory: &Factory) {
     }
 }
 
+pub fn runs_are_listed_and_counted_by_inbox(factory: &Factory) {
+    let mut world = World::new(factory);
+    let one = world.start(&NewRun::of("a").in_inbox("tickets", 1));
+    let mail = world.start(&NewRun::of("a").in_inbox("mail", 3));
+    world.start(&NewRun::of("a").in_inbox("tickets", 1).of_tenant("acme"));
+    world.queued_run("a");
+    let two = world.start(&NewRun::of("b").in_inbox("tickets", 0));
+    let two = world.send(&two, &the_worker_claims());
+    let inbox = |name: &str| RunFilter::Inbox(InboxName::new(name).unwrap());
+    for limit in [1, 2, 10] {
+        let of = |name: &str| world.all_runs(&RunQuery { limit, ..runs_by(inbox(name)) });
+        assert_eq!(of("tickets"), [two.clone(), one.clone()]);
+        assert_eq!(of("mail"), std::slice::from_ref(&mail));
+        assert_eq!(of("unheard of"), []);
+        let claimed = RunQuery { limit, phases: vec![Phase::Claimed], ..runs_by(inbox("tickets")) };
+        assert_eq!(world.all_runs(&claimed), std::slice::from_ref(&two));
+    }
+    world.reopen();
+    let counted = |of: &str| {
+        let counts = block_on(world.store().inbox_counts(tenant(of))).unwrap();
+        let each = counts.into_iter().map(|one| (one.inbox.to_string(), one.runs.into_iter().collect()));
+        each.collect::<Vec<(String, Vec<(Phase, u64)>)>>()
+    };
+    let (mail, tickets) = ("mail".to_owned(), "tickets".to_owned());
+    let ours =
+        [(mail, vec![(Phase::Queued, 1)]), (tickets.clone(), vec![(Phase::Queued, 1), (Phase::Claimed, 1)])];
+    assert_eq!(counted("default"), ours);
+    assert_eq!(counted("acme"), [(tickets, vec![(Phase::Queued, 1)])]);
+    assert_eq!(counted("nobody"), []);
+}
+
 pub fn claimable_runs_come_by_priority_then_age(factory: &Factory) {
     let mut world = World::new(factory);
     let in_inbox = |priority| NewRun::of("a").in_inbox("tickets", priority);
@@ -127,7 +158,7 @@ pub fn a_claimed_run_is_not_claimable(factory: &Factory) {
     let row = world.send(&row, &the_worker_claims());
     assert_eq!(world.claimable("tickets", 50), []);
     let kind = FailKind::Transient { retry_at: world.now().plus(Millis::seconds(5)) };
-    let fail = FailRun { worker: Some(worker("w-1")), error: "busy".into(), kind };
+    let fail = FailRun { worker: Some(worker("w-1")), error: "busy".into(), detail: None, kind };
     let row = world.send(&row, &Command::Fail(fail));
     assert_eq!(world.claimable("tickets", 50), []);
     world.later(Millis::seconds(5));
@@ -145,8 +176,8 @@ pub fn claimable_runs_obey_phases(factory: &Factory) {
     let given_back = world.send(&given_back, &Command::Release { worker: worker("w-1") });
     let filter = RunFilter::Claimable(InboxName::new("tickets").unwrap(), world.now());
     let in_phase = |phase| world.all_runs(&RunQuery { phases: vec![phase], ..runs_by(filter.clone()) });
-    assert_eq!(in_phase(Phase::Queued), [queued]);
-    assert_eq!(in_phase(Phase::Working), [given_back]);
+    assert_eq!(in_phase(Phase::Queued), [queued, given_back]);
+    assert_eq!(in_phase(Phase::Working), []);
 }
 
 impl World {

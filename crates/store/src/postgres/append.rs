@@ -296,7 +296,8 @@ impl<'a> Tables<'a> {
             sql::HOLDS_ADD,
             arrays!(opened => |hold| hold.no, Bytes16::from(hold.row.id.run), i64::from(hold.row.id.key.call.0),
                 Bytes16(hold.row.id.key.secret.0), hold.tenant, hold.row.agent.as_str(),
-                hold.row.tool.as_ref().map(|tool| tool.as_str()), small(columns::kind_number(hold.row.kind))),
+                hold.row.tool.as_ref().map(|tool| tool.as_str()), small(columns::kind_number(hold.row.kind)),
+                hold.row.inbox.as_ref().map(|inbox| inbox.as_str())),
         );
         self.add(
             sql::HOLDS_CLOSE,

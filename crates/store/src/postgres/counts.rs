@@ -4,7 +4,7 @@
 //! shared by all nodes.
 
 use holdpoint_core::hold::HoldKind;
-use holdpoint_core::name::{AgentName, Tenant};
+use holdpoint_core::name::{AgentName, InboxName, Tenant};
 use holdpoint_core::project::Phase;
 use holdpoint_core::time::Timestamp;
 use tokio_postgres::Row;
@@ -16,7 +16,7 @@ use super::rows::column;
 use super::sql;
 use crate::columns::{Corrupt, kind_number};
 use crate::error::StoreError;
-use crate::query::{Audience, Counts, HoldFilter, HoldQuery, OpenHolds};
+use crate::query::{Audience, Counts, HoldFilter, HoldQuery, InboxCounts, OpenHolds};
 
 /// Runs that were put aside are counted apart; their holds stay open until somebody sees to them.
 pub(super) async fn counts(pool: &Pool, tenant: &Tenant) -> Result<Counts, StoreError> {
@@ -37,6 +37,21 @@ pub(super) async fn counts(pool: &Pool, tenant: &Tenant) -> Result<Counts, Store
     }
     counts.holds.sort_by(|a, b| (&a.agent, a.kind).cmp(&(&b.agent, b.kind)));
     Ok(counts)
+}
+
+/// How many runs the inboxes of a tenant have in which phase.
+pub(super) async fn inboxes(pool: &Pool, tenant: &Tenant) -> Result<Vec<InboxCounts>, StoreError> {
+    let rows = pool.read(sql::INBOX_COUNTS, &[&tenant.as_str()]).await?;
+    let counted = rows.iter().map(inbox).collect::<Result<Vec<_>, Corrupt>>().map_err(unreadable)?;
+    // A newer version's phase is left out.
+    let known = counted.into_iter().filter_map(|(inbox, phase, count)| Some((inbox, phase?, count)));
+    Ok(InboxCounts::gathered(known))
+}
+
+fn inbox(row: &Row) -> Result<(InboxName, Option<Phase>, u64), Corrupt> {
+    let phase = i64::from(column::<i32>(row, 1)?);
+    let phase = u8::try_from(phase).ok().and_then(Phase::from_number);
+    Ok((InboxName::new(column::<&str>(row, 0)?)?, phase, count(row, 2)?))
 }
 
 fn runs(row: &Row) -> Result<(Option<Phase>, bool, u64), Corrupt> {

@@ -48,6 +48,11 @@ pub(super) async fn list_runs(pool: &Pool, query: &RunQuery) -> Result<Page<RunR
             let statements = (sql::RUNS_BY_SESSION, sql::RUNS_BY_SESSION_END);
             page_of_runs(pool, query, statements, &first, &end, &by).await
         }
+        RunFilter::Inbox(inbox) => {
+            let by: [Param<'_>; 1] = [&inbox.as_str()];
+            let statements = (sql::RUNS_BY_INBOX, sql::RUNS_BY_INBOX_END);
+            page_of_runs(pool, query, statements, &first, &end, &by).await
+        }
         RunFilter::Claimable(inbox, now) => {
             let params: [Param<'_>; 6] = [&tenant, &inbox.as_str(), &now.0, &scan, &limit, &phases];
             let rows = pool.read(sql::RUNS_CLAIMABLE, &params).await?;
@@ -186,6 +191,10 @@ pub(super) async fn list_holds(pool: &Pool, query: &HoldQuery) -> Result<Page<Ho
                 &[&tool.as_str()],
             )
             .await;
+        }
+        HoldFilter::Inbox(inbox) => {
+            let statements = (sql::HOLDS_BY_INBOX, sql::HOLDS_BY_INBOX_END);
+            return by_name(pool, query, statements, &first, &end, &[&inbox.as_str()]).await;
         }
         HoldFilter::Session(agent, session) => {
             let statements = (sql::HOLDS_BY_SESSION, sql::HOLDS_BY_SESSION_END);

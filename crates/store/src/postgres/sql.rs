@@ -94,9 +94,9 @@ pub(super) const CLAIMABLE_SET: &str = "INSERT INTO claimable (run, tenant, inbo
 /// Workers may not claim these runs.
 pub(super) const CLAIMABLE_CLEAR: &str = "DELETE FROM claimable WHERE run = ANY($1)";
 /// New holds.
-pub(super) const HOLDS_ADD: &str = "INSERT INTO holds (no, run, call, secret, tenant, agent, tool, kind) \
+pub(super) const HOLDS_ADD: &str = "INSERT INTO holds (no, run, call, secret, tenant, agent, tool, kind, inbox) \
      SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::text[], \
-     $8::smallint[])";
+     $8::smallint[], $9::text[])";
 /// Holds that have their decision; nobody needs to see them any more.
 pub(super) const HOLDS_CLOSE: &str = "WITH closed AS (UPDATE holds h SET closed = true, record = n.record \
      FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::text[]) AS n (run, call, secret, record) \
@@ -201,6 +201,16 @@ pub(super) const RUNS_BY_AGENT_END: &str = end_of_runs!("tenant = $1 AND agent =
 pub(super) const RUNS_BY_SESSION: &str = page_of_runs!("tenant = $1 AND agent = $6 AND session = $7");
 /// The last of them that is looked at.
 pub(super) const RUNS_BY_SESSION_END: &str = end_of_runs!("tenant = $1 AND agent = $4 AND session = $5");
+/// Runs of an inbox, newest first.
+pub(super) const RUNS_BY_INBOX: &str = page_of_runs!("tenant = $1 AND inbox = $6 AND inbox IS NOT NULL");
+/// The last of them that is looked at.
+pub(super) const RUNS_BY_INBOX_END: &str = end_of_runs!("tenant = $1 AND inbox = $4 AND inbox IS NOT NULL");
+/// How many runs the inboxes of a tenant have in which phase; those put aside count as failed.
+pub(super) const INBOX_COUNTS: &str = concat!(
+    "SELECT r.inbox, ",
+    listed_phase!(),
+    ", count(*) FROM runs r WHERE r.tenant = $1 AND r.inbox IS NOT NULL GROUP BY 1, 2"
+);
 /// Runs that workers of an inbox may claim, by priority, then age.
 pub(super) const RUNS_CLAIMABLE: &str = concat!(
     "SELECT ",
@@ -311,6 +321,10 @@ pub(super) const HOLDS_BY_AGENT_END: &str = end_of_holds!(holds_by!("agent", "$4
 pub(super) const HOLDS_BY_TOOL: &str = page_of_holds!(holds_by!("tool", "$7"));
 /// The last of them that is looked at.
 pub(super) const HOLDS_BY_TOOL_END: &str = end_of_holds!(holds_by!("tool", "$4"));
+/// Open holds of an inbox.
+pub(super) const HOLDS_BY_INBOX: &str = page_of_holds!(holds_by!("inbox IS NOT NULL AND inbox", "$7"));
+/// The last of them that is looked at.
+pub(super) const HOLDS_BY_INBOX_END: &str = end_of_holds!(holds_by!("inbox IS NOT NULL AND inbox", "$4"));
 /// Open holds of a run.
 pub(super) const HOLDS_BY_RUN: &str = page_of_holds!(holds_by!("run", "$7"));
 /// The last of them that is looked at.
@@ -542,6 +556,9 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     RUNS_BY_AGENT_END,
     RUNS_BY_SESSION,
     RUNS_BY_SESSION_END,
+    RUNS_BY_INBOX,
+    RUNS_BY_INBOX_END,
+    INBOX_COUNTS,
     RUNS_CLAIMABLE,
     RUNS_AFTER,
     LINKS,
@@ -560,6 +577,8 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     HOLDS_BY_AGENT_END,
     HOLDS_BY_TOOL,
     HOLDS_BY_TOOL_END,
+    HOLDS_BY_INBOX,
+    HOLDS_BY_INBOX_END,
     HOLDS_BY_RUN,
     HOLDS_BY_RUN_END,
     HOLDS_BY_SESSION,

@@ -343,6 +343,10 @@ fn write_hold(
                 Some(tool) => Some(numbers.number(connection, tool.as_str())?),
                 None => None,
             };
+            let inbox = match &row.inbox {
+                Some(inbox) => Some(numbers.number(connection, inbox.as_str())?),
+                None => None,
+            };
             let audience = audience_numbers(connection, numbers, batch, audience_of(batch, row.id))?;
             let (agent, kind) =
                 (numbers.number(connection, row.agent.as_str())?, columns::kind_number(row.kind));
@@ -356,6 +360,7 @@ fn write_hold(
                 tool,
                 kind,
                 (!audience.is_empty()).then(|| list(&audience)),
+                inbox,
             ])?;
             let no = connection.last_insert_rowid();
             for who in audience {

@@ -69,6 +69,15 @@ pub(super) const RUNS_BY_AGENT: &str = concat!(
 /// Runs of a conversation, newest first.
 pub(super) const RUNS_BY_SESSION: &str =
     concat!("SELECT ", run_columns!(), " FROM runs WHERE session = ?3 AND no < ?1 ORDER BY no DESC LIMIT ?2");
+/// Runs of an inbox, newest first.
+pub(super) const RUNS_BY_INBOX: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    " FROM runs WHERE tenant = ?3 AND inbox = ?4 AND inbox IS NOT NULL AND no < ?1 ORDER BY no DESC LIMIT ?2"
+);
+/// How many runs the inboxes of a tenant have in which phase, and how many of those were put aside.
+pub(super) const INBOX_COUNTS: &str = "SELECT names.text, phase, quarantined IS NOT NULL, count(*) FROM runs \
+     JOIN names ON names.no = runs.inbox WHERE tenant = ?1 AND inbox IS NOT NULL GROUP BY 1, 2, 3";
 /// Runs that workers of an inbox may claim.
 pub(super) const RUNS_CLAIMABLE: &str = concat!(
     "SELECT ",
@@ -120,8 +129,8 @@ pub(super) const BLOB: &str = "SELECT value FROM blobs WHERE run = ?1 AND digest
 pub(super) const BLOBS_ERASE: &str = "DELETE FROM blobs WHERE run = ?1";
 
 /// A new hold.
-pub(super) const HOLD_ADD: &str = "INSERT INTO holds (run, call, secret, tenant, agent, tool, kind, audience) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+pub(super) const HOLD_ADD: &str = "INSERT INTO holds (run, call, secret, tenant, agent, tool, kind, audience, \
+     inbox) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 /// The holds of one call: number, secret, audience, record.
 pub(super) const HOLDS_OF_CALL: &str =
     "SELECT no, secret, audience, record FROM holds WHERE run = ?1 AND call = ?2 ORDER BY no";
@@ -150,6 +159,9 @@ pub(super) const HOLDS_BY_AGENT: &str = "SELECT no, run, call, secret, kind FROM
 /// Open holds of a tool.
 pub(super) const HOLDS_BY_TOOL: &str = "SELECT no, run, call, secret, kind FROM holds \
      WHERE tenant = ?1 AND tool = ?4 AND closed = 0 AND no > ?2 ORDER BY no LIMIT ?3";
+/// Open holds of an inbox.
+pub(super) const HOLDS_BY_INBOX: &str = "SELECT no, run, call, secret, kind FROM holds \
+     WHERE tenant = ?1 AND inbox = ?4 AND inbox IS NOT NULL AND closed = 0 AND no > ?2 ORDER BY no LIMIT ?3";
 /// Open holds of a conversation: few runs, few holds each.
 pub(super) const HOLDS_BY_SESSION: &str = "SELECT h.no, h.run, h.call, h.secret, h.kind FROM runs r \
      JOIN holds h ON h.run = r.no \
@@ -317,6 +329,8 @@ pub(super) const ALL: &[&str] = &[
     RUNS_ALL,
     RUNS_BY_AGENT,
     RUNS_BY_SESSION,
+    RUNS_BY_INBOX,
+    INBOX_COUNTS,
     RUNS_CLAIMABLE,
     RUNS_SCAN,
     RUN_QUARANTINE,
@@ -345,6 +359,7 @@ pub(super) const ALL: &[&str] = &[
     HOLD_NUMBERS_BY_AGENT,
     HOLDS_BY_AGENT,
     HOLDS_BY_TOOL,
+    HOLDS_BY_INBOX,
     HOLDS_BY_SESSION,
     HOLDS_BY_RUN,
     HOLD_BY_NUMBER,

@@ -47,6 +47,21 @@ pub struct Agent {
     #[garde(dive)]
     #[serde(default)]
     pub a2a: A2a,
+    /// Inboxes that it takes work from, by priority and age. In such runs the model can ask people with the tool `suspend`.
+    #[serde(default)]
+    pub inboxes: Vec<String>,
+    /// The types of work that it takes from its inboxes; all if it is left out.
+    #[serde(default)]
+    pub inbox_types: Vec<String>,
+    /// How many tasks of its inboxes it works on at once, on each node. One that waits for a person does not count.
+    #[garde(inner(range(min = 1, max = 10_000)))]
+    #[schemars(extend("default" = Agent::MAX_CONCURRENT))]
+    pub max_concurrent: Option<u32>,
+}
+
+impl Agent {
+    /// How many tasks of inboxes an agent works on at once, unless it says otherwise (S4-30).
+    pub const MAX_CONCURRENT: u32 = 1;
 }
 
 /// How an agent shows itself to A2A clients.

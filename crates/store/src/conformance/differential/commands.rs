@@ -65,7 +65,12 @@ fn by_anyone(random: &mut Random, run: &Run) -> Command {
         1 => Command::Repin { definition: Digest([5; 32]) },
         2 => suspend(0, 0, SuspendFor::Input),
         3 | 4 => Command::Say(Say { message, on_hold: OnHold::Supersede }),
-        5 => Command::Fail(FailRun { worker: None, error: "panic".into(), kind: FailKind::Final }),
+        5 => Command::Fail(FailRun {
+            worker: None,
+            error: "panic".into(),
+            detail: None,
+            kind: FailKind::Final,
+        }),
         6 => Command::Repin { definition: run.state.definition },
         7..=9 => Command::Say(Say { message, on_hold: OnHold::Refuse }),
         _ => Command::Tick,
@@ -161,7 +166,7 @@ fn by_the_worker(random: &mut Random, run: &Run, now: Timestamp) -> Command {
     };
     match random.below(12) {
         0 => Command::Release { worker },
-        1 => Command::Fail(FailRun { worker: Some(worker), error: "oops".into(), kind }),
+        1 => Command::Fail(FailRun { worker: Some(worker), error: "oops".into(), detail: None, kind }),
         2 => Command::Finish { worker, result: super::large() },
         3 => Command::Heartbeat { worker },
         4 => suspend(CallNo::RUN.0, 0, SuspendFor::Input),

@@ -78,7 +78,8 @@ impl Twins {
     pub(super) fn lists_runs(&mut self) {
         let random = &mut self.random;
         let now = self.world.scribe.now;
-        let filter = match random.below(4) {
+        let filter = match random.below(5) {
+            4 => RunFilter::Inbox(InboxName::new(random.name(&INBOXES)).unwrap()),
             0 => RunFilter::All,
             1 => RunFilter::Agent(agent(random.name(&AGENTS))),
             2 => RunFilter::Session(agent(random.name(&AGENTS)), session(random.name(&SESSIONS))),
@@ -99,7 +100,8 @@ impl Twins {
 
     pub(super) fn lists_holds(&mut self) {
         let random = &mut self.random;
-        let filter = match random.below(5) {
+        let filter = match random.below(6) {
+            5 => HoldFilter::Inbox(InboxName::new(random.name(&INBOXES)).unwrap()),
             0 => HoldFilter::Agent(agent(random.name(&AGENTS))),
             1 => HoldFilter::Tool(tool(random.name(&[SHELL, LOOKUP]))),
             2 => HoldFilter::Session(agent(random.name(&AGENTS)), session(random.name(&SESSIONS))),

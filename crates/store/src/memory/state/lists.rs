@@ -13,8 +13,8 @@ use holdpoint_core::time::Timestamp;
 use super::{HoldEntry, RunEntry, SessionEntry, State};
 use crate::batch::LeaseChange;
 use crate::query::{
-    Audience, Claim, Claimed, Counts, HoldFilter, HoldQuery, OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX,
-    SessionQuery, SessionRow, Stored, Unreadable,
+    Audience, Claim, Claimed, Counts, HoldFilter, HoldQuery, InboxCounts, OpenHolds, Page, RunFilter,
+    RunQuery, SCAN_MAX, SessionQuery, SessionRow, Stored, Unreadable,
 };
 use crate::turns::take_turns;
 
@@ -128,6 +128,15 @@ impl State {
         counts
     }
 
+    pub(in crate::memory) fn inbox_counts(&self, tenant: &Tenant) -> Vec<InboxCounts> {
+        let of_tenant = self.runs.values().filter(|entry| entry.row.run.facts.tenant == *tenant);
+        InboxCounts::gathered(of_tenant.filter_map(|entry| {
+            let place = entry.row.run.facts.inbox.as_ref()?;
+            let phase = if entry.quarantined.is_some() { Phase::Failed } else { entry.row.phase };
+            Some((place.inbox.clone(), phase, 1))
+        }))
+    }
+
     pub(in crate::memory) fn list_holds(&self, query: &HoldQuery) -> Page<HoldRow> {
         let after = query.cursor.map_or(0, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
         let is_wanted = |entry: &HoldEntry| {
@@ -173,6 +182,7 @@ fn matches_run(filter: &RunFilter, row: &RunRow) -> bool {
         RunFilter::All => true,
         RunFilter::Agent(agent) => facts.agent == *agent,
         RunFilter::Session(agent, session) => facts.agent == *agent && facts.session == *session,
+        RunFilter::Inbox(inbox) => facts.inbox.as_ref().is_some_and(|place| place.inbox == *inbox),
         RunFilter::Claimable(..) => false,
     }
 }
@@ -185,5 +195,6 @@ fn matches_hold(filter: &HoldFilter, row: &HoldRow) -> bool {
         HoldFilter::Tool(tool) => row.tool.as_ref() == Some(tool),
         HoldFilter::Session(agent, session) => row.agent == *agent && row.session == *session,
         HoldFilter::Run(wanted) => run == *wanted,
+        HoldFilter::Inbox(inbox) => row.inbox.as_ref() == Some(inbox),
     }
 }

@@ -3,7 +3,7 @@
 //! An open hold's row is made from the fold of its run; what cannot be read is left out and reported by id.
 
 use holdpoint_core::id::{CallNo, HoldKey, Secret, Seq, Shard};
-use holdpoint_core::name::{AgentName, SessionId, Tenant};
+use holdpoint_core::name::{AgentName, InboxName, SessionId, Tenant};
 use holdpoint_core::project::{self, HoldRow, Phase, RunRow};
 use holdpoint_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Params, params};
@@ -15,7 +15,7 @@ use super::{Reading, unreadable};
 use crate::columns::kind_number;
 use crate::error::StoreError;
 use crate::query::{
-    Audience, DueNotice, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, SessionKey,
+    Audience, DueNotice, HoldFilter, HoldQuery, InboxCounts, Page, RunFilter, RunQuery, SCAN_MAX, SessionKey,
     SessionQuery, SessionRow, Stored, Unreadable,
 };
 use crate::subscription::NoticeQuery;
@@ -38,6 +38,11 @@ impl Reading<'_> {
                 };
                 self.page_of_runs(query, tenant, sql::RUNS_BY_SESSION, params![before, SCAN_MAX, session])
             }
+            RunFilter::Inbox(inbox) => {
+                let Some(inbox) = self.name(inbox.as_str())? else { return Ok(empty) };
+                let by = params![before, SCAN_MAX, tenant, inbox];
+                self.page_of_runs(query, tenant, sql::RUNS_BY_INBOX, by)
+            }
             RunFilter::Claimable(inbox, now) => {
                 let Some(inbox) = self.name(inbox.as_str())? else { return Ok(empty) };
                 let by = params![tenant, inbox, now.0, SCAN_MAX];
@@ -45,6 +50,25 @@ impl Reading<'_> {
                 Ok(Page { next: None, ..page })
             }
         }
+    }
+
+    pub(in crate::sqlite) fn inbox_counts(&self, tenant: &Tenant) -> Result<Vec<InboxCounts>, StoreError> {
+        let Some(tenant) = self.name(tenant.as_str())? else { return Ok(Vec::new()) };
+        let mut statement = self.connection.prepare_cached(sql::INBOX_COUNTS).map_err(unreadable)?;
+        let counted = statement.query_map([tenant], |row| {
+            Ok((
+                row.get::<_, String>(0)?,
+                row.get::<_, u8>(1)?,
+                row.get::<_, bool>(2)?,
+                row.get::<_, u64>(3)?,
+            ))
+        });
+        let counted: Vec<_> = counted.and_then(|rows| rows.collect::<Result<_, _>>()).map_err(unreadable)?;
+        // A name that is none and a newer version's phase are left out.
+        Ok(InboxCounts::gathered(counted.into_iter().filter_map(|(inbox, phase, is_aside, count)| {
+            let phase = if is_aside { Phase::Failed } else { Phase::from_number(phase)? };
+            Some((InboxName::new(inbox).ok()?, phase, count))
+        })))
     }
 
     fn page_of_runs(
@@ -111,6 +135,10 @@ impl Reading<'_> {
             (HoldFilter::Tool(tool), _) => {
                 let Some(tool) = self.name(tool.as_str())? else { return Ok(empty) };
                 self.page_of_holds(query, who, sql::HOLDS_BY_TOOL, params![tenant, after, SCAN_MAX, tool])
+            }
+            (HoldFilter::Inbox(inbox), _) => {
+                let Some(inbox) = self.name(inbox.as_str())? else { return Ok(empty) };
+                self.page_of_holds(query, who, sql::HOLDS_BY_INBOX, params![tenant, after, SCAN_MAX, inbox])
             }
             (HoldFilter::Session(agent, session), _) => {
                 let Some(session) = self.session_number(tenant, agent.as_str(), session.as_str())? else {

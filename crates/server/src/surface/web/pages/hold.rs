@@ -30,6 +30,8 @@ pub(in crate::surface::web) struct HoldPage {
     /// The runs that it works for, the root first.
     path: Vec<Above>,
     agent: String,
+    /// The inbox that its run is a task of.
+    inbox: Option<String>,
     session: String,
     owner: String,
     kind: &'static str,
@@ -198,6 +200,7 @@ pub(in crate::surface::web) fn page(shown: &Shown<'_>, tried: Option<&Tried<'_>>
             .map(|(run, agent)| Above { run: run.to_string(), agent: agent.to_string() })
             .collect(),
         agent: row.agent.to_string(),
+        inbox: row.inbox.as_ref().map(ToString::to_string),
         session: row.session.to_string(),
         owner: run.facts.owner.to_string(),
         kind: words::kind(row.kind),

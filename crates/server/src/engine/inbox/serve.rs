@@ -1,0 +1,129 @@
+//! Agents of this server that serve inboxes: they take work by priority and age, as much at once as they may.
+//!
+//! A task is taken with one append: exactly one node wins it, and when that node dies it is due like any other run. A
+//! task that waits for a person takes no place; one that goes on after an answer goes on at once, and counts.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use holdpoint_core::command::{ClaimRun, Command};
+use holdpoint_core::decide::Answer;
+use holdpoint_core::event::Driver as DrivenBy;
+use holdpoint_core::id::Seq;
+use holdpoint_core::name::AgentName;
+use holdpoint_core::project::RunRow;
+use holdpoint_store::ahead::Driver;
+use holdpoint_store::{RunFilter, RunQuery, SCAN_MAX, StoreError};
+
+use crate::engine::{EngineError, Queue, Shared};
+use crate::settings::Agent;
+
+/// Tasks that are looked at first: enough unless most of an inbox is somebody else's.
+const FIRST_LOOK: usize = 64;
+
+impl Shared {
+    /// Serves inboxes from now on, until the engine is dropped or dies.
+    pub(in crate::engine) fn serve_inboxes(self: &Arc<Shared>) {
+        let shared = Arc::downgrade(self);
+        self.spawn(async move {
+            while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_stopping()) {
+                // Listens before it looks, so that nothing falls between.
+                let news = shared.wakes.inbox_news();
+                if shared.take_from_inboxes().await == 0 {
+                    let _ = shared.clock.timeout(shared.settings().poll, news).await;
+                }
+            }
+        });
+    }
+
+    /// Takes what there is room for; says how many tasks that was.
+    async fn take_from_inboxes(self: &Arc<Shared>) -> usize {
+        let mut taken = 0;
+        for (name, agent) in self.settings().agents.iter() {
+            match self.take_for(name, agent).await {
+                Ok(count) => taken += count,
+                Err(error) => {
+                    tracing::warn!(%error, agent = %name, "inboxes could not be looked at; trying again");
+                }
+            }
+        }
+        taken
+    }
+
+    async fn take_for(self: &Arc<Shared>, name: &AgentName, agent: &Agent) -> Result<usize, StoreError> {
+        let Some(serves) = &agent.serves else { return Ok(0) };
+        let room = || serves.max_concurrent.saturating_sub(self.tasks_at_work(name)).min(self.room(name));
+        if room() == 0 {
+            return Ok(0);
+        }
+        let mut waiting = Vec::new();
+        for inbox in &serves.inboxes {
+            waiting.extend(
+                self.claimable(RunFilter::Claimable(inbox.name.clone(), self.clock.now()), name).await?,
+            );
+        }
+        // Each inbox is in order; this is the order over all of them.
+        waiting.sort_by_key(|row| {
+            let priority = row.run.facts.inbox.as_ref().map_or(0, |place| place.priority);
+            (Reverse(priority), row.run.facts.started_at)
+        });
+        let mut taken = 0;
+        for row in waiting {
+            if room() == 0 || self.is_stopping() {
+                break;
+            }
+            let run = row.run.facts.id;
+            match self.take(row).await {
+                Ok(is_ours) => taken += usize::from(is_ours),
+                Err(EngineError::Store(StoreError::Corrupt { why, .. })) => self.put_aside(run, &why).await,
+                Err(error) => tracing::debug!(%run, %error, "was not taken from its inbox"),
+            }
+        }
+        Ok(taken)
+    }
+
+    /// What waits for an agent in an inbox.
+    async fn claimable(&self, filter: RunFilter, name: &AgentName) -> Result<Vec<RunRow>, StoreError> {
+        for limit in [FIRST_LOOK, SCAN_MAX] {
+            let query = RunQuery {
+                tenant: self.settings().tenant.clone(),
+                filter: filter.clone(),
+                phases: Vec::new(),
+                cursor: None,
+                limit,
+            };
+            let found = self.store.list_runs(query).await?.items;
+            let is_last = found.len() < limit;
+            let own = |row: &RunRow| row.run.facts.driver == DrivenBy::Loop && row.run.facts.agent == *name;
+            let found: Vec<RunRow> = found.into_iter().filter(own).collect();
+            if is_last || !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Takes a task and works on it; false when another node was faster.
+    async fn take(self: &Arc<Shared>, row: RunRow) -> Result<bool, EngineError> {
+        let (run, agent) = (row.run.facts.id, row.run.facts.agent.clone());
+        let Some(reins) = self.reins(run) else { return Ok(false) };
+        let Some(place) = self.place(&agent, Queue::Inbox) else { return Ok(false) };
+        let before = row.run.clone();
+        let mut driver = Driver::of(self.store.clone(), row);
+        let claim = Command::Claim(ClaimRun::Node);
+        match self.submit_as_node(&mut driver, &before, claim).await? {
+            Answer::Done => {}
+            Answer::Repeated
+            | Answer::Voted { .. }
+            | Answer::Edited
+            | Answer::Held
+            | Answer::Refused
+            | Answer::Contradicted => return Ok(false),
+        }
+        tracing::info!(%run, %agent, "takes a task from its inbox");
+        self.wakes.wake(run);
+        let log = self.events(run, Seq(0)).await?;
+        self.drive(driver, log, (place, reins), None);
+        Ok(true)
+    }
+}

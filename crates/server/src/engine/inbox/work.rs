@@ -1,0 +1,174 @@
+//! What workers elsewhere do: claim, and report on what they have claimed.
+//!
+//! A claim is one append at an expected sequence, so it has one winner however many ask. Every report names its claim;
+//! one that ran out, or was never theirs, is refused by the core.
+
+use std::sync::Arc;
+
+use holdpoint_core::actor::Actor;
+use holdpoint_core::command::{ClaimRun, Command, FailKind, FailRun, Suspend, SuspendFor};
+use holdpoint_core::decide::Answer;
+use holdpoint_core::id::{CallNo, RunId};
+use holdpoint_core::name::{InboxName, WorkerName};
+use holdpoint_core::project::RunRow;
+use holdpoint_core::refusal::Refusal;
+use holdpoint_core::run::Run;
+use holdpoint_store::ahead::Driver;
+use holdpoint_store::{RunFilter, RunQuery, SCAN_MAX, StoreError};
+
+use super::{ClaimTask, TaskReport, claim_name, is_claim_of, retry};
+use crate::auth::{Principal, Scope};
+use crate::engine::identify::needs;
+use crate::engine::orders::{Lease, beside};
+use crate::engine::{Engine, EngineError, Once, Shared};
+
+/// Tasks that are looked at first: enough unless most of an inbox is somebody else's.
+const FIRST_LOOK: usize = 32;
+
+impl Engine {
+    /// Claims the most urgent task of an inbox that suits; none when there is none in time.
+    pub async fn claim_task(&self, who: &Principal, claim: ClaimTask) -> Result<Option<RunId>, EngineError> {
+        needs(who, Scope::InboxWork)?;
+        let shared = &self.shared;
+        let until = shared.clock.now().plus(claim.wait);
+        loop {
+            // Listens before it looks, so that nothing falls between.
+            let news = shared.wakes.inbox_news();
+            if let Some(run) = self.claim_first(who, &claim).await? {
+                return Ok(Some(run));
+            }
+            let left = until.since(shared.clock.now());
+            if left.0 <= 0 || shared.is_stopping() {
+                return Ok(None);
+            }
+            // A pause after a failure ends without anybody saying so.
+            let _ = shared.clock.timeout(left.min(shared.settings().poll), news).await;
+        }
+    }
+
+    async fn claim_first(&self, who: &Principal, claim: &ClaimTask) -> Result<Option<RunId>, EngineError> {
+        for limit in [FIRST_LOOK, SCAN_MAX] {
+            let query = RunQuery {
+                tenant: who.tenant.clone(),
+                filter: RunFilter::Claimable(claim.inbox.clone(), self.shared.clock.now()),
+                phases: Vec::new(),
+                cursor: None,
+                limit,
+            };
+            let found = self.shared.store.list_runs(query).await?.items;
+            let is_last = found.len() < limit;
+            for row in found.into_iter().filter(|row| suits(&row.run, claim)) {
+                let run = row.run.facts.id;
+                if self.try_claim(who, row, claim).await? {
+                    return Ok(Some(run));
+                }
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Claims one task; false when somebody was faster.
+    async fn try_claim(&self, who: &Principal, row: RunRow, claim: &ClaimTask) -> Result<bool, EngineError> {
+        let number = row.run.state.claims + 1;
+        let Some(worker) = claim_name(&claim.worker, number, &who.user) else { return Ok(false) };
+        let command = Command::Claim(ClaimRun::Worker { worker: worker.clone(), period: claim.lease });
+        match self.as_worker(who, row, worker, command, None).await {
+            Ok(_) => Ok(true),
+            Err(EngineError::Refused(
+                Refusal::ClaimedByOther { .. }
+                | Refusal::NotClaimable
+                | Refusal::Ended(_)
+                | Refusal::WrongDriver,
+            ))
+            | Err(EngineError::Store(StoreError::Conflict { .. })) => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Takes down what a worker says of a task that it has claimed.
+    pub async fn report(
+        &self,
+        who: &Principal,
+        (inbox, run): (&InboxName, RunId),
+        worker: WorkerName,
+        report: TaskReport,
+        once: Option<Once>,
+    ) -> Result<Answer, EngineError> {
+        needs(who, Scope::InboxWork)?;
+        let stored = self.task_row(who, inbox, run).await?;
+        if !is_claim_of(&worker, &who.user) {
+            let holder = stored.row.run.state.claim.as_ref().map(|claim| claim.worker.clone());
+            return Err(Refusal::ClaimedByOther { holder }.into());
+        }
+        if self.shared.done_before(who, once.as_ref()).await?.is_some() {
+            return Ok(Answer::Repeated);
+        }
+        let command = self.shared.command(&stored.row.run, &worker, report);
+        self.as_worker(who, stored.row, worker, command, once.as_ref()).await
+    }
+
+    async fn as_worker(
+        &self,
+        who: &Principal,
+        row: RunRow,
+        worker: WorkerName,
+        command: Command,
+        once: Option<&Once>,
+    ) -> Result<Answer, EngineError> {
+        let shared = &self.shared;
+        let facts = &row.run.facts;
+        let definition = shared.definition(&facts.agent, row.run.state.definition).await?;
+        let order = shared.order(
+            vec![command],
+            Actor::Outside(worker),
+            definition,
+            Default::default(),
+            beside(Lease::Untouched, &shared.approvers(&facts.agent), shared.mark(who, once).into()),
+        );
+        let run = facts.id;
+        let mut driver = Driver::of(shared.store.clone(), row);
+        driver.push(order);
+        self.settled_once(who, run, driver, None, once).await
+    }
+}
+
+impl Shared {
+    fn command(self: &Arc<Shared>, run: &Run, worker: &WorkerName, report: TaskReport) -> Command {
+        let worker = worker.clone();
+        match report {
+            TaskReport::Complete(result) => Command::Finish { worker, result },
+            TaskReport::Fail { message, detail, retryable } => {
+                let kind = match retryable.unwrap_or_else(|| retry::looks_transient(&message)) {
+                    true => {
+                        let pause = retry::pause(run.attempts(), &self.clock.entropy());
+                        FailKind::Transient { retry_at: self.clock.now().plus(pause) }
+                    }
+                    false => FailKind::Final,
+                };
+                Command::Fail(FailRun { worker: Some(worker), error: message, detail: Some(detail), kind })
+            }
+            TaskReport::Suspend(ask) => Command::Suspend(Suspend {
+                call: CallNo::RUN,
+                attempt: 0,
+                kind: SuspendFor::Input,
+                ask: *ask,
+                timeout: None,
+                secret: None,
+                worker: Some(worker),
+            }),
+            TaskReport::Heartbeat => Command::Heartbeat { worker },
+            TaskReport::Release => Command::Release { worker },
+        }
+    }
+}
+
+/// Whether a task is for this worker: its kind, and the agent that it is meant for.
+fn suits(run: &Run, claim: &ClaimTask) -> bool {
+    let Some(place) = &run.facts.inbox else { return false };
+    run.facts.driver == holdpoint_core::event::Driver::Outside
+        && (claim.kinds.is_empty() || claim.kinds.contains(&place.kind))
+        && place.target_agent.as_ref().is_none_or(|target| *target == claim.agent)
+}

@@ -1,0 +1,13 @@
+//! The agent inbox (S4): named queues of tasks for agents, under `/api/inboxes`.
+//!
+//! `wire.rs` has the bodies, `map.rs` what core values become and what bodies mean, `routes.rs` the handlers, `error.rs`
+//! what a no becomes, `notices.rs` what receivers are told. A task is a run; nothing here decides what may follow what.
+
+mod error;
+mod map;
+mod notices;
+mod routes;
+mod wire;
+
+pub use notices::TaskWebhook;
+pub use routes::routes;
