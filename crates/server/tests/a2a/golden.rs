@@ -19,6 +19,15 @@ struct Conversation {
 /// Ids begin with one of these.
 const PREFIXES: [&str; 5] = ["run_", "ses_", "hold_", "call_", "msg_"];
 
+/// The first id with this prefix in a text; words such as `hold_id` are none.
+fn id_in(text: &str, prefix: &str) -> Option<String> {
+    text.match_indices(prefix).find_map(|(at, _)| {
+        let behind = &text[at + prefix.len()..];
+        let length = behind.bytes().take_while(u8::is_ascii_alphanumeric).count();
+        (length > 20).then(|| text[at..at + prefix.len() + length].to_owned())
+    })
+}
+
 impl Conversation {
     /// Keeps an answer under a name.
     fn keeps(&mut self, server: &Server, what: &str, answer: &Value) {
@@ -50,17 +59,12 @@ impl Conversation {
         }
         let mut text = text.replace(&server.program.base, "http://server");
         for prefix in PREFIXES {
-            while let Some(at) = text.find(prefix).filter(|at| {
-                let behind = &text[at + prefix.len()..];
-                behind.bytes().take_while(u8::is_ascii_alphanumeric).count() > 20
-            }) {
-                let length = text[at + prefix.len()..].bytes().take_while(u8::is_ascii_alphanumeric).count();
-                let id = text[at..at + prefix.len() + length].to_owned();
+            while let Some(id) = id_in(&text, prefix) {
                 let known = self.ids.iter().position(|known| *known == id).unwrap_or_else(|| {
                     self.ids.push(id.clone());
                     self.ids.len() - 1
                 });
-                text = text.replacen(&id, &format!("<{}{known}>", prefix.to_uppercase()), 1);
+                text = text.replace(&id, &format!("<{}{known}>", prefix.to_uppercase()));
             }
         }
         text
