@@ -4,10 +4,12 @@
 
 mod app;
 mod attempts;
+mod busy;
 mod extract;
 mod guard;
 mod listen;
 mod openapi;
+mod preface;
 mod problem;
 pub mod status;
 mod time;

@@ -13,11 +13,13 @@ async fn every_agent_has_a_card() {
     let card = server.get("/v1/agents/travel/.well-known/agent-card.json").await;
     assert_eq!(card.status, 200);
     let url = format!("{}/v1/agents/travel", server.program.base);
+    let address = server.program.base.strip_prefix("http://").unwrap();
     assert_eq!(
         card.body["supportedInterfaces"],
         json!([
             {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
-            {"url": url, "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
+            {"url": url, "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"},
+            {"url": address, "protocolBinding": "GRPC", "protocolVersion": "1.0", "tenant": "travel"}
         ])
     );
     assert_eq!(card.body["name"], "travel");

@@ -1,5 +1,5 @@
-//! The official clients, for Python and for JavaScript, of 1.0 and of 0.3, on both bindings: they send, stream, approve,
-//! deny, modify, cancel, list, and subscribe across `kill -9`.
+//! The official clients, for Python and for JavaScript, of 1.0 and of 0.3, on every binding that they have: they send,
+//! stream, approve, deny, modify, cancel, list, subscribe across `kill -9`, and are pushed to.
 //!
 //! What they do stands in `crates/server/tests/clients`; `cargo xtask test` installs them.
 
@@ -24,6 +24,13 @@ fn drive(client: Command, script: &str, binding: &str) {
     let data = tempfile::tempdir().unwrap();
     let again = |listen: &str| demo_with(data.path(), &["--listen", listen]);
     drive_against(demo(data.path()), again, client, script, binding);
+}
+
+/// Runs a client against a server that may send to this machine.
+fn drive_receiver(client: Command, script: &str, binding: &str) {
+    let folder = crate::push::folder();
+    let server = crate::push::serve(folder.path(), "");
+    drive_against(server, |_| panic!("{script} needs no other server"), client, script, binding);
 }
 
 /// Runs a client of 0.3 against an agent whose card it can read.
@@ -83,6 +90,36 @@ fn the_python_client_over_json_rpc() {
 #[test]
 fn the_python_client_over_http_json() {
     drive(python("a2a-clients"), "official.py", "HTTP+JSON");
+}
+
+#[test]
+fn the_python_client_over_grpc() {
+    drive(python("a2a-clients"), "official.py", "GRPC");
+}
+
+#[test]
+fn the_python_client_is_pushed_to_over_json_rpc() {
+    drive_receiver(python("a2a-clients"), "pushed.py", "JSONRPC");
+}
+
+#[test]
+fn the_python_client_is_pushed_to_over_http_json() {
+    drive_receiver(python("a2a-clients"), "pushed.py", "HTTP+JSON");
+}
+
+#[test]
+fn the_python_client_is_pushed_to_over_grpc() {
+    drive_receiver(python("a2a-clients"), "pushed.py", "GRPC");
+}
+
+#[test]
+fn the_javascript_client_is_pushed_to_over_json_rpc() {
+    drive_receiver(Command::new("node"), "pushed.mjs", "JSONRPC");
+}
+
+#[test]
+fn the_javascript_client_is_pushed_to_over_http_json() {
+    drive_receiver(Command::new("node"), "pushed.mjs", "HTTP+JSON");
 }
 
 #[test]

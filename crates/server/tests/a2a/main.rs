@@ -1,9 +1,10 @@
-//! A2A against the real program: both bindings, older versions, decisions, lists, cards, streams across restarts, malformed requests.
+//! A2A against the real program: all bindings, older versions, decisions, lists, cards, streams across restarts, malformed requests.
 //!
 //! Everything is asked over HTTP, as clients would.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod bindings;
 mod cards;
 mod clients;
 mod decisions;
@@ -16,6 +17,7 @@ mod push;
 #[expect(dead_code, reason = "webhooks are tested with the rest of it")]
 #[path = "../tooling/receiver.rs"]
 mod receiver;
+mod rust_client;
 mod server;
 #[path = "../tooling/started.rs"]
 mod started;

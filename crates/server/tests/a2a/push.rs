@@ -13,13 +13,13 @@ use crate::server::{Server, configured, decides, says, state};
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
 
 /// A folder with the script of an agent that asks before it runs something.
-fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("script.yaml"), SCRIPT).unwrap();
     folder
 }
 
-fn serve(folder: &Path, more: &str) -> Server {
+pub(crate) fn serve(folder: &Path, more: &str) -> Server {
     let config = format!(
         "llms: {{script: {{type: scripted, script: script.yaml}}}}
 server:
@@ -45,7 +45,7 @@ fn told(got: &Got) -> String {
 }
 
 /// The notifications that were taken, without repeats.
-fn story(all: &[Got]) -> Vec<String> {
+pub(crate) fn story(all: &[Got]) -> Vec<String> {
     let mut seen = Vec::new();
     let mut story = Vec::new();
     for got in all.iter().filter(|got| got.was_taken) {
@@ -57,7 +57,7 @@ fn story(all: &[Got]) -> Vec<String> {
     story
 }
 
-const WHOLE: [&str; 5] = [
+pub(crate) const WHOLE: [&str; 5] = [
     "task TASK_STATE_WORKING",
     "statusUpdate TASK_STATE_INPUT_REQUIRED",
     "statusUpdate TASK_STATE_WORKING",
@@ -65,7 +65,7 @@ const WHOLE: [&str; 5] = [
     "statusUpdate TASK_STATE_COMPLETED",
 ];
 
-async fn whole(receiver: &Receiver) -> Vec<Got> {
+pub(crate) async fn whole(receiver: &Receiver) -> Vec<Got> {
     let is_over = |all: &[Got]| story(all).last().is_some_and(|last| last.ends_with("COMPLETED"));
     receiver.until("the end of the task", is_over).await
 }

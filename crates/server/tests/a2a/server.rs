@@ -43,6 +43,13 @@ pub(crate) fn serve_file(folder: &Path, more: &[&str]) -> Server {
     start(command.arg("--data").arg(folder.join("data")))
 }
 
+/// The same server, killed and started again at its address.
+pub(crate) fn configured_again(server: Server, folder: &Path) -> Server {
+    let listen = server.program.base.strip_prefix("http://").unwrap().to_owned();
+    drop(server);
+    serve_file(folder, &["--listen", &listen])
+}
+
 fn start(command: &mut Command) -> Server {
     if !command.get_args().any(|argument| argument == "--listen") {
         command.args(["--listen", "127.0.0.1:0"]);

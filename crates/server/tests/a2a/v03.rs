@@ -343,13 +343,13 @@ async fn cards_for_both_versions() {
         let interfaces = card.body["supportedInterfaces"].as_array().unwrap();
         interfaces.iter().map(|one| one["protocolVersion"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(versions(&card), ["1.0", "1.0", "0.3", "0.3"]);
+    assert_eq!(versions(&card), ["1.0", "1.0", "1.0", "0.3", "0.3"]);
     assert!(card.headers["vary"].to_str().unwrap().contains("a2a-version"));
     let newer = server.ask("GET", &path("ops"), &[("a2a-version", "1.0")], b"").await;
     assert!(newer.body.get("url").is_none(), "{newer:?}");
     let plain = server.get(&path("new")).await;
     assert!(plain.body.get("url").is_none(), "off unless the configuration says otherwise");
-    assert_eq!(versions(&plain), ["1.0", "1.0"]);
+    assert_eq!(versions(&plain), ["1.0", "1.0", "1.0"]);
     for card in [
         server.get("/v1/agents/ops/v1/card").await.body,
         server.rpc("ops", "agent/getAuthenticatedExtendedCard", json!(null)).await.body["result"].clone(),

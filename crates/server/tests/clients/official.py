@@ -8,6 +8,7 @@ import asyncio
 import sys
 import uuid
 
+import grpc
 import httpx
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.helpers.proto_helpers import get_data_parts, get_text_parts, new_data_part, new_text_part
@@ -26,7 +27,12 @@ def message(*parts, task=None):
 
 async def client_of(agent, http, streaming):
     card = await A2ACardResolver(http, f"{BASE}/v1/agents/{agent}").get_agent_card()
-    config = ClientConfig(streaming=streaming, httpx_client=http, supported_protocol_bindings=[BINDING])
+    config = ClientConfig(
+        streaming=streaming,
+        httpx_client=http,
+        grpc_channel_factory=grpc.aio.insecure_channel,
+        supported_protocol_bindings=[BINDING],
+    )
     return ClientFactory(config).create(card)
 
 

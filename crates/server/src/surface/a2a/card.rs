@@ -24,9 +24,19 @@ pub(super) const VERSION: &str = "1.0";
 /// The card that everyone may read.
 pub(super) fn public(settings: &Settings, name: &str, agent: &Agent, site: &str) -> AgentCard {
     let url = format!("{site}/v1/agents/{name}");
-    let interface =
-        |protocol_binding| AgentInterface { url: url.clone(), protocol_binding, protocol_version: VERSION };
-    let mut supported_interfaces = vec![interface("JSONRPC"), interface("HTTP+JSON")];
+    let interface = |protocol_binding| AgentInterface {
+        url: url.clone(),
+        protocol_binding,
+        protocol_version: VERSION,
+        tenant: None,
+    };
+    let grpc = AgentInterface {
+        url: host_and_port(site),
+        protocol_binding: "GRPC",
+        protocol_version: VERSION,
+        tenant: Some(name.to_owned()),
+    };
+    let mut supported_interfaces = vec![interface("JSONRPC"), interface("HTTP+JSON"), grpc];
     if settings.v03_cards.iter().any(|agent| agent.as_str() == name) {
         supported_interfaces.extend(v03::card::interfaces(&url));
     }
@@ -58,6 +68,18 @@ pub(super) fn public(settings: &Settings, name: &str, agent: &Agent, site: &str)
             description,
             tags: vec!["agent"],
         }],
+    }
+}
+
+/// An address as clients of gRPC want it: `host:port`, with the port even where it goes without saying.
+fn host_and_port(site: &str) -> String {
+    let (scheme, rest) = site.split_once("://").unwrap_or(("http", site));
+    let host = rest.split('/').next().unwrap_or_default();
+    let port = if scheme == "https" { 443 } else { 80 };
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && !port.ends_with(']'));
+    match has_port {
+        true => host.to_owned(),
+        false => format!("{host}:{port}"),
     }
 }
 
@@ -107,4 +129,22 @@ fn security(auth: &Auth) -> (BTreeMap<&'static str, SecurityScheme>, Vec<Securit
 /// What names this very card.
 pub(super) fn etag(card: &[u8]) -> String {
     format!("\"{}\"", digest::of_bytes(card))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grpc_is_found_by_host_and_port() {
+        for (site, expected) in [
+            ("http://127.0.0.1:8080", "127.0.0.1:8080"),
+            ("https://holdpoint.example", "holdpoint.example:443"),
+            ("https://holdpoint.example:8443/below", "holdpoint.example:8443"),
+            ("http://[::1]", "[::1]:80"),
+            ("http://[::1]:9000", "[::1]:9000"),
+        ] {
+            assert_eq!(host_and_port(site), expected, "{site}");
+        }
+    }
 }

@@ -19,7 +19,7 @@ use super::negotiate::{self, EXTENSIONS_HEADER, Version};
 use super::operations::{Asked, Operation, perform};
 use super::rest::{self, Target, What};
 use super::v03::{self, Taken};
-use super::{card, jsonrpc};
+use super::{card, grpc, jsonrpc};
 use crate::auth::Principal;
 use crate::http::{App, Problem, body_bytes, http_date, idempotency_key};
 use crate::settings::Settings;
@@ -31,8 +31,9 @@ const KEY: &str = "a2a-rust.com/idempotency-key";
 const CARD_LASTS: &str = "public, max-age=300";
 
 /// The routes.
-pub fn routes() -> Router<App> {
+pub fn routes(app: &App) -> Router<App> {
     Router::new()
+        .merge(grpc::routes(app))
         .route("/v1/agents/{agent}", any(handle))
         .route("/v1/agents/{agent}/", any(handle))
         .route("/v1/agents/{agent}/{*operation}", any(handle))
@@ -244,10 +245,11 @@ fn card(app: &App, target: &Target, request: &Request) -> Response {
 
 /// Tells in this protocol's words what the door said in those of others.
 pub async fn problems_as_errors(request: Request, next: Next) -> Response {
+    let is_grpc = request.uri().path().starts_with(grpc::PATH);
     let target = rest::target(request.uri().path());
     let is_ours = match (&target.what, &target.agent) {
         (What::Rpc, None) => request.method() == Method::POST && request.uri().path() == "/",
-        (What::Nothing, None) => false,
+        (What::Nothing, None) => is_grpc,
         (_, _) => true,
     };
     let is_older = v03::is_addressed(request.uri().path());
@@ -255,6 +257,9 @@ pub async fn problems_as_errors(request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let Some(problem) = response.extensions().get::<Problem>().filter(|_| is_ours) else { return response };
     let error = A2aError::from(problem);
+    if is_grpc {
+        return grpc::refuse(&error);
+    }
     let mut told = match (is_older, target.what) {
         (true, _) => v03::refuse(&error),
         (false, What::Rpc) => jsonrpc::refuse(&jsonrpc::null(), &error),

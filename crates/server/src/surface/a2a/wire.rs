@@ -368,6 +368,9 @@ pub(super) struct AgentInterface {
     pub(super) url: String,
     pub(super) protocol_binding: &'static str,
     pub(super) protocol_version: &'static str,
+    /// What clients repeat in each request, where the address alone does not say which agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tenant: Option<String>,
 }
 
 /// What an agent can do beyond the least.

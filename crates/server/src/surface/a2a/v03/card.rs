@@ -42,6 +42,7 @@ pub(in super::super) fn interfaces(url: &str) -> Vec<AgentInterface> {
         url: url.to_owned(),
         protocol_binding,
         protocol_version: super::super::negotiate::V03,
+        tenant: None,
     };
     vec![interface("JSONRPC"), interface("HTTP+JSON")]
 }
