@@ -102,6 +102,12 @@ fn models_that_could_not_be_asked() {
     check(&["llm_mistakes"]);
 }
 
+/// S4-12, S4-30, C36: keys of inboxes that do nothing, and a tool that would be lost.
+#[test]
+fn inboxes_that_cannot_be_served() {
+    check(&["inbox_mistakes"]);
+}
+
 /// C32: what needs approval when nobody says so.
 #[test]
 fn approval_by_default() {

@@ -2,15 +2,17 @@
 //!
 //! What a single value may be is `file/`; models have `llms.rs`, stores `stores.rs`.
 
+use holdpoint_core::name::InboxName;
 use holdpoint_core::time::Millis;
 
 use crate::config::build::host_of;
 use crate::config::check::Checked;
-use crate::config::file::{Agent, File, Hitl, OnTimeout, Server};
+use crate::config::file::{Agent, File, Hitl, OnTimeout, Server, ToolType};
 use crate::config::mode::{self, ASYNC_NEEDS_STORE};
 use crate::config::path::Path;
 use crate::config::plan;
 use crate::config::tree::{Form, Node, Value};
+use crate::tool::suspend;
 
 /// T29: a key in a file is a key in its copies and its history.
 pub(super) fn secret_in_file(path: &Path, tree: &Node, found: &mut Checked) {
@@ -35,9 +37,42 @@ pub(super) fn agent(name: &str, agent: &Agent, file: &File, tree: &Node, found: 
             grace_needs_keep(&path.key("task").key("hitl"), on_timeout, grace, tree, found);
         }
     }
+    inboxes(&path, agent, file, tree, found);
     let enabled = |tool: &&String| file.tools.get(*tool).is_none_or(|tool| tool.enabled != Some(false));
     if !agent.tools.is_empty() && agent.tools.iter().filter(enabled).count() == 0 {
         found.notice(tree, &path.key("tools"), format!("all tools of agent `{name}` are disabled"));
+    }
+}
+
+/// C36: in runs of an inbox the model has a tool `suspend`; another one of that name would be lost.
+fn inboxes(path: &Path, agent: &Agent, file: &File, tree: &Node, found: &mut Checked) {
+    if agent.inboxes.is_empty() {
+        let idle = [
+            ("inbox_types", !agent.inbox_types.is_empty()),
+            ("max_concurrent", agent.max_concurrent.is_some()),
+        ];
+        for (key, _) in idle.iter().filter(|(_, is_given)| *is_given) {
+            let what = format!("`{path}.{key}` has an effect only with `inboxes`");
+            found.problem(tree, &path.key(key), what, format!("add `inboxes: [NAME]`, or remove `{key}`"));
+        }
+        return;
+    }
+    if agent.inboxes.iter().any(|name| InboxName::new(name).is_err()) {
+        let what = format!("`{path}.inboxes` has a name that is none");
+        found.problem(
+            tree,
+            &path.key("inboxes"),
+            what,
+            "a name has 1 to 256 bytes and no control characters",
+        );
+    }
+    let is_other =
+        |tool: &plan::ToolPlan| tool.name == suspend::IN_INBOXES && tool.kind != ToolType::SuspendForInput;
+    if plan::tools(agent, file).iter().any(is_other) {
+        let what = format!(
+            "`{path}` serves inboxes, where the tool `suspend` asks people, and has another `suspend`"
+        );
+        found.problem(tree, &path.key("tools"), what, "give that tool another name");
     }
 }
 
