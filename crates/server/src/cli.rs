@@ -14,6 +14,7 @@ mod holds;
 mod inbox;
 mod keys;
 mod llm;
+mod moving;
 mod nodes;
 mod plain;
 mod reload;
@@ -79,6 +80,10 @@ enum Command {
     Validate(validate::Validate),
     /// Print the JSON Schema of the configuration file; editors complete with it.
     Schema(schema::Schema),
+    /// Write everything of a database, or one conversation, as JSON lines; or readable files.
+    Export(moving::Export),
+    /// Read the lines of an export into a database. Runs that wait go on waiting there.
+    Import(moving::Import),
     /// Prove what is stored.
     #[command(subcommand)]
     Audit(Audit),
@@ -131,6 +136,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Llm(llm) => llm::run(&llm),
         Command::Validate(validate) => validate::run(&validate),
         Command::Schema(schema) => schema::run(&schema),
+        Command::Export(export) => moving::export(&export),
+        Command::Import(import) => moving::import(&import),
         Command::Audit(Audit::Verify { what, json }) => audit::verify(&what, json),
         Command::Audit(Audit::Export { what, run, json }) => audit_export::run(&what, run.as_deref(), json),
         Command::ExecChild(order) => exec_child::run(&order),

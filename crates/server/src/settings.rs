@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use holdpoint_core::command::Limits;
@@ -58,6 +59,8 @@ pub struct Settings {
     pub a2a: A2a,
     /// How outside jobs report back.
     pub jobs: Jobs,
+    /// Directories in which readable copies are kept, and of which agents.
+    pub mirrors: BTreeMap<PathBuf, BTreeSet<AgentName>>,
 }
 
 /// What A2A clients are offered.
@@ -363,6 +366,7 @@ impl Settings {
             webhooks: Webhooks::default(),
             a2a: A2a::default(),
             jobs: Jobs::default(),
+            mirrors: BTreeMap::new(),
         }
     }
 }

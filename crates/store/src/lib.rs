@@ -16,6 +16,7 @@ pub mod conformance;
 mod contract;
 mod error;
 pub mod memory;
+pub mod moving;
 mod observer;
 pub mod postgres;
 mod query;

@@ -61,8 +61,10 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
 pub(crate) const HOLDPOINT_SUBCOMMANDS: &[&str] = &[
     "audit",
     "cancel",
+    "export",
     "help",
     "holds",
+    "import",
     "inbox",
     "keys",
     "llm",

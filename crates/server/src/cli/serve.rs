@@ -19,6 +19,7 @@ use holdpoint::config::{
 };
 use holdpoint::engine::Engine;
 use holdpoint::settings::{Auth, SelfApproval, Settings};
+use holdpoint::surface::async_tool;
 use holdpoint::{demo, http};
 use holdpoint_core::time::Millis;
 use holdpoint_store::beside::Beside;
@@ -181,6 +182,9 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     engine.work();
     engine.deliver(http::receivers());
     engine.sweep_jobs();
+    for (directory, agents) in engine.settings().mirrors.clone() {
+        tokio::spawn(async_tool::mirror(engine.clone(), directory, agents));
+    }
     let (stop, stopping) = watch::channel(false);
     let app = http::App { engine: engine.clone(), stopping: stopping.clone() };
     let server =

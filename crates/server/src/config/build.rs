@@ -20,7 +20,7 @@ use super::mcp::McpTools;
 use super::models::{self, Models};
 use super::plan::{AgentPlan, tool_holds};
 use super::problem::Problems;
-use super::stores::Lives;
+use super::stores::{Lives, absolute};
 use super::{Config, Database};
 use crate::auth::{BadIssuer, BadParty, Issuer, IssuerSettings, Party, TokenRules};
 use crate::clock::Clock;
@@ -157,6 +157,7 @@ impl Config {
             webhooks: webhooks(&self.file.server),
             a2a: a2a(&self.file.server),
             jobs: jobs(&self.file.server.async_tools),
+            mirrors: self.mirrors(),
             max_wait: server.max_wait.map_or(usual.max_wait, |span| span.0),
             max_body: server.max_body.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usual.max_body),
             public_url: self.file.server.public_url.clone(),
@@ -164,6 +165,19 @@ impl Config {
         };
         let uses_memory = self.agents.iter().any(|plan| plan.lives == Lives::InMemory);
         Ok(Built { settings, database: self.database.clone(), uses_memory })
+    }
+
+    /// Where readable copies are kept, and of which agents.
+    fn mirrors(&self) -> BTreeMap<PathBuf, BTreeSet<AgentName>> {
+        let mut mirrors: BTreeMap<PathBuf, BTreeSet<AgentName>> = BTreeMap::new();
+        for (name, agent) in &self.file.agents {
+            let store = agent.session_store.as_ref().and_then(|store| self.file.session_stores.get(store));
+            let mirror = store.and_then(|store| store.mirror.as_deref());
+            if let (Some(mirror), Ok(name)) = (mirror, AgentName::new(name)) {
+                mirrors.entry(absolute(&self.folder, mirror)).or_default().insert(name);
+            }
+        }
+        mirrors
     }
 
     fn agent(

@@ -45,6 +45,10 @@ pub(super) fn check(file: &File, tree: &Node, folder: &FilePath, found: &mut Che
     for (name, store) in &file.session_stores {
         let path = Path::of(&["session_stores", name]);
         backend(store.backend, store.sql.as_ref(), &path, tree, found);
+        if store.mirror.is_some() && store.backend != Backend::Sql {
+            let what = format!("`{path}.mirror` is for `backend: sql` only");
+            found.problem(tree, &path.key("mirror"), what, "remove it");
+        }
         if let Some(sql) = &store.sql {
             database::check(sql, &path.key("sql"), tree, found);
         }

@@ -1,11 +1,12 @@
 //! Async tools: jobs elsewhere report back under `/async-tool` (and `/async-tools`).
 //!
 //! `wire.rs` has the bodies of that protocol, `map.rs` what core values become in its words, `routes.rs` the handlers,
-//! `events.rs` the stream, `notice.rs` what a `webhookURL` is told, `rate.rs` how often somebody may report, `error.rs` what a no becomes. Only outside jobs are
+//! `events.rs` the stream, `notice.rs` what a `webhookURL` is told, `files.rs` the record as files, `rate.rs` how often somebody may report, `error.rs` what a no becomes. Only outside jobs are
 //! seen here: the id of any other hold is unknown (C25).
 
 mod error;
 mod events;
+mod files;
 mod map;
 mod notice;
 mod rate;
@@ -13,5 +14,6 @@ mod routes;
 mod wire;
 
 pub use error::problems_as_errors;
+pub use files::{NotWritten, Written, mirror, write_files};
 pub use notice::Settled;
 pub use routes::{alias, routes};

@@ -8,7 +8,39 @@ use futures_util::future::join_all;
 use holdpoint_store::conformance::cluster::shared;
 use serde_json::{Value, json};
 
+use crate::records::says_the_same;
 use crate::world::{Answered, Outside, Server, Setup, result, serve, text};
+
+/// The rows of the view in a Postgres, as its own client prints them.
+fn rows(database: &str) -> Vec<Value> {
+    let query = "SELECT row_to_json(calls) FROM pending_tool_calls AS calls ORDER BY id";
+    let output = std::process::Command::new("psql").args(["-At", database, "-c", query]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// S2-27, C8: the view of a Postgres says what the API says.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_view_of_a_postgres_says_what_the_api_says() {
+    let outside = Outside::answering(json!({"externalRef": "deploy-1"})).await;
+    let database = shared().database();
+    let sql = format!("driver: postgres, url: \"{database}\"");
+    let folder = Setup { branches: &["one", "two", "three"], sql: &sql, ..Setup::default() }.folder(&outside);
+    let server = serve(folder.path());
+    let run = server.begin("s-1").await;
+    let jobs = outside.jobs(3).await;
+    server.run_is(&run, "held").await;
+    let id = |no: usize| text(&jobs[no]["pendingID"]);
+    server.post("/async-tool/result", &json!({"pendingID": id(0), "result": result()})).await;
+    server.post("/async-tool/progress", &json!({"pendingID": id(1), "output": "half way"})).await;
+    let rows = rows(&database);
+    assert_eq!(rows.len(), 3);
+    for row in &rows {
+        let record = server.get(&format!("/async-tool/pending/{}", text(&row["id"]))).await;
+        says_the_same(row, &record);
+    }
+}
 
 /// Calls that are raced for in each test.
 const CALLS: usize = 10;

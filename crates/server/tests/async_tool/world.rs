@@ -195,7 +195,7 @@ pub(crate) fn serve(folder: &Path) -> Server {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("holdpoint.yaml"));
     command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn").env_remove("HOLDPOINT_KEY");
-    Server { started: started(&mut command), key: None, client: reqwest::Client::new() }
+    Server::of(started(&mut command))
 }
 
 /// What was answered.
@@ -214,6 +214,11 @@ impl Answered {
 }
 
 impl Server {
+    /// A server that was started.
+    pub(crate) fn of(started: Started) -> Server {
+        Server { started, key: None, client: reqwest::Client::new() }
+    }
+
     pub(crate) fn base(&self) -> &str {
         &self.started.base
     }

@@ -18,6 +18,10 @@ pub struct SessionStore {
     /// For `backend: sql`: the database.
     #[garde(dive)]
     pub sql: Option<Sql>,
+    /// For `backend: sql`: a directory, relative to the configuration file, in which the server keeps readable copies of
+    /// the calls of async tools and of the conversations. Nothing reads them back.
+    #[garde(inner(length(min = 1)))]
+    pub mirror: Option<String>,
 }
 
 /// What kind of store it is.

@@ -1,0 +1,221 @@
+//! `holdpoint export` and `holdpoint import`: runs as lines of text, from one database to another.
+//!
+//! The lines are the store's (`holdpoint_store::moving`); this finds the databases, shows how far it is, and says who may
+//! see what waits, as the configuration of the target has it. `--files` writes readable files instead.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use holdpoint::auth::Principal;
+use holdpoint::clock::Clock;
+use holdpoint::config::{self, Database, Unset};
+use holdpoint::engine::Engine;
+use holdpoint::settings::Settings;
+use holdpoint::surface::async_tool;
+use holdpoint_core::name::{AgentName, SessionId, Tenant};
+use holdpoint_core::run::Run;
+use holdpoint_store::moving::{self, MoveError, Moved, Target, Wanted};
+use holdpoint_store::postgres::PostgresStore;
+use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use holdpoint_store::{Store, Who};
+use serde_json::json;
+
+use super::data;
+use super::plain::plain;
+
+/// Which database.
+#[derive(Debug, Args)]
+struct Place {
+    /// The database that this configuration file names: SQLite or Postgres.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The data directory of a server without a database of its own.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Print one JSON object at the end, on standard error.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything of a database as JSON lines, or one conversation. A server on SQLite must have stopped.
+#[derive(Debug, Args)]
+pub(super) struct Export {
+    #[command(flatten)]
+    place: Place,
+    /// Where the lines go; standard output without it.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Only this conversation; needs `--agent`.
+    #[arg(long, value_name = "ID", requires = "agent")]
+    session: Option<String>,
+    /// The agent of the conversation.
+    #[arg(long, value_name = "NAME", requires = "session")]
+    agent: Option<String>,
+    /// Write readable files below this directory instead: the calls of async tools with an index, and the conversations.
+    /// Nothing reads them back.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "session"])]
+    files: Option<PathBuf>,
+}
+
+/// Lines of an export into a database. Refuses one that has runs already, unless told.
+#[derive(Debug, Args)]
+pub(super) struct Import {
+    /// The lines; `-` for standard input.
+    file: PathBuf,
+    #[command(flatten)]
+    place: Place,
+    /// Add to what is there already.
+    #[arg(long)]
+    into_existing: bool,
+}
+
+pub(crate) fn export(arguments: &Export) -> ExitCode {
+    if let Some(directory) = &arguments.files {
+        return files(&arguments.place, directory);
+    }
+    let done = wanted(arguments).and_then(|wanted| {
+        let store = open(&arguments.place)?;
+        let mut out: Box<dyn Write + Send> = match &arguments.output {
+            Some(path) => {
+                Box::new(BufWriter::new(File::create(path).map_err(|error| unusable(path, &error))?))
+            }
+            None => Box::new(BufWriter::new(io::stdout())),
+        };
+        let mut progress = progress("exported", arguments.place.json);
+        let tenant = Tenant::default_tenant();
+        wait(moving::export(store.as_ref(), &tenant, &wanted, &mut out, &mut progress))
+    });
+    finish("exported", done, arguments.place.json)
+}
+
+pub(crate) fn import(arguments: &Import) -> ExitCode {
+    let done = open(&arguments.place).and_then(|store| {
+        let mut lines: Box<dyn io::BufRead + Send> = match arguments.file.as_os_str() == "-" {
+            true => Box::new(BufReader::new(io::stdin())),
+            false => {
+                let path = &arguments.file;
+                Box::new(BufReader::new(File::open(path).map_err(|error| unusable(path, &error))?))
+            }
+        };
+        let audiences = audiences(arguments.place.config.as_deref())?;
+        let into = if arguments.into_existing { Target::Existing } else { Target::Empty };
+        let mut progress = progress("imported", arguments.place.json);
+        wait(moving::import(store.as_ref(), &mut lines, into, &audiences, &mut progress))
+    });
+    finish("imported", done, arguments.place.json)
+}
+
+/// The calls and conversations of a database as readable files.
+fn files(place: &Place, directory: &Path) -> ExitCode {
+    let written = open(place).and_then(|store| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        runtime.block_on(async {
+            // An engine that only looks: nothing is worked on.
+            let engine = Engine::new(store, Clock::system(), Settings::usual());
+            let written = async_tool::write_files(&engine, &Principal::local(), directory).await;
+            written.map_err(|error| error.to_string())
+        })
+    });
+    match written {
+        Ok(written) if place.json => eprintln!("{}", json!(written)),
+        Ok(written) => {
+            let (calls, sessions, place) = (written.calls, written.sessions, directory.display());
+            eprintln!("{calls} calls and {sessions} sessions written below {place}");
+        }
+        Err(error) => return finish("exported", Err(error), place.json),
+    }
+    ExitCode::SUCCESS
+}
+
+fn wanted(arguments: &Export) -> Result<Wanted, String> {
+    let (Some(agent), Some(session)) = (&arguments.agent, &arguments.session) else {
+        return Ok(Wanted::default());
+    };
+    let agent = AgentName::new(agent).map_err(|error| format!("--agent: {error}"))?;
+    let session = SessionId::new(session).map_err(|error| format!("--session: {error}"))?;
+    Ok(Wanted { session: Some((agent, session)) })
+}
+
+fn open(place: &Place) -> Result<Arc<dyn Store>, String> {
+    let database =
+        data::of_server(place.config.as_deref(), place.data.as_deref()).map_err(|error| error.to_string())?;
+    match &database {
+        Database::Sqlite(path) => {
+            let store = SqliteStore::open(&SqliteOptions::at(path)).map_err(|error| error.to_string())?;
+            Ok(Arc::new(store))
+        }
+        Database::Postgres(named) => {
+            let store = PostgresStore::open(&named.options());
+            Ok(Arc::new(store.map_err(|error| format!("{}: {error}", named.setting))?))
+        }
+    }
+}
+
+/// Who may see what waits: the owner, and whoever the configuration of the target names as approvers.
+fn audiences(config: Option<&Path>) -> Result<impl Fn(&Run) -> Vec<Who> + Send + Sync + use<>, String> {
+    let config =
+        config.map(|path| config::load(path, Unset::Allow)).transpose().map_err(|error| error.to_string())?;
+    let approvers: std::collections::BTreeMap<String, Vec<String>> = config
+        .iter()
+        .flat_map(|config| &config.file.agents)
+        .map(|(name, agent)| (name.clone(), agent.approvers.clone().unwrap_or_default()))
+        .collect();
+    Ok(move |run: &Run| {
+        let owner = Who(format!("user:{}", run.facts.owner));
+        let named = approvers.get(run.facts.agent.as_str()).into_iter().flatten().cloned().map(Who);
+        let mut who: Vec<Who> = std::iter::once(owner).chain(named).collect();
+        who.sort();
+        who.dedup();
+        who
+    })
+}
+
+fn wait<T>(work: impl Future<Output = Result<T, MoveError>>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|error| error.to_string())?.block_on(work).map_err(|error| error.to_string())
+}
+
+/// Says now and then how many runs are done, where somebody looks.
+fn progress(what: &'static str, as_json: bool) -> impl FnMut(u64) + Send {
+    let shows = io::stderr().is_terminal() && !as_json;
+    move |runs| {
+        if shows && runs % 100 == 0 {
+            // Nobody needs to hear that a progress line could not be written.
+            let _ = write!(io::stderr(), "\r{runs} runs {what}");
+        }
+    }
+}
+
+fn finish(what: &str, done: Result<Moved, String>, as_json: bool) -> ExitCode {
+    match (done, as_json) {
+        (Ok(Moved { runs, links, sessions, erased }), true) => {
+            let done = json!({"runs": runs, "links": links, "sessions": sessions, "erased": erased});
+            eprintln!("{done}");
+            ExitCode::SUCCESS
+        }
+        (Ok(Moved { runs, links, sessions, erased }), false) => {
+            eprintln!("{runs} runs of {sessions} sessions {what}, {links} links, every chain verified");
+            if erased > 0 {
+                eprintln!("{erased} runs were left out: their contents were erased");
+            }
+            ExitCode::SUCCESS
+        }
+        (Err(error), true) => {
+            eprintln!("{}", json!({ "error": error }));
+            ExitCode::from(2)
+        }
+        (Err(error), false) => {
+            eprintln!("holdpoint: {}", plain(&error));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn unusable(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
