@@ -143,6 +143,10 @@ pub enum Command {
 
     /// A person or a callback decides a hold.
     Resolve(Resolve),
+    /// A person decides several holds at once, all or none of them (S1-30).
+    ResolveAll(Vec<Resolve>),
+    /// A person says no to what is asked and stops the run with it (C4).
+    Reject(Reject),
     /// A person agrees, where several must.
     Vote(Decide),
     /// A person changes the arguments without deciding yet.
@@ -334,6 +338,17 @@ pub struct Resolve {
     pub decide: Decide,
     /// What is decided.
     pub resolution: Wanted,
+    /// Makes a repeat safe.
+    pub idempotency_key: Option<String>,
+}
+
+/// A no that stops the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reject {
+    /// What it says no to; each must still be open.
+    pub holds: Vec<HoldKey>,
+    /// Why.
+    pub reason: Option<String>,
     /// Makes a repeat safe.
     pub idempotency_key: Option<String>,
 }

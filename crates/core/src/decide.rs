@@ -104,6 +104,8 @@ pub fn decide_more(before: Decided, command: &Command, ctx: &Context<'_>) -> Dec
         Command::Heartbeat { worker } => outside::heartbeat(&mut draft, worker),
         Command::Release { worker } => outside::release(&mut draft, worker),
         Command::Resolve(resolve) => holds::resolve(&mut draft, resolve, &open_before),
+        Command::ResolveAll(each) => holds::resolve_all(&mut draft, each, &open_before),
+        Command::Reject(reject) => holds::reject(&mut draft, reject, &open_before),
         Command::Vote(decide) => holds::vote(&mut draft, decide, &open_before),
         Command::Edit(edit) => holds::edit(&mut draft, edit, &open_before),
         Command::Assign { hold, to } => holds::assign(&mut draft, *hold, to.as_ref(), &open_before),

@@ -27,6 +27,7 @@ pub mod policy;
 pub mod project;
 pub mod receipt;
 pub mod refusal;
+pub mod request;
 pub mod run;
 #[cfg(test)]
 mod testing;

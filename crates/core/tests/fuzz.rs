@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use holdpoint_core::actor::Actor;
 use holdpoint_core::body::Body;
 use holdpoint_core::command::{
-    AskedCall, ClaimRun, Command, Decide, Edit, FailKind, FailRun, OnHold, RecordFailure, Resolve,
+    AskedCall, ClaimRun, Command, Decide, Edit, FailKind, FailRun, OnHold, RecordFailure, Reject, Resolve,
     SuspendFor, Wanted,
 };
 use holdpoint_core::decide::{Answer, Decided};
@@ -506,7 +506,7 @@ fn noise(scene: &Scene, step: &Step) -> Command {
     let seen = Decide { hold, digest, revision: step.detail.is_multiple_of(4).then_some(attempt) };
     let someone = worker(if step.detail.is_multiple_of(2) { "w-1" } else { "w-2" });
     let resolve = Resolve { decide: seen.clone(), resolution: wanted, idempotency_key: Some("k".into()) };
-    match step.choice % 22 {
+    match step.choice % 24 {
         0 => Command::Resolve(resolve),
         1 => Command::Vote(seen),
         2 => Command::Edit(Edit { decide: seen, arguments: arguments(step) }),
@@ -533,6 +533,15 @@ fn noise(scene: &Scene, step: &Step) -> Command {
         18 => Command::Heartbeat { worker: someone },
         19 => Command::Release { worker: someone },
         20 => stale_reply(scene),
+        21 => {
+            let open = scene.run.state.holds.iter().map(|hold| Resolve {
+                decide: Decide { hold: hold.key, digest: None, revision: Some(hold.revision) },
+                ..resolve.clone()
+            });
+            Command::ResolveAll(open.chain([resolve.clone()]).collect())
+        }
+        22 => Command::Reject(Reject { holds: vec![hold], reason: None, idempotency_key: Some("k".into()) })
+            .only_if(step.who < 32),
         _ => say(OnHold::Supersede),
     }
 }

@@ -1,10 +1,11 @@
 //! The engine: the only write path, and whatever drives runs.
 //!
-//! `submit.rs` turns what clients and people want into commands, `drive.rs` follows one run until it waits or ends,
+//! `submit.rs` turns what clients want into commands, `deciding.rs` what people decide, `drive.rs` follows one run until it waits or ends,
 //! `worker.rs` finds due runs, `nodes.rs` shares them with other nodes, `follow.rs` lets readers follow the log,
 //! `deliver.rs` tells the outside. A held run is known to none of them: it is rows.
 
 mod callbacks;
+mod deciding;
 mod deliver;
 mod deltas;
 mod drive;
@@ -22,6 +23,7 @@ mod orders;
 mod recent;
 mod recovery;
 mod reports;
+mod requests;
 mod sessions;
 mod submit;
 mod subscriptions;
@@ -51,6 +53,7 @@ use crate::schema::Broken;
 use crate::settings::{Access, Agent, Approvers, Settings, Webhooks};
 
 pub use callbacks::{Callback, CallbackView};
+pub use deciding::{Deciding, Decision, Decisions, One};
 pub use deliver::{
     Brought, Disabled, Frame, Kind, Owner, Reading, Receiver, Sending, SigningKey, SigningSecret, Telling,
     What, delivery_id, seconds, signature,
@@ -65,10 +68,11 @@ pub use once::Once;
 pub use recent::{Listed, RecentRuns};
 pub use recovery::Recovery;
 pub use reports::{Report, ReportError, Said, Signature};
+pub use requests::RequestView;
 pub use sessions::{
     Deleted, Metadata, PENDING, SessionError, SessionList, SessionName, SessionView, metadata,
 };
-pub use submit::{Decision, NewRun};
+pub use submit::NewRun;
 pub use subscriptions::{NewSubscription, SubscriptionError, SubscriptionView, USUAL_EVENTS, hears};
 pub use views::{HoldList, HoldView, RunList, RunView, Seen};
 

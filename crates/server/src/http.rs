@@ -11,12 +11,14 @@ mod listen;
 mod openapi;
 mod preface;
 mod problem;
+mod site;
 pub mod status;
 mod time;
 
 pub use app::App;
-pub use extract::{Args, JsonBody, Repeatable, Segment, body_bytes, idempotency_key, is_too_deep};
+pub use extract::{Args, JsonBody, Repeatable, Segment, Unjudged, body_bytes, idempotency_key, is_too_deep};
 pub use guard::{Pass, Peer};
 pub use listen::{receivers, router, serve};
 pub use problem::{More, Problem, RecordedDecision};
+pub use site::{mount, site};
 pub use time::{http_date, parse_rfc3339, rfc3339};

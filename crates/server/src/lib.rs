@@ -2,14 +2,15 @@
 //!
 //! Direction inside: surfaces → engine → (store, model, tool). `engine` is the only write path; `policy` and `auth` work
 //! out verdicts and authority before the core is asked; `clock` is the one file that reads time and draws randomness.
-//! `surface` has one folder for each protocol, `http` what they share; `scenario` plays people's own tests.
-//! `telemetry` is what the server measures of itself. `config` turns a file into `settings`.
+//! `surface` has one folder for each protocol, `http` what they share, `html` what their pages share; `scenario` plays
+//! people's own tests. `telemetry` is what the server measures of itself. `config` turns a file into `settings`.
 
 pub mod auth;
 pub mod clock;
 pub mod config;
 pub mod demo;
 pub mod engine;
+mod html;
 pub mod http;
 mod http_date;
 pub mod model;

@@ -7,4 +7,5 @@ pub mod api;
 pub mod async_tool;
 pub mod inbox;
 pub mod operations;
+pub mod teal;
 pub mod web;

@@ -50,7 +50,7 @@ impl Server {
 }
 
 /// The routes by hand: whoever adds one adds it here, and the document must have it.
-const ROUTES: [&str; 50] = [
+const ROUTES: &[&str] = &[
     "get /api/v1/agents",
     "get /api/v1/agents/{agent}",
     "post /api/v1/agents/{agent}/runs",
@@ -101,6 +101,12 @@ const ROUTES: [&str; 50] = [
     "get /readyz",
     "get /metrics",
     "get /openapi.json",
+    "post /tealagents/v1alpha1/{agent}",
+    "post /tealagents/v1alpha1/{agent}/sse",
+    "get /tealagents/v1alpha1/{agent}/tasks/{task_id}",
+    "get /tealagents/v1alpha1/resume/{request_id}",
+    "post /tealagents/v1alpha1/resume/{request_id}",
+    "post /tealagents/v1alpha1/resume/{request_id}/sse",
 ];
 
 /// The routes of async tools, whose errors have a form of their own.
@@ -132,7 +138,7 @@ async fn every_route_is_described_and_every_described_route_answers() {
             assert!(operation["summary"].is_string(), "{method} {path}");
         }
     }
-    assert_eq!(described, ROUTES.into_iter().chain(ASYNC_TOOL).map(str::to_owned).collect());
+    assert_eq!(described, ROUTES.iter().copied().chain(ASYNC_TOOL).map(str::to_owned).collect());
     // A stream does not end by itself.
     for route in ASYNC_TOOL.into_iter().filter(|route| !route.ends_with("/events")) {
         let (method, path) = route.split_once(' ').unwrap();
@@ -149,8 +155,12 @@ async fn every_route_is_described_and_every_described_route_answers() {
         let (status, media_type, text) = server.ask(method, &real, None).await;
         assert!(status != 405 && !text.contains("no-such-path"), "{route}: {status} {text}");
         if status >= 400 {
-            assert_eq!(media_type, "application/problem+json", "{route}");
-            fits(&document, &json!({"$ref": "#/components/schemas/Problem"}), &text, route);
+            let (expected, schema) = match path.starts_with("/tealagents/") {
+                true => ("application/json", "ErrorBody"),
+                false => ("application/problem+json", "Problem"),
+            };
+            assert_eq!(media_type, expected, "{route}");
+            fits(&document, &json!({"$ref": format!("#/components/schemas/{schema}")}), &text, route);
         }
     }
 }
@@ -241,6 +251,29 @@ async fn real_answers_of_the_inbox_fit_their_schemas() {
     let error = json!({"message": "no", "stack": "s", "retryable": true});
     post(&of_task("fail"), &["box", id], json!({"claimId": claim, "error": error})).await;
     post(&of_task("cancel"), &["box", id], json!({"reason": "enough"})).await;
+}
+
+/// The same over Teal Agents: a pause, the task, a decision, the output, a rejection.
+#[tokio::test]
+async fn real_answers_of_teal_agents_fit_their_schemas() {
+    let data = tempfile::tempdir().unwrap();
+    let server = serve(data.path());
+    let document = server.document().await;
+    let said = json!({"items": [{"content_type": "text", "content": "Free some space"}]});
+    let chat = "/tealagents/v1alpha1/{agent}";
+    let resume = "/tealagents/v1alpha1/resume/{request_id}";
+    for action in ["approve", "reject"] {
+        let paused = check(&server, &document, "post", chat, &["ops"], Some(&said)).await;
+        let request = paused["request_id"].as_str().unwrap();
+        check(&server, &document, "get", resume, &[request], None).await;
+        let decision = json!({"action": action});
+        check(&server, &document, "post", resume, &[request], Some(&decision)).await;
+        let path = "/tealagents/v1alpha1/{agent}/tasks/{task_id}";
+        let task =
+            check(&server, &document, "get", path, &["ops", paused["task_id"].as_str().unwrap()], None).await;
+        let expected = if action == "approve" { "Completed" } else { "Canceled" };
+        assert_eq!(task["status"], expected);
+    }
 }
 
 /// Events come in pages that meet exactly.

@@ -6,7 +6,7 @@
 use super::judge;
 use super::{Answer, Draft};
 use crate::body::Body;
-use crate::command::{Decide, Edit, Resolve, Wanted};
+use crate::command::{Decide, Edit, Reject, Resolve, Wanted};
 use crate::definition::ToolSpec;
 use crate::digest::{self, Digest};
 use crate::event::{
@@ -69,6 +69,70 @@ pub(super) fn resolve(
             Ok(Answer::Done)
         }
     }
+}
+
+/// Several holds at once: where one is refused, none is decided.
+pub(super) fn resolve_all(
+    draft: &mut Draft<'_>,
+    each: &[Resolve],
+    open_before: &[HoldKey],
+) -> Result<Answer, Refusal> {
+    let before = (draft.run.clone(), draft.events.len(), draft.cancel_children.len());
+    let mut answer = Answer::Repeated;
+    for (index, wanted) in each.iter().enumerate() {
+        // One of them ended the run, as its policy says: the others are withdrawn with it.
+        if index > 0 && draft.run.outcome().is_some() {
+            break;
+        }
+        match resolve(draft, wanted, open_before) {
+            Ok(one) if index == 0 => answer = one,
+            Ok(_) => {}
+            Err(refusal) => {
+                let (run, events, children) = before;
+                draft.run = run;
+                draft.events.truncate(events);
+                draft.cancel_children.truncate(children);
+                return Err(refusal);
+            }
+        }
+    }
+    Ok(answer)
+}
+
+/// The no is on record before the run ends by it. What nobody can say no to (a job elsewhere, an unknown outcome) is
+/// withdrawn by the end.
+pub(super) fn reject(
+    draft: &mut Draft<'_>,
+    reject: &Reject,
+    open_before: &[HoldKey],
+) -> Result<Answer, Refusal> {
+    for key in &reject.holds {
+        if draft.run.hold(*key).is_none() {
+            return closed(draft, *key, open_before, None);
+        }
+    }
+    draft.refuse_if_ended()?;
+    let role = authority(draft, reject.holds.first().copied().unwrap_or(RUN_ITSELF))?;
+    for key in &reject.holds {
+        let Some(hold) = draft.run.hold(*key).cloned() else { continue };
+        let takes_a_no = match hold.kind {
+            HoldKind::Approval | HoldKind::Input | HoldKind::Auth => true,
+            HoldKind::External | HoldKind::Recovery => false,
+        };
+        if takes_a_no {
+            draft.emit(Event::HoldResolved(Box::new(HoldResolved {
+                hold: hold.key,
+                resolution: Resolution::Deny { reason: reject.reason.clone() },
+                role: Some(role),
+                idempotency_key: reject.idempotency_key.clone(),
+                late: hold.expired_at.is_some(),
+                judged: None,
+                digest: None,
+            })));
+        }
+    }
+    draft.end(Outcome::Canceled, reject.reason.clone(), None);
+    Ok(Answer::Done)
 }
 
 pub(super) fn vote(

@@ -84,6 +84,8 @@ fn check_tampering(scene: &Scene, begin: &Begin, decided: &Decided) -> Result<()
 fn needs_authority(command: &Command) -> bool {
     match command {
         Command::Resolve(_)
+        | Command::ResolveAll(_)
+        | Command::Reject(_)
         | Command::Vote(_)
         | Command::Edit(_)
         | Command::Assign { .. }

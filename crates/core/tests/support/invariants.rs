@@ -10,7 +10,7 @@ use holdpoint_core::apply;
 use holdpoint_core::definition::Definition;
 use holdpoint_core::digest::{self, Digest};
 use holdpoint_core::event::{Driver, Envelope, Event, HoldOpened, HoldResolved};
-use holdpoint_core::hold::{AfterGrace, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
+use holdpoint_core::hold::{AfterGrace, Hold, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
 use holdpoint_core::id::{CallNo, HoldKey, Seq};
 use holdpoint_core::message::{Judged, Replay, ToolCall};
 use holdpoint_core::name::RuleId;
@@ -45,7 +45,17 @@ pub(crate) fn check_invariants(log: &[Envelope], run: &Run, definitions: &Defini
     each_held_call_has_its_hold(run)?;
     work_is_never_forgotten(run)?;
     the_row_survives_and_is_small(&run.state)?;
+    the_request_is_in_the_log(log, run)?;
     hold_rows_follow_the_log(log, run)
+}
+
+/// Whatever a run waits for is found in its log by the id that its rows name (S1-4).
+fn the_request_is_in_the_log(log: &[Envelope], run: &Run) -> Result<(), String> {
+    let Some(key) = run.request() else { return Ok(()) };
+    let found = holdpoint_core::request::requests(log).into_iter().find(|request| request.key == key);
+    let found = found.ok_or("the request of the run is not in its log")?;
+    let is_named = |hold: &Hold| found.holds.iter().any(|(known, _)| *known == hold.key);
+    ensure(run.state.holds.iter().all(is_named), || "an open hold belongs to another request".into())
 }
 
 /// Each event is read back as it was written.

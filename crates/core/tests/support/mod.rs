@@ -445,6 +445,8 @@ pub(crate) fn recorded(log: &[Envelope], hold: HoldKey) -> Option<Recorded> {
 fn named_hold(command: &Command) -> Option<HoldKey> {
     match command {
         Command::Resolve(resolve) => Some(resolve.decide.hold),
+        Command::ResolveAll(each) => each.first().map(|first| first.decide.hold),
+        Command::Reject(reject) => reject.holds.first().copied(),
         Command::Vote(decide) => Some(decide.hold),
         Command::Edit(edit) => Some(edit.decide.hold),
         Command::Assign { hold, .. } | Command::Reopen { hold, .. } => Some(*hold),

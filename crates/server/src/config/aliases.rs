@@ -47,7 +47,7 @@ fn rename_in(keys: &mut Vec<Entry>, path: &Path, problems: &mut Vec<Problem>, no
     });
 }
 
-/// Puts `governance.requires_hitl` where the others are. Anything else below `governance` stays there and is refused.
+/// Puts `governance.requires_hitl` where the others are. Anything else below `governance` stays there.
 fn take_out_of_governance(keys: &mut Vec<Entry>) {
     let Some(at) = keys.iter().position(|entry| entry.key == "governance") else { return };
     let Some(below) = entries(&mut keys[at].node) else { return };

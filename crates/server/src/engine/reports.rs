@@ -22,8 +22,8 @@ use holdpoint_store::SessionKey;
 use holdpoint_store::ahead::Driver;
 use sha2::Sha256;
 
+use super::deciding::By;
 use super::orders::{Lease, beside};
-use super::submit::By;
 use super::{Decision, Engine, EngineError, JobView, Once, StoreError};
 use crate::auth::{Principal, Scope};
 

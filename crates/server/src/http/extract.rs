@@ -68,19 +68,51 @@ where
     }
 }
 
+/// A JSON body that came in and is not judged yet: for routes that have other things to say first.
+#[derive(Debug)]
+pub struct Unjudged {
+    headers: HeaderMap,
+    route: String,
+    bytes: Vec<u8>,
+}
+
+impl<S: Send + Sync> FromRequest<S> for Unjudged {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
+        let headers = request.headers().clone();
+        let route = format!("{} {}", request.method(), request.uri().path());
+        Ok(Unjudged { headers, route, bytes: body_bytes(request).await? })
+    }
+}
+
+impl Unjudged {
+    /// Reads it after all. A repeat must also have the same `arguments` after the `?`.
+    pub fn judge<T: DeserializeOwned>(&self, arguments: &str) -> Result<Repeatable<T>, Problem> {
+        let key = idempotency_key(&self.headers)?;
+        let bytes = json_or_nothing(&self.headers, self.bytes.clone())?;
+        let request = digest::of_parts("holdpoint.body.1", &[&bytes, arguments.as_bytes()]);
+        let once = key.map(|key| Once { route: self.route.clone(), key, request });
+        Ok(Repeatable { body: read(&bytes)?, once })
+    }
+}
+
 /// The body as it came, within the limits of size and time.
 pub async fn body_bytes(request: Request) -> Result<Vec<u8>, Problem> {
     timeout(BODY_WITHIN, whole(request)).await.map_err(|_| too_slow())?
 }
 
 async fn json_bytes(request: Request) -> Result<Vec<u8>, Problem> {
-    let is_json = is_json(request.headers());
-    let bytes = body_bytes(request).await?;
+    let headers = request.headers().clone();
+    json_or_nothing(&headers, body_bytes(request).await?)
+}
+
+fn json_or_nothing(headers: &HeaderMap, bytes: Vec<u8>) -> Result<Vec<u8>, Problem> {
     if bytes.is_empty() {
         return Ok(b"{}".to_vec());
     }
     // A browser sends other types across origins without asking first.
-    match is_json {
+    match is_json(headers) {
         true => Ok(bytes),
         false => {
             let detail = "send content-type: application/json";

@@ -32,8 +32,9 @@ use super::problem::Problem;
 use super::{guard, openapi};
 use crate::clock::duration;
 use crate::engine::Kind;
+use crate::html;
 use crate::settings::Connections;
-use crate::surface::{a2a, api, async_tool, inbox, operations, web};
+use crate::surface::{a2a, api, async_tool, inbox, operations, teal, web};
 
 /// The kinds of receivers that surfaces know how to tell something.
 #[must_use]
@@ -66,6 +67,7 @@ pub fn router(app: App) -> Router {
         .nest("/api/v1", api::routes())
         .nest("/async-tool", async_tool::routes())
         .nest("/api/inboxes", inbox::routes())
+        .merge(teal::routes())
         .merge(operations::routes());
     openapi::described(described)
         .merge(web::routes())
@@ -75,9 +77,10 @@ pub fn router(app: App) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(max_body))
         .layer(axum::middleware::from_fn_with_state(door, guard::check))
-        .layer(axum::middleware::from_fn(web::problems_as_pages))
+        .layer(axum::middleware::from_fn(html::problems_as_pages))
         .layer(axum::middleware::from_fn(a2a::problems_as_errors))
         .layer(axum::middleware::from_fn(async_tool::problems_as_errors))
+        .layer(axum::middleware::from_fn(teal::problems_as_errors))
         .with_state(app)
 }
 

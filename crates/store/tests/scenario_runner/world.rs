@@ -318,6 +318,10 @@ fn asked(view: &View, command: &Command) -> Vec<Asked> {
 fn held_by(command: &Command) -> Option<HoldKey> {
     if let Command::Resolve(resolve) = command {
         Some(resolve.decide.hold)
+    } else if let Command::ResolveAll(each) = command {
+        each.first().map(|first| first.decide.hold)
+    } else if let Command::Reject(reject) = command {
+        reject.holds.first().copied()
     } else if let Command::Vote(decide) = command {
         Some(decide.hold)
     } else if let Command::Edit(edit) = command {

@@ -27,6 +27,9 @@ pub struct Tool {
     /// Whether a person is asked before each call. Without it: no for `read_file`, `list_dir`, `search_files` and
     /// `suspend-for-input`, yes for everything else; for tools of an `mcp` server what docs/mcp.md says.
     pub requires_approval: Option<bool>,
+    /// What a catalog of Teal Agents says of the tool. `requires_hitl` in it is taken as `requires_approval`.
+    #[garde(dive)]
+    pub governance: Governance,
     /// The text that people are asked with, instead of the usual one. `{tool}` and `{input}` are filled in.
     #[garde(inner(length(min = 1)))]
     pub approval_prompt: Option<String>,
@@ -163,6 +166,43 @@ pub enum Sandbox {
     On,
     /// They can do whatever the server's user can do.
     Off,
+}
+
+/// What a catalog of Teal Agents says of a tool: notes for whoever reads the file. Nothing here goes by them.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Governance {
+    /// What a call of it costs.
+    pub cost: Option<Cost>,
+    /// What it handles.
+    pub data_sensitivity: Option<DataSensitivity>,
+}
+
+/// What a call costs, roughly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Cost {
+    /// Hardly anything.
+    Low,
+    /// Something.
+    Medium,
+    /// Much.
+    High,
+}
+
+/// How careful one has to be with what a tool handles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DataSensitivity {
+    /// Anybody may know it.
+    Public,
+    /// It belongs to the company.
+    Proprietary,
+    /// Few may know it.
+    Confidential,
+    /// It can harm people.
+    Sensitive,
 }
 
 /// What a tool does.

@@ -21,7 +21,7 @@ use super::rest::{self, Target, What};
 use super::v03::{self, Taken};
 use super::{card, grpc, jsonrpc};
 use crate::auth::Principal;
-use crate::http::{App, Problem, body_bytes, http_date, idempotency_key};
+use crate::http::{App, Problem, body_bytes, http_date, idempotency_key, site};
 use crate::settings::Settings;
 
 /// The member of a message's metadata that makes a repeat safe.
@@ -190,15 +190,6 @@ fn agent(
 fn default_agent(settings: &Settings) -> Option<&AgentName> {
     let only = settings.agents.keys().next().filter(|_| settings.agents.len() == 1);
     settings.default_agent.as_ref().or(only)
-}
-
-/// The address that others reach the server by: as configured, else as it was called. The door has let the host in.
-fn site(settings: &Settings, headers: &HeaderMap) -> String {
-    if let Some(url) = &settings.public_url {
-        return url.trim_end_matches('/').to_owned();
-    }
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
-    format!("http://{host}")
 }
 
 /// The public card, with what caches need.

@@ -178,7 +178,7 @@ async fn recovery(State(app): State<App>, Extension(who): Who) -> Answered<Json<
     params(
         ("run" = String, Path, description = "The run's id"),
         wire::EventsArgs,
-        ("last-event-id" = Option<u64>, Header, description = "Only events behind this one")
+        ("last-event-id" = Option<String>, Header, description = "Only events behind this one; a number")
     ),
     responses((status = 200, body = wire::Events), DefaultAnswers)
 )]

@@ -111,6 +111,7 @@ pub(super) enum ResolutionWord {
 pub(super) struct RunsArgs {
     pub(super) agent: Option<String>,
     pub(super) session: Option<String>,
+    #[param(format = "uint64")]
     pub(super) cursor: Option<u64>,
     pub(super) limit: Option<usize>,
 }
@@ -122,11 +123,13 @@ pub(super) struct RunsArgs {
 pub(super) struct HoldsArgs {
     /// Only open holds are listed; naming anything else is an error.
     #[expect(dead_code, reason = "there is nothing to choose from")]
+    #[param(inline)]
     pub(super) state: Option<ListedState>,
     pub(super) kind: Option<HoldKindWord>,
     pub(super) agent: Option<String>,
     pub(super) tool: Option<String>,
     pub(super) session: Option<String>,
+    #[param(format = "uint64")]
     pub(super) cursor: Option<u64>,
     pub(super) limit: Option<usize>,
 }
@@ -143,6 +146,7 @@ pub(super) enum ListedState {
 #[into_params(parameter_in = Query)]
 pub(super) struct EventsArgs {
     /// Only events behind this one.
+    #[param(format = "uint64")]
     pub(super) after: Option<u64>,
     /// How many at most, up to 1000; all when it is not given. For JSON only.
     pub(super) limit: Option<usize>,
@@ -476,6 +480,7 @@ pub(super) struct TimedBody {
 #[into_params(parameter_in = Query)]
 pub(super) struct SessionsArgs {
     pub(super) agent: Option<String>,
+    #[param(format = "uint64")]
     pub(super) cursor: Option<u64>,
     pub(super) limit: Option<usize>,
 }

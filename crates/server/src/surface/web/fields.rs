@@ -9,7 +9,7 @@ use holdpoint_core::json::RawJson;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::csrf::Posted;
+use crate::html::Posted;
 
 /// Keywords that make a schema more than a list of fields.
 const NOT_FLAT: [&str; 10] = [

@@ -8,9 +8,9 @@ use holdpoint_core::digest;
 use holdpoint_core::hold::HoldKind;
 use holdpoint_core::json::RawJson;
 
-use super::csrf::Posted;
 use super::fields::Flat;
 use crate::engine::{Decision, HoldView, Once};
+use crate::html::Posted;
 use crate::words::hidden::escaped_json;
 
 /// Why a form says nothing that could be decided.

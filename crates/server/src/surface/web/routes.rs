@@ -3,6 +3,8 @@
 //! Rules live in the core, authority in `auth`. A form that was taken answers 303, so that loading a page again never
 //! sends it again.
 
+use std::sync::LazyLock;
+
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::middleware::from_fn;
@@ -15,15 +17,13 @@ use holdpoint_core::name::AgentName;
 use holdpoint_core::time::Millis;
 use serde::Deserialize;
 
-use super::csrf::{self, Posted, Token};
-use super::error::Failure;
+use super::forms;
 use super::pages::hold::{self, Shown, Tried};
 use super::pages::run::{self, RunsPage};
 use super::pages::waiting::{self, KINDS, WaitingPage};
-use super::render::{self, Site};
-use super::{assets, forms, headers};
 use crate::auth::Principal;
 use crate::engine::{EngineError, HoldList, NewRun, RunList};
+use crate::html::{self, Failure, Posted, Site, Templates, Token};
 use crate::http::{App, Args, Segment};
 
 /// Items of a page of holds, each read with what it asks.
@@ -32,6 +32,16 @@ const HOLDS: usize = 25;
 const RUNS: usize = 50;
 /// How long a form waits for what follows from it, so that the next page shows it.
 const SETTLE: Millis = Millis(1_500);
+
+/// The pages within their frame.
+static PAGES: LazyLock<Templates> = LazyLock::new(|| {
+    Templates::new(&[
+        ("waiting.html", include_str!("templates/waiting.html")),
+        ("hold.html", include_str!("templates/hold.html")),
+        ("runs.html", include_str!("templates/runs.html")),
+        ("run.html", include_str!("templates/run.html")),
+    ])
+});
 
 /// Who is calling, and with which token.
 type Who = Extension<Principal>;
@@ -45,9 +55,9 @@ pub fn routes() -> Router<App> {
         .route("/runs/{run}", get(run))
         .route("/runs/{run}/cancel", post(cancel))
         .route("/approve/{hold}", get(hold).post(decide))
-        .layer(from_fn(csrf::keep))
-        .layer(from_fn(headers::add));
-    pages.merge(assets::routes())
+        .layer(from_fn(html::keep_token))
+        .layer(from_fn(html::add_headers));
+    pages.merge(html::asset_routes())
 }
 
 /// Which part of a list is wanted.
@@ -89,7 +99,7 @@ async fn waiting(
         next: found.next.map(|next| format!("/?{kind}cursor={next}")),
         agents: waiting::agents(&engine.settings()),
     };
-    Ok(render::page(StatusCode::OK, "waiting.html", &Site::of(&who, &token), &page))
+    Ok(PAGES.page(StatusCode::OK, "waiting.html", &Site::of(&who, &token), &page))
 }
 
 async fn runs(
@@ -105,7 +115,7 @@ async fn runs(
         runs: found.items.iter().map(|row| run::item(row, now)).collect(),
         next: found.next.map(|next| format!("/runs?cursor={next}")),
     };
-    Ok(render::page(StatusCode::OK, "runs.html", &Site::of(&who, &token), &page))
+    Ok(PAGES.page(StatusCode::OK, "runs.html", &Site::of(&who, &token), &page))
 }
 
 async fn start(State(app): State<App>, Extension(who): Who, posted: Posted) -> Result<Response, Failure> {
@@ -130,7 +140,7 @@ async fn run(
     let view = app.engine.run(&who, id).await?;
     let log = app.engine.log(&who, id, Seq(0)).await?;
     let page = run::page(&view, &log, app.engine.clock().now());
-    Ok(render::page(StatusCode::OK, "run.html", &Site::of(&who, &token), &page))
+    Ok(PAGES.page(StatusCode::OK, "run.html", &Site::of(&who, &token), &page))
 }
 
 async fn cancel(
@@ -216,7 +226,7 @@ impl Visitor<'_> {
         let shown = Shown { run: &run, view: &view, receipt: receipt.as_ref(), now };
         let status = tried.as_ref().map_or(StatusCode::OK, |tried| tried.failure.status);
         let page = hold::page(&shown, tried.as_ref());
-        Ok(render::page(status, "hold.html", &Site::of(who, token), &page))
+        Ok(PAGES.page(status, "hold.html", &Site::of(who, token), &page))
     }
 }
 

@@ -296,6 +296,8 @@ fn actor(command: &Command) -> Actor {
         | Command::Heartbeat { .. }
         | Command::Release { .. } => Actor::Outside(worker("w-1")),
         Command::Resolve(_)
+        | Command::ResolveAll(_)
+        | Command::Reject(_)
         | Command::Vote(_)
         | Command::Edit(_)
         | Command::Assign { .. }

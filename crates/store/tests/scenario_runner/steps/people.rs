@@ -5,7 +5,7 @@
 
 use holdpoint_core::actor::Actor;
 use holdpoint_core::body::Body;
-use holdpoint_core::command::{Command, Decide, Edit, OnHold, Resolve, Say, Wanted};
+use holdpoint_core::command::{Command, Decide, Edit, OnHold, Reject, Resolve, Say, Wanted};
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Envelope, Event, HoldOpened};
 use holdpoint_core::hold::HoldKind;
@@ -56,6 +56,9 @@ fn command(world: &World, toks: &[Tok<'_>]) -> Result<Command, String> {
     if *verb == "repins" {
         return Ok(Command::Repin { definition: world.setting.definition.digest() });
     }
+    if let ("approves", [Word("everything")]) | ("rejects", _) = (*verb, rest) {
+        return everything(&world.view()?, verb, rest);
+    }
     let details = Details::read(rest)?;
     let view = world.view()?;
     let decide = seen(&view, &details)?;
@@ -83,6 +86,27 @@ fn command(world: &World, toks: &[Tok<'_>]) -> Result<Command, String> {
         other => return Err(not_understood(&[Word(other)])),
     };
     Ok(Command::Resolve(Resolve { decide, resolution, idempotency_key: details.key }))
+}
+
+/// All that a run asks people at once: approved together, or refused together with the run (S1-30).
+fn everything(view: &View, verb: &str, rest: &[Tok<'_>]) -> Result<Command, String> {
+    let open = view.row.run.state.holds.iter().map(|hold| hold.key);
+    // What was asked last, where nothing is asked any more.
+    let mut holds: Vec<HoldKey> = open.collect();
+    if holds.is_empty() {
+        holds.extend(opened(view).last().map(|hold| hold.hold));
+    }
+    if verb == "rejects" {
+        let details = Details::read(rest)?;
+        let (reason, idempotency_key) = (details.reason, details.key);
+        return Ok(Command::Reject(Reject { holds, reason, idempotency_key }));
+    }
+    let approve = |hold| Resolve {
+        decide: Decide { hold, digest: None, revision: None },
+        resolution: Wanted::Approve,
+        idempotency_key: None,
+    };
+    Ok(Command::ResolveAll(holds.into_iter().map(approve).collect()))
 }
 
 /// The hold that a sentence means, and what its decider saw.

@@ -92,6 +92,7 @@ pub(super) struct Pinged {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DeadLettersArgs {
+    #[param(format = "uint64")]
     pub(super) cursor: Option<u64>,
     pub(super) limit: Option<usize>,
 }

@@ -13,8 +13,7 @@ use serde::Serialize;
 
 use super::When;
 use crate::engine::HoldView;
-use crate::surface::web::csrf::Posted;
-use crate::surface::web::error::Failure;
+use crate::html::{Failure, Posted};
 use crate::surface::web::fields::{Field, Flat};
 use crate::words;
 use crate::words::hidden::{escaped_json, is_hidden_in_lines};

@@ -11,13 +11,17 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form
                       frame-ancestors 'none'";
 
 /// Adds them to every answer that does not say otherwise.
-pub(super) async fn add(request: Request, next: Next) -> Response {
-    let mut response = next.run(request).await;
+pub(crate) async fn add(request: Request, next: Next) -> Response {
+    with(next.run(request).await)
+}
+
+/// The same answer with them.
+pub(crate) fn with(mut response: Response) -> Response {
     set(response.headers_mut());
     response
 }
 
-pub(super) fn set(headers: &mut HeaderMap) {
+pub(crate) fn set(headers: &mut HeaderMap) {
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

@@ -21,18 +21,15 @@ use crate::words::hidden::{is_hidden_in_lines, mark, visible};
 /// Work that a page may cost; far more than the longest timeline needs.
 const FUEL: u64 = 50_000_000;
 
-const TEMPLATES: [(&str, &str); 6] = [
+/// The frame of every page, and the page that says one thing.
+const FRAME: [(&str, &str); 2] = [
     ("layout.html", include_str!("templates/layout.html")),
-    ("waiting.html", include_str!("templates/waiting.html")),
-    ("hold.html", include_str!("templates/hold.html")),
-    ("runs.html", include_str!("templates/runs.html")),
-    ("run.html", include_str!("templates/run.html")),
     ("message.html", include_str!("templates/message.html")),
 ];
 
 /// What every page has.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Site {
+pub(crate) struct Site {
     /// Who looks at it, where that is known.
     who: Option<String>,
     /// The token of its forms.
@@ -41,43 +38,75 @@ pub(super) struct Site {
     once: String,
     /// Names the style sheet's contents.
     assets: &'static str,
+    /// What stands before every path of this server, where something in front of it takes that away again.
+    base: String,
 }
 
 impl Site {
-    pub(super) fn of(who: &Principal, token: &Token) -> Site {
+    pub(crate) fn of(who: &Principal, token: &Token) -> Site {
         Site {
             who: Some(who.user.to_string()),
             csrf: token.value.clone(),
             once: once(),
             assets: &assets::VERSION,
+            base: String::new(),
         }
     }
 
-    pub(super) fn anonymous() -> Site {
-        Site { who: None, csrf: String::new(), once: String::new(), assets: &assets::VERSION }
+    /// The same on a server that others reach below a path.
+    pub(crate) fn below(self, base: &str) -> Site {
+        Site { base: base.to_owned(), ..self }
     }
-}
 
-/// A page with this status.
-pub(super) fn page(status: StatusCode, template: &str, site: &Site, page: &impl Serialize) -> Response {
-    let values = context! { template, site => Serde(site), page => Serde(page) };
-    let rendered = match &*PAGES {
-        Ok(pages) => pages.get_template(template).and_then(|template| template.render(values)),
-        Err(error) => Err(minijinja::Error::new(error.kind(), error.to_string())),
-    };
-    let html = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
-    match rendered {
-        Ok(text) => (status, html, text).into_response(),
-        Err(error) => {
-            tracing::error!(template, error = %format!("{error:#}"), "a page could not be made");
-            let sorry = "<!doctype html><title>Holdpoint</title><p>This page could not be made. Nothing was changed by \
-                         that; the log of the server says why.";
-            (StatusCode::INTERNAL_SERVER_ERROR, html, sorry).into_response()
+    pub(crate) fn anonymous() -> Site {
+        Site {
+            who: None,
+            csrf: String::new(),
+            once: String::new(),
+            assets: &assets::VERSION,
+            base: String::new(),
         }
     }
 }
 
-static PAGES: LazyLock<Result<Environment<'static>, minijinja::Error>> = LazyLock::new(|| {
+/// The pages of one surface: its own templates within the frame.
+pub(crate) struct Templates(Result<Environment<'static>, minijinja::Error>);
+
+impl Templates {
+    pub(crate) fn new(own: &[(&'static str, &'static str)]) -> Templates {
+        Templates(environment(own))
+    }
+
+    /// A page with this status.
+    pub(crate) fn page(
+        &self,
+        status: StatusCode,
+        template: &str,
+        site: &Site,
+        page: &impl Serialize,
+    ) -> Response {
+        let values = context! { template, site => Serde(site), page => Serde(page) };
+        let rendered = match &self.0 {
+            Ok(pages) => pages.get_template(template).and_then(|template| template.render(values)),
+            Err(error) => Err(minijinja::Error::new(error.kind(), error.to_string())),
+        };
+        let html = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
+        match rendered {
+            Ok(text) => (status, html, text).into_response(),
+            Err(error) => {
+                tracing::error!(template, error = %format!("{error:#}"), "a page could not be made");
+                let sorry = "<!doctype html><title>Holdpoint</title><p>This page could not be made. Nothing was \
+                             changed by that; the log of the server says why.";
+                (StatusCode::INTERNAL_SERVER_ERROR, html, sorry).into_response()
+            }
+        }
+    }
+}
+
+/// What needs no templates but the frame.
+pub(super) static MESSAGES: LazyLock<Templates> = LazyLock::new(|| Templates::new(&[]));
+
+fn environment(own: &[(&'static str, &'static str)]) -> Result<Environment<'static>, minijinja::Error> {
     let mut pages = Environment::new();
     pages.set_undefined_behavior(UndefinedBehavior::Strict);
     pages.set_fuel(Some(FUEL));
@@ -89,11 +118,11 @@ static PAGES: LazyLock<Result<Environment<'static>, minijinja::Error>> = LazyLoc
         Some(_) | None if value.is_none() => Ok(()),
         Some(_) | None => escape_formatter(out, state, value),
     });
-    for (name, source) in TEMPLATES {
+    for (name, source) in FRAME.iter().chain(own) {
         pages.add_template(name, source)?;
     }
     Ok(pages)
-});
+}
 
 /// Text for the eye: escaped, with each hidden character in a box of its own.
 fn marked(text: &str) -> String {
@@ -124,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_template_that_forgets_everything_still_escapes_and_marks() {
-        let pages = PAGES.as_ref().unwrap();
+        let pages = environment(&[]).unwrap();
         let shown =
             pages.render_named_str("x.html", "{{ t }}|{{ n }}", context! { t => "<\u{202e}", n => () });
         assert_eq!(shown.unwrap(), "&lt;⟨U+202E⟩|");

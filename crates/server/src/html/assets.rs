@@ -17,12 +17,12 @@ const STYLE: &str = include_str!("templates/style.css");
 const ICON: &str = include_str!("templates/icon.svg");
 
 /// Names the contents of all assets.
-pub(super) static VERSION: LazyLock<String> = LazyLock::new(|| {
+pub(crate) static VERSION: LazyLock<String> = LazyLock::new(|| {
     let digest = digest::of_parts("holdpoint.assets.1", &[STYLE.as_bytes(), ICON.as_bytes()]);
     digest.to_string().chars().take(12).collect()
 });
 
-pub(super) fn routes() -> Router<App> {
+pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/assets/style.css", asset("text/css; charset=utf-8", STYLE))
         .route("/assets/icon.svg", asset("image/svg+xml", ICON))

@@ -9,26 +9,27 @@ use axum::response::{IntoResponse, Response};
 use holdpoint_core::refusal::Refusal;
 use serde::Serialize;
 
-use super::{headers, render};
+use super::headers;
+use super::render::{MESSAGES, Site};
 use crate::engine::{EngineError, StoreError};
 use crate::http::{Problem, status};
 
 /// A no, as a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
-    pub(super) status: StatusCode,
-    pub(super) title: String,
-    pub(super) text: String,
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    pub(crate) title: String,
+    pub(crate) text: String,
     /// Seconds after which to try again; sent as a header.
-    pub(super) retry_after: Option<u32>,
+    pub(crate) retry_after: Option<u32>,
 }
 
 impl Failure {
-    pub(super) fn new(status: StatusCode, title: &str, text: &str) -> Failure {
+    pub(crate) fn new(status: StatusCode, title: &str, text: &str) -> Failure {
         Failure { status, title: title.into(), text: text.into(), retry_after: None }
     }
 
-    pub(super) fn not_found() -> Failure {
+    pub(crate) fn not_found() -> Failure {
         Failure::new(
             StatusCode::NOT_FOUND,
             "Not found",
@@ -138,7 +139,7 @@ impl IntoResponse for Failure {
             text: &'a str,
         }
         let message = Message { title: &self.title, text: &self.text };
-        let mut page = render::page(self.status, "message.html", &render::Site::anonymous(), &message);
+        let mut page = MESSAGES.page(self.status, "message.html", &Site::anonymous(), &message);
         if let Some(seconds) = self.retry_after {
             page.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -147,7 +148,7 @@ impl IntoResponse for Failure {
 }
 
 /// Shows browsers a page where programs get problem details: at the door, and where there is nothing.
-pub async fn problems_as_pages(request: Request, next: Next) -> Response {
+pub(crate) async fn problems_as_pages(request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
     let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let is_browser = accept.is_some_and(|accept| accept.contains("text/html"));

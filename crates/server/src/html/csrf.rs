@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use holdpoint_core::digest::Digest;
 
-use super::error::Failure;
+use super::failure::Failure;
 use crate::clock;
 
 /// The cookie.
@@ -20,9 +20,9 @@ const FIELD: &str = "csrf";
 
 /// The token of a browser.
 #[derive(Debug, Clone)]
-pub(super) struct Token {
+pub(crate) struct Token {
     /// What forms carry.
-    pub(super) value: String,
+    pub(crate) value: String,
     origin: Origin,
 }
 
@@ -36,7 +36,7 @@ enum Origin {
 }
 
 /// Gives every request a token, and every browser without one a cookie.
-pub(super) async fn keep(mut request: Request, next: Next) -> Response {
+pub(crate) async fn keep(mut request: Request, next: Next) -> Response {
     let token = sent(request.headers()).unwrap_or_else(new);
     request.extensions_mut().insert(token.clone());
     let mut response = next.run(request).await;
@@ -49,17 +49,17 @@ pub(super) async fn keep(mut request: Request, next: Next) -> Response {
 }
 
 /// Random letters that name one showing of a page, so that a form that is sent twice decides once.
-pub(super) fn once() -> String {
+pub(crate) fn once() -> String {
     Digest(clock::entropy().0).to_string().chars().take(26).collect()
 }
 
 /// What a form says, after its token was checked.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Posted(Vec<(String, String)>);
+pub(crate) struct Posted(Vec<(String, String)>);
 
 impl Posted {
     /// The value of a field, with line breaks as one character; browsers send two.
-    pub(super) fn get(&self, name: &str) -> Option<String> {
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.replace("\r\n", "\n"))
     }
@@ -67,7 +67,7 @@ impl Posted {
 
 #[cfg(test)]
 impl Posted {
-    pub(super) fn of(fields: Vec<(String, String)>) -> Posted {
+    pub(crate) fn of(fields: Vec<(String, String)>) -> Posted {
         Posted(fields)
     }
 }

@@ -1,0 +1,144 @@
+//! Deciding a request: who may, what they say, and which task goes on with it.
+//!
+//! Mistakes are told in the order of C30: 401 at the door, then 404, 403, 422, 409. All open holds of the request are
+//! decided in one, or none (S1-30); rules and authority are the engine's.
+
+use axum::http::StatusCode;
+use holdpoint_core::command::Wanted;
+use holdpoint_core::id::{RequestId, RunId, Seq};
+use holdpoint_core::refusal::Refusal;
+use serde_json::value::RawValue;
+
+use super::error::problem;
+use super::map;
+use super::reply::{Asker, NOW};
+use super::wire::{Action, ResumeArgs, ResumeBody};
+use crate::engine::{Deciding, Decisions, EngineError, HoldView, Once, One, RequestView};
+use crate::http::Problem;
+
+/// What a decider wants.
+#[derive(Debug)]
+pub(super) struct Wish {
+    pub(super) action: Action,
+    pub(super) payload: Option<Box<RawValue>>,
+    pub(super) reason: Option<String>,
+    /// What was shown of each hold, where the decider repeats it; what is none of these was not seen.
+    pub(super) seen: Option<Vec<One>>,
+    pub(super) once: Option<Once>,
+}
+
+/// The task that goes on, and the point behind which its answer is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Resumed {
+    pub(super) task: RunId,
+    pub(super) since: Seq,
+}
+
+impl Wish {
+    /// What body and query say together.
+    pub(super) fn of(body: ResumeBody, args: &ResumeArgs, once: Option<Once>) -> Result<Wish, Problem> {
+        let action = match (body.action.as_deref(), args.action.as_deref()) {
+            (Some(said), Some(asked)) if said != asked => {
+                let detail =
+                    format!("the body says {said} and the address says {asked}; nothing was decided");
+                return Err(Problem::invalid(detail));
+            }
+            (Some(said), _) | (None, Some(said)) => match said {
+                "approve" => Action::Approve,
+                "reject" => Action::Reject,
+                other => {
+                    let detail =
+                        format!("action must be approve or reject, not {other}; nothing was decided");
+                    return Err(Problem::invalid(detail));
+                }
+            },
+            (None, None) => {
+                let detail = r#"say {"action": "approve"} or {"action": "reject"}"#;
+                return Err(Problem::invalid(detail));
+            }
+        };
+        Ok(Wish { action, payload: body.payload, reason: body.reason, seen: None, once })
+    }
+}
+
+impl Asker {
+    /// The request with this id, for whoever may see it.
+    pub(super) async fn request(&self, id: &str) -> Result<RequestView, Problem> {
+        let id: RequestId = id.parse().map_err(|_| Problem::not_found())?;
+        self.app.engine.request(&self.who, id).await.map_err(|error| problem(&error))
+    }
+
+    /// Decides a request. What is wanted is read only once it is clear that the caller may.
+    pub(super) async fn resume(
+        &self,
+        id: &str,
+        wish: impl FnOnce() -> Result<Wish, Problem>,
+    ) -> Result<Resumed, Problem> {
+        let view = self.request(id).await?;
+        let asked: Vec<&HoldView> = view.holds.iter().filter(|hold| map::is_asked(hold.row.kind)).collect();
+        if let Some(theirs) = asked.iter().find(|hold| !hold.may_decide) {
+            return Err(problem(&Refusal::NotAllowed(theirs.row.id.key).into()));
+        }
+        let wish = wish()?;
+        let open: Vec<&HoldView> = asked.iter().copied().filter(|hold| hold.row.closed.is_none()).collect();
+        let is_open = !open.is_empty();
+        let meant = if is_open { open } else { asked };
+        if meant.is_empty() {
+            let detail = "this request waits for an outside system, which reports by itself";
+            return Err(Problem::new(StatusCode::CONFLICT, "not-asked", "Nobody is asked", detail));
+        }
+        let run = view.run.facts.id;
+        let task = self.root(&view.run).await;
+        let what = match wish.action {
+            Action::Reject => Deciding::Reject {
+                holds: meant.iter().map(|hold| hold.row.id.key).collect(),
+                reason: wish.reason.clone(),
+            },
+            // There is nothing to answer any more: whatever is said, the recorded decision is told.
+            Action::Approve if !is_open => Deciding::Each(meant.iter().map(|hold| approved(hold)).collect()),
+            Action::Approve => {
+                let mut each = map::resolutions(&meant, wish.payload.as_deref()).map_err(Problem::invalid)?;
+                if let Some(seen) = &wish.seen {
+                    repeat(&mut each, seen)?;
+                }
+                Deciding::Each(each)
+            }
+        };
+        let decisions = Decisions { run, what, once: wish.once };
+        self.app.engine.decide_all(&self.who, decisions).await.map_err(|error| problem(&error))?;
+        if task == run {
+            return Ok(Resumed { task, since: self.decided_at(id).await? });
+        }
+        if wish.action == Action::Reject {
+            match self.app.engine.cancel(&self.who, task, wish.reason, None).await {
+                Ok(_) | Err(EngineError::Refused(Refusal::Ended(_))) => {}
+                Err(error) => return Err(problem(&error)),
+            }
+        }
+        Ok(Resumed { task, since: NOW })
+    }
+
+    /// The event that settled the request; while it is still open, everything so far.
+    async fn decided_at(&self, id: &str) -> Result<Seq, Problem> {
+        let view = self.request(id).await?;
+        let asked = view.holds.iter().filter(|hold| map::is_asked(hold.row.kind));
+        let closed = asked.map(|hold| hold.row.closed.as_ref().map(|closed| closed.seq));
+        Ok(closed.collect::<Option<Vec<Seq>>>().and_then(|all| all.into_iter().max()).unwrap_or(NOW))
+    }
+}
+
+fn approved(hold: &HoldView) -> One {
+    One { hold: hold.row.id.key, wanted: Wanted::Approve, digest: None, revision: None }
+}
+
+/// Decides what was seen, and nothing else.
+fn repeat(each: &mut [One], seen: &[One]) -> Result<(), Problem> {
+    for one in each {
+        let shown = seen.iter().find(|shown| shown.hold == one.hold).ok_or_else(|| {
+            let detail = "something more is asked than you were shown; nothing was decided. Look again";
+            Problem::new(StatusCode::CONFLICT, "stale", "Changed since you saw it", detail)
+        })?;
+        (one.digest, one.revision) = (shown.digest, shown.revision);
+    }
+    Ok(())
+}
