@@ -156,7 +156,7 @@ async fn every_route_is_described_and_every_described_route_answers() {
         assert!(status != 405 && !text.contains("no-such-path"), "{route}: {status} {text}");
         if status >= 400 {
             let (expected, schema) = match path.starts_with("/tealagents/") {
-                true => ("application/json", "ErrorBody"),
+                true => ("application/json", "TealError"),
                 false => ("application/problem+json", "Problem"),
             };
             assert_eq!(media_type, expected, "{route}");

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use started::{Started, started};
 
 /// Examples that are made up for each operation, beside those that its description calls for.
-const EXAMPLES: &str = "10";
+const EXAMPLES: &str = "5";
 
 async fn asked(server: &Started, path: &str, body: Option<Value>) -> Value {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -65,6 +65,8 @@ async fn the_document_is_kept_whatever_is_sent() {
     schemathesis.args(["--phases", "examples,coverage,fuzzing", "--max-examples", EXAMPLES]);
     schemathesis.args(["--generation-deterministic", "--continue-on-failure", "--no-color"]);
     schemathesis.args(["--exclude-checks", "positive_data_acceptance", "--request-timeout", "30"]);
+    // It never ends, as it should; schemathesis would wait for its end.
+    schemathesis.args(["--exclude-path", "/async-tool/events"]);
     let missing = |error| panic!("there is no schemathesis, {error}: `cargo xtask test` installs it");
     let told = schemathesis.current_dir(data.path()).output().unwrap_or_else(missing);
     let said = String::from_utf8_lossy(&told.stdout);

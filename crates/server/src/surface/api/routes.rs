@@ -230,7 +230,7 @@ async fn say(
 /// Stops a run.
 #[utoipa::path(
     post, path = "/runs/{run}/cancel", tag = "runs", params(("run" = String, Path, description = "The run's id")),
-    request_body = wire::CancelRun,
+    request_body = Option<wire::CancelRun>,
     responses((status = 200, body = wire::RunBody), DefaultAnswers)
 )]
 async fn cancel(

@@ -263,7 +263,7 @@ async fn resume_task(
 #[utoipa::path(
     post, path = "/{inboxId}/tasks/{taskId}/cancel", tag = "inbox",
     params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
-    request_body = wire::Cancel,
+    request_body = Option<wire::Cancel>,
     responses((status = 200, body = wire::Task), Problems)
 )]
 async fn cancel_task(

@@ -216,6 +216,7 @@ pub(super) struct TasksArgs {
     pub(super) claimed_by: Option<String>,
     /// 0 to 3.
     pub(super) priority: Option<u8>,
+    #[param(format = "uint64")]
     pub(super) cursor: Option<u64>,
     pub(super) limit: Option<usize>,
 }
@@ -225,6 +226,7 @@ pub(super) struct TasksArgs {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PageArgs {
+    #[param(format = "uint64")]
     pub(super) cursor: Option<u64>,
     pub(super) limit: Option<usize>,
 }

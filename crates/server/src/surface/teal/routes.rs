@@ -37,7 +37,7 @@ struct Errors;
 
 impl IntoResponses for Errors {
     fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
-        let body = Content::new(Some(Ref::from_schema_name("ErrorBody")));
+        let body = Content::new(Some(Ref::from_schema_name("TealError")));
         let response = ResponseBuilder::new()
             .description(
                 "What happened, and what can be done; with the decision that the request already has",

@@ -241,6 +241,7 @@ pub(super) struct ResumeArgs {
 
 /// A no.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = TealError)]
 pub(super) struct ErrorBody {
     /// What happened, and what can be done.
     pub(super) detail: String,
