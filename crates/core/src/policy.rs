@@ -115,7 +115,7 @@ pub enum Role {
     Admin,
     /// Holds the id and the signature of an outside job.
     Callback,
-    /// The server itself: a sub-run that ended, a tool's late result.
+    /// The server itself: a sub-run that ended, a tool's late result, a tool that may look again.
     System,
 }
 

@@ -75,6 +75,29 @@ fn a_message_that_cannot_supersede_an_unknown_outcome_supersedes_nothing() {
     assert_eq!((scene.run, scene.log), (before.run, before.log));
 }
 
+/// A tool that finds out by itself may look again: the server says so, of holds that a tool left something with and of no
+/// others. The call is started again, and nobody's answer is its result.
+#[test]
+fn the_server_lets_a_tool_look_again_and_says_nothing_else() {
+    let waits = |resume: Option<Box<Body>>| {
+        let mut scene = Scene::of_loop();
+        scene.the_model_asks(&[SHELL]);
+        let mut wanted = suspend(1, 1, SuspendFor::External);
+        wanted.ask.resume = resume;
+        scene.begins_and_suspends(wanted).unwrap();
+        scene.authority = Some(Role::System);
+        scene
+    };
+    let mut scene = waits(Some(Box::new(Body::text("where it was"))));
+    let hold = scene.hold();
+    assert_eq!(scene.resolves(hold, answer()), Ok(Answer::Done));
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Ready);
+    let mut others = waits(None);
+    let hold = others.hold();
+    let refused = Err(Refusal::WrongKind { hold, kind: HoldKind::External });
+    assert_eq!(others.resolves(hold, answer()), refused);
+}
+
 /// Hold table: a message to a run that waits for an outside system queues, also when the whole run waits.
 #[test]
 fn a_message_to_a_run_that_waits_for_a_login_is_queued() {

@@ -20,6 +20,7 @@ mod path;
 mod plan;
 mod problem;
 mod reference;
+mod remotes;
 mod schema;
 mod shape;
 mod source;

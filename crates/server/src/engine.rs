@@ -1,8 +1,8 @@
 //! The engine: the only write path, and whatever drives runs.
 //!
 //! `submit.rs` turns what clients want into commands, `deciding.rs` what people decide, `drive.rs` follows one run until it waits or ends,
-//! `worker.rs` finds due runs, `nodes.rs` shares them with other nodes, `follow.rs` lets readers follow the log,
-//! `deliver.rs` tells the outside. A held run is known to none of them: it is rows.
+//! `worker.rs` finds due runs, `nodes.rs` shares them with other nodes, `lookout.rs` asks outside about calls that wait,
+//! `follow.rs` lets readers follow the log, `deliver.rs` tells the outside. A held run is known to none of them: it is rows.
 
 mod callbacks;
 mod deciding;
@@ -16,6 +16,7 @@ mod gone;
 mod identify;
 mod inbox;
 mod jobs;
+mod lookout;
 mod mishaps;
 mod nodes;
 mod once;

@@ -3,6 +3,7 @@
 //! A tool gets the argument text that was decided on, byte for byte, and a fencing token that names this one start. It
 //! says what came of it, or that something outside must happen first.
 
+pub mod a2a;
 pub mod agent;
 pub mod child;
 pub mod command;
@@ -21,11 +22,13 @@ pub mod workspace;
 use std::future::Future;
 use std::pin::Pin;
 
+use holdpoint_core::body::Body;
 use holdpoint_core::command::SuspendFor;
 use holdpoint_core::definition::ToolSpec;
 use holdpoint_core::event::Envelope;
 use holdpoint_core::hold::Ask;
 use holdpoint_core::id::{CallId, HoldId, MessageId, Secret};
+use holdpoint_core::json::RawJson;
 use holdpoint_core::message::{Message, ToolResult};
 use holdpoint_core::name::{AgentName, SessionId, ToolName};
 use holdpoint_core::time::Millis;
@@ -123,6 +126,18 @@ pub struct Changed {
 /// A look at something outside.
 pub type Looking = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// A question to the outside: whether a call that waits can go on.
+pub type Watching = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// What a call goes on with when nobody answered: it finds out by itself how things are outside.
+#[must_use]
+pub fn look_again() -> Body {
+    let Ok(json) = RawJson::parse(r#"{"holdpoint":"look again"}"#) else {
+        unreachable!("a constant that the tests read")
+    };
+    Body::Json(json)
+}
+
 /// Work for another agent of this server.
 #[derive(Debug, Clone)]
 pub struct SubRun {
@@ -165,6 +180,24 @@ pub trait Tool: Send + Sync {
     /// The jobs that it starts elsewhere; none for every other tool. The id of such a call is on record before the
     /// outside hears of it.
     fn external(&self) -> Option<&external::External> {
+        None
+    }
+
+    /// Whether it finds out by itself how things are outside: calls of it that wait are looked after with [`Tool::watch`]
+    /// and [`Tool::abandon`], and a start that goes on with something may be made again whatever became of it, because
+    /// the tool looks first.
+    fn finds_out(&self) -> bool {
+        false
+    }
+
+    /// Asks outside whether a call that waits with this state (see [`Ask::resume`]) can go on. A yes starts the call
+    /// again, with [`look_again`]; a no, also one that only means that nobody could be asked, is asked again later.
+    fn watch(&self, _state: &Body) -> Option<Watching> {
+        None
+    }
+
+    /// Nobody waits any more for what a call with this state began: the outside is told, as far as that is possible.
+    fn abandon(&self, _state: &Body) -> Option<Looking> {
         None
     }
 

@@ -42,8 +42,12 @@ pub(super) fn resolve(
             hold.kind.takes(&wanted.resolution.plain())
         }
     };
-    // What a sub-run came to is the sub-run's to say, and the server itself says nothing else.
-    let is_others = hold.child.is_some() != (role == Role::System);
+    // What a sub-run came to is the sub-run's to say. The server itself says nothing else, except that a tool which
+    // finds out by itself how things are outside may look again.
+    let is_others = match role {
+        Role::System => hold.child.is_none() && !hold.resumes,
+        Role::Owner | Role::Approver | Role::Admin | Role::Callback => hold.child.is_some(),
+    };
     if !is_taken || is_others {
         return Err(Refusal::WrongKind { hold: key, kind: hold.kind });
     }

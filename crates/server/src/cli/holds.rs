@@ -295,6 +295,7 @@ pub(super) struct HoldBody {
     #[serde(default)]
     options: Vec<Text>,
     answer_schema: Option<Box<RawValue>>,
+    data: Option<Box<RawValue>>,
     #[serde(default)]
     path: Vec<Above>,
 }
@@ -343,6 +344,7 @@ impl HoldBody {
         for (name, value) in blocks {
             text.extend(value.iter().map(|value| format!("{name}:\n{}", block(value.raw()))));
         }
+        text.extend(self.data.iter().map(|data| format!("data:\n{}", block(data.get()))));
         if !self.options.is_empty() {
             text.push_str("options:\n");
             text.extend(self.options.iter().map(|option| format!("    | {option}\n")));

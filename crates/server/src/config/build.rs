@@ -92,6 +92,9 @@ pub enum BuildError {
     /// MCP servers that cannot be used as the file says.
     #[error("{}", .0.show())]
     Mcp(Box<Problems>),
+    /// Remote agents that cannot be used as the file says.
+    #[error("{}", .0.show())]
+    Remote(Box<Problems>),
     /// The directory of the file tools cannot be used.
     #[error(transparent)]
     Workspace(#[from] BadWorkspace),
@@ -120,7 +123,8 @@ impl Config {
     /// The settings that this configuration comes to. No tool can reach the server's data, the file itself and its
     /// `.env`. MCP servers that the file names are connected to.
     pub async fn build(&self, beside: &Beside) -> Result<Built, BuildError> {
-        let workshop = Workshop::of(self, beside);
+        let remotes = self.remote_agents(&beside.clock).await?;
+        let workshop = Workshop::of(self, beside, &remotes);
         let models = Models::of_file(self)?;
         let mcp = self.mcp_tools(&workshop).await?;
         let mut agents = BTreeMap::new();

@@ -39,6 +39,7 @@ impl Engine {
         });
         self.keep_issuer_fresh();
         self.shared.serve_inboxes();
+        self.keep_lookout();
         let shared = Arc::downgrade(&self.shared);
         self.shared.spawn(async move {
             let mut keys_seen_to = None;

@@ -13,7 +13,8 @@ use serde::Deserialize;
 
 use super::{Invocation, Outcome, Pending, Running, SubRun, Tool};
 
-const SCHEMA: &str = r#"{"type":"object","properties":{"message":{"type":"string","minLength":1,"description":"What the agent shall do."}},"required":["message"],"additionalProperties":false}"#;
+/// What it takes.
+pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"message":{"type":"string","minLength":1,"description":"What the agent shall do."}},"required":["message"],"additionalProperties":false}"#;
 
 /// Hands the work to an agent.
 #[derive(Debug)]
@@ -23,8 +24,8 @@ pub struct AsksAgent {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
-    message: String,
+pub(super) struct Arguments {
+    pub(super) message: String,
 }
 
 impl AsksAgent {

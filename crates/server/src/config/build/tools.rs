@@ -16,9 +16,11 @@ use super::{Beside, BuildError};
 use crate::clock::{Clock, random_bytes};
 use crate::config::file::{self, Sandbox, ToolType};
 use crate::config::plan::{AgentPlan, ToolPlan, tool_holds};
+use crate::config::remotes::Remotes;
 use crate::config::stores::absolute;
 use crate::config::{Config, Database};
 use crate::tool::Tool;
+use crate::tool::a2a::{AsksRemote, RemoteAgent};
 use crate::tool::agent::AsksAgent;
 use crate::tool::command::{CommandOptions, CommandTool};
 use crate::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
@@ -42,19 +44,20 @@ pub(in crate::config) struct Workshop<'a> {
     config: &'a Config,
     data: &'a Path,
     clock: &'a Clock,
+    remotes: &'a Remotes,
     /// What no tool can reach.
     protected: Vec<PathBuf>,
 }
 
 impl<'a> Workshop<'a> {
     /// For the tools of a file.
-    pub(super) fn of(config: &'a Config, beside: &'a Beside) -> Workshop<'a> {
+    pub(super) fn of(config: &'a Config, beside: &'a Beside, remotes: &'a Remotes) -> Workshop<'a> {
         let own = [PathBuf::from(&config.source.name), config.folder.join(".env"), beside.data.clone()];
         let files = config.database.iter().filter_map(Database::file);
         let store = files.flat_map(|file| with_its_files(&file));
         // Also what is not there yet: a tool must not be able to make it.
         let protected = own.into_iter().chain(store).collect();
-        Workshop { config, data: &beside.data, clock: &beside.clock, protected }
+        Workshop { config, data: &beside.data, clock: &beside.clock, remotes, protected }
     }
 
     fn entry(&self, plan: &ToolPlan) -> Option<&'a file::Tool> {
@@ -81,9 +84,13 @@ impl<'a> Workshop<'a> {
             ToolType::SearchFiles => FileKind::Search.spec(),
             ToolType::EditFile => FileKind::Edit.spec(),
             ToolType::Mcp => ReadResult::spec(),
+            ToolType::A2a => self.remote(plan).spec(),
         };
         if let Some(tool) = entry {
-            spec.description = tool.description.clone().unwrap_or(spec.description);
+            // What a remote agent is described with names its card too.
+            if plan.kind != ToolType::A2a {
+                spec.description = tool.description.clone().unwrap_or(spec.description);
+            }
             spec.approval_prompt = tool.approval_prompt.clone();
             spec.holds = tool_holds(&agent.holds, tool);
         }
@@ -106,6 +113,7 @@ impl<'a> Workshop<'a> {
             ToolType::EditFile => Arc::new(self.files(FileKind::Edit, plan)?),
             // What the server offers comes from `config/mcp.rs`.
             ToolType::Mcp => Arc::new(ReadResult),
+            ToolType::A2a => Arc::new(AsksRemote(self.remote(plan))),
         })
     }
 
@@ -194,6 +202,14 @@ impl<'a> Workshop<'a> {
             result_schema: tool.and_then(|tool| tool.validate_result.as_ref()).and_then(as_json),
         };
         Ok(External::new(options, self.clock.clone()).taking(parameters(tool)))
+    }
+
+    /// The agent elsewhere; one for all agents that have the tool, so that its card is fetched once.
+    fn remote(&self, plan: &ToolPlan) -> Arc<RemoteAgent> {
+        let known = self.remotes.get(&plan.name).cloned();
+        known.unwrap_or_else(|| {
+            unreachable!("`config/remotes.rs` makes one for every tool of the type `a2a` that an agent has")
+        })
     }
 
     fn asks_agent(&self, plan: &ToolPlan) -> Result<AsksAgent, BuildError> {

@@ -30,7 +30,7 @@ const MCP: &[ToolType] = &[ToolType::Mcp];
 
 const EXTERNAL: &[ToolType] = &[ToolType::External];
 
-const HTTP: &[ToolType] = &[ToolType::External, ToolType::HttpRequest];
+const HTTP: &[ToolType] = &[ToolType::External, ToolType::HttpRequest, ToolType::A2a];
 
 /// Keys of a tool that are for certain types only.
 const FOR_TYPES: &[(&str, &[ToolType])] = &[
@@ -42,9 +42,9 @@ const FOR_TYPES: &[(&str, &[ToolType])] = &[
     ("max_execution_time", COMMAND),
     ("sandbox", PROGRAMS),
     ("network", PROGRAMS),
-    ("max_output", &[ToolType::Command, ToolType::HttpRequest, ToolType::Mcp]),
-    ("timeout", &[ToolType::External, ToolType::HttpRequest, ToolType::Mcp]),
-    ("url", &[ToolType::External, ToolType::Mcp]),
+    ("max_output", &[ToolType::Command, ToolType::HttpRequest, ToolType::Mcp, ToolType::A2a]),
+    ("timeout", &[ToolType::External, ToolType::HttpRequest, ToolType::Mcp, ToolType::A2a]),
+    ("url", &[ToolType::External, ToolType::Mcp, ToolType::A2a]),
     ("webhook_secret", EXTERNAL),
     ("previous_webhook_secret", EXTERNAL),
     ("webhook_url", EXTERNAL),
@@ -57,7 +57,8 @@ const FOR_TYPES: &[(&str, &[ToolType])] = &[
     ("command", MCP),
     ("args", MCP),
     ("env", MCP),
-    ("headers", MCP),
+    ("headers", &[ToolType::Mcp, ToolType::A2a]),
+    ("idempotent", &[ToolType::A2a]),
     ("allow", MCP),
     ("deny", MCP),
     ("trust_hints", MCP),
@@ -78,16 +79,23 @@ pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut Checked) {
         }
     }
     needs(&path, kind, ToolType::External, ("url", "the address that starts the job"), tree, found);
+    needs(&path, kind, ToolType::A2a, ("url", "the address of the remote agent"), tree, found);
     needs(&path, kind, ToolType::Agent, ("agent", "the agent that does the work"), tree, found);
     commands(&path, tool, tree, found);
     hosts(&path, tool, tree, found);
     if kind == ToolType::External {
-        address(&path, tool, tree, found);
+        address(&path, tool, ("job", "started"), tree, found);
         external(&path, tool, tree, found);
+    }
+    if kind == ToolType::A2a {
+        address(&path, tool, ("agent", "called"), tree, found);
     }
     if kind == ToolType::Mcp {
         mcp(&path, tree, found);
         confined(&path, tool, tree, found);
+    }
+    for name in tree.keys(&path.key("headers")) {
+        secret_in_file(&path.key("headers").key(name), tree, found);
     }
     if let Some(parameters) = &tool.parameters {
         is_schema(&path.key("parameters"), parameters, tree, found);
@@ -168,11 +176,11 @@ fn hosts(path: &Path, tool: &Tool, tree: &Node, found: &mut Checked) {
 }
 
 /// What can be said of an address without asking anybody: a call that could never be made is a mistake of the file.
-fn address(path: &Path, tool: &Tool, tree: &Node, found: &mut Checked) {
+fn address(path: &Path, tool: &Tool, (what, never): (&str, &str), tree: &Node, found: &mut Checked) {
     let Some(url) = &tool.url else { return };
     match guard(Some(tool)).check_text(url) {
         Err(blocked @ (Blocked::NotNamed(_) | Blocked::NotPublic { .. })) => {
-            let what = format!("the job of `{path}` could never be started: {blocked}");
+            let what = format!("the {what} of `{path}` could never be {never}: {blocked}");
             found.problem(tree, &path.key("url"), what, "add the host to `allowed_hosts` of this tool");
         }
         // What is no address has been told.
@@ -206,9 +214,6 @@ fn mcp(path: &Path, tree: &Node, found: &mut Checked) {
         let what = format!("`{path}.description` would describe all tools of the server alike");
         let help = "write it below `overrides`, for the tool that is meant";
         found.problem(tree, &path.key("description"), what, help);
-    }
-    for name in tree.keys(&path.key("headers")) {
-        secret_in_file(&path.key("headers").key(name), tree, found);
     }
 }
 

@@ -75,15 +75,17 @@ pub struct Tool {
     /// For `command` and `mcp`: whether confined programs reach the network.
     #[schemars(extend("default" = false))]
     pub network: Option<bool>,
-    /// For `command`, `http_request` and `mcp`: how many bytes of output, or of the answer, are kept. Without it: 65536,
-    /// 262144 and 1048576.
+    /// For `command`, `http_request`, `mcp` and `a2a`: how many bytes of output, or of the answer, are kept. Without it:
+    /// 65536, 262144, 1048576 and 1048576.
     #[garde(inner(range(min = 1)))]
     pub max_output: Option<u64>,
-    /// For `external`: how long the job may take (24h without it). For `http_request` and `mcp`: how long the answer may
-    /// take (60s and 2m without it).
+    /// For `external`: how long the job may take (24h without it). For `a2a`: how long the remote agent may work before it
+    /// answers or asks something (24h without it). For `http_request` and `mcp`: how long the answer may take (60s and 2m
+    /// without it).
     #[garde(inner(custom(more_than_nothing)))]
     pub timeout: Option<Span>,
     /// For `external`: the address that starts the job. For `mcp`: the address of a server that speaks streamable HTTP.
+    /// For `a2a`: the address of the remote agent, below which its card is, or the card itself (`….json`).
     #[garde(inner(custom(web_address)))]
     pub url: Option<String>,
     /// For `external`: the key that the job's callbacks are signed with. Without it each call gets one of its own.
@@ -103,10 +105,10 @@ pub struct Tool {
     pub is_async: Option<bool>,
     /// For `external`: what the job takes, as a JSON Schema of type `object`. Without it any object.
     pub parameters: Option<Parameters>,
-    /// For `external` and `http_request`: hosts that may be called although they are not public, as `host` or
+    /// For `external`, `http_request` and `a2a`: hosts that may be called although they are not public, as `host` or
     /// `host:port`.
     pub allowed_hosts: Option<Vec<String>>,
-    /// For `external` and `http_request`: whether no other host may be called than those of `allowed_hosts`.
+    /// For `external`, `http_request` and `a2a`: whether no other host may be called than those of `allowed_hosts`.
     #[schemars(extend("default" = false))]
     pub only_allowed_hosts: Option<bool>,
     /// For `agent`: the agent that does the work, a name below `agents`.
@@ -119,9 +121,13 @@ pub struct Tool {
     /// For `mcp` with `command`: its environment, beside `PATH`, `HOME` and `LANG`. Nothing else reaches it.
     #[garde(skip)]
     pub env: BTreeMap<String, Secret>,
-    /// For `mcp` with `url`: headers of every request, such as `Authorization`.
+    /// For `mcp` with `url`, and for `a2a`: headers of every request, such as `Authorization`.
     #[garde(skip)]
     pub headers: BTreeMap<String, Secret>,
+    /// For `a2a`: whether a first message that is sent again, with the same key, does not begin a second task. Then a start
+    /// whose answer was lost is simply made again; otherwise a person is asked. Without it: what the remote agent's card
+    /// says.
+    pub idempotent: Option<bool>,
     /// For `mcp`: the tools of the server that agents get, by the server's own names. Without it all of them.
     pub allow: Option<Vec<String>>,
     /// For `mcp`: tools of the server that agents do not get.
@@ -234,6 +240,8 @@ pub enum ToolType {
     Agent,
     /// The tools of an MCP server.
     Mcp,
+    /// Hands work to an agent elsewhere that speaks A2A.
+    A2a,
 }
 
 impl ToolType {
@@ -270,7 +278,8 @@ impl ToolType {
             | ToolType::HttpRequest
             | ToolType::External
             | ToolType::Agent
-            | ToolType::Mcp => true,
+            | ToolType::Mcp
+            | ToolType::A2a => true,
         }
     }
 
@@ -290,6 +299,7 @@ impl ToolType {
             ToolType::External => "external",
             ToolType::Agent => "agent",
             ToolType::Mcp => "mcp",
+            ToolType::A2a => "a2a",
         }
     }
 }

@@ -215,9 +215,21 @@ impl Drive {
             }
         }
         let node = self.shared.node;
-        let command = Command::Orphan { call: lost.call, attempt: lost.attempt, node };
+        let command = match self.goes_on_by_looking(lost.call) {
+            true => Command::Return { call: lost.call, attempt: lost.attempt },
+            false => Command::Orphan { call: lost.call, attempt: lost.attempt, node },
+        };
         self.push(command, Verdicts::default()).await?;
         self.settle().await
+    }
+
+    /// Whether a lost start only went on with what was there, of a tool that first looks how far it came: then it is
+    /// as if it had not been, and no person has to find out what it did.
+    fn goes_on_by_looking(&self, call: CallNo) -> bool {
+        let Some(run) = self.driver.tip().filter(|run| run.outcome().is_none()) else { return false };
+        let agent = self.shared.agent(&run.facts.agent).ok();
+        let tool = run.call(call).and_then(|call| agent.as_ref()?.tools.get(&call.tool).cloned());
+        tool.is_some_and(|tool| tool.finds_out()) && continuation(&self.log, call).is_some()
     }
 
     /// The run is over: its tools are stopped. What ended until then is told, what never ran is given back, and of the

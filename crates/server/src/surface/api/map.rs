@@ -295,6 +295,7 @@ pub(super) fn hold_view(view: HoldView) -> wire::HoldDetail {
         interim: view.ask.interim.as_ref().and_then(Body::inline).map(str::to_owned),
         external_ref: view.ask.external_ref,
         expected_at: view.ask.expected_at.map(rfc3339),
+        data: view.ask.data.as_ref().and_then(body),
         path: view.path.into_iter().map(above).collect(),
     }
 }

@@ -373,6 +373,10 @@ pub(super) struct HoldDetail {
     /// When the job is expected to end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) expected_at: Option<String>,
+    /// What is shown with the question, as it came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub(super) data: Option<Box<RawText>>,
     /// The runs above its run, the root first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) path: Vec<Above>,

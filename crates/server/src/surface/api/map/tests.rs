@@ -120,6 +120,7 @@ fn every_answer_to_a_decision_has_its_word() {
             interim: None,
             external_ref: None,
             expected_at: None,
+            data: None,
             path: Vec::new(),
         };
         let resolved = resolved(&answer, detail);

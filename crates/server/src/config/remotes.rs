@@ -1,0 +1,82 @@
+//! The agents elsewhere that a file names: each is asked for its card once, before runs are pinned to it.
+//!
+//! A card that cannot be used is a mistake, told with its place. One that cannot be fetched now is none: this server may
+//! be started before the other, and the first call then asks a person about the card that nobody has seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use holdpoint_core::time::Millis;
+
+use super::build::tools::guard;
+use super::file::{self, ToolType};
+use super::path::Path;
+use super::problem::{Problem, Problems};
+use super::source::Spot;
+use super::{BuildError, Config, tree};
+use crate::clock::Clock;
+use crate::tool::a2a::card::Trouble;
+use crate::tool::a2a::{RemoteAgent, RemoteOptions};
+use crate::tool::external::USUAL_TIMEOUT;
+
+/// Bytes of an answer, unless the file says otherwise.
+const ANSWER_BYTES: usize = 1024 * 1024;
+
+/// The agents elsewhere, by the name of their entry.
+pub(super) type Remotes = BTreeMap<String, Arc<RemoteAgent>>;
+
+impl Config {
+    /// Every remote agent that an agent of this server can hand work to.
+    pub(super) async fn remote_agents(&self, clock: &Clock) -> Result<Remotes, BuildError> {
+        let used = self.agents.iter().flat_map(|plan| &plan.tools);
+        let names: BTreeSet<&str> =
+            used.filter(|tool| tool.kind == ToolType::A2a).map(|tool| tool.name.as_str()).collect();
+        let entries = names.into_iter().filter_map(|name| Some((name, self.file.tools.get(name)?)));
+        let all = join_all(entries.map(async |(name, tool)| {
+            let remote = RemoteAgent::new(options(name, tool), clock.clone());
+            let seen = remote.look().await;
+            (name, Arc::new(remote), seen)
+        }));
+        let (mut remotes, mut problems) = (Remotes::new(), Vec::new());
+        let tree = tree::parse(&self.source.text).ok().map(|(tree, _)| tree);
+        for (name, remote, seen) in all.await {
+            match seen {
+                Ok(()) => {}
+                Err(trouble @ Trouble::Away { .. }) => tracing::warn!(
+                    tool = name,
+                    %trouble,
+                    "a remote agent is away; calls of it ask a person once its card is there"
+                ),
+                Err(trouble @ Trouble::Unusable { .. }) => {
+                    let path = Path::of(&["tools", name]);
+                    let at = tree.as_ref().map_or(Spot::START, |tree| tree.spot(&path));
+                    let what = format!("the remote agent `{name}` cannot be used: {trouble}");
+                    let help = "repair its entry or its card; `enabled: false` leaves it out".to_owned();
+                    problems.push(Problem { at, path, what, help });
+                }
+            }
+            remotes.insert(name.to_owned(), remote);
+        }
+        if problems.is_empty() {
+            return Ok(remotes);
+        }
+        let source = self.source.clone();
+        Err(BuildError::Remote(Box::new(Problems { source, problems, notices: Vec::new() })))
+    }
+}
+
+fn options(name: &str, tool: &file::Tool) -> RemoteOptions {
+    let headers = tool.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned()));
+    let kept = tool.max_output.and_then(|bytes| usize::try_from(bytes).ok());
+    RemoteOptions {
+        name: name.to_owned(),
+        url: tool.url.clone().unwrap_or_default(),
+        headers: headers.collect(),
+        guard: guard(Some(tool)),
+        answer_bytes: kept.unwrap_or(ANSWER_BYTES),
+        timeout: tool.timeout.map_or(USUAL_TIMEOUT, |span| span.0).max(Millis(1)),
+        idempotent: tool.idempotent,
+        description: tool.description.clone(),
+    }
+}
