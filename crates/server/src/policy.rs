@@ -3,14 +3,19 @@
 //! Taken when the model replies and again directly before a call starts. What nobody judged is held by the core.
 
 use holdpoint_core::command::AskedCall;
-use holdpoint_core::definition::Definition;
+use holdpoint_core::definition::{Definition, ToolSpec};
 use holdpoint_core::id::CallNo;
+use holdpoint_core::json::RawJson;
 use holdpoint_core::name::{RuleId, ToolName};
 use holdpoint_core::policy::{Effect, Verdict, Verdicts};
 use holdpoint_core::run::Run;
 
+use crate::schema;
 use crate::settings::{Agent, Tracking};
 use crate::tool::Judgement;
+
+/// Characters of the reason why arguments do not fit: it quotes them.
+const WHY_CHARS: usize = 1_000;
 
 /// The rule of tools that a person is asked about.
 pub const REQUIRES_APPROVAL: &str = "tool:requires_approval";
@@ -29,6 +34,9 @@ pub const DENYING: &str = "⚠️  Tool requires approval but task tracking not 
 
 /// The rule of calls whose arguments could not be read where a tool wants to judge them.
 pub const ARGUMENTS_UNREAD: &str = "tool:arguments_unread";
+
+/// The rule of calls whose arguments break the schema that the model was told.
+pub const ARGUMENTS_BREAK_SCHEMA: &str = "tool:arguments_break_schema";
 
 /// Verdicts on the calls of a reply, numbered as they will be.
 #[must_use]
@@ -75,7 +83,10 @@ fn judge(agent: &Agent, definition: &Definition, name: &ToolName, arguments: Opt
         Some(Judgement::Forbid(why)) => Some((Effect::Deny, why.rule, Some(why.reason))),
         None => Some((Effect::Hold, ARGUMENTS_UNREAD, None)),
     };
-    let changed = definition.tools.get(name).and_then(|shown| tool.changed(shown));
+    let shown = definition.tools.get(name);
+    let by_schema = shown.zip(arguments).and_then(|(shown, arguments)| misfit(shown, arguments));
+    let by_schema = by_schema.map(|why| (Effect::Deny, ARGUMENTS_BREAK_SCHEMA, Some(why)));
+    let changed = shown.and_then(|shown| tool.changed(shown));
     let by_change =
         changed.as_ref().map(|changed| (Effect::Hold, changed.rule.as_str(), Some(changed.reason.clone())));
     let verdict = |(effect, rule, reason): (Effect, &str, Option<String>)| {
@@ -89,5 +100,20 @@ fn judge(agent: &Agent, definition: &Definition, name: &ToolName, arguments: Opt
         };
         Some(Verdict { reason, note, ..Verdict::new(effect, RuleId::new(rule).ok()?) })
     };
-    std::iter::once(by_settings).chain(by_tool).chain(by_change).filter_map(verdict).collect()
+    std::iter::once(by_settings)
+        .chain(by_tool)
+        .chain(by_schema)
+        .chain(by_change)
+        .filter_map(verdict)
+        .collect()
+}
+
+/// How arguments break the schema of their tool, for the model to repair; none when they keep to it. What is not JSON is
+/// refused by the core, and a schema that cannot be used is its tool's own business.
+fn misfit(shown: &ToolSpec, arguments: &str) -> Option<String> {
+    let arguments = RawJson::parse(arguments).ok()?;
+    let broken = schema::misfit(&shown.schema, &arguments)?;
+    let place = if broken.pointer.is_empty() { "the whole of it" } else { &broken.pointer };
+    let why: String = broken.why.chars().take(WHY_CHARS).collect();
+    Some(format!("not executed: the arguments do not fit the tool's schema at {place}: {why}"))
 }

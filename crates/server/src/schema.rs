@@ -25,17 +25,28 @@ pub fn is_usable(schema: &RawJson) -> Result<(), String> {
 /// Checks a value. A schema that cannot be used refuses everything: what nobody can check nobody may change.
 pub fn check(schema: &RawJson, value: &RawJson) -> Result<(), Broken> {
     let unusable = |why: String| Broken { pointer: String::new(), why };
-    let parsed = |json: &RawJson| {
-        serde_json::from_str::<serde_json::Value>(json.text()).map_err(|error| unusable(error.to_string()))
+    let validator = validator(schema).map_err(unusable)?;
+    broken(&validator, value).map_or(Ok(()), Err)
+}
+
+/// Where a value breaks its schema; nothing when the schema cannot be used, so that nobody knows.
+#[must_use]
+pub fn misfit(schema: &RawJson, value: &RawJson) -> Option<Broken> {
+    broken(&validator(schema).ok()?, value)
+}
+
+fn validator(schema: &RawJson) -> Result<jsonschema::Validator, String> {
+    let schema = serde_json::from_str(schema.text()).map_err(|error| error.to_string())?;
+    jsonschema::validator_for(&schema).map_err(|error| format!("the schema itself cannot be used: {error}"))
+}
+
+fn broken(validator: &jsonschema::Validator, value: &RawJson) -> Option<Broken> {
+    let value: serde_json::Value = match serde_json::from_str(value.text()) {
+        Ok(value) => value,
+        Err(error) => return Some(Broken { pointer: String::new(), why: error.to_string() }),
     };
-    let (schema, value) = (parsed(schema)?, parsed(value)?);
-    let validator = jsonschema::validator_for(&schema)
-        .map_err(|error| unusable(format!("the schema itself cannot be used: {error}")))?;
-    let broken = |error: jsonschema::ValidationError<'_>| Broken {
-        pointer: error.instance_path().to_string(),
-        why: error.to_string(),
-    };
-    validator.validate(&value).map_err(broken)
+    let error = validator.validate(&value).err()?;
+    Some(Broken { pointer: error.instance_path().to_string(), why: error.to_string() })
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ fn named(agent: &mut Agent, user: &str) {
 #[tokio::test]
 async fn f30_a_changed_tool_does_not_change_what_was_shown() {
     for _ in 0..rounds() {
-        let schema = r#"{"type":"object","required":["force"]}"#;
+        let schema = r#"{"type":"object","properties":{"force":{}}}"#;
         for (description, schema) in
             [("Deletes a file", schema), ("Formats the disk", r#"{"type":"object"}"#)]
         {
