@@ -35,6 +35,8 @@ pub struct Settings {
     pub v03_cards: BTreeSet<AgentName>,
     /// Budgets and caps.
     pub limits: Arc<Limits>,
+    /// Those of agents that have others.
+    pub agent_limits: BTreeMap<AgentName, Arc<Limits>>,
     /// How long a node's claim on a run lasts without renewal.
     pub lease: Millis,
     /// What this node is called among others.
@@ -354,6 +356,7 @@ impl Settings {
             default_agent: None,
             v03_cards: BTreeSet::new(),
             limits: Arc::new(Limits::default()),
+            agent_limits: BTreeMap::new(),
             lease: Millis::seconds(6),
             node_name: String::new(),
             poll: Millis(500),

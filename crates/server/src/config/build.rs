@@ -150,6 +150,7 @@ impl Config {
                 .map(|(name, _)| AgentName::new(name))
                 .collect::<Result<_, _>>()?,
             limits: Arc::new(limits(server)),
+            agent_limits: self.agent_limits()?,
             access: access(&self.file.server)?,
             connections: Connections {
                 at_once: server
@@ -182,6 +183,25 @@ impl Config {
             }
         }
         mirrors
+    }
+
+    /// Budgets of agents that have their own: the smaller counts, so that an agent cannot free itself.
+    fn agent_limits(&self) -> Result<BTreeMap<AgentName, Arc<Limits>>, BuildError> {
+        let mut all = BTreeMap::new();
+        for (name, agent) in &self.file.agents {
+            let usual = limits(&self.file.server.limits);
+            let smaller = |own: Option<u64>, usual: Option<u64>| own.into_iter().chain(usual).min();
+            let own = Limits {
+                turns: agent.max_turns.map_or(usual.turns, |turns| turns.min(usual.turns)),
+                tokens: smaller(agent.budget.tokens, usual.tokens),
+                cost_micros: smaller(agent.budget.cost.map(micros), usual.cost_micros),
+                ..usual.clone()
+            };
+            if own != usual {
+                all.insert(AgentName::new(name)?, Arc::new(own));
+            }
+        }
+        Ok(all)
     }
 
     fn agent(
@@ -400,7 +420,12 @@ fn limits(limits: &file::Limits) -> Limits {
         call_attempts: limits.call_attempts.unwrap_or(usual.call_attempts),
         turns: limits.turns.unwrap_or(usual.turns),
         tokens: limits.tokens.or(usual.tokens),
-        cost_micros: limits.cost.map(|cost| (cost * 1e6).round() as u64).or(usual.cost_micros),
+        cost_micros: limits.cost.map(micros).or(usual.cost_micros),
         orphan_margin: Millis(usual.orphan_margin.0),
     }
+}
+
+/// Millionths of a unit.
+fn micros(cost: f64) -> u64 {
+    (cost * 1e6).round() as u64
 }

@@ -53,6 +53,8 @@ impl Shared {
         verdicts: Verdicts,
         beside: Arc<dyn Fn(&Decided) -> Beside + Send + Sync>,
     ) -> Order {
+        let settings = self.settings();
+        let limits = settings.agent_limits.get(&definition.agent).unwrap_or(&settings.limits).clone();
         let given = Given {
             now: self.clock.now(),
             entropy: self.clock.entropy(),
@@ -61,7 +63,7 @@ impl Shared {
             verdicts,
             authority: None,
             recorded: None,
-            limits: self.settings().limits.clone(),
+            limits,
             over_soft_cap: false,
         };
         Order { commands, given, beside }

@@ -34,6 +34,14 @@ pub struct Agent {
     /// How its runs are tracked. Without this block no call can wait: a tool that requires approval is denied.
     #[garde(dive)]
     pub task: Option<Task>,
+    /// How many replies of the model one of its runs may have; then the run fails. The smaller of this and
+    /// `server.limits.turns` counts.
+    #[garde(inner(range(min = 1)))]
+    pub max_turns: Option<u32>,
+    /// What one of its runs may use; then the run fails.
+    #[garde(dive)]
+    #[serde(default)]
+    pub budget: Budget,
     /// How it thinks.
     #[garde(dive)]
     #[serde(default)]
@@ -73,6 +81,19 @@ pub struct A2a {
     /// know. The agent answers such clients in any case.
     #[schemars(extend("default" = false))]
     pub v03_card: Option<bool>,
+}
+
+/// What one run may use. The smaller of this and `server.limits` counts.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Budget {
+    /// Tokens, of what the model is asked with and of what it replies.
+    #[garde(inner(range(min = 1)))]
+    pub tokens: Option<u64>,
+    /// Cost, in the units of `llms.<name>.price`.
+    #[garde(inner(range(min = 0.000001)))]
+    pub cost: Option<f64>,
 }
 
 /// How runs are tracked.
