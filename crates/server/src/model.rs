@@ -14,6 +14,7 @@ mod ollama;
 mod openai_chat;
 mod openai_responses;
 pub mod provider;
+mod proxies;
 mod request;
 pub mod script_file;
 pub mod scripted;

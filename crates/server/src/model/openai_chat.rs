@@ -127,6 +127,9 @@ struct Chunk {
     usage: Option<Usage>,
     #[serde(default)]
     error: Option<Value>,
+    /// `error` where vLLM tells an error without a member of that name.
+    #[serde(default)]
+    object: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -356,6 +359,10 @@ impl Reading for ChatReading {
         }
         let chunk: Chunk = serde_json::from_str(frame).map_err(garbled)?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
+            return Err(of_stream_error(error["type"].as_str().unwrap_or_default(), &error));
+        }
+        if chunk.object.as_deref() == Some("error") {
+            let error: Value = serde_json::from_str(frame).map_err(garbled)?;
             return Err(of_stream_error(error["type"].as_str().unwrap_or_default(), &error));
         }
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {

@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use super::conversation::{self, Conversation, Maker, Names};
 use super::frames::{Frames, Framing};
 use super::gate::Gate;
+use super::proxies;
 use super::request::{Asking, Parameters};
 use super::trouble::{self, Trouble, TroubleKind};
 use super::{Live, ModelReply, Prompt};
@@ -267,16 +268,15 @@ impl Provider {
         // Whoever writes the version into the address does not mean it twice.
         let base = base.strip_suffix(settings.dialect.version()).unwrap_or(base).to_owned();
         let headers = headers(&settings)?;
+        let bad_client = |why: String| BadProvider::Client { llm: settings.name.clone(), why };
         let client = Client::builder()
             .redirect(Policy::none())
-            .no_proxy()
             .referer(false)
             .retry(reqwest::retry::never())
             .connect_timeout(CONNECT)
-            .user_agent(concat!("holdpoint/", env!("CARGO_PKG_VERSION")))
-            .build();
-        let client = client
-            .map_err(|error| BadProvider::Client { llm: settings.name.clone(), why: error.to_string() })?;
+            .user_agent(concat!("holdpoint/", env!("CARGO_PKG_VERSION")));
+        let client = proxies::through(client, |name| std::env::var(name).ok()).map_err(bad_client)?;
+        let client = client.build().map_err(|error| bad_client(error.to_string()))?;
         let gate = Arc::new(Gate::new(settings.max_concurrent.max(1)));
         Ok(Provider { settings, base, headers, client, gate })
     }

@@ -290,7 +290,7 @@ pub(super) fn of_stream_error(kind: &str, error: &Value) -> Trouble {
         TroubleKind::TooLong
     } else if has(&["authentication"]) {
         TroubleKind::BadKey
-    } else if has(&["invalid_request", "invalid_prompt", "not_found"]) {
+    } else if has(&["invalid_request", "invalid_prompt", "not_found", "badrequesterror", "notfounderror"]) {
         TroubleKind::Refused { status: 400 }
     } else {
         TroubleKind::Busy { status: None, wait: None }

@@ -234,6 +234,59 @@ fn a_try_waits_through_a_restart() {
     assert_eq!(fake.requests().len(), 1, "asked once more, and no more");
 }
 
+/// F26: an agent's own budgets end its runs, and only its own; the server's count where they are smaller.
+#[test]
+fn an_agent_has_budgets_of_its_own() {
+    let unknown = serde_json::json!({"tool_calls": [{"index": 0, "id": "x", "function": {"name": "nothing", "arguments": "{}"}}]});
+    let fake = Fake::answering(vec![Answer::stream(calls(&unknown))]);
+    let llm =
+        format!("{{type: openai, model: m, base_url: \"{}\", price: {{input: 1, output: 1}}}}", fake.url);
+    let folder = folder(&format!(
+        "llms:\n  the-llm: {llm}\nserver: {{limits: {{turns: 6}}}}\nagents:\n  \
+         few: {{llm: the-llm, max_turns: 3}}\n  many: {{llm: the-llm, max_turns: 50}}\n  \
+         short: {{llm: the-llm, budget: {{tokens: 300}}}}\n  cheap: {{llm: the-llm, budget: {{cost: 0.0005}}}}\n"
+    ));
+    let server = serve(folder.path());
+    for (agent, limit) in [
+        ("few", "its limit of 3 model replies"),
+        ("many", "its limit of 6 model replies"),
+        ("short", "its limit of 300 tokens"),
+        ("cheap", "its limit of cost: 0.000500"),
+    ] {
+        let run = text(&server.ask(&["send", agent, "go"])["id"]).to_owned();
+        let ended = server.wait_for(&run, "failed").to_string();
+        assert!(ended.contains(limit), "{agent}: {ended}");
+    }
+}
+
+/// F26: arguments that break the schema that the model was told reach no person and no tool. The model is told where they
+/// break it, and repairs them; one that never does is ended by its budget.
+#[test]
+fn arguments_that_break_the_schema_are_repaired_by_the_model() {
+    let asks = |arguments: &str| {
+        let function = serde_json::json!({"name": "suspend-for-input", "arguments": arguments});
+        calls(&serde_json::json!({"tool_calls": [{"index": 0, "id": "x", "function": function}]}))
+    };
+    let wrong = asks(r#"{"reason": "stuck", "options": "blue"}"#);
+    let fake = Fake::answering(vec![
+        Answer::stream(wrong.clone()),
+        Answer::stream(asks(r#"{"reason": "stuck", "options": ["blue"]}"#)),
+        Answer::stream(wrong),
+    ]);
+    let llm = format!("{{type: openai, model: m, base_url: \"{}\"}}", fake.url);
+    let folder = durable(&llm, "server: {limits: {turns: 5}}\n");
+    let server = serve(folder.path());
+    let run = text(&server.ask(&["send", "assistant", "go"])["id"]).to_owned();
+    let held = server.wait_for(&run, "held");
+    assert_eq!(held["holds"].as_array().unwrap().len(), 1, "{held:#}");
+    let told = fake.requests().pop().unwrap().body;
+    assert!(told.contains("do not fit the tool's schema at /options"), "{told}");
+    let hold = text(&held["holds"][0]["id"]).to_owned();
+    server.ask(&["holds", "answer", &hold, "blue"]);
+    let ended = server.wait_for(&run, "failed").to_string();
+    assert!(ended.contains("its limit of 5 model replies"), "{ended}");
+}
+
 /// F26: bad arguments, unknown tools and nameless calls are answered, the model goes on; an endless loop and a budget
 /// end the run with their own sentences, and so does a conversation that is too long.
 #[test]

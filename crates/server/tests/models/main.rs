@@ -8,6 +8,7 @@
 mod binary;
 mod fake;
 mod misbehaves;
+mod proxies;
 #[path = "../tooling/started.rs"]
 mod started;
 mod streams;

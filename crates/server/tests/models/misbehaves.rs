@@ -38,7 +38,19 @@ async fn every_failure_has_its_own_end() {
         ..Answer::stream(r#"{"choices":[]}"#)
     };
     let in_stream = r#"data: {"error":{"message":"Overloaded","type":"server_error","code":503}}"#;
+    // vLLM tells errors in a stream without a member `error`, as older and newer versions of it do.
+    let vllm = |code: &str, kind: &str, said: &str| {
+        let error =
+            format!(r#"{{"object":"error","message":"{said}","type":"{kind}","param":null,"code":{code}}}"#);
+        Answer::stream(format!("{}data: {error}\n\ndata: [DONE]\n\n", chunk(r#"{"content":"Once"}"#)))
+    };
+    let long = "This model's maximum context length is 10 tokens";
     let cases: Vec<(Answer, &str, bool)> = vec![
+        (vllm("500", "InternalServerError", "CUDA out of memory"), "busy", true),
+        (vllm("null", "InternalServerError", "the engine died"), "busy", true),
+        (vllm("400", "BadRequestError", "unknown parameter"), "refused", false),
+        (vllm("null", "BadRequestError", "unknown parameter"), "refused", false),
+        (vllm("400", "BadRequestError", long), "too_long", false),
         (
             Answer::error(
                 "429 Too Many Requests",
