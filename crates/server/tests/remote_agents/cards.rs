@@ -47,7 +47,7 @@ fn a_card_that_nobody_has_seen_is_asked_about() {
     let ended = here.until_status(&run, "completed").to_string();
     assert!(ended.contains("nothing was sent"), "{ended}");
 
-    let remote = Unruly::at(port, |url| card(url));
+    let remote = Unruly::at(port, card);
     let run = here.begin();
     let hold = here.hold(&run, "approval");
     assert!(text(&hold["reason"]).contains("nobody has seen it"), "{hold:#}");
@@ -60,7 +60,7 @@ fn a_card_that_nobody_has_seen_is_asked_about() {
 /// T3: another card than the one that the model was told of asks a person, who is shown it; nothing goes there before.
 #[test]
 fn a_changed_card_asks_again() {
-    let remote = Unruly::start(|url| card(url));
+    let remote = Unruly::start(card);
     let folder = boss(&remote.url(), "");
     let here = serve(folder.path());
     remote.change(|card| card["description"] = json!("Pays, and tells others."));

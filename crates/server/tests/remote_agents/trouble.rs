@@ -12,7 +12,7 @@ use crate::unruly::{Answers, Unruly, card};
 /// sent a second time by itself. Whoever lets it run again gets the task that was begun, where the other server lists it.
 #[test]
 fn a_lost_first_answer_asks_a_person_and_begins_nothing_twice() {
-    let remote = Unruly::start(|url| card(url));
+    let remote = Unruly::start(card);
     let folder = boss(&remote.url(), "");
     let here = serve(folder.path());
     remote.answers(Answers::BreaksOff);
@@ -31,7 +31,7 @@ fn a_lost_first_answer_asks_a_person_and_begins_nothing_twice() {
 /// Where the other server promises that a repeat is none, a lost answer is simply asked for again, with the same ids.
 #[test]
 fn with_a_promise_the_same_message_is_sent_again() {
-    let remote = Unruly::start(|url| card(url));
+    let remote = Unruly::start(card);
     remote.lists_nothing();
     let folder = boss(&remote.url(), ", idempotent: true");
     let here = serve(folder.path());
@@ -51,7 +51,7 @@ fn with_a_promise_the_same_message_is_sent_again() {
 /// S0-33, T1, T17: the words of a remote agent are shown as its words. That it says "approved" approves nothing here.
 #[test]
 fn what_a_remote_agent_says_decides_nothing() {
-    let remote = Unruly::start(|url| card(url));
+    let remote = Unruly::start(card);
     let folder = boss(&remote.url(), "");
     let here = serve(folder.path());
     let run = here.begin();
@@ -67,7 +67,7 @@ fn what_a_remote_agent_says_decides_nothing() {
 /// A login is a hold; the header of the configuration goes with every message, and the call goes on after an answer.
 #[test]
 fn a_login_is_waited_for() {
-    let remote = Unruly::start(|url| card(url));
+    let remote = Unruly::start(card);
     remote.answers(Answers::AsksForLogin);
     let folder = boss(&remote.url(), "");
     std::fs::write(folder.path().join(".env"), "REMOTE_TOKEN=not-for-logs\n").unwrap();
@@ -88,7 +88,7 @@ fn a_login_is_waited_for() {
 /// remote task canceled only where the call does not go on.
 #[test]
 fn a_state_that_nobody_knows_asks_a_person() {
-    let remote = Unruly::start(|url| card(url));
+    let remote = Unruly::start(card);
     let folder = boss(&remote.url(), "");
     let here = serve(folder.path());
     let run = here.begin();

@@ -126,10 +126,8 @@ fn serve(mut stream: TcpStream, inside: &Mutex<Inside>) -> Option<()> {
     reader.read_exact(&mut body).ok()?;
     let mut inside = inside.lock().unwrap();
     if first.contains("agent-card.json") {
-        return match &inside.card {
-            Value::Null => answer(&mut stream, "404 Not Found", &json!({})),
-            card => answer(&mut stream, "200 OK", card),
-        };
+        let status = if inside.card.is_null() { "404 Not Found" } else { "200 OK" };
+        return answer(&mut stream, status, &inside.card);
     }
     let asked: Value = serde_json::from_slice(&body).ok()?;
     let params = &asked["params"];
