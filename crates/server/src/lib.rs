@@ -6,6 +6,7 @@
 //! people's own tests. `telemetry` is what the server measures of itself. `config` turns a file into `settings`.
 
 pub mod auth;
+pub mod card_key;
 pub mod clock;
 pub mod config;
 pub mod demo;

@@ -16,6 +16,7 @@ use holdpoint_core::name::{AgentName, InboxName, Tenant, ToolName};
 use holdpoint_core::time::Millis;
 
 use crate::auth::{Issuer, Party, Principal};
+use crate::card_key::CardKey;
 use crate::engine::SigningKey;
 use crate::model::Model;
 use crate::telemetry::Telemetry;
@@ -70,11 +71,13 @@ pub struct Settings {
 pub struct A2a {
     /// Whether clients may name receivers of push notifications.
     pub push_notifications: bool,
+    /// What cards are signed with, if they are.
+    pub card_key: Option<CardKey>,
 }
 
 impl Default for A2a {
     fn default() -> A2a {
-        A2a { push_notifications: true }
+        A2a { push_notifications: true, card_key: None }
     }
 }
 

@@ -23,6 +23,7 @@ use super::problem::Problems;
 use super::stores::{Lives, absolute};
 use super::{Config, Database};
 use crate::auth::{BadIssuer, BadParty, Issuer, IssuerSettings, Party, TokenRules};
+use crate::card_key::{CardKey, NoCardKey};
 use crate::clock::Clock;
 use crate::engine::SigningKey;
 use crate::model::provider::BadProvider;
@@ -51,6 +52,9 @@ pub enum BuildError {
     /// The identity provider is none.
     #[error(transparent)]
     Issuer(#[from] BadIssuer),
+    /// The key of cards is none.
+    #[error("server.a2a.card_signature.key {0}")]
+    CardKey(#[from] NoCardKey),
     /// A script is gone or changed since it was checked.
     #[error("the script {}: {why}", path.display())]
     Script {
@@ -160,7 +164,7 @@ impl Config {
                 ..usual.connections
             },
             webhooks: webhooks(&self.file.server),
-            a2a: a2a(&self.file.server),
+            a2a: a2a(&self.file.server)?,
             jobs: jobs(&self.file.server.async_tools),
             mirrors: self.mirrors(),
             max_wait: server.max_wait.map_or(usual.max_wait, |span| span.0),
@@ -366,9 +370,14 @@ pub(super) fn host_of(url: &str) -> Option<String> {
     reqwest::Url::parse(url).ok()?.host_str().map(str::to_ascii_lowercase)
 }
 
-fn a2a(server: &file::Server) -> A2a {
+fn a2a(server: &file::Server) -> Result<A2a, NoCardKey> {
     let usual = A2a::default();
-    A2a { push_notifications: server.a2a.push_notifications.unwrap_or(usual.push_notifications) }
+    let signature = server.a2a.card_signature.as_ref();
+    let read = |it: &file::CardSignature| CardKey::read(it.key.expose(), &it.key_id, it.jku.as_deref());
+    Ok(A2a {
+        push_notifications: server.a2a.push_notifications.unwrap_or(usual.push_notifications),
+        card_key: signature.map(read).transpose()?,
+    })
 }
 
 fn webhooks(server: &file::Server) -> Webhooks {

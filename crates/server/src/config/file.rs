@@ -19,7 +19,7 @@ use serde::Deserialize;
 
 pub use agent::{Agent, Engine, Hitl, Mode, Reasoning, Task, TaskBackend};
 pub use llm::{Llm, LlmType};
-pub use server::{AsyncTools, Auth, Jwt, Limits, Server};
+pub use server::{AsyncTools, Auth, CardSignature, Jwt, Limits, Server};
 pub use store::{Backend, Driver, SessionStore, Sql, SslMode};
 pub use tool::{McpOverride, Sandbox, Tool, ToolType};
 pub use values::{AfterGrace, OnDeny, OnTimeout, Parameters, Secret, SelfApproval, Span};

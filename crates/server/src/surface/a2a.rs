@@ -19,6 +19,7 @@ mod push;
 mod rest;
 mod routes;
 mod send;
+mod signature;
 mod stream;
 mod v03;
 mod wire;

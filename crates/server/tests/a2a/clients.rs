@@ -9,6 +9,10 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine as _};
+
 use crate::server::{Server, demo, demo_with, serve_file};
 use crate::v03::older_config;
 
@@ -90,6 +94,25 @@ fn the_python_client_over_json_rpc() {
 #[test]
 fn the_python_client_over_http_json() {
     drive(python("a2a-clients"), "official.py", "HTTP+JSON");
+}
+
+/// The cards of an agent are signed, and the official verifier finds it out; the same card is signed alike each time.
+#[test]
+fn the_python_client_checks_the_signature_of_a_card() {
+    let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+    let pair = Ed25519KeyPair::from_pkcs8(document.as_ref()).unwrap();
+    let pem = format!(
+        "-----BEGIN PRIVATE KEY-----\\n{}\\n-----END PRIVATE KEY-----\\n",
+        BASE64_STANDARD.encode(document.as_ref())
+    );
+    let folder = crate::push::folder();
+    let more = format!(
+        "  a2a: {{card_signature: {{key: \"{pem}\", key_id: first, jku: 'https://example.com/keys.json'}}}}"
+    );
+    let server = crate::push::serve(folder.path(), &more);
+    let public = BASE64_URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
+    let none = |_: &str| panic!("signed.py needs no other server");
+    drive_against(server, none, python("a2a-clients"), "signed.py", &public);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::llm::web_address;
 use super::values::{Secret, SelfApproval, Span};
 use crate::auth;
+use crate::card_key::CardKey;
 
 /// The server itself.
 #[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
@@ -58,6 +59,33 @@ pub struct A2a {
     /// Whether clients may name receivers of push notifications. They are told within the bounds of `webhooks`.
     #[schemars(extend("default" = true))]
     pub push_notifications: Option<bool>,
+    /// What the cards of agents are signed with. Without it they are not signed.
+    #[garde(dive)]
+    pub card_signature: Option<CardSignature>,
+}
+
+/// What the cards of agents are signed with.
+#[derive(Debug, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields)]
+#[garde(allow_unvalidated)]
+pub struct CardSignature {
+    /// An Ed25519 key as PEM, from the environment: `openssl genpkey -algorithm ed25519` makes one. The same on every node.
+    #[garde(custom(card_key))]
+    pub key: Secret,
+    /// The name by which clients know the key.
+    #[garde(length(min = 1))]
+    pub key_id: String,
+    /// Where clients find the public key, as a JSON Web Key Set.
+    #[garde(inner(custom(web_address)))]
+    pub jku: Option<String>,
+}
+
+fn card_key(key: &Secret, (): &()) -> garde::Result {
+    // A variable that is not at hand is taken to be right.
+    match key.expose().contains("${") {
+        true => Ok(()),
+        false => CardKey::read(key.expose(), "", None).map(drop).map_err(garde::Error::new),
+    }
 }
 
 /// How jobs elsewhere report back.

@@ -8,6 +8,7 @@ use holdpoint_core::digest;
 
 use super::error::{A2aError, Kind};
 use super::operations::Asked;
+use super::signature::signed;
 use super::v03;
 use super::wire::{
     AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill, Scopes, SecurityRequirement,
@@ -23,6 +24,10 @@ pub(super) const VERSION: &str = "1.0";
 
 /// The card that everyone may read.
 pub(super) fn public(settings: &Settings, name: &str, agent: &Agent, site: &str) -> AgentCard {
+    signed(settings.a2a.card_key.as_ref(), unsigned(settings, name, agent, site))
+}
+
+fn unsigned(settings: &Settings, name: &str, agent: &Agent, site: &str) -> AgentCard {
     let url = format!("{site}/v1/agents/{name}");
     let interface = |protocol_binding| AgentInterface {
         url: url.clone(),
@@ -68,6 +73,7 @@ pub(super) fn public(settings: &Settings, name: &str, agent: &Agent, site: &str)
             description,
             tags: vec!["agent"],
         }],
+        signatures: Vec::new(),
     }
 }
 
@@ -93,7 +99,7 @@ pub(super) fn extended(asked: &Asked) -> Result<AgentCard, A2aError> {
     let settings = asked.app.engine.settings();
     let missing = || A2aError::new(Kind::ExtendedAgentCardNotConfigured, "this agent is gone");
     let agent = settings.agents.get(&asked.agent).ok_or_else(missing)?;
-    let mut card = public(&settings, asked.agent.as_str(), agent, &asked.site);
+    let mut card = unsigned(&settings, asked.agent.as_str(), agent, &asked.site);
     for (tool, spec) in &agent.definition.tools {
         let tag = match agent.needs_approval.contains(tool) {
             true => "needs-approval",
@@ -106,7 +112,7 @@ pub(super) fn extended(asked: &Asked) -> Result<AgentCard, A2aError> {
             tags: vec![tag],
         });
     }
-    Ok(card)
+    Ok(signed(settings.a2a.card_key.as_ref(), card))
 }
 
 /// A card's version is that of the agent's definition: it changes when the agent does.

@@ -359,6 +359,15 @@ pub(super) struct AgentCard {
     pub(super) default_input_modes: Vec<&'static str>,
     pub(super) default_output_modes: Vec<&'static str>,
     pub(super) skills: Vec<AgentSkill>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) signatures: Vec<AgentCardSignature>,
+}
+
+/// That nobody changed a card since it was signed.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct AgentCardSignature {
+    pub(super) protected: String,
+    pub(super) signature: String,
 }
 
 /// Where and how an agent is reached.

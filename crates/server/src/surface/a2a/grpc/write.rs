@@ -189,8 +189,14 @@ pub(super) fn card(card: &wire::AgentCard) -> proto::AgentCard {
         default_input_modes: texts(&card.default_input_modes),
         default_output_modes: texts(&card.default_output_modes),
         skills: card.skills.iter().map(skill).collect(),
+        signatures: card.signatures.iter().map(signature).collect(),
         ..proto::AgentCard::default()
     }
+}
+
+fn signature(made: &wire::AgentCardSignature) -> proto::AgentCardSignature {
+    let (protected, signature) = (made.protected.clone(), made.signature.clone());
+    proto::AgentCardSignature { protected, signature, header: None }
 }
 
 fn interface(interface: &wire::AgentInterface) -> proto::AgentInterface {
