@@ -32,6 +32,8 @@ pub struct Settings {
     pub agents: BTreeMap<AgentName, Arc<Agent>>,
     /// The agent at the root of the server, for protocols that have one there.
     pub default_agent: Option<AgentName>,
+    /// What agents are for, by their names, where that is said.
+    pub purposes: BTreeMap<String, String>,
     /// The agents whose A2A card clients of version 0.3 can read too.
     pub v03_cards: BTreeSet<AgentName>,
     /// Budgets and caps.
@@ -357,6 +359,7 @@ impl Settings {
             tenant: Tenant::default_tenant(),
             agents: BTreeMap::new(),
             default_agent: None,
+            purposes: BTreeMap::new(),
             v03_cards: BTreeSet::new(),
             limits: Arc::new(Limits::default()),
             agent_limits: BTreeMap::new(),

@@ -146,6 +146,12 @@ impl Config {
             poll: nodes.poll.map_or(usual.poll, |span| span.0),
             agents,
             default_agent: self.file.server.default_agent.as_ref().map(AgentName::new).transpose()?,
+            purposes: self
+                .file
+                .agents
+                .iter()
+                .filter_map(|(name, agent)| Some((name.clone(), agent.description.clone()?)))
+                .collect(),
             v03_cards: self
                 .file
                 .agents

@@ -22,7 +22,7 @@ pub(crate) fn older_config(folder: &std::path::Path) -> String {
      llms: {s: {type: scripted, script: ops.yaml}}\n\
      session_stores: {main: {backend: sql, sql: {driver: sqlite, database: ./sessions.db}}}\n\
      agents:\n  ops: {llm: s, tools: [write_file], session_store: main, task: {}, a2a: {v03_card: true}}\n  \
-     new: {llm: s, tools: [write_file], session_store: main, task: {}}\n"
+     new: {llm: s, description: Writes things down., tools: [write_file], session_store: main, task: {}}\n"
         .to_owned()
 }
 
@@ -350,6 +350,8 @@ async fn cards_for_both_versions() {
     let plain = server.get(&path("new")).await;
     assert!(plain.body.get("url").is_none(), "off unless the configuration says otherwise");
     assert_eq!(versions(&plain), ["1.0", "1.0", "1.0"]);
+    assert_eq!(plain.body["description"], "Writes things down.", "as the configuration says");
+    assert_eq!(plain.body["skills"][0]["description"], "Writes things down.");
     for card in [
         server.get("/v1/agents/ops/v1/card").await.body,
         server.rpc("ops", "agent/getAuthenticatedExtendedCard", json!(null)).await.body["result"].clone(),

@@ -46,8 +46,9 @@ fn unsigned(settings: &Settings, name: &str, agent: &Agent, site: &str) -> Agent
         supported_interfaces.extend(v03::card::interfaces(&url));
     }
     let (security_schemes, security_requirements) = security(&settings.access.auth);
-    let description =
-        format!("The agent {name} of a Holdpoint server: it stops and waits where a person decides.");
+    let description = settings.purposes.get(name).cloned().unwrap_or_else(|| {
+        format!("The agent {name} of a Holdpoint server: it stops and waits where a person decides.")
+    });
     AgentCard {
         name: name.to_owned(),
         description: description.clone(),
