@@ -3,7 +3,8 @@
 //! Direction inside: surfaces → engine → (store, model, tool). `engine` is the only write path; `policy` and `auth` work
 //! out verdicts and authority before the core is asked; `clock` is the one file that reads time and draws randomness.
 //! `surface` has one folder for each protocol, `http` what they share, `html` what their pages share; `scenario` plays
-//! people's own tests. `telemetry` is what the server measures of itself. `config` turns a file into `settings`.
+//! people's own tests. `telemetry` is what the server measures of itself, `vault` the secrets that it keeps. `config` turns a
+//! file into `settings`.
 
 pub mod auth;
 pub mod card_key;
@@ -22,4 +23,5 @@ pub mod settings;
 pub mod surface;
 pub mod telemetry;
 pub mod tool;
+pub mod vault;
 pub mod words;

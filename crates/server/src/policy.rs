@@ -6,7 +6,7 @@ use holdpoint_core::command::AskedCall;
 use holdpoint_core::definition::{Definition, ToolSpec};
 use holdpoint_core::id::CallNo;
 use holdpoint_core::json::RawJson;
-use holdpoint_core::name::{RuleId, ToolName};
+use holdpoint_core::name::{RuleId, ToolName, UserId};
 use holdpoint_core::policy::{Effect, Verdict, Verdicts};
 use holdpoint_core::run::Run;
 
@@ -45,7 +45,7 @@ pub fn of_reply(agent: &Agent, definition: &Definition, run: &Run, calls: &[Aske
     let mut by_call = Vec::new();
     for (no, call) in numbers.zip(calls) {
         let Ok(tool) = ToolName::new(&call.tool) else { continue };
-        let verdicts = judge(agent, definition, &tool, Some(&call.arguments));
+        let verdicts = judge(agent, definition, (&tool, &run.facts.owner), Some(&call.arguments));
         by_call.extend(verdicts.into_iter().map(|verdict| (no, verdict)));
     }
     Verdicts { policy: None, by_call }
@@ -63,7 +63,8 @@ pub fn of_run(
     let mut by_call = Vec::new();
     let Some(agent) = agent else { return Verdicts::default() };
     for call in &run.state.calls {
-        let verdicts = judge(agent, definition, &call.tool, arguments(call.no).as_deref());
+        let arguments = arguments(call.no);
+        let verdicts = judge(agent, definition, (&call.tool, &run.facts.owner), arguments.as_deref());
         by_call.extend(verdicts.into_iter().map(|verdict| (call.no, verdict)));
     }
     Verdicts { policy: None, by_call }
@@ -71,7 +72,12 @@ pub fn of_run(
 
 /// What the agent's settings say, and what the tool itself says of the arguments and of how the run was told of it; the
 /// core lets the strictest win. A tool that the agent does not have any more is judged by nobody: the core holds or refuses it.
-fn judge(agent: &Agent, definition: &Definition, name: &ToolName, arguments: Option<&str>) -> Vec<Verdict> {
+fn judge(
+    agent: &Agent,
+    definition: &Definition,
+    (name, owner): (&ToolName, &UserId),
+    arguments: Option<&str>,
+) -> Vec<Verdict> {
     let Some(tool) = agent.tools.get(name) else { return Vec::new() };
     let by_settings = match agent.needs_approval.contains(name) {
         true => (Effect::Hold, REQUIRES_APPROVAL, None),
@@ -86,7 +92,7 @@ fn judge(agent: &Agent, definition: &Definition, name: &ToolName, arguments: Opt
     let shown = definition.tools.get(name);
     let by_schema = shown.zip(arguments).and_then(|(shown, arguments)| misfit(shown, arguments));
     let by_schema = by_schema.map(|why| (Effect::Deny, ARGUMENTS_BREAK_SCHEMA, Some(why)));
-    let changed = shown.and_then(|shown| tool.changed(shown));
+    let changed = shown.and_then(|shown| tool.changed(shown, owner));
     let by_change =
         changed.as_ref().map(|changed| (Effect::Hold, changed.rule.as_str(), Some(changed.reason.clone())));
     let verdict = |(effect, rule, reason): (Effect, &str, Option<String>)| {

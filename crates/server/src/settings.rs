@@ -22,7 +22,9 @@ use crate::model::Model;
 use crate::telemetry::Telemetry;
 use crate::tool::Tool;
 use crate::tool::guard::Guard;
+use crate::tool::mcp::login::Desk;
 use crate::tool::suspend::{self, SuspendForInput};
+use crate::vault::Vault;
 
 /// What a server is made of.
 pub struct Settings {
@@ -66,6 +68,10 @@ pub struct Settings {
     pub jobs: Jobs,
     /// Directories in which readable copies are kept, and of which agents.
     pub mirrors: BTreeMap<PathBuf, BTreeSet<AgentName>>,
+    /// Logins without which tools of an agent are not known.
+    pub logins: BTreeMap<AgentName, Vec<Arc<Desk>>>,
+    /// Where tokens of logins are kept, if they are.
+    pub vault: Option<Arc<Vault>>,
 }
 
 /// What A2A clients are offered.
@@ -376,6 +382,8 @@ impl Settings {
             a2a: A2a::default(),
             jobs: Jobs::default(),
             mirrors: BTreeMap::new(),
+            logins: BTreeMap::new(),
+            vault: None,
         }
     }
 }

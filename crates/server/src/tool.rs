@@ -21,6 +21,7 @@ pub mod workspace;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use holdpoint_core::body::Body;
 use holdpoint_core::command::SuspendFor;
@@ -30,9 +31,11 @@ use holdpoint_core::hold::Ask;
 use holdpoint_core::id::{CallId, HoldId, MessageId, Secret};
 use holdpoint_core::json::RawJson;
 use holdpoint_core::message::{Message, ToolResult};
-use holdpoint_core::name::{AgentName, SessionId, ToolName};
+use holdpoint_core::name::{AgentName, SessionId, ToolName, UserId};
 use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::Continuation;
+
+use self::mcp::login::Desk;
 
 /// One start of a call.
 #[derive(Debug, Clone)]
@@ -51,6 +54,8 @@ pub struct Invocation {
     pub message: MessageId,
     /// The model's own id of the call; may be empty.
     pub asked_as: String,
+    /// Whose run it is.
+    pub owner: UserId,
     /// What it goes on with, when it has asked for something before: see [`Ask::resume`].
     pub resumed: Option<Resumed>,
     /// The hold that the call waits in, if it comes to that: known before, so that it can be told to the outside. A
@@ -161,14 +166,19 @@ pub trait Tool: Send + Sync {
         Judgement::Allow
     }
 
-    /// Finds out how things are outside, for [`Tool::changed`]; none for a tool that cannot change by itself. Done
-    /// directly before a call starts.
-    fn look(&self) -> Option<Looking> {
+    /// Finds out how things are outside for a user, for [`Tool::changed`]; none for a tool that cannot change by itself.
+    /// Done directly before a call starts.
+    fn look(&self, _owner: &UserId) -> Option<Looking> {
         None
     }
 
-    /// What is different, since the last look, from how the model of this run was told of it (T3).
-    fn changed(&self, _shown: &ToolSpec) -> Option<Changed> {
+    /// What is different for a user, since the last look, from how the model of this run was told of it (T3).
+    fn changed(&self, _shown: &ToolSpec, _owner: &UserId) -> Option<Changed> {
+        None
+    }
+
+    /// Where people log in for it; none for a tool that nobody logs in for.
+    fn desk(&self) -> Option<Arc<Desk>> {
         None
     }
 

@@ -349,6 +349,7 @@ impl HoldBody {
             text.push_str("options:\n");
             text.extend(self.options.iter().map(|option| format!("    | {option}\n")));
         }
+        text.extend(self.data.iter().map(|data| format!("data:\n{}", block(data.get()))));
         text.extend(
             self.answer_schema.iter().map(|schema| format!("answer schema:\n{}", block(schema.get()))),
         );

@@ -49,6 +49,8 @@ pub(super) async fn keep_up(
     loop {
         let is_asked = tokio::select! {
             _ = hangup.recv() => true,
+            // Somebody logged in at a server whose tools were not known.
+            () = news(fixed) => true,
             () = tokio::time::sleep(LOOK_EVERY) => false,
         };
         // An editor may be about to put a new file in the place of the old one.
@@ -67,6 +69,13 @@ pub(super) async fn keep_up(
                 tracing::error!("the changed configuration is not taken, the old one stays: {error}")
             }
         }
+    }
+}
+
+async fn news(fixed: &Fixed) {
+    match &fixed.around.logins {
+        Some(logins) => logins.site.news().await,
+        None => std::future::pending().await,
     }
 }
 

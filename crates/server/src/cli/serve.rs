@@ -20,6 +20,8 @@ use holdpoint::config::{
 use holdpoint::engine::Engine;
 use holdpoint::settings::{Auth, SelfApproval, Settings};
 use holdpoint::surface::async_tool;
+use holdpoint::tool::mcp::login::{Logins, Site};
+use holdpoint::vault::Vault;
 use holdpoint::{demo, http};
 use holdpoint_core::time::Millis;
 use holdpoint_store::beside::Beside;
@@ -149,7 +151,19 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let config = arguments.config.as_deref().map(|path| config::load(path, Unset::Refuse)).transpose()?;
     let wanted = wanted_address(arguments, config.as_ref());
     let data = data::directory(arguments.data.as_deref())?;
-    let around = Around { data: data.clone(), clock: Clock::system() };
+    // Opened first: logins are kept there, and MCP servers may ask for them.
+    let telemetry = Arc::<Telemetry>::default();
+    let database = config.as_ref().and_then(|config| config.database.clone());
+    let uses_memory = config.as_ref().is_some_and(Config::uses_memory);
+    let at = database.unwrap_or_else(|| Database::Sqlite(data::database(&data)));
+    let store = open(&at, uses_memory, telemetry.clone() as Arc<dyn Observer>)?;
+    let key = config.as_ref().and_then(Config::secret_key);
+    let key = key.map_or_else(|| data::webhook_key(&data), Ok)?;
+    let site = Arc::<Site>::default();
+    let tenant = Settings::usual().tenant;
+    let logins =
+        Logins { vault: Arc::new(Vault::new(store.clone(), tenant, key.clone())), site: site.clone() };
+    let around = Around { data: data.clone(), clock: Clock::system(), logins: Some(logins) };
     let Built { mut settings, database, uses_memory } = match &config {
         // MCP servers may take their time; whoever has enough of that can stop here.
         Some(config) => tokio::select! {
@@ -159,16 +173,13 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         None => Built { settings: demo::settings(&data)?, database: None, uses_memory: false },
     };
     overrule(&mut settings, arguments, wanted)?;
-    if settings.webhooks.key.is_none() {
-        settings.webhooks.key = Some(data::webhook_key(&data)?);
-    }
+    settings.telemetry = telemetry;
+    settings.webhooks.key.get_or_insert(key);
     config.iter().for_each(warn);
-    let observer = settings.telemetry.clone() as Arc<dyn Observer>;
-    let fixed = Fixed { database: database.clone(), uses_memory, around: around.clone() };
-    let database = database.unwrap_or_else(|| Database::Sqlite(data::database(&data)));
-    let store = open(&database, uses_memory, observer)?;
+    let fixed = Fixed { database, uses_memory, around: around.clone() };
     let listener = listen(wanted).await?;
     let address = listener.local_addr()?;
+    site.listens_on(format!("http://{address}"));
 
     let (limits, auth) = (settings.connections.clone(), settings.access.auth.clone());
     if settings.node_name.is_empty() {

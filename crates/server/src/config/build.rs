@@ -33,6 +33,7 @@ use crate::settings::{
 };
 use crate::tool::Tool;
 use crate::tool::guard::Guard;
+use crate::tool::mcp::login::Logins;
 use crate::tool::read_result::{self, ReadResult};
 use crate::tool::sandbox::NoSandbox;
 use crate::tool::suspend::{self, SuspendForInput};
@@ -111,6 +112,8 @@ pub struct Beside {
     pub data: PathBuf,
     /// The clock that it goes by.
     pub clock: Clock,
+    /// What logins at MCP servers need; without it nobody can log in there.
+    pub logins: Option<Logins>,
 }
 
 /// A server to be.
@@ -131,8 +134,13 @@ impl Config {
         let workshop = Workshop::of(self, beside, &remotes);
         let models = Models::of_file(self)?;
         let mcp = self.mcp_tools(&workshop).await?;
-        let mut agents = BTreeMap::new();
+        let (mut agents, mut logins) = (BTreeMap::new(), BTreeMap::new());
         for plan in &self.agents {
+            let awaited = plan.tools.iter().filter_map(|tool| mcp.awaited.get(&tool.name)).cloned();
+            let awaited: Vec<_> = awaited.collect();
+            if !awaited.is_empty() {
+                logins.insert(AgentName::new(&plan.name)?, awaited);
+            }
             if let Some(agent) = self.file.agents.get(&plan.name) {
                 let agent = self.agent(agent, plan, &models, &workshop, &mcp)?;
                 agents.insert(AgentName::new(&plan.name)?, Arc::new(agent));
@@ -176,10 +184,23 @@ impl Config {
             max_wait: server.max_wait.map_or(usual.max_wait, |span| span.0),
             max_body: server.max_body.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usual.max_body),
             public_url: self.file.server.public_url.clone(),
+            logins,
+            vault: beside.logins.as_ref().map(|logins| logins.vault.clone()),
             ..usual
         };
-        let uses_memory = self.agents.iter().any(|plan| plan.lives == Lives::InMemory);
-        Ok(Built { settings, database: self.database.clone(), uses_memory })
+        Ok(Built { settings, database: self.database.clone(), uses_memory: self.uses_memory() })
+    }
+
+    /// Whether agents live in memory beside the database.
+    #[must_use]
+    pub fn uses_memory(&self) -> bool {
+        self.agents.iter().any(|plan| plan.lives == Lives::InMemory)
+    }
+
+    /// The key that the file names for secrets.
+    #[must_use]
+    pub fn secret_key(&self) -> Option<SigningKey> {
+        self.file.server.webhooks.key.as_ref().map(|key| SigningKey::of_text(key.expose()))
     }
 
     /// Where readable copies are kept, and of which agents.

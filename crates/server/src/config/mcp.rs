@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use holdpoint_core::definition::ToolSpec;
 use holdpoint_core::name::ToolName;
 
-use super::build::tools::Workshop;
+use super::build::tools::{Workshop, guard};
 use super::file::{self, Sandbox, ToolType};
 use super::nearest::advice;
 use super::path::Path;
@@ -21,6 +21,7 @@ use super::stores::absolute;
 use super::{BuildError, Config, tree};
 use crate::clock::duration;
 use crate::tool::child::relay::RelayOrder;
+use crate::tool::mcp::login::{Desk, DeskOptions, OwnClient};
 use crate::tool::mcp::offer::{Offer, Terms};
 use crate::tool::mcp::server::{McpServer, Place, Trouble};
 use crate::tool::mcp::{McpLimits, McpTool};
@@ -43,7 +44,25 @@ pub(super) struct Offered {
 }
 
 /// The tools of each server, by the name of its entry.
-pub(super) type McpTools = BTreeMap<String, Vec<Offered>>;
+#[derive(Default)]
+pub(super) struct McpTools {
+    offered: BTreeMap<String, Vec<Offered>>,
+    /// Servers whose tools nobody knows before somebody logs in there.
+    pub(super) awaited: BTreeMap<String, Arc<Desk>>,
+}
+
+impl McpTools {
+    /// The tools of a server.
+    pub(super) fn get(&self, name: &str) -> Option<&Vec<Offered>> {
+        self.offered.get(name)
+    }
+}
+
+/// What asking a server came to.
+enum Known {
+    Tools(Vec<Offered>),
+    Awaited(Arc<Desk>),
+}
 
 /// A mistake, below this path.
 struct Wrong {
@@ -61,11 +80,18 @@ impl Config {
         let entries = names.into_iter().filter_map(|name| Some((name, self.file.tools.get(name)?)));
         let all = entries.map(async |(name, tool)| (name, self.server_tools(name, tool, workshop).await));
         let all = join_all(all);
-        let (mut tools, mut wrong) = (McpTools::new(), Vec::new());
+        let (mut tools, mut wrong) = (McpTools::default(), Vec::new());
         for (name, found) in all.await {
             match found {
-                Ok(found) => {
-                    tools.insert(name.to_owned(), found);
+                Ok(Known::Tools(found)) => {
+                    tools.offered.insert(name.to_owned(), found);
+                }
+                Ok(Known::Awaited(desk)) => {
+                    tracing::warn!(
+                        server = name,
+                        "an MCP server asks for a login before it says what it offers: runs with it wait for that"
+                    );
+                    tools.awaited.insert(name.to_owned(), desk);
                 }
                 Err(more) => wrong.extend(more),
             }
@@ -87,7 +113,7 @@ impl Config {
         name: &str,
         tool: &file::Tool,
         workshop: &Workshop<'_>,
-    ) -> Result<Vec<Offered>, Vec<Wrong>> {
+    ) -> Result<Known, Vec<Wrong>> {
         let path = Path::of(&["tools", name]);
         let no_place = |what: BuildError| {
             let help = "name another `working_directory`, or write `sandbox: off`".to_owned();
@@ -95,16 +121,20 @@ impl Config {
         };
         let place = self.place(name, tool, workshop).map_err(no_place)?;
         let server = Arc::new(McpServer::new(name, place));
-        if let Err(trouble) = server.look().await {
-            let (what, help) = match trouble {
-                Trouble::NotSent(why) | Trouble::Refused(why) | Trouble::Lost(why) => {
-                    (why, "start the server or repair its entry; `enabled: false` leaves its tools out")
-                }
-                Trouble::Login(challenge) => (
-                    format!("the MCP server `{name}` asks for a login: {challenge}"),
-                    "give its entry `headers`, such as `Authorization: Bearer ${NAME}`",
-                ),
-            };
+        let told = match (server.look().await, server.desk()) {
+            (Ok(()), _) => None,
+            (Err(Trouble::NotSent(why) | Trouble::Refused(why) | Trouble::Lost(why)), _) => {
+                Some((why, "start the server or repair its entry; `enabled: false` leaves its tools out"))
+            }
+            // What it offered to whoever could ask it last; each call sees to its own login.
+            (Err(Trouble::Login(_)), Some(_)) if server.recalls_offers().await => None,
+            (Err(Trouble::Login(_)), Some(desk)) => return Ok(Known::Awaited(desk)),
+            (Err(Trouble::Login(challenge)), None) => Some((
+                format!("the MCP server `{name}` asks for a login: {challenge}"),
+                "give its entry `headers`, such as `Authorization: Bearer ${NAME}`",
+            )),
+        };
+        if let Some((what, help)) = told {
             return Err(vec![Wrong { path, what, help: help.to_owned() }]);
         }
         let offers = server.offers();
@@ -134,7 +164,7 @@ impl Config {
                 }
             }
         }
-        if wrong.is_empty() { Ok(offered) } else { Err(wrong) }
+        if wrong.is_empty() { Ok(Known::Tools(offered)) } else { Err(wrong) }
     }
 
     fn offered(
@@ -178,8 +208,9 @@ impl Config {
             values.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
         };
         let Some(program) = &tool.command else {
-            let url = tool.url.clone().unwrap_or_default();
-            return Ok(Place::Address { url, headers: exposed(&tool.headers) });
+            let (url, headers) = (tool.url.clone().unwrap_or_default(), exposed(&tool.headers));
+            let desk = self.desk(name, tool, &headers, workshop);
+            return Ok(Place::Address { url, headers, desk });
         };
         let (directory, plan) = match tool.sandbox {
             Some(Sandbox::On) => {
@@ -200,6 +231,48 @@ impl Config {
             plan,
         }))
     }
+}
+
+impl Config {
+    /// Where people log in at a server that is not told by its headers who is there.
+    fn desk(
+        &self,
+        name: &str,
+        tool: &file::Tool,
+        headers: &BTreeMap<String, String>,
+        workshop: &Workshop<'_>,
+    ) -> Option<Arc<Desk>> {
+        if headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            return None;
+        }
+        let (logins, clock) = workshop.logins()?;
+        let url = tool.url.clone().unwrap_or_default();
+        let mut guard = guard(Some(tool));
+        // The server itself is called anyway, wherever it is.
+        guard.allowed_hosts.extend(own_host(&url));
+        let oauth = tool.oauth.as_ref();
+        let client = oauth.and_then(|oauth| {
+            let secret = oauth.client_secret.as_ref().map(|secret| secret.expose().to_owned());
+            Some(OwnClient { id: oauth.client_id.clone()?, secret })
+        });
+        let options = DeskOptions {
+            server: name.to_owned(),
+            url,
+            headers: headers.clone(),
+            client,
+            scopes: oauth.and_then(|oauth| oauth.scopes.clone()),
+            guard,
+            public_url: self.file.server.public_url.clone(),
+        };
+        Some(Arc::new(Desk::new(options, logins, clock)))
+    }
+}
+
+/// The host of an address with its port, as the guard compares them.
+fn own_host(url: &str) -> Option<String> {
+    let url = reqwest::Url::parse(url).ok()?;
+    let host = url.host_str()?.to_ascii_lowercase().replace(['[', ']'], "");
+    Some(format!("{host}:{}", url.port_or_known_default()?))
 }
 
 fn is_wanted(tool: &file::Tool, theirs: &str) -> bool {

@@ -236,7 +236,7 @@ impl Engine {
 
     /// Waits until it is durable, wakes whoever follows or should go on, and tells the outcome. A run that is taken with
     /// it is driven on from here.
-    async fn settled(
+    pub(super) async fn settled(
         &self,
         run: RunId,
         mut driver: Driver,

@@ -88,10 +88,15 @@ impl<S: Send + Sync> FromRequest<S> for Posted {
     }
 }
 
-fn sent(headers: &HeaderMap) -> Option<Token> {
+/// A cookie of a request.
+pub(crate) fn cookie_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let (_, value) = pairs.find(|(name, _)| *name == COOKIE)?;
+    pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
+}
+
+fn sent(headers: &HeaderMap) -> Option<Token> {
+    let value = cookie_of(headers, COOKIE)?;
     // Only what could have been made here.
     value.parse::<Digest>().ok()?;
     Some(Token { value: value.to_owned(), origin: Origin::Browser })

@@ -21,8 +21,8 @@ use super::problem::{More, Problem};
 use crate::auth::{ApiKey, NotLetIn, Principal, Scope};
 use crate::settings::{Access, Auth};
 
-/// Paths that whoever watches the server may ask without saying who they are.
-const OPEN: &[&str] = &["/healthz", "/readyz"];
+/// Paths that may be asked without saying who one is: by whoever watches the server, and by servers that log people in.
+const OPEN: &[&str] = &["/healthz", "/readyz", "/login/client.json"];
 
 /// What agents say about themselves to everyone, below their addresses: how to reach them, and how to say who you are.
 const CARD: &str = "/.well-known/agent-card.json";

@@ -6,6 +6,7 @@
 
 mod fields;
 mod forms;
+mod login;
 mod pages;
 mod routes;
 

@@ -420,7 +420,7 @@ impl Tool for AsksRemote {
         })
     }
 
-    fn look(&self) -> Option<Looking> {
+    fn look(&self, _owner: &UserId) -> Option<Looking> {
         let remote = self.0.clone();
         Some(Box::pin(async move {
             if let Err(trouble) = remote.look().await {
@@ -430,7 +430,7 @@ impl Tool for AsksRemote {
         }))
     }
 
-    fn changed(&self, shown: &ToolSpec) -> Option<Changed> {
+    fn changed(&self, shown: &ToolSpec, _owner: &UserId) -> Option<Changed> {
         let card = self.0.card()?;
         if shown.description.contains(&card::pin(Some(&card))) {
             return None;

@@ -6,6 +6,7 @@
 
 mod asks;
 mod http;
+pub mod login;
 pub mod offer;
 mod open;
 mod result;
@@ -20,7 +21,9 @@ use holdpoint_core::command::SuspendFor;
 use holdpoint_core::definition::ToolSpec;
 use holdpoint_core::hold::Ask;
 use holdpoint_core::message::{Replay, ToolResult};
+use holdpoint_core::name::UserId;
 
+use self::login::Desk;
 use self::offer::{Terms, difference};
 use self::server::{Call, McpServer, Said, Trouble};
 use super::{Changed, Invocation, Looking, Outcome, Pending, Running, Tool};
@@ -69,13 +72,14 @@ pub struct McpTool {
 impl Tool for McpTool {
     fn run(&self, invocation: Invocation) -> Running {
         let (server, tool, limits) = (self.server.clone(), self.tool.clone(), self.limits);
-        let may_repeat =
-            server.offer(&tool).is_some_and(|offer| offer.spec(&self.terms).replay == Replay::Idempotent);
+        let terms = self.terms.clone();
         Box::pin(async move {
-            if server.offer(&tool).is_none() {
+            let server = server.of_user(&invocation.owner).await;
+            let Some(offer) = server.offer(&tool) else {
                 let why = format!("not executed: the MCP server `{}` no longer offers {tool}", server.name());
                 return failed(why);
-            }
+            };
+            let may_repeat = offer.spec(&terms).replay == Replay::Idempotent;
             let mut answers = match asks::answers(invocation.resumed.as_ref()) {
                 Ok(answers) => answers,
                 Err(why) => return failed(format!("not executed: the answer cannot be read: {why}")),
@@ -98,7 +102,11 @@ impl Tool for McpTool {
                     Ok(Said::Again(answers)) => answers,
                     Err(Trouble::NotSent(why)) => return failed(format!("not executed: {why}")),
                     Err(Trouble::Refused(why)) => return failed(why),
-                    Err(Trouble::Login(challenge)) => return login(server.name(), &challenge),
+                    Err(Trouble::Login(challenge)) => {
+                        let Some(desk) = server.desk() else { return login(server.name(), &challenge) };
+                        let pending = desk.asks(invocation.pending, &invocation.owner).await;
+                        return Outcome::Pending(Box::new(pending));
+                    }
                     Err(Trouble::Lost(why)) if may_repeat => return failed(format!("no answer: {why}")),
                     Err(Trouble::Lost(why)) => return Outcome::Unknown(why),
                 };
@@ -107,9 +115,10 @@ impl Tool for McpTool {
         })
     }
 
-    fn look(&self) -> Option<Looking> {
-        let server = self.server.clone();
+    fn look(&self, owner: &UserId) -> Option<Looking> {
+        let (server, owner) = (self.server.clone(), owner.clone());
         Some(Box::pin(async move {
+            let server = server.of_user(&owner).await;
             if let Err(trouble) = server.look().await {
                 tracing::warn!(
                     server = server.name(),
@@ -120,8 +129,12 @@ impl Tool for McpTool {
         }))
     }
 
-    fn changed(&self, shown: &ToolSpec) -> Option<Changed> {
-        let offer = self.server.offer(&self.tool)?;
+    fn desk(&self) -> Option<Arc<Desk>> {
+        self.server.desk()
+    }
+
+    fn changed(&self, shown: &ToolSpec, owner: &UserId) -> Option<Changed> {
+        let offer = self.server.known_of_user(owner).offer(&self.tool)?;
         let now = offer.spec(&self.terms);
         let server = self.server.name();
         if let Some(difference) = difference(shown, &now) {

@@ -162,6 +162,7 @@ mod tests {
                 session: holdpoint_core::name::SessionId::new("s").unwrap(),
                 message: holdpoint_core::id::MessageId { run, seq: holdpoint_core::id::Seq(3) },
                 asked_as: String::new(),
+                owner: holdpoint_core::name::UserId::new("ann").unwrap(),
                 resumed: None,
                 pending,
             })

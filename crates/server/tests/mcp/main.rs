@@ -8,6 +8,7 @@
 
 mod asking;
 mod calls;
+mod login;
 mod over_http;
 mod python;
 mod server;

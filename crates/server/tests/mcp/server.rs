@@ -47,9 +47,10 @@ fn unruly() -> String {
     packages().join("unruly.js").display().to_string()
 }
 
-fn command(folder: &Path) -> Command {
+fn command(folder: &Path, port: u16) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("holdpoint.yaml"));
+    command.arg("serve").arg(format!("--listen=127.0.0.1:{port}"));
+    command.arg("--config").arg(folder.join("holdpoint.yaml"));
     command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn");
     command.env("SECRET_OF_HOLDPOINT", "not for programs");
     command
@@ -57,13 +58,18 @@ fn command(folder: &Path) -> Command {
 
 /// What a server that does not start says.
 pub(crate) fn refused(folder: &Path) -> String {
-    let Output { status, stderr, .. } = command(folder).stdout(Stdio::null()).output().unwrap();
+    let Output { status, stderr, .. } = command(folder, 0).stdout(Stdio::null()).output().unwrap();
     assert_eq!(status.code(), Some(2), "{}", String::from_utf8_lossy(&stderr));
     String::from_utf8(stderr).unwrap()
 }
 
 pub(crate) fn serve(folder: &Path) -> Server {
-    started(&mut command(folder))
+    serve_at(folder, 0)
+}
+
+/// The same on a port that stays.
+pub(crate) fn serve_at(folder: &Path, port: u16) -> Server {
+    started(&mut command(folder, port))
 }
 
 impl Server {

@@ -20,6 +20,7 @@ pub(crate) fn invocation(arguments: &Value) -> Invocation {
         session: SessionId::new("ses_1").unwrap(),
         message: MessageId { run, seq: Seq(3) },
         asked_as: "toolu_1".into(),
+        owner: holdpoint_core::name::UserId::new("ann").unwrap(),
         resumed: None,
         pending: HoldId { run, key: HoldKey { call: no, secret: Secret([9; 16]) } },
     }

@@ -28,6 +28,7 @@ use crate::tool::files::{FileKind, FileLimits, FileTool};
 use crate::tool::guard::{Guard, Others};
 use crate::tool::http::HttpLimits;
 use crate::tool::http_request::{HttpRequest, HttpRequestOptions};
+use crate::tool::mcp::login::Logins;
 use crate::tool::read_result::ReadResult;
 use crate::tool::sandbox::{self, Confinement, Plan, Reach};
 use crate::tool::suspend::SuspendForInput;
@@ -45,6 +46,7 @@ pub(in crate::config) struct Workshop<'a> {
     data: &'a Path,
     clock: &'a Clock,
     remotes: &'a Remotes,
+    logins: Option<&'a Logins>,
     /// What no tool can reach.
     protected: Vec<PathBuf>,
 }
@@ -57,7 +59,13 @@ impl<'a> Workshop<'a> {
         let store = files.flat_map(|file| with_its_files(&file));
         // Also what is not there yet: a tool must not be able to make it.
         let protected = own.into_iter().chain(store).collect();
-        Workshop { config, data: &beside.data, clock: &beside.clock, remotes, protected }
+        let (data, clock, logins) = (&beside.data, &beside.clock, beside.logins.as_ref());
+        Workshop { config, data, clock, remotes, logins, protected }
+    }
+
+    /// What logins need of the server, where it keeps any.
+    pub(in crate::config) fn logins(&self) -> Option<(Logins, Clock)> {
+        Some((self.logins?.clone(), self.clock.clone()))
     }
 
     fn entry(&self, plan: &ToolPlan) -> Option<&'a file::Tool> {

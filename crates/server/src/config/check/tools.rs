@@ -32,6 +32,8 @@ const EXTERNAL: &[ToolType] = &[ToolType::External];
 
 const HTTP: &[ToolType] = &[ToolType::External, ToolType::HttpRequest, ToolType::A2a];
 
+const HOSTS: &[ToolType] = &[ToolType::External, ToolType::HttpRequest, ToolType::Mcp];
+
 /// Keys of a tool that are for certain types only.
 const FOR_TYPES: &[(&str, &[ToolType])] = &[
     ("allowed_commands", COMMAND),
@@ -51,7 +53,7 @@ const FOR_TYPES: &[(&str, &[ToolType])] = &[
     ("validate_result", EXTERNAL),
     ("async", EXTERNAL),
     ("parameters", EXTERNAL),
-    ("allowed_hosts", HTTP),
+    ("allowed_hosts", HOSTS),
     ("only_allowed_hosts", HTTP),
     ("agent", &[ToolType::Agent]),
     ("command", MCP),
@@ -59,6 +61,7 @@ const FOR_TYPES: &[(&str, &[ToolType])] = &[
     ("env", MCP),
     ("headers", &[ToolType::Mcp, ToolType::A2a]),
     ("idempotent", &[ToolType::A2a]),
+    ("oauth", MCP),
     ("allow", MCP),
     ("deny", MCP),
     ("trust_hints", MCP),
@@ -204,7 +207,8 @@ fn mcp(path: &Path, tree: &Node, found: &mut Checked) {
         }
     }
     let of_program = ["args", "env", "sandbox", "network", "readable"].map(|key| (key, "command"));
-    for (key, needed) in of_program.into_iter().chain([("headers", "url")]) {
+    let of_address = ["headers", "oauth", "allowed_hosts"].map(|key| (key, "url"));
+    for (key, needed) in of_program.into_iter().chain(of_address) {
         if has(key) && !has(needed) {
             let what = format!("`{path}.{key}` is for a server with `{needed}`");
             found.problem(tree, &path.key(key), what, "remove it");
@@ -214,6 +218,12 @@ fn mcp(path: &Path, tree: &Node, found: &mut Checked) {
         let what = format!("`{path}.description` would describe all tools of the server alike");
         let help = "write it below `overrides`, for the tool that is meant";
         found.problem(tree, &path.key("description"), what, help);
+    }
+    let oauth = path.key("oauth");
+    secret_in_file(&oauth.key("client_secret"), tree, found);
+    if tree.find(&oauth.key("client_secret")).is_some() && tree.find(&oauth.key("client_id")).is_none() {
+        let what = format!("`{oauth}` has a `client_secret` and no `client_id`");
+        found.problem(tree, &oauth, what, "add `client_id: …`, or remove the secret");
     }
 }
 

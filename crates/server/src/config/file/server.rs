@@ -116,7 +116,7 @@ pub struct AsyncTools {
 #[serde(deny_unknown_fields, default)]
 #[garde(allow_unvalidated)]
 pub struct Webhooks {
-    /// What the secrets of subscriptions are made from: long, random, the same on every node. Without it the server makes
+    /// What the secrets of subscriptions are made from, and what logins at MCP servers are sealed with: long, random, the same on every node. Without it the server makes
     /// one and keeps it in its data directory as `webhook.key`. With another one every receiver needs its new secret.
     #[garde(inner(custom(long_enough)))]
     pub key: Option<Secret>,

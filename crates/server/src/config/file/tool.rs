@@ -106,7 +106,7 @@ pub struct Tool {
     /// For `external`: what the job takes, as a JSON Schema of type `object`. Without it any object.
     pub parameters: Option<Parameters>,
     /// For `external`, `http_request` and `a2a`: hosts that may be called although they are not public, as `host` or
-    /// `host:port`.
+    /// `host:port`. For `mcp` with `url`: hosts of the login that the server names, in the same way.
     pub allowed_hosts: Option<Vec<String>>,
     /// For `external`, `http_request` and `a2a`: whether no other host may be called than those of `allowed_hosts`.
     #[schemars(extend("default" = false))]
@@ -128,6 +128,9 @@ pub struct Tool {
     /// whose answer was lost is simply made again; otherwise a person is asked. Without it: what the remote agent's card
     /// says.
     pub idempotent: Option<bool>,
+    /// For `mcp` with `url`: how people log in where the server asks for it. Without it a client is registered there.
+    #[garde(dive)]
+    pub oauth: Option<Oauth>,
     /// For `mcp`: the tools of the server that agents get, by the server's own names. Without it all of them.
     pub allow: Option<Vec<String>>,
     /// For `mcp`: tools of the server that agents do not get.
@@ -148,6 +151,22 @@ impl Tool {
         let is_async = (self.is_async == Some(true)).then_some(ToolType::External);
         self.kind.or(is_async).or_else(|| ToolType::built_in(name))
     }
+}
+
+/// How people log in at an MCP server.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Oauth {
+    /// The id of a client that was registered by hand at the authorization server, with `PUBLIC_URL/login/callback` as
+    /// its redirect URI.
+    #[garde(inner(length(min = 1)))]
+    pub client_id: Option<String>,
+    /// Its secret, if it has one.
+    #[garde(skip)]
+    pub client_secret: Option<Secret>,
+    /// What is asked for, instead of what the server names.
+    pub scopes: Option<Vec<String>>,
 }
 
 /// What is different for one tool of an MCP server.

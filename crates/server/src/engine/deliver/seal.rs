@@ -12,7 +12,7 @@ use crate::clock;
 
 impl SigningKey {
     /// Seals a text for this owner.
-    pub(in crate::engine) fn seal(&self, owner: &[&str], text: &str) -> String {
+    pub(crate) fn seal(&self, owner: &[&str], text: &str) -> String {
         let nonce = clock::random_bytes::<NONCE_LEN>();
         let mut bytes = text.as_bytes().to_vec();
         let sealed = self.sealing_key().seal_in_place_append_tag(
@@ -27,7 +27,7 @@ impl SigningKey {
     }
 
     /// Opens what was sealed for this owner under this key; none for anything else.
-    pub(in crate::engine) fn open(&self, owner: &[&str], sealed: &str) -> Option<String> {
+    pub(crate) fn open(&self, owner: &[&str], sealed: &str) -> Option<String> {
         let bytes = BASE64_STANDARD_NO_PAD.decode(sealed).ok()?;
         let (nonce, rest) = bytes.split_first_chunk::<NONCE_LEN>()?;
         let mut rest = rest.to_vec();

@@ -83,6 +83,9 @@ impl Drive {
             // What made these calls ready lost its race: there may be no such calls.
             return Ok(());
         }
+        if self.asks_for_logins(run).await? {
+            return Ok(());
+        }
         let ready = match self.shared.tools_of(run, ready.clone()) {
             (there, Some(missing)) if there.is_empty() => {
                 self.ask_about(&missing).await?;
@@ -124,7 +127,8 @@ impl Drive {
     /// Finds out how things are outside for the tools that are about to run, without losing the run to another node.
     async fn look(&mut self, run: &Run, agent: &Agent, ready: &[CallNo]) -> Result<(), EngineError> {
         let calls = run.state.calls.iter().filter(|call| ready.contains(&call.no));
-        let looks: Vec<Looking> = calls.filter_map(|call| agent.tools.get(&call.tool)?.look()).collect();
+        let looks: Vec<Looking> =
+            calls.filter_map(|call| agent.tools.get(&call.tool)?.look(&run.facts.owner)).collect();
         if looks.is_empty() {
             return Ok(());
         }
@@ -178,6 +182,7 @@ impl Drive {
             session: run.facts.session.clone(),
             message: MessageId { run: self.run, seq: run.state.replied_at },
             asked_as: asked_as(&self.log, call).unwrap_or_default(),
+            owner: run.facts.owner.clone(),
             resumed: continuation(&self.log, call),
             pending: HoldId { run: self.run, key: HoldKey { call, secret } },
         };

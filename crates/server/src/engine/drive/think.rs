@@ -33,6 +33,9 @@ impl Drive {
             Stage::Thinking { failures, .. } => failures,
             Stage::Acting | Stage::Ended(_) => 0,
         };
+        if self.asks_for_logins(run).await? {
+            return Ok(());
+        }
         let mut transcript = transcript(&self.events());
         let definition = self.definition().await?;
         let (agent, model) = match shared.model_of(run, &definition) {

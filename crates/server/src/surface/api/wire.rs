@@ -373,7 +373,7 @@ pub(super) struct HoldDetail {
     /// When the job is expected to end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) expected_at: Option<String>,
-    /// What is shown with the question, as it came.
+    /// What is shown with the question, as it came; of a login `server_name`, `auth_server`, `scopes` and `auth_url`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(super) data: Option<Box<RawText>>,

@@ -18,6 +18,7 @@ use holdpoint_core::time::Millis;
 use serde::Deserialize;
 
 use super::forms;
+use super::login;
 use super::pages::hold::{self, Shown, Tried};
 use super::pages::run::{self, RunsPage};
 use super::pages::waiting::{self, KINDS, WaitingPage};
@@ -31,12 +32,13 @@ const HOLDS: usize = 25;
 /// Items of a page of runs.
 const RUNS: usize = 50;
 /// How long a form waits for what follows from it, so that the next page shows it.
-const SETTLE: Millis = Millis(1_500);
+pub(super) const SETTLE: Millis = Millis(1_500);
 
 /// The pages within their frame.
-static PAGES: LazyLock<Templates> = LazyLock::new(|| {
+pub(super) static PAGES: LazyLock<Templates> = LazyLock::new(|| {
     Templates::new(&[
         ("waiting.html", include_str!("templates/waiting.html")),
+        ("login.html", include_str!("templates/login.html")),
         ("hold.html", include_str!("templates/hold.html")),
         ("runs.html", include_str!("templates/runs.html")),
         ("run.html", include_str!("templates/run.html")),
@@ -55,6 +57,7 @@ pub fn routes() -> Router<App> {
         .route("/runs/{run}", get(run))
         .route("/runs/{run}/cancel", post(cancel))
         .route("/approve/{hold}", get(hold).post(decide))
+        .merge(login::routes())
         .layer(from_fn(html::keep_token))
         .layer(from_fn(html::add_headers));
     pages.merge(html::asset_routes())
@@ -231,7 +234,7 @@ impl Visitor<'_> {
 }
 
 /// Post, redirect, get.
-fn see_other(path: &str) -> Response {
+pub(super) fn see_other(path: &str) -> Response {
     (StatusCode::SEE_OTHER, [(header::LOCATION, path)]).into_response()
 }
 
@@ -240,6 +243,6 @@ fn run_id(text: &str) -> Result<RunId, Failure> {
     text.parse().map_err(|_| Failure::not_found())
 }
 
-fn hold_id(text: &str) -> Result<HoldId, Failure> {
+pub(super) fn hold_id(text: &str) -> Result<HoldId, Failure> {
     text.parse().map_err(|_| Failure::not_found())
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use holdpoint_core::name::UserId;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
@@ -22,6 +23,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
+use super::login::{Desk, NoLogin};
 use super::wire::{MESSAGE_BYTES, text_of};
 
 /// How long making a connection may take.
@@ -33,10 +35,14 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 
 /// Sends messages.
 #[derive(Clone)]
-pub(super) struct Bounded(Client);
+pub(super) struct Bounded {
+    client: Client,
+    /// Whose login goes with them.
+    login: Option<(Arc<Desk>, UserId)>,
+}
 
 impl Bounded {
-    pub(super) fn new() -> reqwest::Result<Bounded> {
+    pub(super) fn new(login: Option<(Arc<Desk>, UserId)>) -> reqwest::Result<Bounded> {
         let client = Client::builder()
             .redirect(Policy::none())
             .no_proxy()
@@ -44,8 +50,32 @@ impl Bounded {
             .retry(reqwest::retry::never())
             .connect_timeout(CONNECT)
             .user_agent(concat!("holdpoint/", env!("CARGO_PKG_VERSION")));
-        Ok(Bounded(client.build()?))
+        Ok(Bounded { client: client.build()?, login })
     }
+
+    /// Sends a request with the user's token. One that is not taken is renewed once: whoever says 401 has done nothing.
+    async fn sent(&self, request: RequestBuilder) -> Result<Response, Trouble> {
+        let Some((desk, user)) = &self.login else { return sent(request).await };
+        let again = request.try_clone();
+        let Some(token) = known(desk, desk.token(user).await)? else { return sent(request).await };
+        match (sent(request.bearer_auth(&token)).await, again) {
+            (Err(StreamableHttpError::AuthRequired(asked)), Some(again)) => {
+                match known(desk, desk.renewed(user, &token).await)? {
+                    Some(token) => sent(again.bearer_auth(token)).await,
+                    None => Err(StreamableHttpError::AuthRequired(asked)),
+                }
+            }
+            (other, _) => other,
+        }
+    }
+}
+
+/// A token that cannot be renewed just now is as good as none: nothing is sent, and a person is asked.
+fn known(desk: &Desk, token: Result<Option<String>, NoLogin>) -> Result<Option<String>, Trouble> {
+    token.map_err(|error| {
+        tracing::warn!(server = desk.server(), %error, "a login cannot be renewed now");
+        StreamableHttpError::AuthRequired(AuthRequiredError::new(String::new()))
+    })
 }
 
 impl StreamableHttpClient for Bounded {
@@ -60,9 +90,9 @@ impl StreamableHttpClient for Bounded {
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, Trouble> {
         let in_session = session.is_some();
-        let request = self.0.post(uri.as_ref()).header(CONTENT_TYPE, JSON_MIME_TYPE);
+        let request = self.client.post(uri.as_ref()).header(CONTENT_TYPE, JSON_MIME_TYPE);
         let request = with(request, session, token, headers).body(text_of(&message)?);
-        let response = sent(request).await?;
+        let response = self.sent(request).await?;
         let status = response.status();
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(StreamableHttpPostResponse::Accepted);
@@ -96,7 +126,7 @@ impl StreamableHttpClient for Bounded {
         token: Option<String>,
         headers: Headers,
     ) -> Result<(), Trouble> {
-        sent(with(self.0.delete(uri.as_ref()), Some(session), token, headers)).await.map(|_| ())
+        self.sent(with(self.client.delete(uri.as_ref()), Some(session), token, headers)).await.map(|_| ())
     }
 
     async fn get_stream(
@@ -107,11 +137,11 @@ impl StreamableHttpClient for Bounded {
         token: Option<String>,
         headers: Headers,
     ) -> Result<Events, Trouble> {
-        let mut request = with(self.0.get(uri.as_ref()), session, token, headers);
+        let mut request = with(self.client.get(uri.as_ref()), session, token, headers);
         if let Some(last_event) = last_event {
             request = request.header(HEADER_LAST_EVENT_ID, last_event);
         }
-        let response = sent(request).await?;
+        let response = self.sent(request).await?;
         if response.status() == StatusCode::METHOD_NOT_ALLOWED {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         }
@@ -146,8 +176,9 @@ fn with(
 
 async fn sent(request: RequestBuilder) -> Result<Response, Trouble> {
     let response = request.send().await.map_err(|error| StreamableHttpError::Client(error.without_url()))?;
-    if response.status() == StatusCode::UNAUTHORIZED {
-        let challenge = header(&response, WWW_AUTHENTICATE.as_str()).unwrap_or_default();
+    let challenge = header(&response, WWW_AUTHENTICATE.as_str()).unwrap_or_default();
+    let wants_more = response.status() == StatusCode::FORBIDDEN && challenge.contains("insufficient_scope");
+    if response.status() == StatusCode::UNAUTHORIZED || wants_more {
         return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge)));
     }
     Ok(response)

@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use holdpoint_core::id::CallId;
+use holdpoint_core::name::UserId;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
@@ -29,6 +30,7 @@ use tokio::time::timeout;
 
 use super::asks::{Answers, Next, next, pending_open};
 use super::http::Bounded;
+use super::login::{Desk, NoLogin};
 use super::offer::Offer;
 use super::open::{Heard, OpenCall, Parked, Side, Talk};
 use super::wire::{Allowance, Piped, RawArguments};
@@ -46,6 +48,9 @@ const LIST: Duration = Duration::from_secs(15);
 const TOOLS: usize = 512;
 const PAGES: usize = 64;
 
+/// Users of a server whose connections are kept.
+const USERS: usize = 256;
+
 /// The member of a request's `_meta` that names this one start of a call, for servers that want to fence by it.
 const TOKEN_KEY: &str = "holdpoint/call";
 
@@ -60,6 +65,8 @@ pub enum Place {
         url: String,
         /// What is sent with every request. Never stored, listed or logged.
         headers: BTreeMap<String, String>,
+        /// Where people log in there; none where the headers have to do.
+        desk: Option<Arc<Desk>>,
     },
 }
 
@@ -110,8 +117,19 @@ pub struct McpServer {
     name: String,
     place: Place,
     connection: Mutex<Option<Arc<Connection>>>,
-    offers: RwLock<BTreeMap<String, Result<Offer, String>>>,
+    offers: RwLock<Offers>,
     parked: Parked,
+    /// Whose login its requests carry; none: nobody's.
+    user: Option<UserId>,
+    /// The same server for users who are logged in.
+    users: RwLock<HashMap<UserId, Arc<McpServer>>>,
+}
+
+/// What a server offers, by its own names, and why some of that cannot be taken.
+type Offers = BTreeMap<String, Result<Offer, String>>;
+
+fn offers_of(tools: &[rmcp::model::Tool]) -> Offers {
+    tools.iter().map(|tool| (tool.name.to_string(), Offer::read(tool))).collect()
 }
 
 struct Connection {
@@ -155,6 +173,8 @@ impl McpServer {
             connection: Mutex::default(),
             offers: RwLock::default(),
             parked: Parked::default(),
+            user: None,
+            users: RwLock::default(),
         }
     }
 
@@ -164,9 +184,54 @@ impl McpServer {
         &self.name
     }
 
+    /// Where people log in there.
+    #[must_use]
+    pub fn desk(&self) -> Option<Arc<Desk>> {
+        match &self.place {
+            Place::Program(_) => None,
+            Place::Address { desk, .. } => desk.clone(),
+        }
+    }
+
+    /// This server with the login of a user, if they have one.
+    pub async fn of_user(self: &Arc<McpServer>, user: &UserId) -> Arc<McpServer> {
+        let Some(desk) = self.desk() else { return self.clone() };
+        match desk.token(user).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return self.clone(),
+            // Asking there says what is wrong.
+            Err(error) => tracing::warn!(server = self.name, %user, %error, "a login cannot be used now"),
+        }
+        let mut users = self.users.write().unwrap_or_else(PoisonError::into_inner);
+        if users.len() >= USERS && !users.contains_key(user) {
+            users.clear();
+        }
+        users.entry(user.clone()).or_insert_with(|| Arc::new(self.for_user(user))).clone()
+    }
+
+    fn for_user(&self, user: &UserId) -> McpServer {
+        let offers = RwLock::new(self.offers());
+        McpServer { offers, user: Some(user.clone()), ..McpServer::new(&self.name, self.place.clone()) }
+    }
+
+    /// The same without asking whether they have one by now.
+    #[must_use]
+    pub fn known_of_user(self: &Arc<McpServer>, user: &UserId) -> Arc<McpServer> {
+        let users = self.users.read().unwrap_or_else(PoisonError::into_inner);
+        users.get(user).unwrap_or(self).clone()
+    }
+
+    /// Takes what it offered the last time that anybody could ask it. False when nobody ever could.
+    pub async fn recalls_offers(&self) -> bool {
+        let Some(desk) = self.desk() else { return false };
+        let Some(tools) = desk.remembered().await else { return false };
+        *self.offers.write().unwrap_or_else(PoisonError::into_inner) = offers_of(&tools);
+        true
+    }
+
     /// What it offered when it was last asked, and why some of that cannot be taken.
     #[must_use]
-    pub fn offers(&self) -> BTreeMap<String, Result<Offer, String>> {
+    pub fn offers(&self) -> Offers {
         self.offers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -181,8 +246,8 @@ impl McpServer {
     pub async fn look(&self) -> Result<(), Trouble> {
         let is_new = self.connection.lock().await.as_ref().is_none_or(|known| known.is_over());
         let connection = self.connected().await?;
-        let offers = match self.list(&connection).await {
-            Ok(offers) => offers,
+        let tools = match self.list(&connection).await {
+            Ok(tools) => tools,
             Err(trouble @ (Trouble::Login(_) | Trouble::Refused(_))) => return Err(trouble),
             Err(trouble) if is_new => return Err(trouble),
             Err(_) => {
@@ -190,17 +255,17 @@ impl McpServer {
                 self.list(&*self.connected().await?).await?
             }
         };
-        *self.offers.write().unwrap_or_else(PoisonError::into_inner) = offers;
+        if let (Some(desk), Some(_)) = (self.desk(), &self.user) {
+            desk.remember(&tools).await;
+        }
+        *self.offers.write().unwrap_or_else(PoisonError::into_inner) = offers_of(&tools);
         Ok(())
     }
 
-    async fn list(
-        &self,
-        connection: &Connection,
-    ) -> Result<BTreeMap<String, Result<Offer, String>>, Trouble> {
+    async fn list(&self, connection: &Connection) -> Result<Vec<rmcp::model::Tool>, Trouble> {
         let not_sent = |why: String| Trouble::NotSent(format!("{}{why}", self.unreachable()));
         let listing = async {
-            let (mut offers, mut cursor) = (BTreeMap::new(), None);
+            let (mut offers, mut cursor) = (Vec::new(), None);
             for _ in 0..PAGES {
                 let params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
                 let request = ListToolsRequest { params, ..ListToolsRequest::default() };
@@ -209,7 +274,7 @@ impl McpServer {
                 let ServerResult::ListToolsResult(page) = answer? else {
                     return Err(ServiceError::UnexpectedResponse);
                 };
-                offers.extend(page.tools.iter().map(|tool| (tool.name.to_string(), Offer::read(tool))));
+                offers.extend(page.tools);
                 cursor = page.next_cursor;
                 if cursor.is_none() || offers.len() > TOOLS {
                     break;
@@ -371,15 +436,16 @@ impl McpServer {
                     said => Err(not_sent(format!("{why}; it said: {said}"))),
                 }
             }
-            Place::Address { url, headers } => {
+            Place::Address { url, headers, desk } => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
                 config.custom_headers = sendable(headers).map_err(not_sent)?;
-                let sender = Bounded::new().map_err(|error| not_sent(error.to_string()))?;
+                let login = desk.clone().zip(self.user.clone());
+                let sender = Bounded::new(login).map_err(|error| not_sent(error.to_string()))?;
                 let transport = StreamableHttpClientTransport::with_client(sender, config);
                 match timeout(CONNECT, client.serve_with_lifecycle(transport, mode)).await {
                     Ok(Ok(service)) => Ok(Connection { service, program: None }),
                     Ok(Err(error)) => Err(match login_of(&error) {
-                        Some(challenge) => Trouble::Login(challenge),
+                        Some(challenge) => self.wants_login(challenge),
                         None => not_sent(why_not(&error)),
                     }),
                     Err(_) => Err(not_sent(format!("no answer within {} s", CONNECT.as_secs()))),
@@ -396,7 +462,7 @@ impl McpServer {
             // What is above it names types of the client, and nobody needs those.
             let sending: &(dyn Error + 'static) = sending.error.as_ref();
             if let Some(challenge) = login_of(sending) {
-                return Trouble::Login(challenge);
+                return self.wants_login(challenge);
             }
             let is_connect = causes(sending)
                 .any(|cause| cause.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_connect));
@@ -410,6 +476,13 @@ impl McpServer {
         Trouble::Lost(format!("{}: {}{}", self.told(), in_full(&error), connection.last_words()))
     }
 
+    fn wants_login(&self, challenge: String) -> Trouble {
+        if let Some(desk) = self.desk() {
+            desk.was_told(&challenge);
+        }
+        Trouble::Login(challenge)
+    }
+
     fn told(&self) -> String {
         format!("the MCP server `{}`", self.name)
     }
@@ -421,6 +494,19 @@ impl McpServer {
             Place::Address { url, .. } => url.split(['?', '#']).next().unwrap_or_default().to_owned(),
         };
         format!("{} ({place}) cannot be reached", self.told())
+    }
+}
+
+impl Desk {
+    /// Asks the server what it offers with the login of this user, and remembers it.
+    pub async fn learn(self: &Arc<Desk>, user: &UserId) -> Result<(), NoLogin> {
+        let (url, headers) = self.address();
+        let place = Place::Address { url, headers, desk: Some(self.clone()) };
+        let server = McpServer::new(self.server(), place).for_user(user);
+        server.look().await.map_err(|trouble| match trouble {
+            Trouble::NotSent(why) | Trouble::Refused(why) | Trouble::Lost(why) => NoLogin(why),
+            Trouble::Login(_) => NoLogin("the server does not take the login that it asked for".into()),
+        })
     }
 }
 

@@ -45,6 +45,8 @@ pub(in crate::surface::web) struct HoldPage {
     question: Option<String>,
     prompt: Option<String>,
     data: Option<String>,
+    /// The page of the login that is wanted.
+    login: Option<String>,
     interim: Option<String>,
     external_ref: Option<String>,
     call: Option<Call>,
@@ -213,6 +215,7 @@ pub(in crate::surface::web) fn page(shown: &Shown<'_>, tried: Option<&Tried<'_>>
         question: question.filter(|question| *question != title),
         title,
         prompt: own_prompt(view),
+        login: login(view),
         data,
         interim,
         external_ref: ask.external_ref.clone(),
@@ -229,6 +232,13 @@ pub(in crate::surface::web) fn page(shown: &Shown<'_>, tried: Option<&Tried<'_>>
         kept: tried.map(|tried| kept(tried.posted)).unwrap_or_default(),
         decided,
     }
+}
+
+/// The page of the login that a hold waits for, where there is one.
+fn login(view: &HoldView) -> Option<String> {
+    let data = view.ask.data.as_ref().and_then(Body::inline)?;
+    let has_address = view.row.kind == HoldKind::Auth && data.contains(r#""auth_url""#);
+    has_address.then(|| format!("/login/{}", view.row.id))
 }
 
 fn title(view: &HoldView) -> String {
