@@ -20,6 +20,7 @@ use holdpoint::config::{
 use holdpoint::engine::Engine;
 use holdpoint::settings::{Auth, SelfApproval, Settings};
 use holdpoint::surface::async_tool;
+use holdpoint::telemetry::Telemetry;
 use holdpoint::tool::mcp::login::{Logins, Site};
 use holdpoint::vault::Vault;
 use holdpoint::{demo, http};

@@ -18,6 +18,7 @@ use holdpoint_core::definition::ToolSpec;
 use holdpoint_core::hold::Ask;
 use holdpoint_core::json::RawJson;
 use holdpoint_core::message::{Replay, ToolResult};
+use holdpoint_core::name::UserId;
 use holdpoint_core::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
