@@ -142,7 +142,8 @@ fn postgres_databases_of_every_earlier_schema_are_upgraded() {
         cluster::run(&url, &statements);
         let copy = "SELECT string_agg(format('DELETE FROM public.%1$I; INSERT INTO public.%1$I (%2$s) SELECT %2$s FROM \
                     newer.%1$I', t, c), '; ') FROM (SELECT table_name AS t, string_agg(quote_ident(column_name), ', ' \
-                    ORDER BY ordinal_position) AS c FROM information_schema.columns WHERE table_schema = 'public' \
+                    ORDER BY ordinal_position) AS c FROM information_schema.columns JOIN information_schema.tables \
+                    USING (table_schema, table_name) WHERE table_schema = 'public' AND table_type = 'BASE TABLE' \
                     GROUP BY table_name) AS tables";
         let copy = query_text(&url, copy).unwrap();
         let newer = format!("DELETE FROM refinery_schema_history WHERE version > {version}");

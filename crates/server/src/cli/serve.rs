@@ -151,6 +151,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let config = arguments.config.as_deref().map(|path| config::load(path, Unset::Refuse)).transpose()?;
     let wanted = wanted_address(arguments, config.as_ref());
+    config.as_ref().map_or(Ok(()), Config::fits_this_machine)?;
     let data = data::directory(arguments.data.as_deref())?;
     // Opened first: logins are kept there, and MCP servers may ask for them.
     let telemetry = Arc::<Telemetry>::default();

@@ -15,7 +15,7 @@ use holdpoint_core::id::Place;
 use holdpoint_core::name::{AgentName, BadName, InboxName, ToolName, UserId};
 use holdpoint_core::time::Millis;
 
-use super::file::{self, SelfApproval, ToolType};
+use super::file::{self, Sandbox, SelfApproval, ToolType};
 use super::mcp::McpTools;
 use super::models::{self, Models};
 use super::plan::{AgentPlan, tool_holds};
@@ -35,7 +35,7 @@ use crate::tool::Tool;
 use crate::tool::guard::Guard;
 use crate::tool::mcp::login::Logins;
 use crate::tool::read_result::{self, ReadResult};
-use crate::tool::sandbox::NoSandbox;
+use crate::tool::sandbox::{NoSandbox, probe};
 use crate::tool::suspend::{self, SuspendForInput};
 use crate::tool::workspace::BadWorkspace;
 use tools::Workshop;
@@ -127,6 +127,19 @@ pub struct Built {
 }
 
 impl Config {
+    /// Whether this machine can do what the file asks of its kernel. Asked before anything is opened, so that a start
+    /// that is refused leaves nothing behind.
+    pub fn fits_this_machine(&self) -> Result<(), BuildError> {
+        let commands = self.agents.iter().flat_map(|agent| &agent.tools);
+        for plan in commands.filter(|plan| plan.kind == ToolType::Command) {
+            let sandbox = self.file.tools.get(&plan.name).and_then(|tool| tool.sandbox);
+            if sandbox != Some(Sandbox::Off) {
+                probe().map_err(|error| BuildError::Sandbox { tool: plan.name.clone(), error })?;
+            }
+        }
+        Ok(())
+    }
+
     /// The settings that this configuration comes to. No tool can reach the server's data, the file itself and its
     /// `.env`. MCP servers that the file names are connected to.
     pub async fn build(&self, beside: &Beside) -> Result<Built, BuildError> {

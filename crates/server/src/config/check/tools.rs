@@ -32,7 +32,7 @@ const EXTERNAL: &[ToolType] = &[ToolType::External];
 
 const HTTP: &[ToolType] = &[ToolType::External, ToolType::HttpRequest, ToolType::A2a];
 
-const HOSTS: &[ToolType] = &[ToolType::External, ToolType::HttpRequest, ToolType::Mcp];
+const HOSTS: &[ToolType] = &[ToolType::External, ToolType::HttpRequest, ToolType::A2a, ToolType::Mcp];
 
 /// Keys of a tool that are for certain types only.
 const FOR_TYPES: &[(&str, &[ToolType])] = &[
