@@ -6,7 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use axum::Router;
+use holdpoint::http;
+use holdpoint::settings::Settings;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::measure::now;
 use crate::{floor, ours, statements};
@@ -73,7 +76,9 @@ pub(crate) fn serve(arguments: &[String]) {
 async fn listen(router: Router) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     println!("{}", listener.local_addr().unwrap());
-    axum::serve(listener, router).await.unwrap();
+    // Never told to stop: the process is killed.
+    let (_stop, stopping) = watch::channel(false);
+    http::serve(listener, router, &Settings::usual().connections, stopping).await;
 }
 
 /// The runtime that a server of this machine has.

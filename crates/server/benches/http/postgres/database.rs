@@ -60,6 +60,11 @@ impl Database {
         cluster::query_text(&self.admin, &question).unwrap().parse().unwrap()
     }
 
+    /// How many rows a table has.
+    pub(super) fn count(&self, table: &str) -> usize {
+        cluster::query_text(&self.address, &format!("SELECT count(*) FROM {table}")).unwrap().parse().unwrap()
+    }
+
     /// A program of Postgres, told to use this database.
     pub(super) fn program(&self, name: &str) -> Command {
         let mut command = Command::new(cluster::programs().join(name));

@@ -31,6 +31,21 @@ pub(super) struct Script {
     text: String,
     pub(super) statements: usize,
     pub(super) trips: usize,
+    /// What a cycle leaves behind.
+    rows: Rows,
+}
+
+/// How many rows there are in the two tables that every cycle grows.
+#[derive(Clone, Copy)]
+struct Rows {
+    runs: usize,
+    links: usize,
+}
+
+impl Rows {
+    fn of(database: &Database) -> Rows {
+        Rows { runs: database.count("runs"), links: database.count("links") }
+    }
 }
 
 /// A statement of the log.
@@ -48,6 +63,7 @@ pub(super) fn record(runtime: &Runtime, postgres: &Postgres) -> Script {
     database.log_statements();
     let node = nodes(&database, 1);
     let mut cycles: Vec<Vec<Logged>> = Vec::new();
+    let empty = Rows::of(&database);
     runtime.block_on(async {
         let mut connection = Connection::open(&node[0].address).await;
         for n in 0..WARM_UP + RECORDED {
@@ -59,11 +75,13 @@ pub(super) fn record(runtime: &Runtime, postgres: &Postgres) -> Script {
             }
         }
     });
+    let (full, count) = (Rows::of(&database), WARM_UP + RECORDED);
+    let rows = Rows { runs: (full.runs - empty.runs) / count, links: (full.links - empty.links) / count };
     let shape = |cycle: &[Logged]| -> Vec<String> { cycle.iter().map(|one| one.sql.clone()).collect() };
     let mut seen: HashMap<Vec<String>, usize> = HashMap::new();
     cycles.iter().for_each(|cycle| *seen.entry(shape(cycle)).or_default() += 1);
     let usual = cycles.iter().max_by_key(|cycle| seen[&shape(cycle)]).unwrap();
-    script(usual)
+    script(usual, rows)
 }
 
 /// Reads a piece of the log: statements, each with its parameters in the entry behind it.
@@ -92,7 +110,7 @@ fn logged(text: &str) -> Vec<Logged> {
     all
 }
 
-fn script(cycle: &[Logged]) -> Script {
+fn script(cycle: &[Logged], rows: Rows) -> Script {
     let mut names: Vec<&str> = Vec::new();
     let mut trips: Vec<(&str, Vec<String>, bool)> = Vec::new();
     let mut changing = Changing::of(cycle);
@@ -123,7 +141,7 @@ fn script(cycle: &[Logged]) -> Script {
     names.iter().enumerate().for_each(|(no, sql)| text.push_str(&format!("PREPARE hp_{no} AS {sql};\n")));
     text.push_str("\\set hp_ready 1\n\\endif\n\\set hp_n :hp_n + 1\n");
     trips.iter().for_each(|(_, statements, _)| text.push_str(&format!("{};\n", statements.join("\\;\n"))));
-    Script { text, statements: cycle.len(), trips: trips.len() }
+    Script { text, statements: cycle.len(), trips: trips.len(), rows }
 }
 
 /// What has to differ from cycle to cycle: ids, numbers, the name of the session.
@@ -184,6 +202,7 @@ impl Script {
         let output = command.env("PGOPTIONS", SESSION).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "pgbench: {said}");
+        self.assert_done(database, &String::from_utf8_lossy(&output.stdout));
         let each = Regex::new(r"progress: [0-9.]+ s, ([0-9.]+) tps, lat ([0-9.]+) ms").unwrap();
         let mut measured = Measured::default();
         for second in each.captures_iter(&said).skip(1) {
@@ -194,5 +213,14 @@ impl Script {
         }
         assert!(measured.cycles > 0, "pgbench: {said}");
         measured
+    }
+
+    /// What was replayed did what it does for a server: each cycle left its rows, instead of meeting those of another.
+    fn assert_done(&self, database: &Database, said: &str) {
+        let processed = Regex::new(r"number of transactions actually processed: (\d+)").unwrap();
+        let cycles: usize = processed.captures(said).unwrap()[1].parse().unwrap();
+        let rows = Rows::of(database);
+        assert_eq!(rows.runs, cycles * self.rows.runs, "runs after {cycles} cycles of pgbench");
+        assert_eq!(rows.links, cycles * self.rows.links, "links after {cycles} cycles of pgbench");
     }
 }
