@@ -62,7 +62,7 @@ pub use deliver::{
     What, delivery_id, seconds, signature,
 };
 pub use deltas::Delta;
-pub use follow::{Follower, News};
+pub use follow::{Follower, News, Step};
 pub use holdpoint_store::{DeadLetter, Page, Scope as Hears, SessionRow, StoreError, Unreadable};
 pub use inbox::{ClaimTask, InboxView, NewTask, TaskList, TaskReport, TaskView, claimed_by};
 pub use jobs::{JOB_RECEIVER, JobList, JobView, SessionNow};

@@ -151,6 +151,15 @@ pub enum News {
     Delta(Delta),
 }
 
+/// What there is to tell a reader for whom the events of one append are one change.
+#[derive(Debug)]
+pub enum Step {
+    /// All events of an append.
+    Append(Vec<Envelope>),
+    /// The model is saying something; it is stored nowhere and moves no cursor.
+    Delta(Delta),
+}
+
 impl Engine {
     /// Follows a run from the event after this one.
     #[must_use]
@@ -178,19 +187,39 @@ impl Follower {
         }
     }
 
-    /// The next appends, each with its events; waits until there are some. May be dropped and asked again.
-    pub async fn appends(&mut self) -> Result<Vec<Vec<Envelope>>, EngineError> {
+    /// Leaves out everything up to this event, which was read elsewhere.
+    pub fn skip_to(&mut self, seq: Seq) {
+        self.cursor = self.cursor.max(seq);
+    }
+
+    /// What happened since, append by append; waits until there is something. Words of a reply come before the reply.
+    /// May be dropped and asked again.
+    pub async fn steps(&mut self) -> Result<Vec<Step>, EngineError> {
         let mut tick = self.engine.shared.settings().poll;
         loop {
             let mut woken = pin!(self.notify.notified());
             woken.as_mut().enable();
             let appends = self.engine.appends(self.run, self.cursor).await?;
-            if let Some(last) = appends.last().and_then(|events| events.last()) {
-                self.cursor = last.seq;
-                return Ok(appends);
+            let mut said = drained(&mut self.live);
+            let mut steps = Vec::new();
+            for append in appends {
+                steps.extend(heard(&mut said, self.cursor).map(Step::Delta));
+                self.cursor = append.last().map_or(self.cursor, |event| event.seq);
+                steps.push(Step::Append(append));
+            }
+            steps.extend(heard(&mut said, self.cursor).map(Step::Delta));
+            put_back(&mut self.live, said);
+            if !steps.is_empty() {
+                return Ok(steps);
             }
             tokio::select! {
+                biased;
                 () = woken => {}
+                said = words(&mut self.live, self.cursor) => {
+                    if !said.is_empty() {
+                        return Ok(said.into_iter().map(Step::Delta).collect());
+                    }
+                }
                 () = self.engine.shared.clock.sleep(tick) => tick = longer(tick),
             }
         }
@@ -253,31 +282,26 @@ impl Follower {
             woken.as_mut().enable();
             let events = self.engine.events(self.run, self.cursor).await?;
             // Read after the events: whatever was said before one of them is here.
-            let mut said = self.live.as_mut().map(Listening::drain).unwrap_or_default();
+            let mut said = drained(&mut self.live);
             let mut news = Vec::new();
             for event in events {
-                heard(&mut said, self.cursor, &mut news);
+                news.extend(heard(&mut said, self.cursor).map(News::Delta));
                 self.cursor = event.seq;
                 news.push(News::Event(Box::new(event)));
             }
-            heard(&mut said, self.cursor, &mut news);
-            if let Some(live) = &mut self.live {
-                live.put_back(said);
-            }
+            news.extend(heard(&mut said, self.cursor).map(News::Delta));
+            put_back(&mut self.live, said);
             if !news.is_empty() {
                 return Ok(news);
             }
-            let live = &mut self.live;
-            let next_words = async move {
-                match live {
-                    Some(live) => live.next().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
                 () = woken => {}
-                () = next_words => {}
+                said = words(&mut self.live, self.cursor) => {
+                    if !said.is_empty() {
+                        return Ok(said.into_iter().map(News::Delta).collect());
+                    }
+                }
                 // A tick makes up for a wake that was lost. The longer nothing happens, the longer it is in coming, so
                 // that thousands of readers of runs that wait cost next to nothing.
                 () = self.engine.shared.clock.sleep(tick) => tick = longer(tick),
@@ -300,10 +324,32 @@ impl News {
 }
 
 /// Words belong behind the events that the model was asked with.
-fn heard(said: &mut VecDeque<Delta>, cursor: Seq, news: &mut Vec<News>) {
-    while said.front().is_some_and(|delta| delta.after <= cursor) {
-        news.extend(said.pop_front().map(News::Delta));
+fn heard(said: &mut VecDeque<Delta>, cursor: Seq) -> impl Iterator<Item = Delta> {
+    std::iter::from_fn(move || match said.front() {
+        Some(delta) if delta.after <= cursor => said.pop_front(),
+        Some(_) | None => None,
+    })
+}
+
+fn drained(live: &mut Option<Listening>) -> VecDeque<Delta> {
+    live.as_mut().map(Listening::drain).unwrap_or_default()
+}
+
+fn put_back(live: &mut Option<Listening>, early: VecDeque<Delta>) {
+    if let Some(live) = live {
+        live.put_back(early);
     }
+}
+
+/// Waits for words. Those that belong where the reader is are told without a look at the store: whatever became of them
+/// is behind them. None, when a look at the store has to come first.
+async fn words(live: &mut Option<Listening>, cursor: Seq) -> Vec<Delta> {
+    let Some(live) = live else { return std::future::pending().await };
+    live.next().await;
+    let mut said = live.drain();
+    let words = heard(&mut said, cursor).collect();
+    live.put_back(said);
+    words
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod error;
 mod grpc;
 mod jsonrpc;
 mod list;
+mod live;
 mod map;
 mod negotiate;
 mod operations;

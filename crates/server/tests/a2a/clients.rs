@@ -19,7 +19,7 @@ use crate::v03::older_config;
 /// How long a client may take for all of it; then it is stopped and the test fails.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
 }
 
@@ -47,17 +47,29 @@ fn drive_older(client: Command, script: &str, binding: &str) {
 
 /// Runs a client against a server of its own, which is killed and started again when the client asks for it.
 fn drive_against(
-    mut server: Server,
+    server: Server,
     again: impl Fn(&str) -> Server,
     mut client: Command,
     script: &str,
     binding: &str,
 ) {
     let base = server.program.base.clone();
-    client.arg(folder().join(script)).args([base.as_str(), binding]).current_dir(folder());
-    let client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
+    let mut server = Some(server);
+    client.arg(folder().join(script)).args([base.as_str(), binding]);
+    talk(client, &format!("{script} over {binding}"), |line| {
+        if line == "restart" {
+            drop(server.take());
+            server = Some(again(base.strip_prefix("http://").unwrap()));
+        }
+    });
+    drop(server);
+}
+
+/// Runs a client to its end, which is `ok`. Each line that it prints is heard before the client is told to go on.
+pub(crate) fn talk(mut client: Command, what: &str, mut hears: impl FnMut(&str)) {
+    let client = client.current_dir(folder()).stdin(Stdio::piped()).stdout(Stdio::piped());
     let missing = |error| panic!("there is no client, {error}: `cargo xtask test` installs it");
-    let mut client = client.unwrap_or_else(missing);
+    let mut client = client.stderr(Stdio::inherit()).spawn().unwrap_or_else(missing);
     let (mut asks, said) = (client.stdin.take().unwrap(), BufReader::new(client.stdout.take().unwrap()));
     let client = Arc::new(Mutex::new(client));
     let watched = Arc::downgrade(&client);
@@ -68,20 +80,16 @@ fn drive_against(
     let mut last = String::new();
     for line in said.lines() {
         last = line.unwrap();
-        if last == "restart" {
-            let listen = base.strip_prefix("http://").unwrap();
-            drop(server);
-            server = again(listen);
-            asks.write_all(b"\n").unwrap();
-        }
+        hears(&last);
+        // One that is gone says by its status what became of it.
+        let _ = asks.write_all(b"\n");
     }
     let status = client.lock().unwrap().wait().unwrap();
-    assert!(status.success() && last == "ok", "{script} over {binding}: {status}, {last}");
-    drop(server);
+    assert!(status.success() && last == "ok", "{what}: {status}, {last}");
 }
 
 /// Python with the packages of an environment.
-fn python(environment: &str) -> Command {
+pub(crate) fn python(environment: &str) -> Command {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     Command::new(target.join(environment).join("bin/python"))
 }

@@ -9,9 +9,13 @@ mod cards;
 mod clients;
 mod decisions;
 mod dialect;
+#[expect(dead_code, reason = "providers that misbehave are tested with the models")]
+#[path = "../models/fake.rs"]
+mod fake;
 mod families;
 mod golden;
 mod lists;
+mod live;
 mod malformed;
 mod push;
 #[expect(dead_code, reason = "webhooks are tested with the rest of it")]

@@ -62,6 +62,11 @@ def told(response):
     return kind
 
 
+def is_live(response):
+    """Whether it is a piece of what the model is just saying; how many there are differs each time."""
+    return response.WhichOneof("payload") == "artifact_update" and not response.artifact_update.last_chunk
+
+
 async def sends_and_decides(client):
     task = await task_after(client, message(new_text_part("Delete all temporary files")))
     asked = question(task)
@@ -135,7 +140,7 @@ async def subscribes_across_a_restart(client):
     second = client.subscribe(pb.SubscribeToTaskRequest(id=task.id))
     assert told(await anext(second)) == "task TASK_STATE_INPUT_REQUIRED"
     await responses(client, message(new_data_part({"decision": "approve"}), task=task))
-    rest = [told(one) async for one in second]
+    rest = [told(one) async for one in second if not is_live(one)]
     assert rest == ["TASK_STATE_WORKING", "artifact_update", "TASK_STATE_COMPLETED"], rest
 
 

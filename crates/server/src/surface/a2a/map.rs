@@ -294,6 +294,11 @@ pub(super) fn artifact(words: &wire::Message) -> wire::Artifact {
     wire::Artifact { artifact_id: RESULT.to_owned(), name: RESULT, parts: words.parts.clone() }
 }
 
+/// The same artifact while it is made: words that may be the result.
+pub(super) fn words(text: &str) -> wire::Artifact {
+    wire::Artifact { artifact_id: RESULT.to_owned(), name: RESULT, parts: vec![wire::Part::text(text)] }
+}
+
 /// A task as it is shown: `waiting` is what it asks, `None` where it waits for nobody.
 pub(super) fn task(
     run: &Run,

@@ -2,7 +2,8 @@
 //!
 //! A frame's id is the sequence of the append that it tells of, so `Last-Event-ID` is a cursor: a client that comes back,
 //! to any server, after any restart, gets the task as it was there and then exactly the rest. What a sub-run asks is
-//! told without an id, because it stands in another log. Known errors come before the first frame.
+//! told without an id, because it stands in another log; so is what the model is just saying (`live.rs`), because it
+//! stands in none. Known errors come before the first frame.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -10,20 +11,22 @@ use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use holdpoint_core::event::Envelope;
+use holdpoint_core::event::{Envelope, Event as CoreEvent};
 use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::run::Run;
 use tokio::sync::watch;
 
 use super::error::{A2aError, Kind};
+use super::live::{Live, Piece};
 use super::map::{self, Place};
 use super::operations::{Asked, HISTORY};
 use super::progress::{Change, Progress, Says};
 use super::wire::{
-    Message, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    Artifact, Message, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
+    TaskStatusUpdateEvent,
 };
-use crate::engine::Follower;
+use crate::engine::{Follower, Step};
 use crate::http::rfc3339;
 
 /// How often a comment shows that the stream is alive.
@@ -67,6 +70,7 @@ pub(super) struct Frames {
     progress: Progress,
     below: Vec<(HoldId, HoldKind)>,
     follower: Follower,
+    live: Live,
     stopping: watch::Receiver<bool>,
     closes: Closes,
     ready: VecDeque<Frame>,
@@ -107,13 +111,17 @@ impl Frames {
     ) -> Result<Frames, A2aError> {
         let about = |error| A2aError::of(Some(run), &error);
         let engine = &asked.app.engine;
+        // Listens before it reads, so that no words fall between the two.
+        let mut follower = engine.follow_live(run, Seq(0));
         let appends = engine.appends(run, Seq(0)).await.map_err(about)?;
         let last = appends.last().and_then(|events| events.last()).map_or(Seq(0), |event| event.seq);
+        follower.skip_to(last);
         let mut frames = Frames {
             asked: asked.clone(),
             progress: Progress::of(run),
             below: Vec::new(),
-            follower: engine.follow(run, last),
+            follower,
+            live: Live::default(),
             stopping: asked.app.stopping.clone(),
             closes,
             ready: VecDeque::new(),
@@ -166,13 +174,13 @@ impl Frames {
                 |run: &holdpoint_core::run::Run| run.state.holds.iter().any(|hold| hold.child.is_some());
             let looks_below = self.progress.run().is_some_and(has_children);
             let (clock, poll) = (self.asked.app.engine.clock(), self.asked.app.engine.settings().poll);
-            let appends = tokio::select! {
-                read = self.follower.appends() => Some(read),
+            let steps = tokio::select! {
+                read = self.follower.steps() => Some(read),
                 () = clock.sleep(poll), if looks_below => None,
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
-            let told = match appends {
-                Some(Ok(appends)) => self.tell_all(appends).await,
+            let told = match steps {
+                Some(Ok(steps)) => self.take(steps).await,
                 Some(Err(error)) => Err(A2aError::of(None, &error)),
                 None => self.tell_below().await,
             };
@@ -183,6 +191,44 @@ impl Frames {
             }
         }
         self.ready.pop_front()
+    }
+
+    /// What happened, in order; what was said in one go is told in one.
+    async fn take(&mut self, steps: Vec<Step>) -> Result<(), A2aError> {
+        let (mut piece, mut has_appends) = (None, false);
+        for step in steps {
+            match step {
+                Step::Delta(delta) => {
+                    let turn = self.progress.run().map_or(0, |run| run.state.turn);
+                    if let Some(next) = self.live.hear(delta, turn) {
+                        piece = Some(Piece::and(piece, next));
+                    }
+                }
+                Step::Append(append) => {
+                    has_appends = true;
+                    self.say(piece.take());
+                    self.tell(append).await?;
+                }
+            }
+        }
+        self.say(piece);
+        match has_appends {
+            true => self.tell_below().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Words that are being said. Without an id: nobody can come back to them.
+    fn say(&mut self, piece: Option<Piece>) {
+        let (Some(Piece { text, append }), Some(run)) = (piece, self.progress.run()) else { return };
+        let chunk = if append { Chunk::Follows } else { Chunk::Begins };
+        let body = made(run, map::words(&text), chunk);
+        self.ready.push_back(Frame { id: None, body: Ok(body) });
+    }
+
+    /// The words of a reply that is not the answer are none of the result.
+    fn take_back(&mut self) {
+        self.say(Some(Piece { text: String::new(), append: false }));
     }
 
     async fn tell_all(&mut self, appends: Vec<Vec<Envelope>>) -> Result<(), A2aError> {
@@ -198,7 +244,13 @@ impl Frames {
         }
         // What the log says is the same for every reader; what sub-runs ask is told behind it.
         self.below.clear();
-        match self.progress.take(append, &[]) {
+        let had_words = ends_a_reply(&append) && self.live.end();
+        let change = self.progress.take(append, &[]);
+        let is_answered = change.as_ref().is_some_and(|change| answer(change).is_some());
+        if had_words && !is_answered {
+            self.take_back();
+        }
+        match change {
             Some(change) => self.show(change, true).await,
             None => Ok(()),
         }
@@ -271,27 +323,56 @@ impl Frames {
     }
 }
 
+/// Whether what a model was saying is over: it is in the log, or will never be.
+fn ends_a_reply(append: &[Envelope]) -> bool {
+    let ends = |event: &CoreEvent| {
+        matches!(event, CoreEvent::ModelReplied(_) | CoreEvent::ModelFailed(_) | CoreEvent::RunEnded(_))
+    };
+    append.iter().any(|envelope| ends(&envelope.event))
+}
+
+/// What a task that completed made.
+fn answer(change: &Change) -> Option<Artifact> {
+    match (change.state, &change.says) {
+        (TaskState::Completed, Says::Message(words)) => Some(map::artifact(words)),
+        (_, _) => None,
+    }
+}
+
+/// What is told of an artifact.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Chunk {
+    /// Its beginning, in place of whatever was told of it.
+    Begins,
+    /// More, behind what was told of it.
+    Follows,
+    /// All of it, in place of whatever was told of it.
+    Whole,
+}
+
+fn made(run: &Run, artifact: Artifact, chunk: Chunk) -> StreamResponse {
+    StreamResponse::ArtifactUpdate(Box::new(TaskArtifactUpdateEvent {
+        task_id: run.facts.id.to_string(),
+        context_id: run.facts.session.to_string(),
+        artifact,
+        append: chunk == Chunk::Follows,
+        last_chunk: chunk == Chunk::Whole,
+    }))
+}
+
 /// What a change is told as: what the task made, then where it stands.
 pub(super) fn updates(run: &Run, change: Change, question: Option<Message>) -> Vec<StreamResponse> {
+    let answer = answer(&change);
     let message = match change.says {
         Says::Nothing => None,
         Says::Message(message) => Some(*message),
         Says::Question => question,
     };
-    let (task_id, context_id) = (run.facts.id.to_string(), run.facts.session.to_string());
-    let mut bodies = Vec::new();
-    if let (TaskState::Completed, Some(words)) = (change.state, &message) {
-        bodies.push(StreamResponse::ArtifactUpdate(Box::new(TaskArtifactUpdateEvent {
-            task_id: task_id.clone(),
-            context_id: context_id.clone(),
-            artifact: map::artifact(words),
-            last_chunk: true,
-        })));
-    }
     let status = TaskStatus { state: change.state, message, timestamp: rfc3339(run.state.at) };
+    let (task_id, context_id) = (run.facts.id.to_string(), run.facts.session.to_string());
     let update = TaskStatusUpdateEvent { task_id, context_id, status };
-    bodies.push(StreamResponse::StatusUpdate(Box::new(update)));
-    bodies
+    let answer = answer.map(|artifact| made(run, artifact, Chunk::Whole));
+    answer.into_iter().chain([StreamResponse::StatusUpdate(Box::new(update))]).collect()
 }
 
 /// Frames as server-sent events; `write` says what a frame looks like in its binding.

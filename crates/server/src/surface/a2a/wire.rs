@@ -340,6 +340,9 @@ pub(super) struct TaskArtifactUpdateEvent {
     pub(super) task_id: String,
     pub(super) context_id: String,
     pub(super) artifact: Artifact,
+    /// Whether it comes behind what was sent of it before, rather than in its place.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) append: bool,
     pub(super) last_chunk: bool,
 }
 

@@ -123,7 +123,7 @@ pub(super) fn frame(frame: &wire::StreamResponse) -> Result<proto::StreamRespons
                 task_id: update.task_id.clone(),
                 context_id: update.context_id.clone(),
                 artifact: Some(artifact(&update.artifact)?),
-                append: false,
+                append: update.append,
                 last_chunk: update.last_chunk,
                 metadata: None,
             })

@@ -185,13 +185,14 @@ pub(super) fn event(form: Form, event: &newer::StreamResponse, closes: bool) -> 
             })
         }
         newer::StreamResponse::ArtifactUpdate(update) => {
-            let newer::TaskArtifactUpdateEvent { task_id, context_id, artifact, last_chunk } =
+            let newer::TaskArtifactUpdateEvent { task_id, context_id, artifact, append, last_chunk } =
                 update.as_ref();
             StreamEvent::ArtifactUpdate(ArtifactUpdate {
                 kind: form.kind("artifact-update"),
                 task_id: task_id.clone(),
                 context_id: context_id.clone(),
                 artifact: self::artifact(form, artifact),
+                append: *append,
                 last_chunk: *last_chunk,
             })
         }

@@ -128,6 +128,8 @@ pub(super) struct ArtifactUpdate {
     pub(super) task_id: String,
     pub(super) context_id: String,
     pub(super) artifact: Artifact,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) append: bool,
     pub(super) last_chunk: bool,
 }
 
