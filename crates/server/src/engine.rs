@@ -139,8 +139,8 @@ struct Shared {
     busy: Mutex<HashMap<AgentName, usize>>,
     /// How many of those came from an inbox.
     serving: Mutex<HashMap<AgentName, usize>>,
-    /// The runs that are driven here, and whether one was claimed once more meanwhile.
-    driven: Mutex<HashMap<RunId, bool>>,
+    /// The runs that are driven here.
+    driven: Mutex<HashMap<RunId, drive::Driven>>,
     /// What was found at the start.
     looking: Mutex<recovery::Looking>,
     /// What this node is among others.

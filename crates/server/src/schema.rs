@@ -2,6 +2,9 @@
 //!
 //! The value is parsed for the check alone: what is stored and run stays the text that came in.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use holdpoint_core::json::RawJson;
 
 /// Where and how a value breaks its schema.
@@ -32,12 +35,38 @@ pub fn check(schema: &RawJson, value: &RawJson) -> Result<(), Broken> {
 /// Where a value breaks its schema; nothing when the schema cannot be used, so that nobody knows.
 #[must_use]
 pub fn misfit(schema: &RawJson, value: &RawJson) -> Option<Broken> {
-    broken(&validator(schema).ok()?, value)
+    broken(validator(schema).ok()?.as_ref(), value)
 }
 
-fn validator(schema: &RawJson) -> Result<jsonschema::Validator, String> {
-    let schema = serde_json::from_str(schema.text()).map_err(|error| error.to_string())?;
-    jsonschema::validator_for(&schema).map_err(|error| format!("the schema itself cannot be used: {error}"))
+/// Schemas that were made ready, by their text. Agents have a few and use them for every call; whatever else comes along
+/// makes room for itself by clearing the rest.
+static READY: Mutex<BTreeMap<String, Arc<jsonschema::Validator>>> = Mutex::new(BTreeMap::new());
+
+/// How many are kept, and how long the text of one may be.
+const READY_MAX: usize = 256;
+const READY_TEXT_MAX: usize = 16 * 1024;
+
+fn validator(schema: &RawJson) -> Result<Arc<jsonschema::Validator>, String> {
+    let text = schema.text();
+    if let Some(ready) = ready().get(text) {
+        return Ok(ready.clone());
+    }
+    let parsed = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let made = jsonschema::validator_for(&parsed)
+        .map_err(|error| format!("the schema itself cannot be used: {error}"))?;
+    let made = Arc::new(made);
+    if text.len() <= READY_TEXT_MAX {
+        let mut ready = ready();
+        if ready.len() >= READY_MAX {
+            ready.clear();
+        }
+        ready.insert(text.to_owned(), made.clone());
+    }
+    Ok(made)
+}
+
+fn ready() -> MutexGuard<'static, BTreeMap<String, Arc<jsonschema::Validator>>> {
+    READY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn broken(validator: &jsonschema::Validator, value: &RawJson) -> Option<Broken> {

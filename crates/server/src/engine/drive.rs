@@ -13,7 +13,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use holdpoint_core::actor::Actor;
@@ -27,13 +27,14 @@ use holdpoint_core::id::{Incarnation, RunId, Seq};
 use holdpoint_core::next::{Next, next};
 use holdpoint_core::policy::{Role, Verdicts};
 use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::{CallAttempt, Run};
+use holdpoint_core::run::{CallAttempt, Run, Status, status};
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::StoreError;
 use holdpoint_store::ahead::Driver;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::{Id, JoinSet};
 
+use super::follow::{Ear, Goes};
 use super::gone::Missing;
 use super::orders::{Lease, More, beside, is_leased_elsewhere};
 use super::{EngineError, Place, Shared};
@@ -56,26 +57,46 @@ pub(super) struct Reins {
 impl Reins {
     /// Whether the run was claimed once more since this was last asked.
     fn was_claimed(&self) -> bool {
-        let mut driven = self.shared.driven.lock().unwrap_or_else(PoisonError::into_inner);
-        driven.get_mut(&self.run).is_some_and(std::mem::take)
+        let mut driven = self.shared.driven();
+        driven.get_mut(&self.run).is_some_and(|driven| std::mem::take(&mut driven.is_claimed))
+    }
+
+    /// Lets the run be seen, and tells whether it goes on.
+    fn show(&self, goes: Goes) {
+        if let Some(driven) = self.shared.driven().get_mut(&self.run) {
+            driven.goes = goes;
+        }
+        self.shared.wakes.wake_as(self.run, goes);
     }
 }
 
 impl Drop for Reins {
     fn drop(&mut self) {
-        self.shared.driven.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.run);
+        let driven = self.shared.driven().remove(&self.run);
+        // It was going on when it was last seen, and nobody here will tell when it rests.
+        if driven.is_some_and(|driven| driven.goes == Goes::On) {
+            self.shared.wakes.wake(self.run);
+        }
     }
+}
+
+/// A run that is driven here.
+#[derive(Debug)]
+pub(super) struct Driven {
+    /// Whether it was claimed once more meanwhile.
+    is_claimed: bool,
+    /// Whether it goes on, as far as is durable.
+    goes: Goes,
 }
 
 impl Shared {
     /// The right to drive a run, unless it is driven here already. Taken before the run is loaded, so that what was
     /// loaded is what is driven.
     pub(super) fn reins(self: &Arc<Shared>, run: RunId) -> Option<Reins> {
-        let mut driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner);
-        match driven.entry(run) {
+        match self.driven().entry(run) {
             Entry::Occupied(_) => None,
             Entry::Vacant(free) => {
-                free.insert(false);
+                free.insert(Driven { is_claimed: false, goes: Goes::On });
                 Some(Reins { shared: self.clone(), run })
             }
         }
@@ -86,11 +107,20 @@ impl Shared {
     pub(super) fn reins_of_claimed(self: &Arc<Shared>, run: RunId) -> Option<Reins> {
         let reins = self.reins(run);
         if reins.is_none()
-            && let Some(is_claimed) = self.driven.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&run)
+            && let Some(driven) = self.driven().get_mut(&run)
         {
-            *is_claimed = true;
+            driven.is_claimed = true;
         }
         reins
+    }
+
+    /// Whether a run is driven here and known to go on.
+    pub(super) fn goes_on(&self, run: RunId) -> bool {
+        self.driven().get(&run).is_some_and(|driven| driven.goes == Goes::On)
+    }
+
+    fn driven(&self) -> MutexGuard<'_, HashMap<RunId, Driven>> {
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Drives a run in the background. Into a run with somebody's fresh wish that one is told, also in the background:
@@ -170,7 +200,7 @@ pub(super) struct Drive {
     /// this very node, may have had its effect already.
     begun: BTreeSet<CallAttempt>,
     at_work: HashMap<Id, CallAttempt>,
-    woken: Arc<Notify>,
+    woken: Arc<Ear>,
     reins: Reins,
     _place: Place,
 }
@@ -413,7 +443,12 @@ impl Drive {
             return settlement.failed.map_or(Ok(()), |error| Err(error.into()));
         }
         self.catch_up().await?;
-        self.shared.wakes.wake(self.run);
+        let is_at_rest = |run: &Run| matches!(status(run), Status::Held(_) | Status::Ended(_));
+        let goes = match self.driver.durable().is_none_or(|row| is_at_rest(&row.run)) {
+            true => Goes::ToRest,
+            false => Goes::On,
+        };
+        self.reins.show(goes);
         settlement.failed.map_or(Ok(()), |error| Err(error.into()))
     }
 

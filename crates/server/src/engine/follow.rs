@@ -11,9 +11,10 @@ use holdpoint_core::event::Envelope;
 use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{RunId, Seq};
 use holdpoint_core::name::Tenant;
-use holdpoint_core::run::{Status, Waiting, status};
+use holdpoint_core::run::{Run, Status, Waiting, status};
 use holdpoint_core::time::Millis;
 use holdpoint_store::ShardSet;
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, broadcast};
 
 use super::deltas::{Delta, Listening};
@@ -25,12 +26,49 @@ const LONGEST_TICK: Millis = Millis::seconds(30);
 /// Who wants to hear when something changed.
 #[derive(Debug)]
 pub(super) struct Wakes {
-    runs: Mutex<HashMap<RunId, Weak<Notify>>>,
+    runs: Mutex<HashMap<RunId, Weak<Ear>>>,
     worker: Notify,
     inboxes: Notify,
     deliverer: Notify,
     /// Every run that changes, for those who follow many.
     all: broadcast::Sender<RunId>,
+}
+
+/// Whoever listens to a run.
+#[derive(Debug, Default)]
+pub(super) struct Ear {
+    /// Something was appended.
+    changed: Notify,
+    /// It may wait or be over now.
+    rested: Notify,
+}
+
+impl Ear {
+    /// Hears from now on when something is appended.
+    pub(super) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Hears from now on when the run may wait or be over.
+    fn rested(&self) -> Notified<'_> {
+        self.rested.notified()
+    }
+
+    fn tell(&self, goes: Goes) {
+        self.changed.notify_waiters();
+        if goes == Goes::ToRest {
+            self.rested.notify_waiters();
+        }
+    }
+}
+
+/// Where a change leaves a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Goes {
+    /// Whoever drives it here goes on with it, and will tell when it rests.
+    On,
+    /// It waits or is over, or nobody here knows.
+    ToRest,
 }
 
 /// Changes that are kept for a reader who is slow; one who falls further behind looks for itself.
@@ -54,14 +92,19 @@ impl Wakes {
         self.all.subscribe()
     }
 
-    /// Something was appended to this run.
+    /// Something was appended to this run, or it is no longer driven here.
     pub(super) fn wake(&self, run: RunId) {
+        self.wake_as(run, Goes::ToRest);
+    }
+
+    /// Something was appended to this run. Those who wait for its rest are left alone while it goes on.
+    pub(super) fn wake_as(&self, run: RunId, goes: Goes) {
         self.deliverer.notify_one();
         // Nobody may be listening, and that is no failure.
         let _ = self.all.send(run);
         let mut runs = self.runs();
         match runs.get(&run).and_then(Weak::upgrade) {
-            Some(notify) => notify.notify_waiters(),
+            Some(ear) => ear.tell(goes),
             // Nobody listens any more.
             None => drop(runs.remove(&run)),
         }
@@ -71,11 +114,11 @@ impl Wakes {
     /// nothing where nobody listens.
     pub(super) fn wake_shards(&self, shards: &ShardSet, tenant: &Tenant) {
         let is_all = *shards == ShardSet::all();
-        for (run, notify) in self.runs().iter() {
+        for (run, ear) in self.runs().iter() {
             if (is_all || shards.contains(run.shard(tenant)))
-                && let Some(notify) = notify.upgrade()
+                && let Some(ear) = ear.upgrade()
             {
-                notify.notify_waiters();
+                ear.tell(Goes::ToRest);
             }
         }
     }
@@ -113,21 +156,21 @@ impl Wakes {
     }
 
     /// Hears about this run from now on.
-    pub(super) fn listen(&self, run: RunId) -> Arc<Notify> {
+    pub(super) fn listen(&self, run: RunId) -> Arc<Ear> {
         let mut runs = self.runs();
-        if let Some(notify) = runs.get(&run).and_then(Weak::upgrade) {
-            return notify;
+        if let Some(ear) = runs.get(&run).and_then(Weak::upgrade) {
+            return ear;
         }
         // Those who stopped listening are swept when the map would grow: it stays as large as its listeners.
         if runs.len() == runs.capacity() {
-            runs.retain(|_, notify| notify.strong_count() > 0);
+            runs.retain(|_, ear| ear.strong_count() > 0);
         }
-        let notify = Arc::new(Notify::new());
-        runs.insert(run, Arc::downgrade(&notify));
-        notify
+        let ear = Arc::new(Ear::default());
+        runs.insert(run, Arc::downgrade(&ear));
+        ear
     }
 
-    fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Weak<Notify>>> {
+    fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Weak<Ear>>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,7 +180,7 @@ pub struct Follower {
     engine: Engine,
     run: RunId,
     cursor: Seq,
-    notify: Arc<Notify>,
+    ear: Arc<Ear>,
     /// What the model is saying, for those who want to hear it.
     live: Option<Listening>,
 }
@@ -164,8 +207,8 @@ impl Engine {
     /// Follows a run from the event after this one.
     #[must_use]
     pub fn follow(&self, run: RunId, after: Seq) -> Follower {
-        let notify = self.shared.wakes.listen(run);
-        Follower { engine: self.clone(), run, cursor: after, notify, live: None }
+        let ear = self.shared.wakes.listen(run);
+        Follower { engine: self.clone(), run, cursor: after, ear, live: None }
     }
 
     /// Follows a run, and hears what its model says from now on.
@@ -197,7 +240,7 @@ impl Follower {
     pub async fn steps(&mut self) -> Result<Vec<Step>, EngineError> {
         let mut tick = self.engine.shared.settings().poll;
         loop {
-            let mut woken = pin!(self.notify.notified());
+            let mut woken = pin!(self.ear.changed());
             woken.as_mut().enable();
             let appends = self.engine.appends(self.run, self.cursor).await?;
             let mut said = drained(&mut self.live);
@@ -227,27 +270,29 @@ impl Follower {
 
     /// Waits until somebody is needed, also by a sub-run, or the run is over. A run that only outside systems can move
     /// is still at work.
-    pub(super) async fn needs_somebody(self) -> Result<(), EngineError> {
+    pub(super) async fn needs_somebody(self) -> Result<Run, EngineError> {
         let poll = self.engine.shared.settings().poll;
         let mut tick = poll;
         loop {
-            let mut woken = pin!(self.notify.notified());
-            woken.as_mut().enable();
-            let run = self.engine.load(self.run).await?.row.run;
-            match status(&run) {
-                Status::Held(Waiting::Person | Waiting::Auth) | Status::Ended(_) => return Ok(()),
-                Status::Held(Waiting::External) => {
-                    let below = self.engine.holds_below(&run).await?;
-                    if below.iter().any(|(_, kind)| *kind != HoldKind::External) {
-                        return Ok(());
+            let mut rested = pin!(self.ear.rested());
+            rested.as_mut().enable();
+            let mut has_children = false;
+            if let Some(run) = self.unless_it_goes_on().await? {
+                match status(&run) {
+                    Status::Held(Waiting::Person | Waiting::Auth) | Status::Ended(_) => return Ok(run),
+                    Status::Held(Waiting::External) => {
+                        let below = self.engine.holds_below(&run).await?;
+                        if below.iter().any(|(_, kind)| *kind != HoldKind::External) {
+                            return Ok(run);
+                        }
                     }
+                    Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => {}
                 }
-                Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => {}
+                // What happens in a sub-run wakes nobody here.
+                has_children = run.state.holds.iter().any(|hold| hold.child.is_some());
             }
-            // What happens in a sub-run wakes nobody here.
-            let has_children = run.state.holds.iter().any(|hold| hold.child.is_some());
             tokio::select! {
-                () = woken => {}
+                () = rested => {}
                 () = self.engine.shared.clock.sleep(tick) => {
                     tick = if has_children { poll } else { longer(tick) };
                 }
@@ -256,20 +301,31 @@ impl Follower {
     }
 
     /// Waits until the run waits or is over. Looks at its row only: nobody's log is read for it.
-    pub(super) async fn settles(self) -> Result<(), EngineError> {
+    pub(super) async fn settles(self) -> Result<Run, EngineError> {
         let mut tick = self.engine.shared.settings().poll;
         loop {
-            let mut woken = pin!(self.notify.notified());
-            woken.as_mut().enable();
-            match status(&self.engine.load(self.run).await?.row.run) {
-                Status::Held(_) | Status::Ended(_) => return Ok(()),
-                Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => {}
+            let mut rested = pin!(self.ear.rested());
+            rested.as_mut().enable();
+            if let Some(run) = self.unless_it_goes_on().await? {
+                match status(&run) {
+                    Status::Held(_) | Status::Ended(_) => return Ok(run),
+                    Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => {}
+                }
             }
             tokio::select! {
                 biased;
-                () = woken => {}
+                () = rested => {}
                 () = self.engine.shared.clock.sleep(tick) => tick = longer(tick),
             }
+        }
+    }
+
+    /// The run as it is stored. None while it is driven here and known to go on: whoever drives it tells when it rests,
+    /// so that nobody looks at it after each append.
+    async fn unless_it_goes_on(&self) -> Result<Option<Run>, EngineError> {
+        match self.engine.shared.goes_on(self.run) {
+            true => Ok(None),
+            false => Ok(Some(self.engine.load(self.run).await?.row.run)),
         }
     }
 
@@ -278,7 +334,7 @@ impl Follower {
         let mut tick = self.engine.shared.settings().poll;
         loop {
             // Registered before reading, so that nothing falls between the two.
-            let mut woken = pin!(self.notify.notified());
+            let mut woken = pin!(self.ear.changed());
             woken.as_mut().enable();
             let events = self.engine.events(self.run, self.cursor).await?;
             // Read after the events: whatever was said before one of them is here.
@@ -372,7 +428,7 @@ mod tests {
         let remembered = wakes.runs().len();
         assert!(remembered < 1_000, "{remembered} are remembered");
         for (run, listener) in &listeners {
-            let mut woken = pin!(listener.notified());
+            let mut woken = pin!(listener.changed());
             woken.as_mut().enable();
             wakes.wake(*run);
             woken.await;

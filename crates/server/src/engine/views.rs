@@ -113,6 +113,10 @@ impl Engine {
     /// A run, if the caller may see it.
     pub async fn run(&self, who: &Principal, run: RunId) -> Result<RunView, EngineError> {
         let run = self.see(who, run).await?;
+        self.view(run).await
+    }
+
+    async fn view(&self, run: Run) -> Result<RunView, EngineError> {
         let (result, reason) = match run.outcome() {
             Some(_) => result_of(&self.shared.events(run.facts.id, Seq(0)).await?),
             None => (None, None),
@@ -189,18 +193,21 @@ impl Engine {
         run: RunId,
         at_most: Millis,
     ) -> Result<RunView, EngineError> {
-        self.settles(run, at_most).await?;
-        self.run(who, run).await
+        match self.settles(run, at_most).await? {
+            Some(settled) if self.may_see(who, &settled.facts) => self.view(settled).await,
+            Some(_) => Err(EngineError::NotFound),
+            None => self.run(who, run).await,
+        }
     }
 
-    /// Waits until a run waits or is over, at most this long.
-    pub async fn settles(&self, run: RunId, at_most: Millis) -> Result<(), EngineError> {
+    /// Waits until a run waits or is over, at most this long; none when that takes longer.
+    pub async fn settles(&self, run: RunId, at_most: Millis) -> Result<Option<Run>, EngineError> {
         self.waits_for(run, at_most, self.follow(run, Seq(0)).settles()).await
     }
 
-    /// Waits until a run needs somebody or is over, at most this long. Jobs of outside systems and sub-runs that are at
-    /// work are waited for as well.
-    pub async fn needs_somebody(&self, run: RunId, at_most: Millis) -> Result<(), EngineError> {
+    /// Waits until a run needs somebody or is over, at most this long; none when that takes longer. Jobs of outside
+    /// systems and sub-runs that are at work are waited for as well.
+    pub async fn needs_somebody(&self, run: RunId, at_most: Millis) -> Result<Option<Run>, EngineError> {
         self.waits_for(run, at_most, self.follow(run, Seq(0)).needs_somebody()).await
     }
 
@@ -208,17 +215,17 @@ impl Engine {
         &self,
         run: RunId,
         at_most: Millis,
-        settles: impl Future<Output = Result<(), EngineError>>,
-    ) -> Result<(), EngineError> {
+        settles: impl Future<Output = Result<Run, EngineError>>,
+    ) -> Result<Option<Run>, EngineError> {
         let mut stopping = self.shared.stopping.subscribe();
         tokio::select! {
             settled = self.shared.clock.timeout(at_most, settles) => match settled {
-                Some(settled) => settled?,
+                Some(settled) => return settled.map(Some),
                 None => tracing::debug!(%run, "still at work after the longest wait"),
             },
             _ = stopping.wait_for(|stopping| *stopping) => tracing::debug!(%run, "the server stops"),
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The events of a run after a position, if the caller may see it.
@@ -311,6 +318,24 @@ impl Engine {
     /// A hold, open or decided, if the caller may see it.
     pub async fn hold(&self, who: &Principal, hold: HoldId) -> Result<HoldView, EngineError> {
         let run = self.see(who, hold.run).await?;
+        self.hold_of(who, run, hold).await
+    }
+
+    /// A hold as soon as its run waits or is over; as it is when that takes longer than `at_most`.
+    pub async fn settled_hold(
+        &self,
+        who: &Principal,
+        hold: HoldId,
+        at_most: Millis,
+    ) -> Result<HoldView, EngineError> {
+        match self.settles(hold.run, at_most).await? {
+            Some(settled) if self.may_see(who, &settled.facts) => self.hold_of(who, settled, hold).await,
+            Some(_) => Err(EngineError::NotFound),
+            None => self.hold(who, hold).await,
+        }
+    }
+
+    async fn hold_of(&self, who: &Principal, run: Run, hold: HoldId) -> Result<HoldView, EngineError> {
         let row = self.shared.store.find_hold(hold).await?.ok_or(EngineError::NotFound)?;
         let events = self.shared.events(hold.run, Seq(0)).await?;
         let arguments = arguments(&row, &events);

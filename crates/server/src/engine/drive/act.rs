@@ -288,7 +288,7 @@ impl Drive {
             biased;
             Some(done) = self.tools.join_next_with_id() => self.report(done).await,
             () = shared.sleep_until_out_of_time(left) => Ok(()),
-            () = woken.notified() => self.refresh().await,
+            () = woken.changed() => self.refresh().await,
             () = renewal => self.keep().await,
         }
     }

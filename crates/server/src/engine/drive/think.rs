@@ -110,7 +110,7 @@ impl Drive {
                 biased;
                 replied = &mut asked => return Ok(Some(replied)),
                 () = shared.sleep_until_out_of_time(left) => return Ok(None),
-                () = woken.notified() => self.refresh().await?,
+                () = woken.changed() => self.refresh().await?,
                 () = renewal => self.keep().await?,
             }
             // Whoever has the run now asks again.

@@ -8,7 +8,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use holdpoint_core::command::Say;
+use holdpoint_core::command::{Say, Wanted};
+use holdpoint_core::digest::Digest;
 use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::name::{AgentName, BadName, SessionId, ToolName};
 use utoipa::IntoResponses;
@@ -300,22 +301,29 @@ async fn resolve(
     Repeatable { body, once }: Repeatable<wire::ResolveHold>,
 ) -> Answered<Json<wire::Resolved>> {
     let hold = hold_id(&hold)?;
-    app.engine.see(&who, hold.run).await.map_err(about(hold.run))?;
-    let no_digest = |_| Problem::invalid("digest is none: repeat the one that the hold was shown with");
-    let decision = Decision {
-        hold,
-        wanted: map::wanted(&body)?,
-        digest: body.digest.as_deref().map(str::parse).transpose().map_err(no_digest)?,
-        revision: body.revision,
-        once,
+    let (wanted, digest) = match asked(&body) {
+        Ok(asked) => asked,
+        Err(problem) => {
+            // Whoever may not see the hold hears nothing but that.
+            app.engine.see(&who, hold.run).await.map_err(about(hold.run))?;
+            return Err(problem);
+        }
     };
+    let decision = Decision { hold, wanted, digest, revision: body.revision, once };
     let answer = app.engine.decide(&who, decision).await.map_err(about(hold.run))?;
-    if let wire::Wait::Settled = body.wait {
-        let at_most = app.engine.settings().max_wait;
-        app.engine.settles(hold.run, at_most).await.map_err(about(hold.run))?;
-    }
-    let view = app.engine.hold(&who, hold).await.map_err(about(hold.run))?;
+    let view = match body.wait {
+        wire::Wait::Accepted => app.engine.hold(&who, hold).await,
+        wire::Wait::Settled => app.engine.settled_hold(&who, hold, app.engine.settings().max_wait).await,
+    };
+    let view = view.map_err(about(hold.run))?;
     Ok(Json(map::resolved(&answer, map::hold_view(view))))
+}
+
+/// What a decision says, and of which arguments.
+fn asked(body: &wire::ResolveHold) -> Answered<(Wanted, Option<Digest>)> {
+    let no_digest = |_| Problem::invalid("digest is none: repeat the one that the hold was shown with");
+    let digest = body.digest.as_deref().map(str::parse).transpose().map_err(no_digest)?;
+    Ok((map::wanted(body)?, digest))
 }
 
 /// What was shown, who decided, and what ran.
