@@ -11,7 +11,7 @@ use crate::event::{Driver, Inbox, Parent};
 use crate::hold::{Ask, HoldKind, Recorded, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, Secret};
 use crate::json::RawJson;
-use crate::message::{Message, ToolResult, Usage};
+use crate::message::{Message, Part, ToolResult, Usage};
 use crate::name::{AgentName, SessionId, Tenant, ToolName, UserId, WorkerName};
 use crate::policy::{Role, Verdicts};
 use crate::run::Heard;
@@ -396,6 +396,8 @@ pub struct Edit {
 pub struct RecordReply {
     /// Its words.
     pub text: Option<String>,
+    /// Data and files beside them.
+    pub parts: Vec<Part>,
     /// The calls it asks for, in its order.
     pub calls: Vec<AskedCall>,
     /// The provider's own blocks.

@@ -12,7 +12,7 @@ use crate::body::{Blob, BlobRef, Body, WrongBlob};
 use crate::digest::Digest;
 use crate::hold::{Ask, HoldKind, HoldPolicy, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, Seq};
-use crate::message::{Judged, Message, Part, Reply, ToolCall, ToolResult, is_default};
+use crate::message::{Judged, Message, Reply, ToolCall, ToolResult, is_default};
 use crate::name::{AgentName, InboxName, SessionId, Tenant, UserId, WorkerName};
 use crate::policy::Role;
 use crate::time::{Millis, Timestamp};
@@ -641,15 +641,13 @@ impl Event {
             },
             Event::RunEnded(ended) => ended.result.iter_mut().for_each(visit),
             Event::MessageReceived(received) | Event::MessageQueued(received) => {
-                for part in &mut received.message.parts {
-                    match part {
-                        Part::Text(body) | Part::Data(body) | Part::File { content: body, .. } => visit(body),
-                    }
-                }
+                received.message.parts.iter_mut().for_each(|part| visit(part.body()));
+                received.message.metadata.iter_mut().for_each(visit);
             }
             Event::ModelReplied(replied) => {
                 let reply = &mut replied.reply;
                 reply.text.iter_mut().for_each(&mut *visit);
+                reply.parts.iter_mut().for_each(|part| visit(part.body()));
                 reply.calls.iter_mut().for_each(|call| visit(&mut call.arguments));
                 reply.opaque.iter_mut().for_each(visit);
             }

@@ -19,6 +19,9 @@ pub struct Message {
     /// The client's own id for it, for clients that ask again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
+    /// The client's own notes to it, a JSON object. Models do not read them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Body>,
 }
 
 /// One piece of a message.
@@ -42,11 +45,20 @@ pub enum Part {
     },
 }
 
+impl Part {
+    /// What it consists of.
+    pub(crate) fn body(&mut self) -> &mut Body {
+        match self {
+            Part::Text(body) | Part::Data(body) | Part::File { content: body, .. } => body,
+        }
+    }
+}
+
 impl Message {
     /// A message of one text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Message {
-        Message { parts: vec![Part::Text(Body::text(text))], client_id: None }
+        Message { parts: vec![Part::Text(Body::text(text))], client_id: None, metadata: None }
     }
 
     /// Its words, joined.
@@ -129,6 +141,9 @@ pub struct Reply {
     /// Its words; empty when it only calls tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<Body>,
+    /// Data and files that it made, beside its words. For clients: the model itself is not told of them again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
     /// The calls it asks for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,

@@ -44,7 +44,8 @@ pub use schema::published as schema;
 pub use source::{Source, Spot};
 pub use stores::Lives;
 
-use file::File;
+use crate::conformance::Passes;
+use file::{ConformancePass, File};
 
 /// A configuration that is right.
 #[derive(Debug)]
@@ -61,6 +62,8 @@ pub struct Config {
     pub database: Option<Database>,
     /// What one should know.
     pub notices: Vec<Notice>,
+    /// Whether it is for conformance kits, and in which of their passes.
+    pub conformance: Option<Passes>,
 }
 
 /// Why there is no configuration.
@@ -135,7 +138,16 @@ pub fn check(
     }
     let agents = plan::agents(&file);
     let database = stores::database(&file, &tree, folder);
-    Ok(Config { source, folder: folder.to_owned(), file, agents, database, notices })
+    let conformance = (file.server.conformance == Some(true)).then(|| {
+        let has = |pass| file.server.conformance_passes.contains(&pass);
+        let passes = Passes {
+            reduced_capabilities: has(ConformancePass::ReducedCapabilities),
+            auth: has(ConformancePass::Auth),
+            required_extension: has(ConformancePass::RequiredExtension),
+        };
+        passes.in_environment(lookup)
+    });
+    Ok(Config { source, folder: folder.to_owned(), file, agents, database, notices, conformance })
 }
 
 /// The types. What does not fit has been left out and told before this.
@@ -164,6 +176,8 @@ fn out_of_bounds(file: &File, tree: &tree::Node) -> Vec<Problem> {
             format!("the most is {bound}")
         } else if words.ends_with("or more") || words.contains("more than") || words.contains("second") {
             "write a number with its unit, such as 30s, 10m or 24h".to_owned()
+        } else if words.contains("media type") {
+            "write type and subtype with a slash between them".to_owned()
         } else {
             "write it in full, such as https://holdpoint.example.org".to_owned()
         };

@@ -10,6 +10,7 @@ pub mod auth;
 pub mod card_key;
 pub mod clock;
 pub mod config;
+pub mod conformance;
 pub mod demo;
 pub mod engine;
 mod html;

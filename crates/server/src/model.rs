@@ -6,6 +6,7 @@
 
 mod anthropic;
 pub mod chain;
+pub mod conformance;
 mod conversation;
 mod frames;
 mod gate;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use holdpoint_core::command::AskedCall;
 use holdpoint_core::definition::Definition;
 use holdpoint_core::json::RawJson;
-use holdpoint_core::message::Usage;
+use holdpoint_core::message::{Part, Usage};
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_core::transcript::Entry;
 
@@ -51,6 +52,8 @@ pub struct Prompt {
 pub struct ModelReply {
     /// Its words.
     pub text: Option<String>,
+    /// Data and files that it made, beside its words.
+    pub parts: Vec<Part>,
     /// The calls it asks for.
     pub calls: Vec<AskedCall>,
     /// Blocks to send back as they came.
@@ -59,6 +62,17 @@ pub struct ModelReply {
     pub usage: Usage,
     /// The model that answered, when it is not the pinned one.
     pub model: Option<String>,
+    /// Why there is no answer and never will be; then nothing else of the reply counts.
+    pub gives_up: Option<GivesUp>,
+}
+
+/// How a model ends a run without an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GivesUp {
+    /// The work cannot be done.
+    Fails(String),
+    /// It will not do the work.
+    Rejects(String),
 }
 
 /// Why there is no reply.

@@ -17,6 +17,7 @@ use holdpoint_core::time::Millis;
 
 use crate::auth::{Issuer, Party, Principal};
 use crate::card_key::CardKey;
+use crate::conformance::Passes;
 use crate::engine::SigningKey;
 use crate::model::Model;
 use crate::telemetry::Telemetry;
@@ -38,6 +39,8 @@ pub struct Settings {
     pub purposes: BTreeMap<String, String>,
     /// The agents whose A2A card clients of version 0.3 can read too.
     pub v03_cards: BTreeSet<AgentName>,
+    /// What agents say on their A2A cards beyond the usual.
+    pub cards: BTreeMap<AgentName, Card>,
     /// Budgets and caps.
     pub limits: Arc<Limits>,
     /// Those of agents that have others.
@@ -72,6 +75,8 @@ pub struct Settings {
     pub logins: BTreeMap<AgentName, Vec<Arc<Desk>>>,
     /// Where tokens of logins are kept, if they are.
     pub vault: Option<Arc<Vault>>,
+    /// Whether this server answers conformance kits, and in which of their passes.
+    pub conformance: Option<Passes>,
 }
 
 /// What A2A clients are offered.
@@ -79,14 +84,44 @@ pub struct Settings {
 pub struct A2a {
     /// Whether clients may name receivers of push notifications.
     pub push_notifications: bool,
+    /// Whether they may follow tasks.
+    pub streaming: bool,
+    /// Whether those who are known are told more of an agent.
+    pub extended_card: bool,
     /// What cards are signed with, if they are.
     pub card_key: Option<CardKey>,
 }
 
 impl Default for A2a {
     fn default() -> A2a {
-        A2a { push_notifications: true, card_key: None }
+        A2a { push_notifications: true, streaming: true, extended_card: true, card_key: None }
     }
+}
+
+/// What an agent says on its A2A card beyond the usual.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Card {
+    /// What it is good at; where there is nothing, the card makes one skill of its name and purpose.
+    pub skills: Vec<Skill>,
+    /// The media types that it takes; none means the usual ones.
+    pub input_modes: Option<Vec<String>>,
+    /// The media types that it answers with; none means the usual ones.
+    pub output_modes: Option<Vec<String>>,
+}
+
+/// Something that an agent is good at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skill {
+    /// Its name for programs.
+    pub id: String,
+    /// Its name for people.
+    pub name: String,
+    /// What it is.
+    pub description: String,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// What one might ask for.
+    pub examples: Vec<String>,
 }
 
 /// How outside jobs report back.
@@ -367,6 +402,7 @@ impl Settings {
             default_agent: None,
             purposes: BTreeMap::new(),
             v03_cards: BTreeSet::new(),
+            cards: BTreeMap::new(),
             limits: Arc::new(Limits::default()),
             agent_limits: BTreeMap::new(),
             lease: Millis::seconds(6),
@@ -384,6 +420,7 @@ impl Settings {
             mirrors: BTreeMap::new(),
             logins: BTreeMap::new(),
             vault: None,
+            conformance: None,
         }
     }
 }

@@ -108,6 +108,12 @@ fn inboxes_that_cannot_be_served() {
     check(&["inbox_mistakes"]);
 }
 
+/// What conformance kits are answered with stands alone; and what an agent says on its card.
+#[test]
+fn kits_and_cards() {
+    check(&["conformance", "conformance_mistakes", "card_mistakes"]);
+}
+
 /// C32: what needs approval when nobody says so.
 #[test]
 fn approval_by_default() {

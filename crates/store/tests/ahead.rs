@@ -310,6 +310,7 @@ fn a_reply_on_top_of_a_reply_survives_a_foreign_message() {
         };
         let reply = RecordReply {
             text: Some(format!("reply-{at}")),
+            parts: Vec::new(),
             calls: (!tool.is_empty()).then(|| call(tool)).into_iter().collect(),
             opaque: None,
             usage: Usage::default(),

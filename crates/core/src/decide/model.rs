@@ -30,6 +30,7 @@ pub(super) fn reply(draft: &mut Draft<'_>, reply: &RecordReply) -> Result<Answer
     draft.emit(Event::ModelReplied(ModelReplied {
         reply: Reply {
             text: reply.text.as_ref().map(Body::text),
+            parts: reply.parts.clone(),
             calls: judgements.iter().map(|judgement| judgement.call.clone()).collect(),
             opaque: reply.opaque.clone().map(Body::Json),
             usage: reply.usage,

@@ -152,7 +152,7 @@ impl Log<'_> {
         let ours = MessageId { run: self.state.task_id, seq }.to_string();
         let client_id = (message.message_id != ours).then(|| message.message_id.clone());
         let parts: Result<Vec<Part>, BadState> = message.parts.iter().map(said).collect();
-        let message = Message { parts: parts?, client_id };
+        let message = Message { parts: parts?, client_id, metadata: None };
         self.heard += 1;
         self.push_at(seq, Event::MessageReceived(MessageReceived { message }));
         Ok(())
@@ -160,8 +160,14 @@ impl Log<'_> {
 
     fn replied(&mut self, message: &TurnMessage) -> Result<(), BadState> {
         let seq = place(message)?;
-        let mut reply =
-            Reply { text: None, calls: Vec::new(), opaque: None, usage: self.usage(), model: None };
+        let mut reply = Reply {
+            text: None,
+            parts: Vec::new(),
+            calls: Vec::new(),
+            opaque: None,
+            usage: self.usage(),
+            model: None,
+        };
         reply.model = message.metadata.as_ref().and_then(|place| place.model.clone());
         for part in &message.parts {
             match part {

@@ -41,6 +41,7 @@ pub(crate) fn body(text: &str) -> Body {
 pub(crate) fn reply(heard: Heard, text: &str, calls: &[(&str, &str)]) -> RecordReply {
     RecordReply {
         text: (!text.is_empty()).then(|| text.to_owned()),
+        parts: Vec::new(),
         calls: calls.iter().enumerate().map(|(at, call)| asked(at, call)).collect(),
         opaque: None,
         usage: Usage { input: 10, output: 5, cost_micros: 0 },

@@ -198,6 +198,7 @@ impl Scene {
         let text = Some("I am on it.".into());
         Command::RecordReply(RecordReply {
             text,
+            parts: Vec::new(),
             calls,
             opaque: None,
             usage,

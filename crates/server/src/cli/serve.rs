@@ -23,7 +23,7 @@ use holdpoint::surface::async_tool;
 use holdpoint::telemetry::Telemetry;
 use holdpoint::tool::mcp::login::{Logins, Site};
 use holdpoint::vault::Vault;
-use holdpoint::{demo, http};
+use holdpoint::{conformance, demo, http};
 use holdpoint_core::time::Millis;
 use holdpoint_store::beside::Beside;
 use holdpoint_store::memory::MemoryStore;
@@ -386,6 +386,12 @@ fn greet_config(address: SocketAddr, data: &Path, config: &Config) -> std::io::R
     for plan in &config.agents {
         let mode = plan.mode.map_or("nothing can wait", |effective| effective.mode.as_str());
         text.push_str(&format!("agent:    {base}/api/v1/agents/{} ({mode})\n", plan.name));
+    }
+    if config.conformance.is_some() {
+        let agent = conformance::AGENT;
+        text.push_str(&format!(
+            "kits:     {base}/v1/agents/{agent} (A2A conformance; nobody is asked who they are)\n"
+        ));
     }
     text.push_str(&format!("waiting:  {base}/api/v1/holds\n"));
     let mut out = std::io::stdout().lock();

@@ -78,11 +78,7 @@ impl EventBody {
             "run.started" => String::new(),
             "message.received" | "message.queued" => {
                 let Received { message } = serde_json::from_str(data)?;
-                let parts = message.parts.iter().map(|part| match &part.text {
-                    Some(text) => text.words(),
-                    None => "(not a text)".into(),
-                });
-                parts.collect::<Vec<_>>().join("\n")
+                message.parts.iter().map(Part::words).collect::<Vec<_>>().join("\n")
             }
             "model.replied" => {
                 let Replied { reply } = serde_json::from_str(data)?;
@@ -90,7 +86,8 @@ impl EventBody {
                     .calls
                     .iter()
                     .map(|call| format!("{}: {} {}", call.no, call.tool, call.arguments.words()));
-                reply.text.iter().map(Body::words).chain(calls).collect::<Vec<_>>().join("\n")
+                let words = reply.text.iter().map(Body::words).chain(reply.parts.iter().map(Part::words));
+                words.chain(calls).collect::<Vec<_>>().join("\n")
             }
             "call.finished" | "call.contradicted" => {
                 let Finished { call, result } = serde_json::from_str(data)?;
@@ -185,6 +182,12 @@ struct Part {
     text: Option<Body>,
 }
 
+impl Part {
+    fn words(&self) -> String {
+        self.text.as_ref().map_or_else(|| "(not a text)".into(), Body::words)
+    }
+}
+
 #[derive(Deserialize)]
 struct Replied {
     reply: Reply,
@@ -193,6 +196,8 @@ struct Replied {
 #[derive(Deserialize)]
 struct Reply {
     text: Option<Body>,
+    #[serde(default)]
+    parts: Vec<Part>,
     #[serde(default)]
     calls: Vec<Call>,
 }

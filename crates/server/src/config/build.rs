@@ -25,11 +25,12 @@ use super::{Config, Database};
 use crate::auth::{BadIssuer, BadParty, Issuer, IssuerSettings, Party, TokenRules};
 use crate::card_key::{CardKey, NoCardKey};
 use crate::clock::Clock;
+use crate::conformance;
 use crate::engine::SigningKey;
 use crate::model::provider::BadProvider;
 use crate::settings::{
-    A2a, Access, Agent, Approvers, Auth, Connections, Jobs, SelfApproval as Decides, ServedInbox, Serves,
-    Settings, Streaming, Tracking, Webhooks,
+    A2a, Access, Agent, Approvers, Auth, Card, Connections, Jobs, SelfApproval as Decides, ServedInbox,
+    Serves, Settings, Skill, Streaming, Tracking, Webhooks,
 };
 use crate::tool::Tool;
 use crate::tool::guard::Guard;
@@ -180,6 +181,12 @@ impl Config {
                 .filter(|(_, agent)| agent.a2a.v03_card == Some(true))
                 .map(|(name, _)| AgentName::new(name))
                 .collect::<Result<_, _>>()?,
+            cards: self
+                .file
+                .agents
+                .iter()
+                .map(|(name, agent)| Ok((AgentName::new(name)?, card(&agent.a2a))))
+                .collect::<Result<_, BadName>>()?,
             limits: Arc::new(limits(server)),
             agent_limits: self.agent_limits()?,
             access: access(&self.file.server)?,
@@ -201,6 +208,10 @@ impl Config {
             vault: beside.logins.as_ref().map(|logins| logins.vault.clone()),
             ..usual
         };
+        let mut settings = settings;
+        if let Some(passes) = self.conformance {
+            conformance::install(&mut settings, passes)?;
+        }
         Ok(Built { settings, database: self.database.clone(), uses_memory: self.uses_memory() })
     }
 
@@ -416,8 +427,26 @@ fn a2a(server: &file::Server) -> Result<A2a, NoCardKey> {
     let read = |it: &file::CardSignature| CardKey::read(it.key.expose(), &it.key_id, it.jku.as_deref());
     Ok(A2a {
         push_notifications: server.a2a.push_notifications.unwrap_or(usual.push_notifications),
+        streaming: usual.streaming,
+        extended_card: usual.extended_card,
         card_key: signature.map(read).transpose()?,
     })
+}
+
+/// What an agent says on its card beyond the usual.
+fn card(said: &file::AgentA2a) -> Card {
+    let skill = |skill: &file::Skill| Skill {
+        id: skill.id.clone(),
+        name: skill.name.clone().unwrap_or_else(|| skill.id.clone()),
+        description: skill.description.clone(),
+        tags: skill.tags.clone(),
+        examples: skill.examples.clone(),
+    };
+    Card {
+        skills: said.skills.iter().map(skill).collect(),
+        input_modes: said.input_modes.clone(),
+        output_modes: said.output_modes.clone(),
+    }
 }
 
 fn webhooks(server: &file::Server) -> Webhooks {

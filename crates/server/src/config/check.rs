@@ -46,7 +46,9 @@ pub(super) fn check(file: &File, tree: &Node, folder: &FilePath) -> Checked {
         tools::sub_agents(name, agent, file, tree, &mut found);
     }
     rules::server(&file.server, tree, &mut found);
-    if file.agents.is_empty() && tree.keys(&Path::of(&["agents"])).is_empty() {
+    let has_agents = !tree.keys(&Path::of(&["agents"])).is_empty();
+    rules::conformance(&file.server, has_agents, tree, &mut found);
+    if file.agents.is_empty() && !has_agents && file.server.conformance != Some(true) {
         found.notice(
             tree,
             &Path::top(),

@@ -336,6 +336,7 @@ impl Provider {
             opaque: opaque.map_err(|bad| Trouble::new(TroubleKind::Garbled, bad.to_string()))?,
             usage: price.of(said.spent),
             model: (!is_pinned).then(|| model.clone()),
+            ..ModelReply::default()
         })
     }
 

@@ -5,7 +5,10 @@
 
 use std::fmt;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use holdpoint_core::body::Body;
 use holdpoint_core::json::RawJson;
+use holdpoint_core::message::Part;
 use holdpoint_core::time::Millis;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -66,6 +69,9 @@ struct ReplyText {
     text: Option<String>,
     deltas: Option<Vec<String>>,
     delta_delay: Option<Span>,
+    data: Option<Json>,
+    #[serde(default)]
+    files: Vec<FileText>,
     #[serde(default)]
     calls: Vec<CallText>,
     delay: Option<Span>,
@@ -81,11 +87,44 @@ struct CallText {
     arguments: Arguments,
 }
 
+/// A file that a reply brings along: its bytes, or where they are.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileText {
+    name: Option<String>,
+    media_type: Option<String>,
+    url: Option<String>,
+    base64: Option<String>,
+}
+
+impl FileText {
+    fn part(self) -> Result<Part, &'static str> {
+        let content = match (self.url, self.base64) {
+            (Some(url), None) if url.contains(':') => url,
+            (None, Some(bytes)) if BASE64_STANDARD.decode(&bytes).is_ok() => bytes,
+            (Some(_), None) => return Err("`url` of a file must be a whole address, with its scheme"),
+            (None, Some(_)) => return Err("`base64` of a file must be bytes in base 64"),
+            (_, _) => return Err("a file has either `url` or `base64`"),
+        };
+        Ok(Part::File { name: self.name, media_type: self.media_type, content: Body::text(content) })
+    }
+}
+
 /// What one reply comes to. Which keys go together is checked here.
 fn line(reply: serde_saphyr::Spanned<ReplyText>) -> Result<Line, ScriptError> {
     let at = reply.referenced.line();
     let wrong = |message: &str| Err(ScriptError { line: at, message: message.to_owned() });
-    let ReplyText { text, deltas, delta_delay, calls, delay, error, retry_after } = reply.value;
+    let ReplyText { text, deltas, delta_delay, data, files, calls, delay, error, retry_after } = reply.value;
+    let data = data.map(|Json(text)| RawJson::parse(&text).map(|json| Part::Data(Body::Json(json))));
+    let Ok(mut parts) = data.into_iter().collect::<Result<Vec<Part>, _>>() else {
+        return wrong("`data` is not JSON");
+    };
+    for file in files {
+        match file.part() {
+            Ok(file) => parts.push(file),
+            Err(why) => return wrong(why),
+        }
+    }
     if text.is_some() && deltas.is_some() {
         return wrong("a reply has either `text` or `deltas`, which are joined to its text");
     }
@@ -100,18 +139,18 @@ fn line(reply: serde_saphyr::Spanned<ReplyText>) -> Result<Line, ScriptError> {
     let deltas = deltas.unwrap_or_default();
     let text = text.or_else(|| (!deltas.is_empty()).then(|| deltas.concat()));
     let says = match error {
-        Some(_) if text.is_some() || !calls.is_empty() => {
-            return wrong("a reply with `error` has no `text`, `deltas` or `calls`");
+        Some(_) if text.is_some() || !calls.is_empty() || !parts.is_empty() => {
+            return wrong("a reply with `error` has no `text`, `deltas`, `data`, `files` or `calls`");
         }
         Some(error) => Says::Error { error, retry_after: retry_after.map(|span| span.0) },
         None if retry_after.is_some() => return wrong("`retry_after` belongs to `error`"),
-        None if text.is_none() && calls.is_empty() => {
-            return wrong("a reply needs `text`, `deltas`, `calls` or `error`");
+        None if text.is_none() && calls.is_empty() && parts.is_empty() => {
+            return wrong("a reply needs `text`, `deltas`, `data`, `files`, `calls` or `error`");
         }
         None => {
             let calls = calls.into_iter().map(|call| (call.tool, call.arguments.0)).collect();
             let pace = delta_delay.map_or(Millis(0), |span| span.0);
-            Says::Reply { text, deltas, pace, calls }
+            Says::Reply { text, parts, deltas, pace, calls }
         }
     };
     Ok(Line { delay: delay.map(|span| span.0), says })
@@ -291,6 +330,25 @@ mod tests {
     }
 
     #[test]
+    fn a_reply_brings_data_and_files_along() {
+        let made = only(
+            "replies:\n- data: {total: 42}\n  files:\n  - {name: a.txt, media_type: text/plain, base64: dGNr}\n  - {url: 'https://example.com/b'}\n",
+        );
+        let Says::Reply { text: None, parts, .. } = made.says else { panic!("{made:?}") };
+        let file = |name: Option<&str>, media_type: Option<&str>, content: &str| Part::File {
+            name: name.map(str::to_owned),
+            media_type: media_type.map(str::to_owned),
+            content: Body::text(content),
+        };
+        let expected = [
+            Part::Data(Body::Json(RawJson::parse(r#"{"total":42}"#).unwrap())),
+            file(Some("a.txt"), Some("text/plain"), "dGNr"),
+            file(None, None, "https://example.com/b"),
+        ];
+        assert_eq!(parts, expected);
+    }
+
+    #[test]
     fn words_delays_and_errors() {
         let said = only("replies:\n- deltas: [Do, ne, .]\n  delay: 200ms\n");
         assert_eq!(said.delay, Some(Millis(200)));
@@ -317,6 +375,10 @@ mod tests {
         wrong("replies:\n- text: a\n  retry_after: 1s\n", 2, "belongs to");
         wrong("replies:\n- calls:\n  - tool: x\n  delta_delay: 1s\n", 2, "belongs to");
         wrong("replies:\n- error: a\n  calls:\n  - tool: x\n", 2, "has no");
+        wrong("replies:\n- error: a\n  data: {}\n", 2, "has no");
+        wrong("replies:\n- files: [{name: a}]\n", 2, "either `url` or `base64`");
+        wrong("replies:\n- files: [{url: a.txt}]\n", 2, "scheme");
+        wrong("replies:\n- files: [{base64: '?'}]\n", 2, "base 64");
         wrong("replies:\n- text: a\n  delay: 5\n", 3, "not a span");
         wrong("replies:\n- text: a\n  delay: 5 minutes\n", 3, "not a span");
         wrong("replies:\n- calls:\n  - tool: x\n    arguments: '{'\n", 4, "not JSON");
@@ -326,7 +388,7 @@ mod tests {
         wrong("replies:\n- calls:\n  - arguments: {}\n", 3, "tool");
         assert_eq!(
             parse("replies:\n- txet: b\n").unwrap_err().to_string(),
-            "line 2: unknown field `txet`, expected one of text, deltas, delta_delay, calls, delay, error, retry_after"
+            "line 2: unknown field `txet`, expected one of text, deltas, delta_delay, data, files, calls, delay, error, retry_after"
         );
         wrong("replies: []\n", 1, "at least one");
         wrong("", 1, "");

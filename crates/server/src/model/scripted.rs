@@ -4,7 +4,7 @@
 //! are said first, one for each try. After the last reply the script starts over.
 
 use holdpoint_core::command::AskedCall;
-use holdpoint_core::message::Usage;
+use holdpoint_core::message::{Part, Usage};
 use holdpoint_core::time::Millis;
 
 use super::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
@@ -32,6 +32,8 @@ pub enum Says {
     Reply {
         /// Its words.
         text: Option<String>,
+        /// Data and files beside them.
+        parts: Vec<Part>,
         /// The same in the pieces in which they are heard; none when nobody hears them before the reply.
         deltas: Vec<String>,
         /// How long each further piece takes.
@@ -59,7 +61,13 @@ impl Line {
     #[must_use]
     pub fn streams(text: &str) -> Line {
         let deltas = text.split_inclusive(' ').map(str::to_owned).collect();
-        let says = Says::Reply { text: Some(text.to_owned()), deltas, pace: Millis(0), calls: Vec::new() };
+        let says = Says::Reply {
+            text: Some(text.to_owned()),
+            parts: Vec::new(),
+            deltas,
+            pace: Millis(0),
+            calls: Vec::new(),
+        };
         Line { delay: None, says }
     }
 
@@ -73,7 +81,7 @@ impl Line {
 }
 
 fn reply(text: Option<String>, calls: Vec<(String, String)>) -> Says {
-    Says::Reply { text, deltas: Vec::new(), pace: Millis(0), calls }
+    Says::Reply { text, parts: Vec::new(), deltas: Vec::new(), pace: Millis(0), calls }
 }
 
 impl Script {
@@ -97,7 +105,7 @@ impl Model for Script {
                 live.sleep(delay).await;
             }
             match &line.says {
-                Says::Reply { text, deltas, pace, calls } => {
+                Says::Reply { text, parts, deltas, pace, calls } => {
                     for (at, piece) in deltas.iter().enumerate() {
                         if at > 0 && pace.0 > 0 {
                             live.sleep(*pace).await;
@@ -106,6 +114,7 @@ impl Model for Script {
                     }
                     Ok(ModelReply {
                         text: text.clone(),
+                        parts: parts.clone(),
                         calls: calls.iter().enumerate().map(asked).collect(),
                         usage: Usage { input: 100, output: 20, cost_micros: 0 },
                         ..ModelReply::default()

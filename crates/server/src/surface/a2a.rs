@@ -6,6 +6,7 @@
 //! are `v03/`: translated at the edge onto the same operations.
 
 mod card;
+mod conformance;
 mod decisions;
 mod error;
 mod grpc;
@@ -13,6 +14,7 @@ mod jsonrpc;
 mod list;
 mod live;
 mod map;
+mod modes;
 mod negotiate;
 mod operations;
 mod progress;

@@ -145,18 +145,22 @@ pub fn decided(resolution: &Resolution) -> Option<Said> {
 }
 
 fn message(message: &Message) -> Vec<Said> {
-    let part = |part: &Part| match part {
+    message.parts.iter().map(part).collect()
+}
+
+fn part(part: &Part) -> Said {
+    match part {
         Part::Text(body) => unlabelled(body),
         Part::Data(body) => labelled("data", body),
         Part::File { name, content, .. } => {
             labelled(&format!("file {}", name.as_deref().unwrap_or("without a name")), content)
         }
-    };
-    message.parts.iter().map(part).collect()
+    }
 }
 
 fn reply(reply: &Reply) -> Vec<Said> {
-    reply.text.iter().map(unlabelled).chain(reply.calls.iter().map(call)).collect()
+    let (words, made) = (reply.text.iter().map(unlabelled), reply.parts.iter().map(part));
+    words.chain(made).chain(reply.calls.iter().map(call)).collect()
 }
 
 fn call(call: &ToolCall) -> Said {
@@ -216,8 +220,9 @@ mod tests {
             Part::Text(Body::text("Look at this")),
             Part::File { name: Some("a.txt".into()), media_type: None, content: Body::text("https://x") },
         ];
-        let received =
-            Event::MessageReceived(MessageReceived { message: Message { parts, client_id: None } });
+        let received = Event::MessageReceived(MessageReceived {
+            message: Message { parts, client_id: None, metadata: None },
+        });
         let expected = Told::with("Message", [said("", "Look at this"), said("file a.txt", "https://x")]);
         assert_eq!(tell(&received, None), expected);
     }

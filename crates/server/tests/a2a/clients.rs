@@ -123,6 +123,29 @@ fn the_python_client_checks_the_signature_of_a_card() {
     drive_against(server, none, python("a2a-clients"), "signed.py", &public);
 }
 
+/// Every beginning of a message that the conformance kits use, with the client that they are made with.
+fn drive_kit(binding: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let server = crate::conformance::serve(folder.path());
+    let none = |_: &str| panic!("kit.py needs no other server");
+    drive_against(server, none, python("a2a-clients"), "kit.py", binding);
+}
+
+#[test]
+fn the_python_client_as_a_conformance_kit_over_json_rpc() {
+    drive_kit("JSONRPC");
+}
+
+#[test]
+fn the_python_client_as_a_conformance_kit_over_http_json() {
+    drive_kit("HTTP+JSON");
+}
+
+#[test]
+fn the_python_client_as_a_conformance_kit_over_grpc() {
+    drive_kit("GRPC");
+}
+
 #[test]
 fn the_python_client_over_grpc() {
     drive(python("a2a-clients"), "official.py", "GRPC");

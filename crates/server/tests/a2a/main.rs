@@ -7,6 +7,7 @@
 mod bindings;
 mod cards;
 mod clients;
+mod conformance;
 mod decisions;
 mod dialect;
 #[expect(dead_code, reason = "providers that misbehave are tested with the models")]
@@ -17,6 +18,8 @@ mod golden;
 mod lists;
 mod live;
 mod malformed;
+mod modes;
+mod passes;
 mod push;
 #[expect(dead_code, reason = "webhooks are tested with the rest of it")]
 #[path = "../tooling/receiver.rs"]

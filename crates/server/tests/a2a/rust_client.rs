@@ -19,12 +19,17 @@ use crate::push::{folder, serve, story, whole};
 use crate::receiver::{Mood, Receiver};
 use crate::server::{Server, configured_again};
 
-type Client = A2AClient<Box<dyn Transport>>;
+pub(crate) type Client = A2AClient<Box<dyn Transport>>;
 
 /// A client of the agent `ops`, made from its card.
 async fn client(server: &Server, binding: &str) -> Client {
+    client_of(server, "ops", binding).await
+}
+
+/// A client of an agent, made from its card.
+pub(crate) async fn client_of(server: &Server, agent: &str, binding: &str) -> Client {
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let base = format!("{}/v1/agents/ops", server.program.base);
+    let base = format!("{}/v1/agents/{agent}", server.program.base);
     let card = AgentCardResolver::new(Some(http.clone())).resolve(&base).await.unwrap();
     let factory = A2AClientFactory::builder()
         .no_defaults()

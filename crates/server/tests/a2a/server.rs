@@ -38,8 +38,14 @@ pub(crate) fn configured(folder: &Path, config: &str) -> Server {
 
 /// A server with the configuration that is in a folder.
 pub(crate) fn serve_file(folder: &Path, more: &[&str]) -> Server {
+    serve_in(folder, more, &[])
+}
+
+/// The same with variables in its environment.
+pub(crate) fn serve_in(folder: &Path, more: &[&str], variables: &[(&str, &str)]) -> Server {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     command.arg("serve").args(more).arg("--config").arg(folder.join("holdpoint.yaml"));
+    command.envs(variables.iter().copied());
     start(command.arg("--data").arg(folder.join("data")))
 }
 

@@ -5,16 +5,14 @@ again at the same address; ends with `ok`.
 """
 
 import asyncio
-import sys
 import uuid
 
-import grpc
 import httpx
-from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.helpers.proto_helpers import get_data_parts, get_text_parts, new_data_part, new_text_part
 from a2a.types import a2a_pb2 as pb
 
-BASE, BINDING = sys.argv[1:3]
+from asking import BASE, BINDING, client_of, responses, task_after
+
 DONE = "I have dealt with the old cache."
 
 
@@ -23,28 +21,6 @@ def message(*parts, task=None):
     if task is not None:
         said.task_id, said.context_id = task.id, task.context_id
     return said
-
-
-async def client_of(agent, http, streaming):
-    card = await A2ACardResolver(http, f"{BASE}/v1/agents/{agent}").get_agent_card()
-    config = ClientConfig(
-        streaming=streaming,
-        httpx_client=http,
-        grpc_channel_factory=grpc.aio.insecure_channel,
-        supported_protocol_bindings=[BINDING],
-    )
-    return ClientFactory(config).create(card)
-
-
-async def responses(client, said, **configuration):
-    request = pb.SendMessageRequest(message=said, configuration=pb.SendMessageConfiguration(**configuration))
-    return [response async for response in client.send_message(request)]
-
-
-async def task_after(client, said, **configuration):
-    (response,) = await responses(client, said, **configuration)
-    assert response.WhichOneof("payload") == "task", response
-    return response.task
 
 
 def question(task):

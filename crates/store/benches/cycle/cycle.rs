@@ -156,6 +156,7 @@ impl Bench {
         };
         let reply = RecordReply {
             text: None,
+            parts: Vec::new(),
             calls: vec![call],
             opaque: None,
             usage: Usage { input: 120, output: 40, cost_micros: 0 },
@@ -210,6 +211,7 @@ impl Bench {
     pub(crate) fn model_finishes(&self, heard: Heard) -> Order {
         let reply = RecordReply {
             text: Some("Done: 4.2 GB are free now.".into()),
+            parts: Vec::new(),
             calls: Vec::new(),
             opaque: None,
             usage: Usage { input: 180, output: 12, cost_micros: 0 },

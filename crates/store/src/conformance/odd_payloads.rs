@@ -53,7 +53,8 @@ pub fn json_keeps_its_bytes(factory: &Factory) {
     let parts: Vec<Part> =
         texts.iter().map(|text| Part::Data(Body::Json(RawJson::parse(text).unwrap()))).collect();
     let row = world.queued_run("helper");
-    let row = world.send(&row, &said(Message { parts: parts.clone(), client_id: Some("\0".into()) }));
+    let row = world
+        .send(&row, &said(Message { parts: parts.clone(), client_id: Some("\0".into()), metadata: None }));
     world.reopen();
     let events = world.events(row.run.facts.id);
     let Some(Event::MessageReceived(heard)) = events.last().map(|envelope| &envelope.event) else {
@@ -80,7 +81,7 @@ pub fn a_large_link_is_stored(factory: &Factory) {
     let mut world = World::new(factory);
     let row = world.queued_run("helper");
     let many = (0..200).map(|n| Part::Text(Body::text(format!("{n}").repeat(5000)))).collect();
-    let row = world.send(&row, &said(Message { parts: many, client_id: None }));
+    let row = world.send(&row, &said(Message { parts: many, client_id: None, metadata: None }));
     world.reopen();
     world.expect_stored(&row);
     assert_eq!(world.words(&row).len(), 201);
@@ -153,6 +154,7 @@ pub fn sixty_four_calls_in_a_turn(factory: &Factory) {
     let calls = tools.iter().map(|tool| asked(tool, r#"{"text": "\u0000é"}"#)).collect();
     let reply = RecordReply {
         text: None,
+        parts: Vec::new(),
         calls,
         opaque: Some(RawJson::parse(r#"{"thinking": "…", "signature":"\/"}"#).unwrap()),
         usage: holdpoint_core::message::Usage { input: u64::MAX, output: 1, cost_micros: 0 },

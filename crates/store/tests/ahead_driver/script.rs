@@ -220,6 +220,7 @@ fn reply(run: &Run, at: usize, choice: u8) -> Command {
     };
     Command::RecordReply(RecordReply {
         text: Some(format!("reply-{at}")),
+        parts: Vec::new(),
         calls: numbers.map(asked).collect(),
         opaque: None,
         usage: Usage::default(),

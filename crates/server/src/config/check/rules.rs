@@ -157,6 +157,34 @@ pub(super) fn server(server: &Server, tree: &Node, found: &mut Checked) {
     }
 }
 
+/// Kits are answered without asking who calls: nothing else may be reached that way.
+pub(super) fn conformance(server: &Server, has_agents: bool, tree: &Node, found: &mut Checked) {
+    let path = Path::of(&["server"]);
+    if server.conformance != Some(true) {
+        if !server.conformance_passes.is_empty() {
+            let what = "`server.conformance_passes` has an effect only with `conformance: true`".to_owned();
+            let help = "add `conformance: true`, or remove `conformance_passes`";
+            found.problem(tree, &path.key("conformance_passes"), what, help);
+        }
+        return;
+    }
+    if has_agents {
+        let what = "a server with `conformance: true` has no other agents".to_owned();
+        let help = "give the kits a server of their own: a file without `agents`";
+        found.problem(tree, &Path::of(&["agents"]), what, help);
+    }
+    if tree.find(&path.key("auth")).is_some() {
+        let what = "`conformance: true` lets in whoever calls, and `server.auth` does not".to_owned();
+        let help = "remove `auth`; for the kits' own test of it write `conformance_passes: [auth]`";
+        found.problem(tree, &path.key("auth"), what, help);
+    }
+    found.notice(
+        tree,
+        &path.key("conformance"),
+        "this server answers conformance kits and asks nobody who they are: keep it on this machine".into(),
+    );
+}
+
 fn is_this_machine(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())

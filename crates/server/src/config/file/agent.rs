@@ -81,6 +81,46 @@ pub struct A2a {
     /// know. The agent answers such clients in any case.
     #[schemars(extend("default" = false))]
     pub v03_card: Option<bool>,
+    /// What it is good at, for its card. Without it the card has one skill, made of the agent's name and `description`.
+    #[garde(dive)]
+    pub skills: Vec<Skill>,
+    /// The media types that clients may send, such as `text/plain` or `image/*`. A part of another type is refused. Without
+    /// it: text, JSON and pictures.
+    #[garde(inner(inner(custom(media_type))))]
+    pub input_modes: Option<Vec<String>>,
+    /// The media types that it answers with. A client that accepts none of them is refused. Without it: `text/plain` and
+    /// `application/json`.
+    #[garde(inner(inner(custom(media_type))))]
+    pub output_modes: Option<Vec<String>>,
+}
+
+/// Something that an agent is good at, as its card says it.
+#[derive(Debug, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields)]
+#[garde(allow_unvalidated)]
+pub struct Skill {
+    /// Its name for programs.
+    #[garde(length(min = 1))]
+    pub id: String,
+    /// Its name for people; the id if it is left out.
+    pub name: Option<String>,
+    /// What it is, in a sentence.
+    #[garde(length(min = 1))]
+    pub description: String,
+    /// Words to find it by.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// What one might ask for.
+    #[serde(default)]
+    pub examples: Vec<String>,
+}
+
+fn media_type(text: &str, (): &()) -> garde::Result {
+    let is_name = |part: &str| !part.is_empty() && !part.contains(char::is_whitespace);
+    match text.split_once('/') {
+        Some((kind, rest)) if is_name(kind) && is_name(rest) => Ok(()),
+        Some(_) | None => Err(garde::Error::new("must be a media type, such as text/plain or image/*")),
+    }
 }
 
 /// What one run may use. The smaller of this and `server.limits` counts.

@@ -9,14 +9,14 @@ use std::pin::{Pin, pin};
 
 use futures_util::FutureExt;
 use holdpoint_core::body::Body;
-use holdpoint_core::command::{Command, RecordFailure, RecordReply};
+use holdpoint_core::command::{Command, FailKind, FailRun, RecordFailure, RecordReply};
 use holdpoint_core::policy::Verdicts;
 use holdpoint_core::run::{Heard, Run, Stage};
 use holdpoint_core::transcript::transcript;
 
 use super::Drive;
 use crate::engine::EngineError;
-use crate::model::{ModelFailure, ModelReply, Prompt};
+use crate::model::{GivesUp, ModelFailure, ModelReply, Prompt};
 use crate::policy;
 use crate::settings::Agent;
 use crate::tool::read_result;
@@ -129,11 +129,20 @@ impl Drive {
         replied: Replied,
     ) -> Result<(), EngineError> {
         match replied {
+            Ok(ModelReply { gives_up: Some(gives_up), .. }) => {
+                let (error, kind) = match gives_up {
+                    GivesUp::Fails(why) => (why, FailKind::Final),
+                    GivesUp::Rejects(why) => (why, FailKind::Rejected),
+                };
+                let fail = FailRun { worker: None, error, detail: None, kind };
+                self.push(Command::Fail(fail), Verdicts::default()).await
+            }
             Ok(reply) => {
                 let definition = self.definition().await?;
                 let verdicts = policy::of_reply(agent, &definition, run, &reply.calls);
                 let reply = RecordReply {
                     text: reply.text,
+                    parts: reply.parts,
                     calls: reply.calls,
                     opaque: reply.opaque,
                     usage: reply.usage,

@@ -9,11 +9,11 @@ use holdpoint_core::digest;
 use super::error::{A2aError, Kind};
 use super::operations::Asked;
 use super::signature::signed;
-use super::v03;
 use super::wire::{
     AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill, Scopes, SecurityRequirement,
     SecurityScheme,
 };
+use super::{conformance, modes, v03};
 use crate::settings::{Agent, Auth, Settings};
 
 /// The extension by which a message may carry a key that makes its repeat safe.
@@ -45,7 +45,7 @@ fn unsigned(settings: &Settings, name: &str, agent: &Agent, site: &str) -> Agent
     if settings.v03_cards.iter().any(|agent| agent.as_str() == name) {
         supported_interfaces.extend(v03::card::interfaces(&url));
     }
-    let (security_schemes, security_requirements) = security(&settings.access.auth);
+    let (security_schemes, security_requirements) = security(settings);
     let description = settings.purposes.get(name).cloned().unwrap_or_else(|| {
         format!("The agent {name} of a Holdpoint server: it stops and waits where a person decides.")
     });
@@ -55,27 +55,48 @@ fn unsigned(settings: &Settings, name: &str, agent: &Agent, site: &str) -> Agent
         supported_interfaces,
         version: version(agent),
         capabilities: AgentCapabilities {
-            streaming: true,
+            streaming: settings.a2a.streaming,
             push_notifications: can_push(settings),
-            extended_agent_card: true,
-            extensions: vec![AgentExtension {
-                uri: IDEMPOTENCY,
-                description: "A key in a message's metadata makes sending it again safe.",
-                required: false,
-            }],
+            extended_agent_card: settings.a2a.extended_card,
+            extensions: extensions(settings),
         },
         security_schemes,
         security_requirements,
-        default_input_modes: vec!["text/plain", "application/json"],
-        default_output_modes: vec!["text/plain", "application/json"],
-        skills: vec![AgentSkill {
-            id: name.to_owned(),
-            name: name.to_owned(),
-            description,
-            tags: vec!["agent"],
-        }],
+        default_input_modes: modes::input(settings, name),
+        default_output_modes: modes::output(settings, name),
+        skills: skills(settings, name, description),
         signatures: Vec::new(),
     }
+}
+
+fn extensions(settings: &Settings) -> Vec<AgentExtension> {
+    let idempotency = AgentExtension {
+        uri: IDEMPOTENCY,
+        description: "A key in a message's metadata makes sending it again safe.",
+        required: false,
+    };
+    std::iter::once(idempotency).chain(conformance::extension(settings)).collect()
+}
+
+/// What an agent is good at: as the configuration says it, or else its purpose.
+fn skills(settings: &Settings, name: &str, description: String) -> Vec<AgentSkill> {
+    let said = settings.cards.iter().find(|(agent, _)| agent.as_str() == name);
+    let said: Vec<AgentSkill> = said
+        .into_iter()
+        .flat_map(|(_, card)| &card.skills)
+        .map(|skill| AgentSkill {
+            id: skill.id.clone(),
+            name: skill.name.clone(),
+            description: skill.description.clone(),
+            tags: skill.tags.clone(),
+            examples: skill.examples.clone(),
+        })
+        .collect();
+    if !said.is_empty() {
+        return said;
+    }
+    let (id, tags) = (name.to_owned(), vec!["agent".to_owned()]);
+    vec![AgentSkill { id, name: name.to_owned(), description, tags, examples: Vec::new() }]
 }
 
 /// An address as clients of gRPC want it: `host:port`, with the port even where it goes without saying.
@@ -98,6 +119,10 @@ pub(super) fn can_push(settings: &Settings) -> bool {
 /// The same with the agent's tools, for those who are known.
 pub(super) fn extended(asked: &Asked) -> Result<AgentCard, A2aError> {
     let settings = asked.app.engine.settings();
+    if !settings.a2a.extended_card {
+        let message = "this agent has no extended card";
+        return Err(A2aError::new(Kind::UnsupportedOperation, message));
+    }
     let missing = || A2aError::new(Kind::ExtendedAgentCardNotConfigured, "this agent is gone");
     let agent = settings.agents.get(&asked.agent).ok_or_else(missing)?;
     let mut card = unsigned(&settings, asked.agent.as_str(), agent, &asked.site);
@@ -110,7 +135,8 @@ pub(super) fn extended(asked: &Asked) -> Result<AgentCard, A2aError> {
             id: format!("tool:{tool}"),
             name: tool.to_string(),
             description: spec.description.clone(),
-            tags: vec![tag],
+            tags: vec![tag.to_owned()],
+            examples: Vec::new(),
         });
     }
     Ok(signed(settings.a2a.card_key.as_ref(), card))
@@ -121,8 +147,11 @@ fn version(agent: &Agent) -> String {
     format!("1.0.0+{}", agent.digest.to_string().get(..12).unwrap_or_default())
 }
 
-fn security(auth: &Auth) -> (BTreeMap<&'static str, SecurityScheme>, Vec<SecurityRequirement>) {
-    let description = match auth {
+fn security(settings: &Settings) -> (BTreeMap<&'static str, SecurityScheme>, Vec<SecurityRequirement>) {
+    let description = match &settings.access.auth {
+        Auth::Local if settings.conformance.is_some_and(|passes| passes.auth) => {
+            "The token of the conformance kits"
+        }
         Auth::Local => return (BTreeMap::new(), Vec::new()),
         Auth::Keys => "An API key of this server",
         Auth::Tokens(_) => "A token of the identity provider",

@@ -42,6 +42,8 @@ pub(super) enum Kind {
     ContentTypeNotSupported,
     /// There is no more to say to those who are known.
     ExtendedAgentCardNotConfigured,
+    /// The client must know an extension and does not say so.
+    ExtensionSupportRequired,
     /// The client speaks another version.
     VersionNotSupported,
     /// Nobody knows who is calling.
@@ -69,7 +71,7 @@ pub(super) struct Names {
 impl Kind {
     /// All of them.
     #[cfg(test)]
-    pub(super) const ALL: [Kind; 16] = [
+    pub(super) const ALL: [Kind; 17] = [
         Kind::Parse,
         Kind::InvalidRequest,
         Kind::MethodNotFound,
@@ -81,6 +83,7 @@ impl Kind {
         Kind::UnsupportedOperation,
         Kind::ContentTypeNotSupported,
         Kind::ExtendedAgentCardNotConfigured,
+        Kind::ExtensionSupportRequired,
         Kind::VersionNotSupported,
         Kind::Unauthenticated,
         Kind::PermissionDenied,
@@ -107,6 +110,7 @@ impl Kind {
             Kind::ExtendedAgentCardNotConfigured => {
                 row(-32007, bad, failed, "EXTENDED_AGENT_CARD_NOT_CONFIGURED")
             }
+            Kind::ExtensionSupportRequired => row(-32008, bad, failed, "EXTENSION_SUPPORT_REQUIRED"),
             Kind::VersionNotSupported => row(-32009, bad, failed, "VERSION_NOT_SUPPORTED"),
             Kind::Unauthenticated => {
                 row(-31401, StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", "UNAUTHENTICATED")

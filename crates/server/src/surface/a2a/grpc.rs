@@ -14,7 +14,7 @@ use std::pin::Pin;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -28,7 +28,7 @@ use super::operations::{Done, Operation, perform};
 use super::rest::{Target, What};
 use super::routes::asked;
 use super::stream::Frames;
-use super::wire;
+use super::{conformance, wire};
 use crate::auth::Principal;
 use crate::http::{App, body_bytes};
 use proto::a2a_service_server::{A2aService, A2aServiceServer};
@@ -42,11 +42,14 @@ pub(super) fn routes(app: &App) -> Router<App> {
     let service = A2aServiceServer::new(Grpc { app: app.clone() }).max_decoding_message_size(size);
     Router::new()
         .route_service("/lf.a2a.v1.A2AService/{*rpc}", service)
-        .layer(axum::middleware::from_fn(in_one_piece))
+        .layer(axum::middleware::from_fn_with_state(app.clone(), in_one_piece))
 }
 
 /// Every request of this service is one message: it is read as a whole, within the limits that all bodies have.
-async fn in_one_piece(request: Request, next: Next) -> Response {
+async fn in_one_piece(State(app): State<App>, request: Request, next: Next) -> Response {
+    if let Err(problem) = conformance::door(&app.engine.settings(), request.headers()) {
+        return problem.into_response();
+    }
     let media = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     if !media.is_some_and(|media| media.starts_with("application/grpc")) {
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, "this is a service of gRPC\n").into_response();
@@ -116,8 +119,20 @@ impl Grpc {
     }
 
     async fn frames(&self, call: Call, read: Result<Operation, A2aError>) -> Answered<FrameStream> {
-        let Done::Frames(frames) = self.done(call, read).await? else { return Err(mixed_up()) };
-        Ok(tonic::Response::new(stream(*frames)))
+        match self.done(call, read).await? {
+            Done::Frames(frames) => Ok(tonic::Response::new(stream(*frames))),
+            Done::Once(event) => {
+                let message = write::frame(&event).map_err(|error| status::status(&error));
+                Ok(tonic::Response::new(Box::pin(futures_util::stream::iter([message]))))
+            }
+            Done::Sent(_)
+            | Done::Task(_)
+            | Done::Tasks(_)
+            | Done::Card(_)
+            | Done::PushConfig(_)
+            | Done::PushConfigs(_)
+            | Done::Nothing => Err(mixed_up()),
+        }
     }
 }
 

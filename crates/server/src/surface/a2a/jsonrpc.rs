@@ -141,6 +141,7 @@ pub(super) fn answer(id: Json, done: Result<Done, A2aError>) -> Response {
         Ok(Done::PushConfig(config)) => result(&id, &config),
         Ok(Done::PushConfigs(configs)) => result(&id, &configs),
         Ok(Done::Nothing) => result(&id, &()),
+        Ok(Done::Once(event)) => stream::once(None, text(&id, Some(event), None)),
         Ok(Done::Frames(frames)) => stream::events(*frames, move |frame| event(&id, frame)),
         Err(error) => refuse(&id, &error),
     }
@@ -159,6 +160,10 @@ fn result(id: &RawValue, result: &impl Serialize) -> Response {
 
 pub(super) fn refuse(id: &RawValue, error: &A2aError) -> Response {
     let mut response = json(text::<()>(id, None, Some(error.rpc())));
+    if error.kind == Kind::Unauthenticated {
+        *response.status_mut() = error.kind.names().http;
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
     if let Some(seconds) = error.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

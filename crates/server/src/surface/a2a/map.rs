@@ -77,7 +77,13 @@ pub(super) fn phases(state: TaskState) -> Vec<Phase> {
 pub(super) fn message(said: &wire::Message) -> Result<Message, A2aError> {
     let parts: Result<Vec<Part>, A2aError> =
         said.parts.iter().enumerate().map(|(at, part)| part_in(at, part)).collect();
-    Ok(Message { parts: parts?, client_id: Some(said.message_id.clone()) })
+    let metadata = said.metadata.as_ref().map(|metadata| {
+        let invalid = |why: String| A2aError::invalid("message.metadata", why);
+        let text = serde_json::to_string(metadata).map_err(|bad| invalid(bad.to_string()))?;
+        RawJson::parse(&text).map(Body::Json).map_err(|bad| invalid(bad.to_string()))
+    });
+    let (parts, metadata) = (parts?, metadata.transpose()?);
+    Ok(Message { parts, client_id: Some(said.message_id.clone()), metadata })
 }
 
 fn part_in(at: usize, part: &wire::Part) -> Result<Part, A2aError> {
@@ -189,17 +195,33 @@ fn said(place: Place<'_>, envelope: &Envelope) -> Option<wire::Message> {
         Event::MessageReceived(received) | Event::MessageQueued(received) => {
             let parts = received.message.parts.iter().map(part_out).collect();
             let own = received.message.client_id.clone();
-            Some(place.message(own.unwrap_or_else(|| id.to_string()), Role::User, parts))
+            let metadata = received.message.metadata.as_ref().and_then(Body::inline);
+            let metadata = metadata.and_then(|text| serde_json::from_str(text).ok());
+            let message = place.message(own.unwrap_or_else(|| id.to_string()), Role::User, parts);
+            Some(wire::Message { metadata, ..message })
         }
         Event::ModelReplied(replied) => {
-            let text = replied.reply.text.as_ref()?;
-            Some(place.agent(id, vec![body_part(text, Wanted::Text)]))
+            let words = replied.reply.text.iter().map(|text| body_part(text, Wanted::Text));
+            let parts: Vec<wire::Part> = words.chain(replied.reply.parts.iter().map(part_out)).collect();
+            (!parts.is_empty()).then(|| place.agent(id, parts))
         }
         Event::HoldResolved(resolved) => {
             let by = envelope.actor.user()?;
             let hold = HoldId { run: place.run, key: resolved.hold };
             let part = decided(&resolved.resolution, hold.to_string(), by.to_string())?;
-            Some(place.message(id.to_string(), Role::User, vec![part]))
+            // An answer in words is also shown as the words that were said.
+            let words = match &resolved.resolution {
+                Resolution::Answer { value: Body::Text(text) } => Some(wire::Part::text(text)),
+                Resolution::Answer { .. }
+                | Resolution::Approve { .. }
+                | Resolution::Deny { .. }
+                | Resolution::Fail { .. }
+                | Resolution::Expire
+                | Resolution::Withdraw
+                | Resolution::Supersede => None,
+            };
+            let parts = std::iter::once(part).chain(words).collect();
+            Some(place.message(id.to_string(), Role::User, parts))
         }
         Event::RunStarted(_)
         | Event::RunClaimed(_)
@@ -289,6 +311,12 @@ pub(super) fn last_reply(place: Place<'_>, events: &[Envelope]) -> Option<wire::
     events.iter().rev().filter(replied).find_map(|envelope| said(place, envelope))
 }
 
+/// What a status says of a message: its words and data. Files are in the artifact alone, where they are not twice.
+pub(super) fn spoken(mut message: wire::Message) -> Option<wire::Message> {
+    message.parts.retain(|part| part.raw.is_none() && part.url.is_none());
+    (!message.parts.is_empty()).then_some(message)
+}
+
 /// The result of a task that completed, as an artifact.
 pub(super) fn artifact(words: &wire::Message) -> wire::Artifact {
     wire::Artifact { artifact_id: RESULT.to_owned(), name: RESULT, parts: words.parts.clone() }
@@ -319,7 +347,11 @@ pub(super) fn task(
     wire::Task {
         id: run.facts.id.to_string(),
         context_id: run.facts.session.to_string(),
-        status: wire::TaskStatus { state, message, timestamp: rfc3339(run.state.at) },
+        status: wire::TaskStatus {
+            state,
+            message: message.and_then(spoken),
+            timestamp: rfc3339(run.state.at),
+        },
         artifacts,
         history: history(place, events),
     }

@@ -90,8 +90,13 @@ pub(super) fn extensions(headers: &HeaderMap) -> Option<&'static str> {
 
 /// The same, where the header is called otherwise.
 pub(super) fn extensions_in(headers: &HeaderMap, header: &str) -> Option<&'static str> {
+    lists(headers, header, IDEMPOTENCY).then_some(IDEMPOTENCY)
+}
+
+/// Whether a header lists an extension.
+pub(super) fn lists(headers: &HeaderMap, header: &str, uri: &str) -> bool {
     let values = headers.get_all(header).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|uri| uri.trim() == IDEMPOTENCY).then_some(IDEMPOTENCY)
+    values.flat_map(|value| value.split(',')).any(|listed| listed.trim() == uri)
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {

@@ -14,8 +14,9 @@ use holdpoint_core::time::Millis;
 
 use super::error::{A2aError, Kind};
 use super::map::{self, Place};
+use super::modes::Accepts;
 use super::stream::{Closes, Frames, From};
-use super::{card, list, push, send, wire};
+use super::{card, conformance, list, push, send, wire};
 use crate::auth::{Principal, Scope};
 use crate::engine::{Engine, EngineError, HoldView, RunView, Seen};
 use crate::http::App;
@@ -39,6 +40,8 @@ pub(super) struct Asked {
     pub(super) digest: Digest,
     /// What the client got last, when it comes back to a stream.
     pub(super) last_event: Option<String>,
+    /// The media types that the client accepts.
+    pub(super) accepts: Accepts,
     /// How long somebody who does not want to wait waits all the same: not at all in 1.0 (C33).
     pub(super) lingers: Millis,
 }
@@ -70,6 +73,8 @@ pub(super) enum Done {
     /// It was done, and there is nothing to say about it.
     Nothing,
     Frames(Box<Frames>),
+    /// A stream of one event.
+    Once(Box<wire::StreamResponse>),
 }
 
 impl Operation {
@@ -93,10 +98,19 @@ impl Operation {
 pub(super) async fn perform(asked: Asked, operation: Operation) -> Result<Done, A2aError> {
     match operation {
         Operation::Send(request) => {
+            send::check(&asked, &request)?;
+            if let Some(message) = conformance::direct(&asked, &request.message) {
+                return Ok(Done::Sent(Box::new(wire::SendMessageResponse::Message(Box::new(message)))));
+            }
             let task = send::send(&asked, &request).await?;
-            Ok(Done::Sent(Box::new(wire::SendMessageResponse { task })))
+            Ok(Done::Sent(Box::new(wire::SendMessageResponse::Task(Box::new(task)))))
         }
         Operation::Stream(request) => {
+            asked.may_stream()?;
+            send::check(&asked, &request)?;
+            if let Some(message) = conformance::direct(&asked, &request.message) {
+                return Ok(Done::Once(Box::new(wire::StreamResponse::Message(Box::new(message)))));
+            }
             let frames = send::stream(&asked, &request).await?;
             Ok(Done::Frames(Box::new(frames)))
         }
@@ -129,6 +143,7 @@ pub(super) async fn perform(asked: Asked, operation: Operation) -> Result<Done, 
         }
         Operation::Subscribe(request) => {
             asked.may_read()?;
+            asked.may_stream()?;
             let run = task_id(&request.id)?;
             asked.find(run).await?;
             let from = match &asked.last_event {
@@ -173,6 +188,17 @@ impl Asked {
         match self.who.has(Scope::RunsRead) {
             true => Ok(()),
             false => Err(A2aError::of(None, &EngineError::MissingScope(Scope::RunsRead))),
+        }
+    }
+
+    /// Streams are for servers that have them.
+    fn may_stream(&self) -> Result<(), A2aError> {
+        match self.app.engine.settings().a2a.streaming {
+            true => Ok(()),
+            false => Err(A2aError::new(
+                Kind::UnsupportedOperation,
+                "this agent does not stream; send, and get the task to see how it stands",
+            )),
         }
     }
 

@@ -251,6 +251,7 @@ pub(super) fn answer(media: &'static str, done: Result<Done, A2aError>) -> Respo
         Ok(Done::PushConfig(config)) => result(media, &config),
         Ok(Done::PushConfigs(configs)) => result(media, &configs),
         Ok(Done::Nothing) => result(media, &serde_json::Map::new()),
+        Ok(Done::Once(event)) => stream::once(None, serde_json::to_string(&event).unwrap_or_default()),
         Ok(Done::Frames(frames)) => stream::events(*frames, |frame| {
             let text = match &frame.body {
                 Ok(body) => serde_json::to_string(body),
@@ -270,6 +271,9 @@ fn result(media: &'static str, value: &impl Serialize) -> Response {
 pub(super) fn refuse(media: &'static str, error: &A2aError) -> Response {
     let mut response = result(media, &error.rest());
     *response.status_mut() = error.kind.names().http;
+    if error.kind == Kind::Unauthenticated {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
     if let Some(seconds) = error.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

@@ -15,11 +15,12 @@ use holdpoint_core::name::AgentName;
 use holdpoint_core::time::Millis;
 
 use super::error::{A2aError, Kind};
+use super::modes::Accepts;
 use super::negotiate::{self, EXTENSIONS_HEADER, Version};
 use super::operations::{Asked, Operation, perform};
 use super::rest::{self, Target, What};
 use super::v03::{self, Taken};
-use super::{card, grpc, jsonrpc};
+use super::{card, conformance, grpc, jsonrpc};
 use crate::auth::Principal;
 use crate::http::{App, Problem, body_bytes, http_date, idempotency_key, site};
 use crate::settings::Settings;
@@ -53,6 +54,12 @@ pub fn routes(app: &App) -> Router<App> {
 }
 
 async fn handle(State(app): State<App>, request: Request) -> Response {
+    let is_card = rest::target(request.uri().path()).what == What::Card;
+    if let Err(problem) = conformance::door(&app.engine.settings(), request.headers())
+        && !is_card
+    {
+        return problem.into_response();
+    }
     let request = match v03::take(&app, request).await {
         Taken::Answered(response) => return response,
         Taken::Newer(request) => request,
@@ -139,6 +146,7 @@ pub(super) fn asked(
     let unknown = || A2aError::new(Kind::Unauthenticated, "nobody knows who is calling");
     let key = idempotency_key(headers).map_err(|problem| A2aError::from(&problem))?;
     let settings = app.engine.settings();
+    conformance::check(&settings, headers, operation)?;
     let tenant = [target.tenant.as_deref(), operation.tenant()];
     let agent = agent(&settings, target.agent.as_deref(), tenant)?;
     Ok(Asked {
@@ -150,6 +158,7 @@ pub(super) fn asked(
         key: key.or_else(|| key_in(operation)),
         digest,
         last_event: headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned),
+        accepts: Accepts::of(operation),
         lingers: Millis(0),
     })
 }

@@ -16,7 +16,7 @@ use super::decisions::{self, Decided, Open, Reading, Waiting};
 use super::error::{A2aError, Kind};
 use super::operations::{Asked, HISTORY, history_length, task_id};
 use super::stream::{Closes, Frames, From};
-use super::{map, push, wire};
+use super::{conformance, map, modes, push, wire};
 use crate::engine::{Decision, EngineError, NewRun, Once, RunView};
 
 /// What a message came to.
@@ -45,6 +45,7 @@ pub(super) async fn send(asked: &Asked, request: &wire::SendMessageRequest) -> R
     if let (Some(notice), Some(message)) = (sent.notice, &mut task.status.message) {
         message.parts.push(wire::Part::text(notice));
     }
+    asked.accepts.tailor(&mut task);
     Ok(task)
 }
 
@@ -65,7 +66,6 @@ pub(super) async fn stream(asked: &Asked, request: &wire::SendMessageRequest) ->
 
 async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Sent, A2aError> {
     let said = &request.message;
-    check(request)?;
     let message = map::message(said)?;
     let configuration = request.configuration.as_ref();
     let wanted = configuration.and_then(|wanted| wanted.task_push_notification_config.as_ref());
@@ -102,14 +102,18 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
     }
     let sent = |notice| Sent { run, is_new: false, notice };
     let waiting = waiting(asked, &view).await?;
-    match decisions::read(said, &waiting)? {
+    let (reading, on_hold) = match conformance::supersedes(asked, said) {
+        true => (Reading::Says, OnHold::Supersede),
+        false => (decisions::read(said, &waiting)?, OnHold::Refuse),
+    };
+    match reading {
         Reading::Decides(decided) => {
             let notice = decide(asked, &waiting, decided).await?;
             Ok(sent(notice))
         }
         Reading::Nothing(why) => Ok(sent(Some(nothing(&why, &waiting)))),
         Reading::Says => {
-            let say = Say { message, on_hold: OnHold::Refuse };
+            let say = Say { message, on_hold };
             match engine.say(&asked.who, run, say, asked.once(&format!("say {run}"))).await {
                 Ok(_) => Ok(sent(None)),
                 Err(EngineError::Refused(Refusal::Held { .. })) => {
@@ -122,8 +126,8 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
 }
 
 /// What every message must be, whatever it says.
-fn check(request: &wire::SendMessageRequest) -> Result<(), A2aError> {
-    let said = &request.message;
+pub(super) fn check(asked: &Asked, request: &wire::SendMessageRequest) -> Result<(), A2aError> {
+    let (said, settings) = (&request.message, asked.app.engine.settings());
     if said.message_id.is_empty() {
         return Err(A2aError::invalid("message.messageId", "is empty; every message needs an id of its own"));
     }
@@ -136,7 +140,9 @@ fn check(request: &wire::SendMessageRequest) -> Result<(), A2aError> {
     if said.parts.is_empty() {
         return Err(A2aError::invalid("message.parts", "is empty; say what to do"));
     }
-    Ok(())
+    modes::check(&settings, asked.agent.as_str(), said)?;
+    asked.accepts.check(&settings, asked.agent.as_str())?;
+    conformance::refuse_context(asked, said)
 }
 
 /// A message to a task must belong to its conversation, and the task must go on (C34, S0-36).

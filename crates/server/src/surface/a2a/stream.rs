@@ -167,8 +167,18 @@ impl Frames {
         }
     }
 
-    /// The next frame; none when the stream closes.
+    /// The next frame that the client accepts anything of; none when the stream closes.
     pub(super) async fn next(&mut self) -> Option<Frame> {
+        loop {
+            let Frame { id, body } = self.whole().await?;
+            let body = body.map(|event| self.asked.accepts.tailored(event)).transpose();
+            if let Some(body) = body {
+                return Some(Frame { id, body });
+            }
+        }
+    }
+
+    async fn whole(&mut self) -> Option<Frame> {
         while self.ready.is_empty() && !self.is_over {
             let has_children =
                 |run: &holdpoint_core::run::Run| run.state.holds.iter().any(|hold| hold.child.is_some());
@@ -368,8 +378,9 @@ pub(super) fn updates(run: &Run, change: Change, question: Option<Message>) -> V
         Says::Message(message) => Some(*message),
         Says::Question => question,
     };
-    let status = TaskStatus { state: change.state, message, timestamp: rfc3339(run.state.at) };
     let (task_id, context_id) = (run.facts.id.to_string(), run.facts.session.to_string());
+    let (message, timestamp) = (message.and_then(map::spoken), rfc3339(run.state.at));
+    let status = TaskStatus { state: change.state, message, timestamp };
     let update = TaskStatusUpdateEvent { task_id, context_id, status };
     let answer = answer.map(|artifact| made(run, artifact, Chunk::Whole));
     answer.into_iter().chain([StreamResponse::StatusUpdate(Box::new(update))]).collect()
@@ -402,4 +413,14 @@ pub(super) fn named_events(
         Some((Ok::<Event, Infallible>(event), (frames, write)))
     });
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+/// A stream of one event.
+pub(super) fn once(name: Option<&'static str>, data: String) -> Response {
+    let event = Event::default().data(data);
+    let event = match name {
+        Some(name) => event.event(name),
+        None => event,
+    };
+    Sse::new(futures_util::stream::iter([Ok::<Event, Infallible>(event)])).into_response()
 }

@@ -10,7 +10,6 @@ mod error;
 mod map;
 mod rest;
 mod rpc;
-mod stream;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -197,6 +196,7 @@ impl Heard {
                 | Done::PushConfig(_)
                 | Done::PushConfigs(_)
                 | Done::Nothing
+                | Done::Once(_)
                 | Done::Frames(_)) => Ok(Shown::Done(done)),
             },
             false => subscribed.map(Shown::Done),
@@ -215,7 +215,9 @@ enum Shown {
 pub(super) fn pushed(frame: &StreamResponse) -> String {
     match frame {
         StreamResponse::Task(task) => serde_json::to_string(&map::task(Form::Rpc, task)),
-        StreamResponse::StatusUpdate(_) | StreamResponse::ArtifactUpdate(_) => serde_json::to_string(frame),
+        StreamResponse::Message(_) | StreamResponse::StatusUpdate(_) | StreamResponse::ArtifactUpdate(_) => {
+            serde_json::to_string(frame)
+        }
     }
     .unwrap_or_default()
 }

@@ -181,8 +181,11 @@ pub(super) struct SendMessageConfiguration {
 
 /// What a message came to.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct SendMessageResponse {
-    pub(super) task: Task,
+#[serde(rename_all = "camelCase")]
+pub(super) enum SendMessageResponse {
+    Task(Box<Task>),
+    /// An answer without a task.
+    Message(Box<Message>),
 }
 
 /// `GetTask`.
@@ -320,6 +323,8 @@ pub(super) struct Routed {
 #[serde(rename_all = "camelCase")]
 pub(super) enum StreamResponse {
     Task(Box<Task>),
+    /// An answer without a task; nothing follows.
+    Message(Box<Message>),
     StatusUpdate(Box<TaskStatusUpdateEvent>),
     ArtifactUpdate(Box<TaskArtifactUpdateEvent>),
 }
@@ -359,8 +364,8 @@ pub(super) struct AgentCard {
     pub(super) security_schemes: BTreeMap<&'static str, SecurityScheme>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) security_requirements: Vec<SecurityRequirement>,
-    pub(super) default_input_modes: Vec<&'static str>,
-    pub(super) default_output_modes: Vec<&'static str>,
+    pub(super) default_input_modes: Vec<String>,
+    pub(super) default_output_modes: Vec<String>,
     pub(super) skills: Vec<AgentSkill>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) signatures: Vec<AgentCardSignature>,
@@ -429,7 +434,9 @@ pub(super) struct AgentSkill {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) description: String,
-    pub(super) tags: Vec<&'static str>,
+    pub(super) tags: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) examples: Vec<String>,
 }
 
 /// Details of an error, as every binding carries them.

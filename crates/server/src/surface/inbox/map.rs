@@ -163,7 +163,11 @@ pub(super) fn new_task(
             max_attempts,
             metadata: metadata.map(Body::Json),
         },
-        message: Message { parts: vec![Part::Text(Body::text(payload.text()))], client_id: None },
+        message: Message {
+            parts: vec![Part::Text(Body::text(payload.text()))],
+            client_id: None,
+            metadata: None,
+        },
         once,
     })
 }

@@ -239,7 +239,8 @@ impl Scribe {
 pub fn model_reply(run: &Run, calls: Vec<AskedCall>) -> Command {
     let usage = Usage { input: 10, output: 1, cost_micros: 3 };
     let text = Some("I am on it.".into());
-    Command::RecordReply(RecordReply { text, calls, opaque: None, usage, model: None, heard: run.heard() })
+    let (parts, opaque, model) = (Vec::new(), None, None);
+    Command::RecordReply(RecordReply { text, parts, calls, opaque, usage, model, heard: run.heard() })
 }
 
 fn definition(new: &NewRun) -> Definition {

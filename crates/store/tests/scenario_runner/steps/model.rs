@@ -40,6 +40,7 @@ fn reply(world: &mut World, text: Option<&str>, calls: Vec<AskedCall>) -> Result
     let current = world.current;
     let reply = RecordReply {
         text: text.map(str::to_owned),
+        parts: Vec::new(),
         calls,
         opaque: None,
         usage: Usage { input: 70, output: 30, cost_micros: 0 },

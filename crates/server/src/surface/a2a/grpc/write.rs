@@ -14,7 +14,12 @@ use super::value;
 use crate::http::{parse_rfc3339, rfc3339};
 
 pub(super) fn sent(sent: &wire::SendMessageResponse) -> Result<proto::SendMessageResponse, A2aError> {
-    let payload = send_message_response::Payload::Task(task(&sent.task)?);
+    let payload = match sent {
+        wire::SendMessageResponse::Task(task) => send_message_response::Payload::Task(self::task(task)?),
+        wire::SendMessageResponse::Message(message) => {
+            send_message_response::Payload::Message(self::message(message)?)
+        }
+    };
     Ok(proto::SendMessageResponse { payload: Some(payload) })
 }
 
@@ -110,6 +115,7 @@ fn artifact(artifact: &wire::Artifact) -> Result<proto::Artifact, A2aError> {
 pub(super) fn frame(frame: &wire::StreamResponse) -> Result<proto::StreamResponse, A2aError> {
     let payload = match frame {
         wire::StreamResponse::Task(task) => stream_response::Payload::Task(self::task(task)?),
+        wire::StreamResponse::Message(message) => stream_response::Payload::Message(self::message(message)?),
         wire::StreamResponse::StatusUpdate(update) => {
             stream_response::Payload::StatusUpdate(proto::TaskStatusUpdateEvent {
                 task_id: update.task_id.clone(),
@@ -164,7 +170,6 @@ pub(super) fn push_configs(page: wire::PushConfigs) -> proto::ListTaskPushNotifi
 }
 
 pub(super) fn card(card: &wire::AgentCard) -> proto::AgentCard {
-    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<String>>();
     let schemes = card.security_schemes.iter().map(|(name, scheme)| ((*name).to_owned(), security(scheme)));
     let requirement = |required: &wire::SecurityRequirement| proto::SecurityRequirement {
         schemes: required
@@ -186,8 +191,8 @@ pub(super) fn card(card: &wire::AgentCard) -> proto::AgentCard {
         }),
         security_schemes: schemes.collect::<HashMap<_, _>>(),
         security_requirements: card.security_requirements.iter().map(requirement).collect(),
-        default_input_modes: texts(&card.default_input_modes),
-        default_output_modes: texts(&card.default_output_modes),
+        default_input_modes: card.default_input_modes.clone(),
+        default_output_modes: card.default_output_modes.clone(),
         skills: card.skills.iter().map(skill).collect(),
         signatures: card.signatures.iter().map(signature).collect(),
         ..proto::AgentCard::default()
@@ -235,7 +240,8 @@ fn skill(skill: &wire::AgentSkill) -> proto::AgentSkill {
         id: skill.id.clone(),
         name: skill.name.clone(),
         description: skill.description.clone(),
-        tags: skill.tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        tags: skill.tags.clone(),
+        examples: skill.examples.clone(),
         ..proto::AgentSkill::default()
     }
 }

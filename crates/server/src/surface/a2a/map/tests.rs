@@ -115,6 +115,7 @@ fn every_error_has_its_names_in_every_binding() {
         (-32004, 400, failed, "UNSUPPORTED_OPERATION"),
         (-32005, 400, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED"),
         (-32007, 400, failed, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
+        (-32008, 400, failed, "EXTENSION_SUPPORT_REQUIRED"),
         (-32009, 400, failed, "VERSION_NOT_SUPPORTED"),
         (-31401, 401, "UNAUTHENTICATED", "UNAUTHENTICATED"),
         (-31403, 403, "PERMISSION_DENIED", "PERMISSION_DENIED"),

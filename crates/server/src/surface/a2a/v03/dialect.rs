@@ -16,7 +16,8 @@ use super::super::operations::{Done, Operation, perform};
 use super::super::rest::{self, Path, Target, What, object};
 use super::super::stream::{Frame, named_events};
 use super::super::wire::{
-    Artifact, ListTasksResponse, Message, Part, SendMessageRequest, StreamResponse, Task, TaskStatus,
+    Artifact, ListTasksResponse, Message, Part, SendMessageRequest, SendMessageResponse, StreamResponse,
+    Task, TaskStatus,
 };
 use super::Heard;
 use super::map::{self, Form, Sender};
@@ -51,8 +52,10 @@ struct Status<'a> {
 }
 
 #[derive(Serialize)]
-struct Sent<'a> {
-    task: Told<'a>,
+#[serde(rename_all = "camelCase")]
+enum Sent<'a> {
+    Task(Told<'a>),
+    Message(&'a Message),
 }
 
 #[derive(Serialize)]
@@ -84,7 +87,10 @@ pub(super) async fn answer(app: &App, mut target: Target, heard: &Heard) -> Resp
         perform(asked, operation).await
     };
     match done.await {
-        Ok(Done::Sent(sent)) => result(media, &Sent { task: told(&sent.task) }),
+        Ok(Done::Sent(sent)) => match sent.as_ref() {
+            SendMessageResponse::Task(task) => result(media, &Sent::Task(told(task))),
+            SendMessageResponse::Message(message) => result(media, &Sent::Message(message)),
+        },
         Ok(Done::Task(task)) => result(media, &told(&task)),
         Ok(Done::Tasks(page)) => {
             let ListTasksResponse { tasks, next_page_token, page_size, total_size } = &page;
@@ -94,9 +100,10 @@ pub(super) async fn answer(app: &App, mut target: Target, heard: &Heard) -> Resp
         }
         Ok(Done::Frames(frames)) => named_events(*frames, event),
         // Those that 1.0 answers in the same words.
-        done @ (Ok(Done::Card(_) | Done::PushConfig(_) | Done::PushConfigs(_) | Done::Nothing) | Err(_)) => {
-            rest::answer(media, done)
-        }
+        done @ (Ok(
+            Done::Card(_) | Done::PushConfig(_) | Done::PushConfigs(_) | Done::Nothing | Done::Once(_),
+        )
+        | Err(_)) => rest::answer(media, done),
     }
 }
 
@@ -137,7 +144,7 @@ fn event(frame: &Frame) -> Option<(Option<&'static str>, String)> {
     let (task_id, context_id, status) = match &frame.body {
         Ok(StreamResponse::Task(task)) => (&task.id, &task.context_id, &task.status),
         Ok(StreamResponse::StatusUpdate(update)) => (&update.task_id, &update.context_id, &update.status),
-        Ok(StreamResponse::ArtifactUpdate(_)) => return None,
+        Ok(StreamResponse::ArtifactUpdate(_) | StreamResponse::Message(_)) => return None,
         Err(error) => return Some((None, serde_json::to_string(&error.rest()).unwrap_or_default())),
     };
     let update = Update { task_id, context_id, status: self::status(status) };

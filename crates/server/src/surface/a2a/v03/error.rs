@@ -25,7 +25,7 @@ impl OlderError {
 /// The code of an error; what 0.3 has no code for is an internal error to it.
 pub(super) fn code(kind: Kind) -> i32 {
     match kind {
-        Kind::VersionNotSupported => Kind::Internal.names().code,
+        Kind::VersionNotSupported | Kind::ExtensionSupportRequired => Kind::Internal.names().code,
         Kind::Parse
         | Kind::InvalidRequest
         | Kind::MethodNotFound
@@ -59,6 +59,7 @@ pub(super) fn http(kind: Kind) -> StatusCode {
         | Kind::PushNotificationNotSupported
         | Kind::UnsupportedOperation
         | Kind::VersionNotSupported
+        | Kind::ExtensionSupportRequired
         | Kind::Unauthenticated
         | Kind::PermissionDenied
         | Kind::TooLarge

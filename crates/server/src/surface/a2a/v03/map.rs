@@ -94,7 +94,8 @@ fn artifact(form: Form, artifact: &newer::Artifact) -> Artifact {
     Artifact { artifact_id: artifact_id.clone(), name, parts }
 }
 
-fn message(form: Form, message: &newer::Message) -> Message {
+/// A message as 0.3 has it.
+pub(super) fn message(form: Form, message: &newer::Message) -> Message {
     let newer::Message {
         message_id,
         context_id,
@@ -173,6 +174,7 @@ fn as_object(data: &RawValue) -> (Json, bool) {
 pub(super) fn event(form: Form, event: &newer::StreamResponse, closes: bool) -> StreamEvent {
     match event {
         newer::StreamResponse::Task(task) => StreamEvent::Task(self::task(form, task)),
+        newer::StreamResponse::Message(message) => StreamEvent::Message(self::message(form, message)),
         newer::StreamResponse::StatusUpdate(update) => {
             let newer::TaskStatusUpdateEvent { task_id, context_id, status } = update.as_ref();
             let at_a_question = closes && status.state == TaskState::InputRequired;

@@ -12,18 +12,21 @@ use super::super::negotiate;
 use super::super::operations::{Done, Operation};
 use super::super::rest::{self, Path, Target, What, object};
 use super::super::stream as newer_stream;
-use super::super::wire::TaskPushNotificationConfig;
+use super::super::wire::{SendMessageResponse, TaskPushNotificationConfig};
 use super::error::{OlderError, http};
 use super::map::{self, Form, Sender};
 use super::wire::{
-    ProtoCreatePush, ProtoPart, ProtoPushes, ProtoTaskPush, PushConfig, SendParams, StreamEvent, Task,
+    Message, ProtoCreatePush, ProtoPart, ProtoPushes, ProtoTaskPush, PushConfig, SendParams, StreamEvent,
+    Task,
 };
-use super::{Heard, Shown, card, stream};
+use super::{Heard, Shown, card};
 use crate::http::App;
 
 #[derive(Serialize)]
-struct Sent {
-    task: Task,
+#[serde(rename_all = "camelCase")]
+enum Sent {
+    Task(Box<Task>),
+    Message(Box<Message>),
 }
 
 pub(super) async fn answer(app: &App, mut target: Target, heard: &Heard) -> Response {
@@ -39,7 +42,7 @@ pub(super) async fn answer(app: &App, mut target: Target, heard: &Heard) -> Resp
         Err(error) => refuse(&error),
         Ok(Shown::Ended(task)) => {
             let event = StreamEvent::Task(map::task(Form::Proto, &task));
-            stream::once(None, serde_json::to_string(&event).unwrap_or_default())
+            newer_stream::once(None, serde_json::to_string(&event).unwrap_or_default())
         }
         Ok(Shown::Done(done)) => answered(done, closes_at_a_question),
     }
@@ -76,7 +79,12 @@ fn read(path: Path, heard: &Heard) -> Result<Operation, A2aError> {
 
 fn answered(done: Done, closes_at_a_question: bool) -> Response {
     match done {
-        Done::Sent(sent) => result(&Sent { task: map::task(Form::Proto, &sent.task) }),
+        Done::Sent(sent) => result(&match sent.as_ref() {
+            SendMessageResponse::Task(task) => Sent::Task(Box::new(map::task(Form::Proto, task))),
+            SendMessageResponse::Message(message) => {
+                Sent::Message(Box::new(map::message(Form::Proto, message)))
+            }
+        }),
         Done::Task(task) => result(&map::task(Form::Proto, &task)),
         Done::Card(card) => result(&card::hybrid(&card)),
         Done::Tasks(_) => refuse(&nothing()),
@@ -85,6 +93,10 @@ fn answered(done: Done, closes_at_a_question: bool) -> Response {
             result(&ProtoPushes { configs: configs.configs.into_iter().map(task_push).collect() })
         }
         Done::Nothing => result(&serde_json::Map::new()),
+        Done::Once(event) => {
+            let event = map::event(Form::Proto, &event, closes_at_a_question);
+            newer_stream::once(None, serde_json::to_string(&event).unwrap_or_default())
+        }
         Done::Frames(frames) => newer_stream::events(*frames, move |frame| {
             let text = match &frame.body {
                 Ok(body) => serde_json::to_string(&map::event(Form::Proto, body, closes_at_a_question)),

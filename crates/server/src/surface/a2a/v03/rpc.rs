@@ -15,12 +15,13 @@ use super::super::operations::{Done, Operation};
 use super::super::rest::Target;
 use super::super::stream::{self as newer_stream, Frame};
 use super::super::wire::{
-    GetTaskRequest, Json, ListPushRequest, PushRequest, Routed, TaskPushNotificationConfig,
+    GetTaskRequest, Json, ListPushRequest, PushRequest, Routed, SendMessageResponse,
+    TaskPushNotificationConfig,
 };
 use super::error::OlderError;
 use super::map::{self, Form, Sender};
 use super::wire::{PushQuery, RpcPart, RpcTaskPush, SendParams, StreamEvent, TaskId, TaskQuery};
-use super::{Heard, Shown, card, stream};
+use super::{Heard, Shown, card};
 use crate::http::App;
 
 /// Without the id of a receiver it means any of the task.
@@ -51,10 +52,12 @@ pub(super) async fn answer(app: &App, target: &Target, heard: &Heard) -> Respons
     };
     match done {
         Err(error) if is_stream(&call.method, headers) => {
-            stream::once(None, text::<()>(&call.id, None, Some(OlderError::of(&error))))
+            newer_stream::once(None, text::<()>(&call.id, None, Some(OlderError::of(&error))))
         }
         Err(error) => refuse(&call.id, &error),
-        Ok(Shown::Ended(task)) => stream::once(None, text(&call.id, Some(map::task(Form::Rpc, &task)), None)),
+        Ok(Shown::Ended(task)) => {
+            newer_stream::once(None, text(&call.id, Some(map::task(Form::Rpc, &task)), None))
+        }
         Ok(Shown::Done(done)) => answered(call.id, done, &call.method),
     }
 }
@@ -105,7 +108,10 @@ fn is_stream(method: &str, headers: &HeaderMap) -> bool {
 fn answered(id: Json, done: Done, method: &str) -> Response {
     let closes_at_a_question = method == "message/stream";
     match done {
-        Done::Sent(sent) => result(&id, &map::task(Form::Rpc, &sent.task)),
+        Done::Sent(sent) => match sent.as_ref() {
+            SendMessageResponse::Task(task) => result(&id, &map::task(Form::Rpc, task)),
+            SendMessageResponse::Message(message) => result(&id, &map::message(Form::Rpc, message)),
+        },
         Done::Task(task) => result(&id, &map::task(Form::Rpc, &task)),
         Done::Card(card) => result(&id, &card::hybrid(&card)),
         Done::Tasks(_) => refuse(&id, &A2aError::new(Kind::MethodNotFound, "0.3 has no lists of tasks")),
@@ -122,6 +128,10 @@ fn answered(id: Json, done: Done, method: &str) -> Response {
             result(&id, &all)
         }
         Done::Nothing => result(&id, &()),
+        Done::Once(event) => {
+            let frame = Frame { id: None, body: Ok(*event) };
+            newer_stream::once(None, self::event(&id, &frame, closes_at_a_question))
+        }
         Done::Frames(frames) => {
             newer_stream::events(*frames, move |frame| event(&id, frame, closes_at_a_question))
         }
@@ -137,6 +147,7 @@ fn event(id: &RawValue, frame: &Frame, closes_at_a_question: bool) -> String {
     match &frame.body {
         Ok(body) => match map::event(Form::Rpc, body, closes_at_a_question) {
             StreamEvent::Task(task) => text(id, Some(task), None),
+            StreamEvent::Message(message) => text(id, Some(message), None),
             StreamEvent::StatusUpdate(update) => text(id, Some(update), None),
             StreamEvent::ArtifactUpdate(update) => text(id, Some(update), None),
         },

@@ -138,6 +138,7 @@ pub(super) struct ArtifactUpdate {
 #[serde(rename_all = "camelCase")]
 pub(super) enum StreamEvent {
     Task(Task),
+    Message(Message),
     StatusUpdate(StatusUpdate),
     ArtifactUpdate(ArtifactUpdate),
 }

@@ -75,6 +75,9 @@ impl Trail<'_> {
                 let words = replied.reply.text.as_ref().and_then(|text| text.inline()).unwrap_or_default();
                 self.replied = Some((self.items.len(), envelope.at));
                 self.add(envelope, Role::Assistant, text(words.to_owned()));
+                for part in &replied.reply.parts {
+                    self.add(envelope, Role::Assistant, shown(part));
+                }
             }
             Event::HoldOpened(opened) if is_asked(opened.kind) => self.wait(envelope, opened.hold),
             Event::HoldResolved(resolved) => {
