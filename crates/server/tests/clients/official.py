@@ -5,13 +5,14 @@ again at the same address; ends with `ok`.
 """
 
 import asyncio
+import sys
 import uuid
 
 import httpx
 from a2a.helpers.proto_helpers import get_data_parts, get_text_parts, new_data_part, new_text_part
 from a2a.types import a2a_pb2 as pb
 
-from asking import BASE, BINDING, client_of, responses, task_after
+from asking import client_of, responses, task_after
 
 DONE = "I have dealt with the old cache."
 
