@@ -7,15 +7,19 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process;
+use crate::{needs, process};
 
-/// The approval cycle: over HTTP, or with `--store` as the first argument the store's part of it alone.
+/// The approval cycle: over HTTP, or with `--store` as the first argument the store's part of it alone. With `--a2a`, what it
+/// is compared with is installed before.
 pub(crate) fn bench(root: &Path, arguments: &[OsString]) -> Result<()> {
     match arguments.split_first() {
         Some((first, rest)) if first == "--store" => {
             process::cargo_with(root, &["bench", "-p", "holdpoint-store", "--bench", "cycle", "--"], rest)
         }
         Some(_) | None => {
+            if arguments.iter().any(|argument| argument == "--a2a") {
+                needs::install_for_a2a_bench(root)?;
+            }
             process::cargo_with(root, &["bench", "-p", "holdpoint", "--bench", "http", "--"], arguments)
         }
     }

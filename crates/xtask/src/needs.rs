@@ -92,6 +92,9 @@ const OLDER_CLIENT_TESTS: &str = "crates/server/tests/clients/v03";
 const PYTHON: &[(&str, &str)] =
     &[("a2a-clients", CLIENT_TESTS), ("a2a-clients-v03", OLDER_CLIENT_TESTS), ("mcp-servers", MCP_TESTS)];
 
+/// The same for the server that ours is compared with over A2A.
+const A2A_BENCH: (&str, &str) = ("a2a-bench", "crates/server/benches/http/a2a");
+
 /// Where the examples are; those in TypeScript are compiled with what their package.json names.
 const EXAMPLES: &str = "examples";
 
@@ -121,6 +124,14 @@ pub(crate) fn install_missing(root: &Path) -> Result<()> {
     process::run(&root.join(OLDER_CLIENT_TESTS), npm(&["ci"]))?;
     process::run(&root.join(EXAMPLES), npm(&["ci"]))?;
     PYTHON.iter().try_for_each(|(environment, packages)| python(root, environment, packages))
+}
+
+/// The server that ours is compared with over A2A.
+pub(crate) fn install_for_a2a_bench(root: &Path) -> Result<()> {
+    if let Some(missing) = python_packages(root) {
+        install_packages(root, &[missing])?;
+    }
+    python(root, A2A_BENCH.0, A2A_BENCH.1)
 }
 
 /// The Python clients and servers of the tests live in environments of their own. What makes one is a package beside Python, and
@@ -172,8 +183,8 @@ fn apt_get(arguments: &[&str]) -> Command {
 fn please_install(missing: &[&str]) -> String {
     let names = missing.join(" ");
     format!(
-        "the tests need these packages and cannot install them here (no apt-get, or not root): {names}. \
-         Install them (on Debian: `sudo apt-get install {names}`) and run `cargo xtask test` again"
+        "these packages are needed and cannot be installed here (no apt-get, or not root): {names}. \
+         Install them (on Debian: `sudo apt-get install {names}`) and run this again"
     )
 }
 

@@ -3,10 +3,12 @@
 //! Beside it, in alternating rounds of the same run and on the same HTTP stack: the floor (three group-committed 4 KiB
 //! rows a cycle, no logic) and our own statements without logic. What counts is the ratio: machines are noisy.
 //! `cargo xtask bench [--postgres] [--quick] [--full] [--seconds N] [--held N,N] [--json FILE]`; with `--postgres` it is
-//! several servers on one Postgres, beside pgbench (`postgres.rs`).
+//! several servers on one Postgres, beside pgbench (`postgres.rs`); with `--a2a [--subscribers N,N]` it is A2A, beside the
+//! server of the official Python SDK (`a2a.rs`).
 
 #![expect(clippy::unwrap_used, reason = "a bench stops where something is missing")]
 
+mod a2a;
 mod client;
 mod floor;
 mod held;
@@ -28,6 +30,10 @@ pub(crate) struct Plan {
     pub(crate) json: Option<PathBuf>,
     /// Several servers on one Postgres instead of one on a file.
     pub(crate) postgres: bool,
+    /// A2A instead, beside another server that speaks it.
+    pub(crate) a2a: bool,
+    /// With A2A: how many follow one task.
+    pub(crate) subscribers: Vec<usize>,
 }
 
 fn main() {
@@ -37,40 +43,57 @@ fn main() {
     }
     match plan(&arguments) {
         Ok(plan) if plan.postgres => postgres::print(&plan, &postgres::all(&plan)),
+        Ok(plan) if plan.a2a => match a2a::all(&plan) {
+            Ok(results) => a2a::print(&plan, &results),
+            Err(why) => stop(&why),
+        },
         Ok(plan) => report::print(&plan, &measure::all(&plan)),
-        Err(why) => {
-            eprintln!("bench: {why}");
-            std::process::exit(2);
-        }
+        Err(why) => stop(&why),
     }
 }
 
+fn stop(why: &str) {
+    eprintln!("bench: {why}");
+    std::process::exit(2);
+}
+
 fn plan(arguments: &[String]) -> Result<Plan, String> {
-    let mut plan =
-        Plan { seconds: 4.0, concurrency: vec![1, 16, 64], held: vec![100_000], json: None, postgres: false };
+    let mut plan = Plan {
+        seconds: 4.0,
+        concurrency: vec![1, 16, 64],
+        held: vec![100_000],
+        json: None,
+        postgres: false,
+        a2a: false,
+        subscribers: vec![1_000, 10_000],
+    };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut value = |what: &str| rest.next().ok_or(format!("{what} needs a value")).cloned();
         match argument.as_str() {
             "--bench" => {}
             "--postgres" => plan.postgres = true,
-            "--quick" => (plan.seconds, plan.held) = (1.0, vec![2_000]),
+            "--a2a" => plan.a2a = true,
+            "--quick" => (plan.seconds, plan.held, plan.subscribers) = (1.0, vec![2_000], vec![1_000]),
             "--full" => plan.held = vec![100_000, 1_000_000],
             "--seconds" => {
                 plan.seconds = value("--seconds")?.parse().map_err(|e| format!("--seconds: {e}"))?
             }
             "--json" => plan.json = Some(value("--json")?.into()),
-            "--held" => {
-                let list = value("--held")?;
-                let counts = list.split(',').filter(|n| !n.is_empty()).map(str::parse);
-                plan.held = counts.collect::<Result<_, _>>().map_err(|e| format!("--held: {e}"))?;
-            }
+            "--held" => plan.held = counts("--held", &value("--held")?)?,
+            "--subscribers" => plan.subscribers = counts("--subscribers", &value("--subscribers")?)?,
             other => {
                 return Err(format!(
-                    "unknown argument {other}; known: --postgres --quick --full --seconds --json --held"
+                    "unknown argument {other}; known: --postgres --a2a --quick --full --seconds --json --held --subscribers"
                 ));
             }
         }
     }
     Ok(plan)
+}
+
+/// Numbers with commas between them.
+fn counts(name: &str, list: &str) -> Result<Vec<usize>, String> {
+    let counts = list.split(',').filter(|n| !n.is_empty()).map(str::parse);
+    counts.collect::<Result<_, _>>().map_err(|e| format!("{name}: {e}"))
 }

@@ -30,6 +30,9 @@ use crate::measure::{Lap, now};
 
 const ARGUMENTS: &str = r#"{"path": "/var/lib/app/cache/2026-11-15/segment-000017", "recursive": true, "reason": "disk nearly full"}"#;
 
+/// What the model says in the end.
+const DONE: &str = "Done: 4.2 GB are free now.";
+
 /// How often a server looks by itself, in milliseconds: as the product does.
 pub(crate) const POLL_MS: i64 = 500;
 
@@ -63,7 +66,15 @@ pub(crate) fn local() -> Principal {
 }
 
 fn settings(thinks: i64) -> Settings {
-    let (agent, tool) = (AgentName::new("ops").unwrap(), ToolName::new("delete_file").unwrap());
+    let mut lines = vec![Line::calls(&[("delete_file", ARGUMENTS)]), Line::says(DONE)];
+    lines.iter_mut().for_each(|line| line.delay = (thinks > 0).then_some(Millis(thinks)));
+    let agents = BTreeMap::from([agent("ops", lines), agent("plain", vec![Line::says(DONE)])]);
+    Settings { agents, poll: Millis(POLL_MS), ..Settings::usual() }
+}
+
+/// An agent with a tool that needs approval, whose model says these lines.
+fn agent(name: &str, lines: Vec<Line>) -> (AgentName, Arc<Agent>) {
+    let (name, tool) = (AgentName::new(name).unwrap(), ToolName::new("delete_file").unwrap());
     let spec = ToolSpec {
         description: "Deletes a file".into(),
         schema: RawJson::parse(r#"{"type":"object"}"#).unwrap(),
@@ -73,7 +84,7 @@ fn settings(thinks: i64) -> Settings {
         holds: None,
     };
     let definition = Definition {
-        agent: agent.clone(),
+        agent: name.clone(),
         prompt: "You look after a server.".into(),
         model: "scripted".into(),
         model_parameters: None,
@@ -84,10 +95,7 @@ fn settings(thinks: i64) -> Settings {
         hold_batch: false,
         holds: HoldPolicy::default(),
     };
-    let mut lines =
-        vec![Line::calls(&[("delete_file", ARGUMENTS)]), Line::says("Done: 4.2 GB are free now.")];
-    lines.iter_mut().for_each(|line| line.delay = (thinks > 0).then_some(Millis(thinks)));
-    let ops = Agent {
+    let agent = Agent {
         digest: definition.digest(),
         definition: Arc::new(definition),
         model: Arc::new(Script { lines }),
@@ -101,7 +109,7 @@ fn settings(thinks: i64) -> Settings {
         lives: Place::Durable,
         serves: None,
     };
-    Settings { agents: BTreeMap::from([(agent, Arc::new(ops))]), poll: Millis(POLL_MS), ..Settings::usual() }
+    (name, Arc::new(agent))
 }
 
 struct Nothing;

@@ -201,13 +201,13 @@ fn hints(runtime: &Runtime, postgres: &Postgres, count: usize) -> Hints {
             for (reads, is_other) in [(&nodes[0], false), (&nodes[2], true)] {
                 let (run, hold) = ours::started(&mut second).await;
                 let mut reader = Connection::open(&reads.address).await;
-                reader.follow(&format!("/api/v1/runs/{run}/events")).await;
-                reader.wait_for("hold.opened").await;
+                reader.follow(&format!("/api/v1/runs/{run}/events")).await.unwrap();
+                reader.wait_for("hold.opened").await.unwrap();
                 let begin = now();
                 let seen = async {
-                    reader.wait_for("hold.resolved").await;
+                    reader.wait_for("hold.resolved").await.unwrap();
                     let decision = begin.elapsed();
-                    reader.wait_for("run.ended").await;
+                    reader.wait_for("run.ended").await.unwrap();
                     (decision.as_secs_f64() * 1000.0, begin.elapsed().as_secs_f64() * 1000.0)
                 };
                 let ((decision, end), ()) = tokio::join!(seen, ours::approved(&mut first, &hold));

@@ -35,13 +35,18 @@ impl Drop for Served {
 impl Served {
     /// Starts a server of this kind on a place.
     pub(crate) fn start(kind: &str, place: &Path, more: &str) -> Served {
-        let begin = now();
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([SERVE, kind]).arg(place).arg(more).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.args([SERVE, kind]).arg(place).arg(more);
+        Served::by(&mut command).unwrap()
+    }
+
+    /// Starts a server that says where it listens, and ends when its standard input does.
+    pub(crate) fn by(command: &mut Command) -> std::io::Result<Served> {
+        let begin = now();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Served { child, address: line.trim().to_owned(), ready: begin.elapsed() }
+        Ok(Served { child, address: line.trim().to_owned(), ready: begin.elapsed() })
     }
 
     /// Resident memory in MB.
