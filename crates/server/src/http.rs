@@ -13,6 +13,7 @@ mod preface;
 mod problem;
 mod site;
 pub mod status;
+mod stay;
 mod time;
 
 pub use app::App;
@@ -21,4 +22,5 @@ pub use guard::{Pass, Peer};
 pub use listen::{receivers, router, serve};
 pub use problem::{More, Problem, RecordedDecision};
 pub use site::{mount, site};
+pub use stay::Stay;
 pub use time::{http_date, parse_rfc3339, rfc3339};

@@ -26,10 +26,9 @@ use super::error::{A2aError, Kind};
 use super::negotiate::{self, EXTENSIONS_HEADER};
 use super::operations::{Done, Operation, perform};
 use super::rest::{Target, What};
-use super::routes::asked;
+use super::routes::{Caller, asked};
 use super::stream::Frames;
 use super::{conformance, wire};
-use crate::auth::Principal;
 use crate::http::{App, body_bytes};
 use proto::a2a_service_server::{A2aService, A2aServiceServer};
 
@@ -82,7 +81,7 @@ struct Grpc {
 /// What was asked, before it is known what.
 struct Call {
     headers: HeaderMap,
-    who: Option<Principal>,
+    caller: Option<Caller>,
     digest: digest::Digest,
 }
 
@@ -91,7 +90,7 @@ impl Call {
         let (metadata, extensions, message) = request.into_parts();
         let call = Call {
             headers: metadata.into_headers(),
-            who: extensions.get::<Principal>().cloned(),
+            caller: Caller::of(&extensions),
             digest: digest::of_bytes(&message.encode_to_vec()),
         };
         (call, message)
@@ -107,7 +106,7 @@ impl Grpc {
             negotiate::version(&call.headers, &Uri::default())?;
             let operation = read?;
             let target = Target { agent: None, tenant: None, what: What::Rpc };
-            let asked = asked(&self.app, &call.headers, call.who, &target, &operation, call.digest)?;
+            let asked = asked(&self.app, &call.headers, call.caller, &target, &operation, call.digest)?;
             perform(asked, operation).await
         };
         done.await.map_err(|error| status::status(&error))

@@ -19,7 +19,7 @@ use super::stream::{Closes, Frames, From};
 use super::{card, conformance, list, push, send, wire};
 use crate::auth::{Principal, Scope};
 use crate::engine::{Engine, EngineError, HoldView, RunView, Seen};
-use crate::http::App;
+use crate::http::{App, Pass};
 
 /// Messages of a task that are shown, unless the client wants another number.
 pub(super) const HISTORY: usize = 100;
@@ -29,6 +29,8 @@ pub(super) const HISTORY: usize = 100;
 pub(super) struct Asked {
     pub(super) app: App,
     pub(super) who: Principal,
+    /// What they were let in with.
+    pub(super) pass: Pass,
     pub(super) agent: AgentName,
     /// The version of the protocol that the client speaks: what it registers is told in it.
     pub(super) version: &'static str,

@@ -6,7 +6,7 @@
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
@@ -22,7 +22,7 @@ use super::rest::{self, Target, What};
 use super::v03::{self, Taken};
 use super::{card, conformance, grpc, jsonrpc};
 use crate::auth::Principal;
-use crate::http::{App, Problem, body_bytes, http_date, idempotency_key, site};
+use crate::http::{App, Pass, Problem, body_bytes, http_date, idempotency_key, site};
 use crate::settings::Settings;
 
 /// The member of a message's metadata that makes a repeat safe.
@@ -92,7 +92,7 @@ async fn rpc(app: App, target: Target, request: Request) -> Response {
         return Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", "Method not allowed", detail)
             .into_response();
     }
-    let (headers, who) = (request.headers().clone(), request.extensions().get::<Principal>().cloned());
+    let (headers, caller) = (request.headers().clone(), Caller::of(request.extensions()));
     if let Err(error) = negotiate::version(&headers, request.uri()) {
         return refuse(&error);
     }
@@ -105,7 +105,7 @@ async fn rpc(app: App, target: Target, request: Request) -> Response {
     };
     match jsonrpc::read(&bytes) {
         Ok(read) => {
-            let done = match asked(&app, &headers, who, &target, &read.operation, read.digest) {
+            let done = match asked(&app, &headers, caller, &target, &read.operation, read.digest) {
                 Ok(asked) => perform(asked, read.operation).await,
                 Err(error) => Err(error),
             };
@@ -118,7 +118,7 @@ async fn rpc(app: App, target: Target, request: Request) -> Response {
 async fn rest(app: App, mut target: Target, request: Request) -> Result<Response, A2aError> {
     let headers = request.headers().clone();
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    let who = request.extensions().get::<Principal>().cloned();
+    let caller = Caller::of(request.extensions());
     negotiate::version(&headers, &uri)?;
     let bytes = body_bytes(request).await;
     let bytes = bytes.map_err(|problem| A2aError::from(&problem))?;
@@ -129,16 +129,30 @@ async fn rest(app: App, mut target: Target, request: Request) -> Result<Response
         return Err(A2aError::new(Kind::MethodNotFound, "there is no such operation"));
     };
     let operation = rest::read(path, &method, &uri, &bytes)?;
-    let asked = asked(&app, &headers, who, &target, &operation, digest::of_bytes(&bytes))?;
+    let asked = asked(&app, &headers, caller, &target, &operation, digest::of_bytes(&bytes))?;
     let done = perform(asked, operation).await;
     Ok(rest::answer(negotiate::answer_type(&headers), done))
+}
+
+/// Who is calling, and what they were let in with.
+pub(super) struct Caller {
+    who: Principal,
+    pass: Pass,
+}
+
+impl Caller {
+    /// As the door says; none where nobody has to come through it.
+    pub(super) fn of(extensions: &Extensions) -> Option<Caller> {
+        let who = extensions.get::<Principal>()?.clone();
+        Some(Caller { who, pass: extensions.get::<Pass>().cloned().unwrap_or_default() })
+    }
 }
 
 /// Who asks which agent, and with which key.
 pub(super) fn asked(
     app: &App,
     headers: &HeaderMap,
-    who: Option<Principal>,
+    caller: Option<Caller>,
     target: &Target,
     operation: &Operation,
     digest: digest::Digest,
@@ -149,9 +163,11 @@ pub(super) fn asked(
     conformance::check(&settings, headers, operation)?;
     let tenant = [target.tenant.as_deref(), operation.tenant()];
     let agent = agent(&settings, target.agent.as_deref(), tenant)?;
+    let Caller { who, pass } = caller.ok_or_else(unknown)?;
     Ok(Asked {
         app: app.clone(),
-        who: who.ok_or_else(unknown)?,
+        who,
+        pass,
         agent,
         version: card::VERSION,
         site: site(&settings, headers),

@@ -26,8 +26,8 @@ use super::wire::{
     Artifact, Message, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
     TaskStatusUpdateEvent,
 };
-use crate::engine::{Follower, Step};
-use crate::http::rfc3339;
+use crate::engine::{EngineError, Follower, Step};
+use crate::http::{Stay, rfc3339};
 
 /// How often a comment shows that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -71,10 +71,20 @@ pub(super) struct Frames {
     below: Vec<(HoldId, HoldKind)>,
     follower: Follower,
     live: Live,
+    stay: Stay,
     stopping: watch::Receiver<bool>,
     closes: Closes,
     ready: VecDeque<Frame>,
     is_over: bool,
+}
+
+/// Why a stream wakes.
+enum Heard {
+    Steps(Result<Vec<Step>, EngineError>),
+    /// Nothing, and a sub-run may have moved.
+    Nothing,
+    /// That the reader may hear nothing any more.
+    ShutOut,
 }
 
 impl From {
@@ -122,6 +132,7 @@ impl Frames {
             below: Vec::new(),
             follower,
             live: Live::default(),
+            stay: Stay::new(&asked.app, asked.pass.clone()),
             stopping: asked.app.stopping.clone(),
             closes,
             ready: VecDeque::new(),
@@ -184,15 +195,17 @@ impl Frames {
                 |run: &holdpoint_core::run::Run| run.state.holds.iter().any(|hold| hold.child.is_some());
             let looks_below = self.progress.run().is_some_and(has_children);
             let (clock, poll) = (self.asked.app.engine.clock(), self.asked.app.engine.settings().poll);
-            let steps = tokio::select! {
-                read = self.follower.steps() => Some(read),
-                () = clock.sleep(poll), if looks_below => None,
+            let heard = tokio::select! {
+                read = self.follower.steps() => Heard::Steps(read),
+                () = clock.sleep(poll), if looks_below => Heard::Nothing,
+                () = self.stay.is_over() => Heard::ShutOut,
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
-            let told = match steps {
-                Some(Ok(steps)) => self.take(steps).await,
-                Some(Err(error)) => Err(A2aError::of(None, &error)),
-                None => self.tell_below().await,
+            let told = match heard {
+                Heard::Steps(Ok(steps)) => self.take(steps).await,
+                Heard::Steps(Err(error)) => Err(A2aError::of(None, &error)),
+                Heard::Nothing => self.tell_below().await,
+                Heard::ShutOut => Err(shut_out()),
             };
             if let Err(error) = told {
                 // Without an id, so that coming back goes on in the same place.
@@ -368,6 +381,12 @@ fn made(run: &Run, artifact: Artifact, chunk: Chunk) -> StreamResponse {
         append: chunk == Chunk::Follows,
         last_chunk: chunk == Chunk::Whole,
     }))
+}
+
+/// What a reader hears last whose key was revoked, or whose token has run out.
+fn shut_out() -> A2aError {
+    let why = "the key or token that this stream was opened with is no longer valid";
+    A2aError::new(Kind::Unauthenticated, why)
 }
 
 /// What a change is told as: what the task made, then where it stands.

@@ -29,7 +29,6 @@ use super::operations::{Asked, Done, Operation, perform};
 use super::rest::{Path, Target, What, target};
 use super::wire::{GetTaskRequest, StreamResponse, Task};
 use super::{jsonrpc, negotiate, routes};
-use crate::auth::Principal;
 use crate::http::{App, body_bytes};
 
 /// The header with the extensions that a client wants, as 0.3 calls it.
@@ -167,8 +166,8 @@ impl Heard {
         operation: &Operation,
         members: &[u8],
     ) -> Result<Asked, A2aError> {
-        let who = self.parts.extensions.get::<Principal>().cloned();
-        routes::asked(app, &self.parts.headers, who, target, operation, digest::of_bytes(members))
+        let caller = routes::Caller::of(&self.parts.extensions);
+        routes::asked(app, &self.parts.headers, caller, target, operation, digest::of_bytes(members))
     }
 
     /// Does what is asked, as 0.3 has it: a task that is over can still be subscribed to. It is shown, and that is all.

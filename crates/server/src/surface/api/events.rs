@@ -13,28 +13,18 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use holdpoint_core::id::{RunId, Seq};
 use tokio::sync::watch;
-use tokio::time::{Interval, MissedTickBehavior};
 
 use super::{error, map, wire};
 use crate::engine::{EngineError, Follower, News};
-use crate::http::{App, Pass, Problem};
+use crate::http::{App, Pass, Problem, Stay};
 
 /// How often a comment shows that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// How often it is looked whether a reader may still hear something: a key that is revoked ends its streams soon.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
-
 /// The events after a position, and those to come.
 pub(super) fn stream(app: &App, pass: Pass, run: RunId, after: Seq) -> Response {
-    let mut look_again = tokio::time::interval(LOOK_AGAIN);
-    look_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The reader has just been let in.
-    look_again.reset();
     let reading = Reading {
-        app: app.clone(),
-        pass,
-        look_again,
+        stay: Stay::new(app, pass),
         run,
         follower: app.engine.follow_live(run, after),
         stopping: app.stopping.clone(),
@@ -49,11 +39,7 @@ pub(super) fn stream(app: &App, pass: Pass, run: RunId, after: Seq) -> Response 
 }
 
 struct Reading {
-    app: App,
-    /// What the reader was let in with.
-    pass: Pass,
-    /// When it is time to see whether that is still good.
-    look_again: Interval,
+    stay: Stay,
     run: RunId,
     follower: Follower,
     stopping: watch::Receiver<bool>,
@@ -66,15 +52,10 @@ impl Reading {
         while self.ready.is_empty() && !self.is_over {
             let read = tokio::select! {
                 read = self.follower.news() => Some(read),
-                _ = self.look_again.tick() => None,
+                () = self.stay.is_over() => None,
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
-            let Some(read) = read else {
-                if self.pass.is_good(&self.app).await {
-                    continue;
-                }
-                return Some(self.shut_out());
-            };
+            let Some(read) = read else { return Some(self.shut_out()) };
             match read {
                 Ok(news) => self.ready.extend(news),
                 Err(error) => return Some(self.fail(&error)),

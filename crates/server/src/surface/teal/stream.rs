@@ -14,34 +14,26 @@ use axum::response::{IntoResponse, Response};
 use holdpoint_core::event::{Envelope, Event as CoreEvent};
 use holdpoint_core::id::Seq;
 use tokio::sync::watch;
-use tokio::time::{Interval, MissedTickBehavior};
 
 use super::error::{body, problem};
 use super::reply::{Asker, NOW};
 use super::resume::Resumed;
 use super::wire::{Answered, Streamed, StreamedEvent, TaskStatus, TealAgentsPartialResponse};
 use crate::engine::{Delta, EngineError, Follower, News};
-use crate::http::{Pass, Problem};
+use crate::http::{Pass, Problem, Stay};
 
 /// How often a comment shows that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// How often it is looked whether the reader may still hear something.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
-
 /// A task from there on.
 pub(super) async fn stream(asker: Asker, pass: Pass, resumed: Resumed) -> Result<Response, Problem> {
     let speaker = asker.speaker(resumed.task).await?;
-    let mut look_again = tokio::time::interval(LOOK_AGAIN);
-    look_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    look_again.reset();
     let from = if resumed.since == NOW { Seq(0) } else { resumed.since };
     let streaming = Streaming {
         follower: asker.app.engine.follow_live(resumed.task, from),
         stopping: asker.app.stopping.clone(),
+        stay: Stay::new(&asker.app, pass),
         asker,
-        pass,
-        look_again,
         resumed,
         speaker,
         reply: Reply::default(),
@@ -58,9 +50,7 @@ pub(super) async fn stream(asker: Asker, pass: Pass, resumed: Resumed) -> Result
 
 struct Streaming {
     asker: Asker,
-    /// What the reader was let in with.
-    pass: Pass,
-    look_again: Interval,
+    stay: Stay,
     resumed: Resumed,
     /// Who speaks, with nothing said.
     speaker: TealAgentsPartialResponse,
@@ -78,8 +68,8 @@ enum Heard {
     News(Result<Vec<News>, EngineError>),
     /// Nothing, and a sub-run may have moved.
     Nothing,
-    /// It is time to see whether the reader may still hear something.
-    TimeToLook,
+    /// That the reader may hear nothing any more.
+    ShutOut,
 }
 
 /// The reply that is being told.
@@ -126,17 +116,14 @@ impl Streaming {
             let heard = tokio::select! {
                 read = self.follower.news() => Heard::News(read),
                 () = clock.sleep(poll), if self.waits_below => Heard::Nothing,
-                _ = self.look_again.tick() => Heard::TimeToLook,
+                () = self.stay.is_over() => Heard::ShutOut,
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
             let taken = match heard {
                 Heard::News(Ok(news)) => self.take(news).await,
                 Heard::News(Err(error)) => Err(problem(&error)),
                 Heard::Nothing => self.end_if_settled().await,
-                Heard::TimeToLook => match self.pass.is_good(&self.asker.app).await {
-                    true => Ok(()),
-                    false => Err(shut_out()),
-                },
+                Heard::ShutOut => Err(shut_out()),
             };
             if let Err(failure) = taken {
                 self.fail(&failure);
