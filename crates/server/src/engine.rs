@@ -4,6 +4,7 @@
 //! `worker.rs` finds due runs, `nodes.rs` shares them with other nodes, `lookout.rs` asks outside about calls that wait,
 //! `follow.rs` lets readers follow the log, `deliver.rs` tells the outside. A held run is known to none of them: it is rows.
 
+mod abandon;
 mod callbacks;
 mod deciding;
 mod deliver;

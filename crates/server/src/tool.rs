@@ -131,6 +131,9 @@ pub struct Changed {
 /// A look at something outside.
 pub type Looking = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// Telling the outside that nobody waits any more; what stands in the way, when it is to be told again.
+pub type Abandoning = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
 /// A question to the outside: whether a call that waits can go on.
 pub type Watching = Pin<Box<dyn Future<Output = bool> + Send>>;
 
@@ -206,8 +209,8 @@ pub trait Tool: Send + Sync {
         None
     }
 
-    /// Nobody waits any more for what a call with this state began: the outside is told, as far as that is possible.
-    fn abandon(&self, _state: &Body) -> Option<Looking> {
+    /// Nobody waits any more for what a call with this state began: the outside is told, again and again until it has heard.
+    fn abandon(&self, _state: &Body) -> Option<Abandoning> {
         None
     }
 

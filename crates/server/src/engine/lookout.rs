@@ -1,7 +1,7 @@
-//! Calls that wait for something which nobody reports: the outside is asked now and then, and told when nobody waits.
+//! Calls that wait for something which nobody reports: the outside is asked now and then.
 //!
 //! Which calls those are is a list of open holds, so a start finds them all and nothing is stored for it; what is kept in
-//! memory is only when each is asked about next. With several servers each asks about the runs of its own shards. Whoever
+//! memory is only when each is asked about next; `abandon.rs` tells the outside when nobody waits. With several servers each asks about the runs of its own shards. Whoever
 //! looks twice does no harm: going on is an append like any other, and happens once.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{HoldId, Seq};
 use holdpoint_core::name::ToolName;
 use holdpoint_core::policy::{Role, Verdicts};
-use holdpoint_core::project::{HoldRow, How};
+use holdpoint_core::project::HoldRow;
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::ahead::Driver;
 use holdpoint_store::{Audience, HoldFilter, HoldQuery, StoreError};
@@ -113,23 +113,10 @@ impl Lookout {
         }
     }
 
-    /// What waits now: new ones are remembered, and of those that are gone the outside is told where nobody waits for it.
+    /// What waits now: new ones are remembered, those that are gone are forgotten.
     async fn see(&mut self, shared: &Arc<Shared>, found: Vec<HoldRow>) {
         let open: HashMap<HoldId, HoldRow> = found.into_iter().map(|row| (row.id, row)).collect();
-        let gone: Vec<HoldId> =
-            self.waiting.keys().filter(|hold| !open.contains_key(*hold)).copied().collect();
-        for hold in gone {
-            let Some(waiting) = self.waiting.remove(&hold) else { continue };
-            match shared.is_abandoned(hold).await {
-                Ok(false) => {}
-                Ok(true) => {
-                    if let Some(telling) = waiting.tool.abandon(&waiting.state) {
-                        shared.spawn(telling);
-                    }
-                }
-                Err(error) => tracing::warn!(%hold, %error, "what became of a hold cannot be read"),
-            }
-        }
+        self.waiting.retain(|hold, _| open.contains_key(hold));
         self.quiet.retain(|hold, ()| open.contains_key(hold));
         for (hold, row) in open {
             if self.waiting.contains_key(&hold) || self.quiet.contains_key(&hold) {
@@ -223,12 +210,6 @@ impl Shared {
         let before = Seq(row.at.0.saturating_sub(1));
         let ask = asked(row, &self.events(row.id.run, before).await?);
         Ok(ask.resume.map(|state| (tool, *state)))
-    }
-
-    /// Whether a hold was closed by something other than an answer, so that its call does not go on.
-    async fn is_abandoned(&self, hold: HoldId) -> Result<bool, StoreError> {
-        let row = self.store.find_hold(hold).await?;
-        Ok(row.and_then(|row| row.closed).is_some_and(|closed| closed.how != How::Answered))
     }
 
     /// Lets a call go on with what it finds outside.

@@ -66,6 +66,7 @@ impl Shared {
             limits,
             over_soft_cap: false,
         };
+        let beside = self.telling_outside(&given.definition.agent, beside);
         Order { commands, given, beside }
     }
 

@@ -29,7 +29,9 @@ use self::task::{Stage, Task};
 use self::wire::{Line, No, Sent};
 use super::agent::{Arguments, SCHEMA};
 use super::guard::Guard;
-use super::{Changed, Invocation, Looking, Outcome, Pending, Resumed, Running, Tool, Watching, look_again};
+use super::{
+    Abandoning, Changed, Invocation, Looking, Outcome, Pending, Resumed, Running, Tool, Watching, look_again,
+};
 use crate::clock::Clock;
 
 /// The rule of remote agents whose card is not the one that the model was told of; the card's digest follows it.
@@ -405,6 +407,30 @@ impl RemoteAgent {
         }
     }
 
+    /// Cancels a remote task that nobody waits for; what stands in the way, as long as the task goes on.
+    async fn cancel(&self, task: &str) -> Result<(), String> {
+        let agent = &self.options.name;
+        let Some(card) = self.known().await else {
+            return Err(format!("the card of the remote agent `{agent}` cannot be fetched"));
+        };
+        let line = self.line(&card);
+        let why = match line.cancel(task).await {
+            Ok(()) => {
+                tracing::info!(agent, task, "nobody waits for a remote task; it was canceled");
+                return Ok(());
+            }
+            Err(No::UnknownTask(_)) => return Ok(()),
+            Err(why) => why.to_string(),
+        };
+        // One that is over cannot be canceled, and need not be.
+        match line.get(task, 0).await.map(|task| task.stage()) {
+            Ok(Stage::Done | Stage::Not(_)) | Err(No::UnknownTask(_)) => Ok(()),
+            Ok(Stage::Working | Stage::Asks(_) | Stage::Other(_)) | Err(_) => {
+                Err(format!("the remote task {task} could not be canceled: {why}"))
+            }
+        }
+    }
+
     fn shown_name(&self) -> String {
         self.card().map_or_else(|| self.options.name.clone(), |card| card.name)
     }
@@ -454,16 +480,9 @@ impl Tool for AsksRemote {
         Some(Box::pin(async move { remote.has_news(state).await }))
     }
 
-    fn abandon(&self, state: &Body) -> Option<Looking> {
+    fn abandon(&self, state: &Body) -> Option<Abandoning> {
         let (remote, state) = (self.0.clone(), read(state).ok()?);
-        Some(Box::pin(async move {
-            let Some(card) = remote.known().await else { return };
-            let (agent, task) = (&remote.options.name, &state.task);
-            match remote.line(&card).cancel(task).await {
-                Ok(()) => tracing::info!(agent, task, "nobody waits for a remote task; it was canceled"),
-                Err(why) => tracing::warn!(agent, task, %why, "a remote task could not be canceled"),
-            }
-        }))
+        Some(Box::pin(async move { remote.cancel(&state.task).await }))
     }
 }
 

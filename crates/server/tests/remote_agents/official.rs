@@ -88,7 +88,6 @@ fn python_agent_rejects_and_is_canceled() {
     let here = serve(folder.path());
     let run = here.begin();
     here.hold(&run, "input");
-    std::thread::sleep(std::time::Duration::from_secs(3));
     here.ask(&["cancel", &run]);
     for _ in 0..600 {
         if agent.paid() == ["canceled"] {

@@ -164,9 +164,26 @@ fn a_canceled_run_cancels_the_remote_task() {
     here.hold(&run, "input");
     let there = remote.server.as_ref().unwrap();
     let task = text(&there.asked()["run"]).to_owned();
-    // The lookout has the hold in its list once it has asked about it; the list is read twice a second.
-    std::thread::sleep(std::time::Duration::from_secs(3));
     here.ask(&["cancel", &run]);
+    there.until_status(&task, "canceled");
+    assert_eq!(remote.paid(), None);
+}
+
+/// It does so also when nothing can be told at once: the other server is down, and this one dies right after it has said
+/// that the run is canceled.
+#[test]
+fn a_cancel_reaches_the_other_server_although_both_die() {
+    let mut remote = Remote::start();
+    let folder = boss(&remote.url(), "");
+    let here = serve(folder.path());
+    let run = here.begin();
+    here.hold(&run, "input");
+    let task = text(&remote.server.as_ref().unwrap().asked()["run"]).to_owned();
+    remote.kill();
+    here.ask(&["cancel", &run]);
+    drop(here);
+    let there = remote.again();
+    let _here = serve(folder.path());
     there.until_status(&task, "canceled");
     assert_eq!(remote.paid(), None);
 }

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use super::{Disabled, Frame, Kind, Reading, Receiver, Sending, Telling, What};
 use crate::auth::Principal;
 use crate::clock;
+use crate::engine::abandon::ABANDONED;
 use crate::engine::{Engine, EngineError, Shared};
 use crate::http_date::retry_after;
 use crate::settings::Webhooks;
@@ -202,6 +203,15 @@ impl Shared {
     /// Sends event after event; what became of it.
     async fn told(self: &Arc<Shared>, notice: &DueNotice) -> Result<SettleNotice, StoreError> {
         let nobody = SettleNotice::Delivered { upto: ALL };
+        if notice.subscription == ABANDONED {
+            let told = self.tell_outside(notice.run, notice.from).await?;
+            let Err(why) = told.heard else { return Ok(SettleNotice::Delivered { upto: told.upto }) };
+            let settled = self.failed(notice, notice.from, why.clone(), None);
+            if matches!(settled, SettleNotice::Dead { .. }) {
+                tracing::warn!(run = %notice.run, why, "what a call began outside goes on, and nobody waits for it");
+            }
+            return Ok(settled);
+        }
         let Some(run) = self.store.facts(notice.run).await? else { return Ok(nobody) };
         let id = notice.subscription.clone();
         let Some(found) = self.store.subscription(run.tenant.clone(), id).await? else { return Ok(nobody) };
