@@ -21,7 +21,7 @@ struct Said {
     fields: Vec<String>,
 }
 
-async fn grpc(server: &Server) -> A2aServiceClient<Channel> {
+pub(crate) async fn grpc(server: &Server) -> A2aServiceClient<Channel> {
     A2aServiceClient::connect(server.program.base.clone()).await.unwrap()
 }
 

@@ -177,6 +177,11 @@ fn the_javascript_client_is_pushed_to_over_http_json() {
 }
 
 #[test]
+fn the_javascript_client_is_pushed_to_over_grpc() {
+    drive_receiver(Command::new("node"), "pushed.mjs", "GRPC");
+}
+
+#[test]
 fn the_javascript_client_over_json_rpc() {
     drive(Command::new("node"), "official.mjs", "JSONRPC");
 }
@@ -186,7 +191,12 @@ fn the_javascript_client_over_http_json() {
     drive(Command::new("node"), "official.mjs", "HTTP+JSON");
 }
 
-/// C3: clients of 0.3 work as they did before.
+#[test]
+fn the_javascript_client_over_grpc() {
+    drive(Command::new("node"), "official.mjs", "GRPC");
+}
+
+/// C3: clients of 0.3 work as they did before, and are pushed to in their own words.
 #[test]
 fn the_python_client_of_0_3_over_json_rpc() {
     drive_older(python("a2a-clients-v03"), "v03/older.py", "JSONRPC");

@@ -139,6 +139,47 @@ async fn version_1_0_over_http_json() {
     insta::assert_json_snapshot!(golden.said);
 }
 
+/// Every operation of 1.0 over JSON-RPC, those of push notifications too.
+#[tokio::test]
+async fn version_1_0_over_json_rpc() {
+    let folder = crate::push::folder();
+    let server = crate::push::serve(folder.path(), "");
+    let (mut golden, at) = (Conversation::default(), "/v1/agents/ops");
+    let sent =
+        golden.asks(&server, "POST", at, "1.0", rpc("SendMessage", json!({"message": says("go")}))).await;
+    let task = &sent["result"]["task"];
+    let id = json!({"id": task["id"]});
+    let hm = rpc("SendStreamingMessage", json!({"message": to(task, says("hm"))}));
+    golden.hears(&server, "POST", at, "1.0", Some(hm)).await;
+    let config = json!({"taskId": task["id"], "id": "mine", "url": "http://127.0.0.1:9/hook", "token": "t",
+        "authentication": {"scheme": "Bearer", "credentials": "c"}});
+    let named = json!({"taskId": task["id"], "id": "mine"});
+    for (method, params) in [
+        ("CreateTaskPushNotificationConfig", config),
+        ("GetTaskPushNotificationConfig", named.clone()),
+        ("ListTaskPushNotificationConfigs", json!({"taskId": task["id"]})),
+        ("DeleteTaskPushNotificationConfig", named.clone()),
+        ("GetTaskPushNotificationConfig", named),
+    ] {
+        golden.asks(&server, "POST", at, "1.0", rpc(method, params)).await;
+    }
+    let mut reader = Reader::open(&server, "POST", at, &[], Some(&rpc("SubscribeToTask", id.clone()))).await;
+    let first = reader.next().await.unwrap();
+    golden.keeps(&server, "SubscribeToTask, the first event", &first.data);
+    let deny = rpc("SendMessage", json!({"message": to(task, says("deny"))}));
+    golden.asks(&server, "POST", at, "1.0", deny.clone()).await;
+    let rest: Vec<Value> = reader.rest().await.into_iter().map(|event| event.data).collect();
+    golden.keeps(&server, "SubscribeToTask, the rest", &json!(rest));
+    golden.asks(&server, "POST", at, "1.0", rpc("GetTask", id.clone())).await;
+    golden.asks(&server, "POST", at, "1.0", rpc("ListTasks", json!({"includeArtifacts": true}))).await;
+    golden.asks(&server, "POST", at, "1.0", rpc("CancelTask", id.clone())).await;
+    golden.asks(&server, "POST", at, "1.0", rpc("SubscribeToTask", id)).await;
+    golden.asks(&server, "POST", at, "1.0", deny).await;
+    golden.asks(&server, "POST", at, "9.9", rpc("ListTasks", json!({}))).await;
+    golden.asks(&server, "POST", at, "1.0", rpc("NoSuchMethod", json!({}))).await;
+    insta::assert_json_snapshot!(golden.said);
+}
+
 /// Every operation of 0.3 over JSON-RPC.
 #[tokio::test]
 async fn version_0_3_over_json_rpc() {

@@ -1,4 +1,4 @@
-//! A2A against the real program: all bindings, older versions, decisions, lists, cards, streams across restarts, malformed requests.
+//! A2A against the real program: all bindings, older versions, decisions, lists, cards, streams across restarts and nodes, malformed requests.
 //!
 //! Everything is asked over HTTP, as clients would.
 
@@ -19,11 +19,13 @@ mod lists;
 mod live;
 mod malformed;
 mod modes;
+mod nodes;
 mod passes;
 mod push;
 #[expect(dead_code, reason = "webhooks are tested with the rest of it")]
 #[path = "../tooling/receiver.rs"]
 mod receiver;
+mod revoked;
 mod rust_client;
 mod server;
 #[path = "../tooling/started.rs"]

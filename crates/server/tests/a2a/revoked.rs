@@ -75,7 +75,7 @@ async fn opened(
 async fn streams_end_when_their_key_is_revoked() {
     let data = tempfile::tempdir().unwrap();
     let server = demo_with(data.path(), &["--auth", "keys"]);
-    let ((lost, shown), (_, kept)) = (alice(data.path()), alice(data.path()));
+    let ((lost, shown), (_, theirs)) = (alice(data.path()), alice(data.path()));
     let task = waiting(&server, &shown).await;
     let id = task["id"].as_str().unwrap();
     let path = format!("/v1/agents/ops/tasks/{id}:subscribe");
@@ -84,7 +84,7 @@ async fn streams_end_when_their_key_is_revoked() {
     let over_http = opened(&server, "GET", &path, &shown, None).await;
     let over_rpc = opened(&server, "POST", agent, &shown, Some(rpc("SubscribeToTask"))).await;
     let older = opened(&server, "POST", agent, &shown, Some(rpc("tasks/resubscribe"))).await;
-    let other = opened(&server, "GET", &path, &kept, None).await;
+    let other = opened(&server, "GET", &path, &theirs, None).await;
     let mut client = grpc(&server).await;
     let mut subscribe = Request::new(proto::SubscribeToTaskRequest { tenant: "ops".into(), id: id.into() });
     subscribe.metadata_mut().insert("authorization", MetadataValue::try_from(&shown).unwrap());
@@ -105,7 +105,7 @@ async fn streams_end_when_their_key_is_revoked() {
     assert_eq!((ended.code(), ended.message()), (Code::Unauthenticated, why));
 
     let body = json!({"message": decides(&task, json!({"decision": "approve"}))}).to_string();
-    let headers = [("authorization", kept.as_str())];
+    let headers = [("authorization", theirs.as_str())];
     let done = server.ask("POST", "/v1/agents/ops/message:send", &headers, body.as_bytes()).await;
     assert_eq!(done.status, 200, "{done:?}");
     let heard: Vec<String> = other.rest().await.iter().map(told).collect();

@@ -5,6 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { createServer } from 'node:http';
 import { createInterface } from 'node:readline';
 import { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } from '@a2a-js/sdk/client';
 
@@ -91,5 +92,31 @@ const rest = collect(second);
 assert.equal((await send([data({ decision: 'approve' })], task)).status.state, 'completed');
 assert.deepEqual((await rest).map(told), ['working', 'artifact-update', 'completed']);
 assert.deepEqual((await collect(client.resubscribeTask({ id: task.id }))).map(told), ['task completed']);
+
+// Is pushed to: by a receiver that comes with the message, and by one that is named later.
+const got = [];
+const receiver = createServer((request, response) => {
+  let body = '';
+  request.on('data', (chunk) => { body += chunk; });
+  request.on('end', () => {
+    got.push({ path: request.url, token: request.headers['x-a2a-notification-token'], task: JSON.parse(body) });
+    response.writeHead(204).end();
+  });
+});
+await new Promise((ready) => { receiver.listen(0, '127.0.0.1', ready); });
+const named = (id) => ({ id, url: `http://127.0.0.1:${receiver.address().port}/${id}`, token: id });
+task = await client.sendMessage({ ...params([text('go')]), configuration: { blocking: true, pushNotificationConfig: named('inline') } });
+await client.setTaskPushNotificationConfig({ taskId: task.id, pushNotificationConfig: named('later') });
+assert.equal((await send([data({ decision: 'approve' })], task)).status.state, 'completed');
+const states = (path) => got.filter((one) => one.path === path).map((one) => told(one.task));
+for (let tries = 0; tries < 600 && ['/inline', '/later'].some((path) => states(path).at(-1) !== 'task completed'); tries += 1) {
+  await new Promise((resolve) => { setTimeout(resolve, 100); });
+}
+assert.deepEqual(states('/inline'), ['task working', 'task input-required', 'task working', 'task completed']);
+assert.deepEqual(states('/later').slice(-2), ['task working', 'task completed']);
+assert.ok(got.every((one) => `/${one.token}` === one.path && one.task.id === task.id));
+assert.equal(got.at(-1).task.artifacts[0].parts[0].text, 'written');
+receiver.close();
 console.log('ok');
 lines.close();
+process.exit(0);

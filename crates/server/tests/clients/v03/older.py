@@ -5,8 +5,11 @@ at the same address; ends with `ok`.
 """
 
 import asyncio
+import json
 import sys
+import threading
 import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 from a2a.client import A2ACardResolver, A2AClientHTTPError, ClientConfig, ClientFactory
@@ -18,6 +21,7 @@ from a2a.types import (
     Part,
     PushNotificationConfig,
     Role,
+    Task,
     TaskIdParams,
     TaskPushNotificationConfig,
     TaskQueryParams,
@@ -157,6 +161,52 @@ async def resubscribes_across_a_restart(client):
     assert over == ["task completed"], over
 
 
+class Receiver(BaseHTTPRequestHandler):
+    """Keeps what it is told of a task, read with the client's own types, by the path it was told at."""
+
+    got = []
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        Receiver.got.append((self.path, self.headers["x-a2a-notification-token"], Task.model_validate(json.loads(body))))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def told_at(path):
+    got = [(token, task) for at, token, task in Receiver.got if at == path]
+    assert all(token == path.strip("/") for token, _ in got), got
+    return [task for _, task in got]
+
+
+async def is_pushed_to(http):
+    receiver = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=receiver.serve_forever, daemon=True).start()
+
+    def config(name):
+        return PushNotificationConfig(id=name, url=f"http://127.0.0.1:{receiver.server_port}/{name}", token=name)
+
+    # One that comes with every message, and one that is named later.
+    client = await client_of("ops", http, streaming=False, push_notification_configs=[config("inline")])
+    task = await task_after(client, message(text("go")))
+    later = TaskPushNotificationConfig(task_id=task.id, push_notification_config=config("later"))
+    await client.set_task_callback(later)
+    await task_after(client, message(data({"decision": "approve"}), task=task))
+    for path, words in [("/inline", ["working", "input-required", "working", "completed"]), ("/later", None)]:
+        for _ in range(600):
+            tasks = told_at(path)
+            if tasks and tasks[-1].status.state == TaskState.completed:
+                break
+            await asyncio.sleep(0.1)
+        heard = [one.status.state.value for one in tasks]
+        assert heard == words or (words is None and heard[-2:] == ["working", "completed"]), (path, heard)
+        assert tasks[-1].id == task.id and tasks[-1].artifacts[0].parts[0].root.text == DONE, tasks[-1]
+    receiver.shutdown()
+
+
 async def main():
     async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
         plain = await client_of("ops", http, streaming=False)
@@ -165,6 +215,7 @@ async def main():
         streaming = await client_of("ops", http, streaming=True)
         await streams(streaming)
         await resubscribes_across_a_restart(streaming)
+        await is_pushed_to(http)
     print("ok", flush=True)
 
 
