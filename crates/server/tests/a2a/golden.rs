@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::server::{Server, demo, says};
-use crate::streams::Reader;
+use crate::streams::{Reader, kept};
 
 /// What was asked and what was answered, with whatever differs each time taken out.
 #[derive(Default)]
@@ -168,7 +168,7 @@ async fn version_1_0_over_json_rpc() {
     golden.keeps(&server, "SubscribeToTask, the first event", &first.data);
     let deny = rpc("SendMessage", json!({"message": to(task, says("deny"))}));
     golden.asks(&server, "POST", at, "1.0", deny.clone()).await;
-    let rest: Vec<Value> = reader.rest().await.into_iter().map(|event| event.data).collect();
+    let rest: Vec<Value> = kept(reader).await.into_iter().map(|event| event.data).collect();
     golden.keeps(&server, "SubscribeToTask, the rest", &json!(rest));
     golden.asks(&server, "POST", at, "1.0", rpc("GetTask", id.clone())).await;
     golden.asks(&server, "POST", at, "1.0", rpc("ListTasks", json!({"includeArtifacts": true}))).await;

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::push::{WHOLE, story, whole};
 use crate::receiver::{Mood, Receiver};
 use crate::server::{Server, asked, decides, replies, says, serve_file, state};
-use crate::streams::{Event, Reader, told};
+use crate::streams::{Event, Reader, kept, told};
 
 /// A folder with a configuration whose agent asks before it runs something, and lives in a database of its own.
 fn folder() -> TempDir {
@@ -70,7 +70,7 @@ async fn a_task_is_decided_through_any_node() {
     let message = decides(&task, json!({"decision": "approve"}));
     let done = nodes[1].rpc("ops", "SendMessage", json!({"message": message})).await.body;
     assert_eq!(state(&done["result"]["task"]), "TASK_STATE_COMPLETED", "{done}");
-    assert_eq!(words(&reader.rest().await), ["WORKING", "artifact", "COMPLETED"]);
+    assert_eq!(words(&kept(reader).await), ["WORKING", "artifact", "COMPLETED"]);
     assert_eq!(nodes[2].get(&path).await.body["artifacts"][0]["parts"][0]["text"], "done");
 
     let denied = nodes[1].send("ops", &says("please")).await;
@@ -108,12 +108,12 @@ async fn a_subscription_goes_on_at_another_node() {
     assert_eq!(whole.next().await.unwrap(), seen, "every node tells the same, with the same ids");
     drop(first);
     third.send("ops", &decides(&task, json!({"decision": "approve"}))).await;
-    let whole = whole.rest().await;
+    let whole = kept(whole).await;
     assert_eq!(words(&whole), ["WORKING", "artifact", "COMPLETED"]);
     for (at, last) in std::iter::once(&seen).chain(&whole[..whole.len() - 1]).enumerate() {
         let last = last.id.clone().unwrap();
         let back = Reader::open(&third, "POST", &subscribe(&task), &[("last-event-id", &last)], None).await;
-        assert_eq!(back.rest().await[1..], whole[at..], "after {last}");
+        assert_eq!(kept(back).await[1..], whole[at..], "after {last}");
     }
 }
 

@@ -11,7 +11,7 @@ use tonic::{Code, Request};
 
 use crate::bindings::grpc;
 use crate::server::{Server, decides, demo_with, says};
-use crate::streams::{Reader, told};
+use crate::streams::{Reader, kept, told};
 
 /// How long a stream may outlive its key here: the server looks every ten seconds, and the machine may be busy.
 const SOON: Duration = Duration::from_secs(60);
@@ -108,7 +108,7 @@ async fn streams_end_when_their_key_is_revoked() {
     let headers = [("authorization", theirs.as_str())];
     let done = server.ask("POST", "/v1/agents/ops/message:send", &headers, body.as_bytes()).await;
     assert_eq!(done.status, 200, "{done:?}");
-    let heard: Vec<String> = other.rest().await.iter().map(told).collect();
+    let heard: Vec<String> = kept(other).await.iter().map(told).collect();
     assert_eq!(heard, ["WORKING", "artifact", "COMPLETED"]);
 }
 

@@ -90,7 +90,9 @@ const second = client.resubscribeTask({ id: task.id });
 assert.equal(told((await second.next()).value), 'task input-required');
 const rest = collect(second);
 assert.equal((await send([data({ decision: 'approve' })], task)).status.state, 'completed');
-assert.deepEqual((await rest).map(told), ['working', 'artifact-update', 'completed']);
+// How many pieces of what the model is just saying there are differs each time.
+const isKept = (event) => event.kind !== 'artifact-update' || event.lastChunk;
+assert.deepEqual((await rest).filter(isKept).map(told), ['working', 'artifact-update', 'completed']);
 assert.deepEqual((await collect(client.resubscribeTask({ id: task.id }))).map(told), ['task completed']);
 
 // Is pushed to: by a receiver that comes with the message, and by one that is named later.

@@ -155,7 +155,8 @@ async def resubscribes_across_a_restart(client):
     second = client.resubscribe(TaskIdParams(id=task.id))
     assert told(await anext(second)) == "task input-required"
     await hears(client, message(data({"decision": "approve"}), task=task))
-    rest = [told(one) async for one in second]
+    # How many pieces of what the model is just saying there are differs each time.
+    rest = [told(one) async for one in second if told(one) != "artifact" or one[1].last_chunk]
     assert rest == ["working", "artifact", "completed"], rest
     over = [told(one) async for one in client.resubscribe(TaskIdParams(id=task.id))]
     assert over == ["task completed"], over
