@@ -15,5 +15,5 @@ pub use api_key::{ApiKey, KEY_BYTES, KeyFacts};
 pub use issuer::{BadIssuer, Issuer, IssuerSettings, NotLetIn, TRY_AGAIN};
 pub use jwks::{BadAddress, keys_address};
 pub use jwt::{MAX_TOKEN, Refused, TokenRules};
-pub use may_decide::{ToDecide, may_decide, may_see};
+pub use may_decide::{ToDecide, may_decide, may_log_in, may_see};
 pub use principal::{BadParty, Party, Principal, Scope};

@@ -29,7 +29,7 @@ impl<'a> From<&'a HoldRow> for ToDecide<'a> {
 /// In what role this principal may decide such a hold of this run; none when not at all.
 ///
 /// Absent approvers mean the owner, an empty list means nobody (T13). With `self_approval: forbid` whoever started the
-/// run may not decide, whatever else they are (T12).
+/// run may not decide, whatever else they are (T12); a login is no approval, and nobody else can give theirs (ADR 0011).
 #[must_use]
 pub fn may_decide(who: &Principal, run: &Facts, hold: ToDecide<'_>, approvers: &Approvers) -> Option<Role> {
     if who.tenant != run.tenant || !who.has(Scope::HoldsDecide) {
@@ -40,7 +40,8 @@ pub fn may_decide(who: &Principal, run: &Facts, hold: ToDecide<'_>, approvers: &
         return None;
     }
     let is_owner = who.user == run.owner;
-    if is_owner && approvers.self_approval_of(hold.tool) == SelfApproval::Forbid {
+    let is_approval = hold.kind != HoldKind::Auth;
+    if is_owner && is_approval && approvers.self_approval_of(hold.tool) == SelfApproval::Forbid {
         return None;
     }
     if approvers.include(who) {
@@ -51,6 +52,14 @@ pub fn may_decide(who: &Principal, run: &Facts, hold: ToDecide<'_>, approvers: &
     }
     // An unknown outcome is also the administrators' business.
     (who.is_admin() && hold.kind == HoldKind::Recovery).then_some(Role::Admin)
+}
+
+/// Whether this principal may log in for a hold that they may decide: the account becomes that of the run's owner, so it
+/// is the owner's own (ADR 0011). Whoever else may decide the hold can deny it.
+#[must_use]
+pub fn may_log_in(who: &Principal, run: &Facts, hold: ToDecide<'_>, approvers: &Approvers) -> bool {
+    let is_owner = who.user == run.owner;
+    hold.kind == HoldKind::Auth && is_owner && may_decide(who, run, hold, approvers).is_some()
 }
 
 /// Whether this principal may see this run and its holds: owners, approvers and administrators of its tenant. For
@@ -198,8 +207,35 @@ mod tests {
                 expected,
                 "{kind:?}"
             );
-            assert_eq!(may_decide(&principal("owner as admin"), &run(), of(kind), &list), None, "{kind:?}");
+            let owners = (kind == HoldKind::Auth).then_some(Role::Owner);
+            assert_eq!(may_decide(&principal("owner as admin"), &run(), of(kind), &list), owners, "{kind:?}");
         }
+    }
+
+    /// T12, T29: only the owner logs in, also where others have to approve; the others may decide the hold, and see it.
+    #[test]
+    fn who_logs_in() {
+        let named = Some("user:ann,group:finance");
+        for (who, list, self_approval, logs_in) in [
+            ("owner", None, MAY, true),
+            ("owner", None, FOUR_EYES, true),
+            ("owner", named, FOUR_EYES, true),
+            ("owner in finance", named, MAY, true),
+            ("owner", Some(""), MAY, false),
+            ("owner with runs:read", None, MAY, false),
+            ("owner from acme", None, MAY, false),
+            ("ann", named, MAY, false),
+            ("bob in finance", named, FOUR_EYES, false),
+            ("bob as admin", named, MAY, false),
+        ] {
+            let list = approvers(list, self_approval);
+            for kind in HoldKind::ALL {
+                let may = may_log_in(&principal(who), &run(), of(kind), &list);
+                assert_eq!(may, logs_in && kind == HoldKind::Auth, "{who}; {kind:?}");
+            }
+        }
+        let list = approvers(named, FOUR_EYES);
+        assert_eq!(may_decide(&principal("ann"), &run(), of(HoldKind::Auth), &list), Some(Role::Approver));
     }
 
     /// T15: everyone who may decide may see; the owner and administrators see also what they may not decide.

@@ -382,13 +382,24 @@ impl Drive {
         command: Command,
         verdicts: Verdicts,
     ) -> Result<(), EngineError> {
+        self.push_with(authority, command, verdicts, More::default()).await
+    }
+
+    /// The same, with something written beside it.
+    async fn push_with(
+        &mut self,
+        authority: Option<Role>,
+        command: Command,
+        verdicts: Verdicts,
+        more: More,
+    ) -> Result<(), EngineError> {
         let Some(run) = self.driver.tip() else { return Ok(()) };
         let agent = run.facts.agent.clone();
         let definition = self.definition().await?;
         let shared = self.shared.clone();
         let actor = Actor::Node(shared.node);
         let lease = if self.is_lost { Lease::Untouched } else { shared.while_busy() };
-        let beside = beside(lease, &shared.approvers(&agent), More::default());
+        let beside = beside(lease, &shared.approvers(&agent), more);
         let mut order = shared.order(vec![command], actor, definition, verdicts, beside);
         order.given.authority = authority;
         self.driver.push(order);

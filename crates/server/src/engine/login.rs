@@ -1,5 +1,5 @@
-//! Logins that runs wait for: whoever may decide such a hold is led to the authorization server and back, and the run
-//! goes on.
+//! Logins that runs wait for: the owner of the run is led to the authorization server and back, and the run goes on
+//! (ADR 0011).
 //!
 //! A run waits for a login in a call whose server asks for one, or, where nobody has ever logged in, before it begins:
 //! then the agent's tools are not known yet. Such a run is moved to the agent as it is once they are.
@@ -72,7 +72,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The hold, its run, and where its login is made; refused to whoever may not decide it.
+    /// The hold, its run, and where its login is made; refused to whoever may not give that login.
     async fn login_of(
         &self,
         who: &Principal,
@@ -85,7 +85,7 @@ impl Engine {
                 EngineError::Refused(Refusal::WrongKind { hold: hold.key, kind: view.row.kind }).into()
             );
         }
-        if !view.may_decide {
+        if !view.may_log_in {
             return Err(EngineError::Refused(Refusal::NotAllowed(hold.key)).into());
         }
         if view.row.closed.is_some() {
@@ -101,7 +101,10 @@ impl Engine {
             view.ask.data.as_ref().and_then(Body::inline).and_then(|data| serde_json::from_str(data).ok());
         let of_agent = || {
             let name = asked.as_ref()?.get("server_name")?.as_str()?;
-            settings.logins.get(agent)?.iter().find(|desk| desk.server() == name).cloned()
+            let awaited = settings.logins.get(agent).into_iter().flatten().cloned();
+            // Somebody else has logged in meanwhile, and the agent has the tools by now.
+            let known = settings.agents.get(agent)?.tools.values().filter_map(|tool| tool.desk());
+            awaited.chain(known).find(|desk| desk.server() == name)
         };
         let desk = of_tool().or_else(of_agent);
         let none = || NoLogin("this server no longer knows where the login is made".into());

@@ -19,7 +19,7 @@ use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, Stor
 
 use super::orders;
 use super::{Engine, EngineError, Page};
-use crate::auth::{Principal, may_decide, may_see};
+use crate::auth::{Principal, may_decide, may_log_in, may_see};
 use crate::settings::Settings;
 
 /// A list reads this many pages at most before it answers with what it has.
@@ -71,6 +71,8 @@ pub struct HoldView {
     pub path: Vec<(RunId, AgentName)>,
     /// Whether the caller may decide it.
     pub may_decide: bool,
+    /// Whether the caller may give the login that it waits for.
+    pub may_log_in: bool,
 }
 
 /// Which runs are wanted.
@@ -357,6 +359,7 @@ impl Engine {
             ) => None,
         };
         let approvers = self.shared.approvers(&run.facts.agent);
+        let may_log_in = may_log_in(who, &run.facts, (&row).into(), &approvers);
         let may_decide = may_decide(who, &run.facts, (&row).into(), &approvers).is_some();
         let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, &events));
         let path = self.path_to(&run).await?;
@@ -370,6 +373,7 @@ impl Engine {
             recorded,
             path,
             may_decide,
+            may_log_in,
         })
     }
 

@@ -21,8 +21,9 @@ use super::problem::{More, Problem};
 use crate::auth::{ApiKey, NotLetIn, Principal, Scope};
 use crate::settings::{Access, Auth};
 
-/// Paths that may be asked without saying who one is: by whoever watches the server, and by servers that log people in.
-const OPEN: &[&str] = &["/healthz", "/readyz", "/login/client.json"];
+/// Paths that may be asked without saying who one is: by whoever watches the server, by servers that log people in, and by
+/// browsers, which show their key for pages but not for what these look like.
+const OPEN: &[&str] = &["/healthz", "/readyz", "/login/client.json", "/assets/style.css", "/assets/icon.svg"];
 
 /// What agents say about themselves to everyone, below their addresses: how to reach them, and how to say who you are.
 const CARD: &str = "/.well-known/agent-card.json";

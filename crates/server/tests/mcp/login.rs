@@ -14,12 +14,18 @@ use crate::server::{Server, folder, lines, of_run, packages, serve_at, text};
 
 /// A server that wants a login, with its folder.
 fn protected(folder: &TempDir, port: u16) -> Program {
+    protected_with(folder, port, &[])
+}
+
+/// The same with these variables.
+pub(crate) fn protected_with(folder: &TempDir, port: u16, variables: &[(&str, &str)]) -> Program {
     let mut command = std::process::Command::new(python("python"));
     command.arg(packages().join("protected.py")).arg(folder.path().join("place")).arg(port.to_string());
+    command.envs(variables.iter().copied());
     listening(command, port)
 }
 
-const PAY: &str = "- calls:\n  - {tool: it__pay, arguments: {to: Ann}}\n- text: done\n";
+pub(crate) const PAY: &str = "- calls:\n  - {tool: it__pay, arguments: {to: Ann}}\n- text: done\n";
 
 fn entry(port: u16) -> String {
     format!(
@@ -29,14 +35,16 @@ fn entry(port: u16) -> String {
 
 /// A browser that keeps its cookies and follows nothing by itself.
 #[derive(Default)]
-struct Browser {
+pub(crate) struct Browser {
     cookies: Vec<(String, String)>,
+    /// The key that its user gave when asked for one.
+    pub(crate) key: Option<String>,
 }
 
-struct Page {
-    status: u16,
-    location: String,
-    body: String,
+pub(crate) struct Page {
+    pub(crate) status: u16,
+    pub(crate) location: String,
+    pub(crate) body: String,
 }
 
 impl Browser {
@@ -61,26 +69,37 @@ impl Browser {
         Page { status: response.status().as_u16(), location: location.unwrap_or_default(), body }
     }
 
-    fn get(&mut self, url: &str) -> Page {
-        let response = Browser::agent().get(url).header("cookie", self.cookie()).call().unwrap();
+    fn with_key<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        let request = request.header("cookie", self.cookie());
+        match &self.key {
+            Some(key) => request.header("authorization", format!("Bearer {key}")),
+            None => request,
+        }
+    }
+
+    pub(crate) fn get(&mut self, url: &str) -> Page {
+        let response = self.with_key(Browser::agent().get(url)).call().unwrap();
+        self.read(response)
+    }
+
+    /// Sends the form of a page of logins.
+    pub(crate) fn post(&mut self, url: &str, token: &str) -> Page {
+        let response = self.with_key(Browser::agent().post(url)).send_form([("csrf", token)]).unwrap();
         self.read(response)
     }
 
     /// Opens the page of a login and sends its form; comes back with the address of the authorization server.
-    fn begin(&mut self, url: &str) -> String {
+    pub(crate) fn begin(&mut self, url: &str) -> String {
         let page = self.get(url);
         assert_eq!(page.status, 200, "{}", page.body);
-        let token = page.body.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap();
-        let send = Browser::agent().post(url).header("cookie", self.cookie());
-        let response = send.send_form([("csrf", token)]).unwrap();
-        let page = self.read(response);
+        let page = self.post(url, csrf(&page));
         assert_eq!(page.status, 200, "{}", page.body);
         let link = page.body.split("id=\"next\"").nth(1).unwrap().split("href=\"").nth(1).unwrap();
         link.split('"').next().unwrap().replace("&amp;", "&").replace("&#x2f;", "/")
     }
 
     /// The whole of a login.
-    fn log_in(&mut self, url: &str) {
+    pub(crate) fn log_in(&mut self, url: &str) {
         let there = self.begin(url);
         let back = self.get(&there).location;
         let page = self.get(&back);
@@ -88,7 +107,12 @@ impl Browser {
     }
 }
 
-fn auth_hold(server: &Server, run: &str) -> serde_json::Value {
+/// The token of the form on a page.
+pub(crate) fn csrf(page: &Page) -> &str {
+    page.body.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap()
+}
+
+pub(crate) fn auth_hold(server: &Server, run: &str) -> serde_json::Value {
     server.until(run, "held for a login", |shown| of_run(shown)["holds"][0]["kind"] == "auth");
     server.hold(run)
 }
@@ -144,8 +168,8 @@ fn a_run_waits_for_a_login_and_goes_on_after_it() {
     keeps_tokens(folder.path(), &lines(&folder, "issued.txt"));
 }
 
-/// T29, T30: no token is in anything that Holdpoint wrote.
-fn keeps_tokens(folder: &Path, tokens: &[String]) {
+/// T29, T30: no token is in anything that Holdpoint wrote, and neither are other secrets.
+pub(crate) fn keeps_tokens(folder: &Path, tokens: &[String]) {
     assert!(tokens.len() >= 2);
     for file in std::fs::read_dir(folder).unwrap().chain(std::fs::read_dir(folder.join("data")).unwrap()) {
         let path = file.unwrap().path();

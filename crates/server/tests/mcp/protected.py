@@ -3,13 +3,20 @@
 Arguments: its folder and its port. Whoever is sent to the login page is logged in at once. In its folder: `issued.txt` has
 every token that it gave, `resources.txt` what they are for, `paid.txt` what was done with which scopes. Tokens that are
 listed in `ended.txt` are not taken any more.
+
+With CLIENT, an id, a secret and an address to come back to, that client is registered and nobody else registers. With
+DOCUMENTS nobody registers either: clients are described by documents, which are all read at that address, as if the names
+in their ids led there.
 """
 
+import os
 import secrets
 import sys
 import time
 from pathlib import Path
 
+import httpx
+from mcp.server.auth import routes
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import (
     AccessToken,
@@ -20,10 +27,11 @@ from mcp.server.auth.provider import (
 )
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
 from mcp.server.fastmcp import FastMCP
-from mcp.shared.auth import OAuthToken
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 folder, port = Path(sys.argv[1]), int(sys.argv[2])
 base = f"http://127.0.0.1:{port}"
+client_of_hand, documents = os.environ.get("CLIENT", "").split(), os.environ.get("DOCUMENTS")
 
 
 def write(file: str, line: str) -> None:
@@ -39,8 +47,19 @@ def is_ended(token: str) -> bool:
 class Provider(OAuthAuthorizationServerProvider):
     def __init__(self):
         self.clients, self.codes, self.access, self.refresh = {}, {}, {}, {}
+        if client_of_hand:
+            client_id, secret, redirect_uri = client_of_hand
+            self.clients[client_id] = OAuthClientInformationFull(
+                client_id=client_id, client_secret=secret, redirect_uris=[redirect_uri], scope="pay",
+                token_endpoint_auth_method="client_secret_basic")
 
     async def get_client(self, client_id):
+        if documents and client_id.startswith("https://"):
+            async with httpx.AsyncClient(trust_env=False) as http:
+                document = (await http.get(f"{documents}/{client_id.split('/', 3)[3]}")).json()
+            assert document["client_id"] == client_id, document
+            write("documents.txt", client_id)
+            return OAuthClientInformationFull.model_validate({**document, "scope": "pay"})
         return self.clients.get(client_id)
 
     async def register_client(self, client_info):
@@ -87,12 +106,19 @@ class Provider(OAuthAuthorizationServerProvider):
         pass
 
 
+def with_documents(*args, build=routes.build_metadata, **named):
+    metadata = build(*args, **named)
+    metadata.client_id_metadata_document_supported = bool(documents)
+    return metadata
+
+
+routes.build_metadata = with_documents
 server = FastMCP(
     "protected", host="127.0.0.1", port=port, auth_server_provider=Provider(),
     auth=AuthSettings(
         issuer_url=base, resource_server_url=f"{base}/mcp", required_scopes=["pay"], validate_token_resource=True,
         client_registration_options=ClientRegistrationOptions(
-            enabled=True, valid_scopes=["pay"], default_scopes=["pay"])))
+            enabled=not client_of_hand and not documents, valid_scopes=["pay"], default_scopes=["pay"])))
 
 
 @server.tool(description="Pays somebody.")

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use holdpoint_store::conformance::cluster::shared;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -41,6 +42,20 @@ pub(crate) fn folder(replies: &str, tools: &str) -> TempDir {
     );
     std::fs::write(folder.path().join("holdpoint.yaml"), config).unwrap();
     folder
+}
+
+/// Changes the file of a folder.
+pub(crate) fn rewrite(folder: &TempDir, before: &str, after: &str) {
+    let path = folder.path().join("holdpoint.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(before), "{before} is not in {text}");
+    std::fs::write(path, text.replace(before, after)).unwrap();
+}
+
+/// Puts the runs of a folder into a database of their own that several servers can have.
+pub(crate) fn on_postgres(folder: &TempDir) {
+    let database = format!("sql: {{driver: postgres, url: \"{}\"}}", shared().database());
+    rewrite(folder, "sql: {driver: sqlite, database: ./sessions.db}", &database);
 }
 
 fn unruly() -> String {

@@ -1,7 +1,7 @@
 //! The pages of a login at an MCP server: what it is for, the way there, and the way back.
 //!
 //! Looking begins nothing (T6): the way there is a form with this browser's token (T21). The way back is taken only from
-//! the browser that was sent there, by a cookie that nobody else has, and only for whoever may decide the hold.
+//! the browser that was sent there, by a cookie that nobody else has, and only for the owner of the run.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -51,12 +51,14 @@ async fn page(app: &App, who: &Principal, text: &str) -> Result<LoginPage, Failu
         let text = "Nobody waits for this login any more.";
         return Err(Failure::new(StatusCode::CONFLICT, "Already decided", text));
     }
-    if !view.may_decide {
-        let text = "You may look at this, but not decide it. Ask one of its approvers.";
-        return Err(Failure::new(StatusCode::FORBIDDEN, "You may not decide this", text));
+    let owner = app.engine.see(who, id.run).await?.facts.owner.to_string();
+    if !view.may_log_in {
+        let text = format!(
+            "Only {owner} can log in here: runs of {owner} act with the account. Whoever may decide the hold can deny it."
+        );
+        return Err(Failure::new(StatusCode::FORBIDDEN, "This is somebody else's login", &text));
     }
-    let run = app.engine.see(who, id.run).await?;
-    Ok(LoginPage { hold: id.to_string(), owner: run.facts.owner.to_string(), ..told })
+    Ok(LoginPage { hold: id.to_string(), owner, ..told })
 }
 
 async fn show(

@@ -85,6 +85,7 @@ fn held(kind: HoldKind, call: u32) -> HoldView {
         recorded: None,
         path: Vec::new(),
         may_decide: true,
+        may_log_in: false,
     }
 }
 

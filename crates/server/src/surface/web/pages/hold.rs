@@ -47,6 +47,8 @@ pub(in crate::surface::web) struct HoldPage {
     data: Option<String>,
     /// The page of the login that is wanted.
     login: Option<String>,
+    /// Whether the login is for whoever looks.
+    may_log_in: bool,
     interim: Option<String>,
     external_ref: Option<String>,
     call: Option<Call>,
@@ -216,6 +218,7 @@ pub(in crate::surface::web) fn page(shown: &Shown<'_>, tried: Option<&Tried<'_>>
         title,
         prompt: own_prompt(view),
         login: login(view),
+        may_log_in: view.may_log_in,
         data,
         interim,
         external_ref: ask.external_ref.clone(),

@@ -22,6 +22,8 @@ pub(super) struct Found {
     pub(super) names_issuer: bool,
     /// Whether it reads documents about clients.
     pub(super) reads_documents: bool,
+    /// Whether it takes the secret of a client in a header, as it does where it says nothing else.
+    pub(super) takes_header: bool,
     /// What is asked for.
     pub(super) scopes: Vec<String>,
     /// What a token is for.
@@ -49,6 +51,8 @@ struct Authorization {
     authorization_response_iss_parameter_supported: bool,
     #[serde(default)]
     client_id_metadata_document_supported: bool,
+    #[serde(default)]
+    token_endpoint_auth_methods_supported: Vec<String>,
 }
 
 /// Finds out, going by what the MCP server said when it asked for a login.
@@ -77,6 +81,7 @@ pub(super) async fn find(desk: &Desk, challenge: &str) -> Result<Found, NoLogin>
         registration_endpoint: server.registration_endpoint,
         names_issuer: server.authorization_response_iss_parameter_supported,
         reads_documents: server.client_id_metadata_document_supported,
+        takes_header: takes_header(&server.token_endpoint_auth_methods_supported),
         scopes,
         resource: named,
     })
@@ -114,6 +119,12 @@ async fn authorization(desk: &Desk, issuer: &str) -> Result<Authorization, NoLog
         true => Ok(found),
         false => Err(NoLogin(format!("{at} is about {:?}, and not about {issuer}", found.issuer))),
     }
+}
+
+/// Whether a secret goes into a header: the standard's own way, unless only the other one is named.
+fn takes_header(methods: &[String]) -> bool {
+    let names = |wanted: &str| methods.iter().any(|method| method == wanted);
+    names("client_secret_basic") || !names("client_secret_post")
 }
 
 /// Whether two texts name the same issuer; one slash at the end makes no difference.
@@ -220,6 +231,19 @@ mod tests {
         assert_eq!(parameter(said, "n").as_deref(), Some("1"));
         assert_eq!(parameter(said, "realm"), None);
         assert_eq!(parameter("Bearer", "scope"), None);
+    }
+
+    #[test]
+    fn secrets_go_where_a_server_takes_them() {
+        let methods = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        for (named, in_header) in [
+            (methods(&[]), true),
+            (methods(&["client_secret_post", "client_secret_basic"]), true),
+            (methods(&["none"]), true),
+            (methods(&["none", "client_secret_post"]), false),
+        ] {
+            assert_eq!(takes_header(&named), in_header, "{named:?}");
+        }
     }
 
     #[test]

@@ -90,7 +90,8 @@ impl Desk {
         redirect_uri: &str,
     ) -> Result<Client, NoLogin> {
         if let Some(own) = &self.options.client {
-            return Ok(Client { id: own.id.clone(), secret: own.secret.clone(), in_header: true });
+            let (id, secret) = (own.id.clone(), own.secret.clone());
+            return Ok(Client { id, secret, in_header: found.takes_header });
         }
         if found.reads_documents && base.starts_with("https://") {
             return Ok(Client { id: format!("{base}{CLIENT_DOCUMENT}"), secret: None, in_header: false });
@@ -171,13 +172,15 @@ impl Desk {
             ("accept".to_owned(), "application/json".to_owned()),
         ];
         let mut fields: Vec<(&str, &str)> = form.to_vec();
+        // Also where a header says it: servers of the official Python SDK look for it here alone.
+        fields.push(("client_id", &client.id));
         match &client.secret {
             Some(secret) if client.in_header => {
                 let pair = BASE64_STANDARD.encode(format!("{}:{}", encoded(&client.id), encoded(secret)));
                 headers.push(("authorization".to_owned(), format!("Basic {pair}")));
             }
-            Some(secret) => fields.extend([("client_id", client.id.as_str()), ("client_secret", secret)]),
-            None => fields.push(("client_id", &client.id)),
+            Some(secret) => fields.push(("client_secret", secret)),
+            None => {}
         }
         let request = Request {
             method: Method::POST,
