@@ -123,7 +123,7 @@ fn approval_by_default() {
 /// S3-10: every type of tool with every key it can have, and what can be wrong with them.
 #[test]
 fn every_type_of_tool() {
-    check(&["every_tool", "tool_mistakes"]);
+    check(&["every_tool", "tool_mistakes", "unknown_tool"]);
 }
 
 /// C29, S0-59: without a `task` block the file loads, and a notice names the agent.

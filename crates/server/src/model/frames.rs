@@ -154,6 +154,28 @@ mod tests {
         assert_eq!(lines("{\"a\":1}\n{\"b\":"), ["{\"a\":1}"]);
     }
 
+    /// F26: what real providers send, cut in two at every byte, is the same frames.
+    #[test]
+    fn recorded_streams_are_cut_at_every_byte() {
+        let streams: [(Framing, &[u8]); 7] = [
+            (Framing::Events, include_bytes!("../../tests/models/streams/openai_chat.sse")),
+            (Framing::Events, include_bytes!("../../tests/models/streams/openrouter.sse")),
+            (Framing::Events, include_bytes!("../../tests/models/streams/vllm.sse")),
+            (Framing::Events, include_bytes!("../../tests/models/streams/openai_responses.sse")),
+            (Framing::Events, include_bytes!("../../tests/models/streams/anthropic.sse")),
+            (Framing::Events, include_bytes!("../../tests/models/streams/gemini.sse")),
+            (Framing::Lines, include_bytes!("../../tests/models/streams/ollama.ndjson")),
+        ];
+        for (framing, stream) in streams {
+            let whole = read(framing, &[stream]);
+            assert!(whole.len() > 2);
+            for cut in 0..=stream.len() {
+                let (before, after) = stream.split_at(cut);
+                assert_eq!(read(framing, &[before, after]), whole, "cut at {cut}");
+            }
+        }
+    }
+
     #[test]
     fn a_line_without_an_end_is_cut_off() {
         let mut frames = Frames::new(Framing::Lines);

@@ -5,7 +5,7 @@
 
 use serde_json::json;
 
-use crate::server::{folder, lines, package, packages, serve, text};
+use crate::server::{folder, lines, on_postgres, package, packages, serve, text};
 
 fn asking() -> String {
     let program = packages().join("asking.js");
@@ -31,6 +31,22 @@ fn what_a_server_asks_is_answered_after_a_restart_and_it_goes_on() {
     drop(first);
 
     let second = serve(folder.path());
+    second.ask(&["holds", "answer", text(&hold["id"]), r#"{"cents": 250}"#]);
+    let ended = second.until_status(&run, "completed").to_string();
+    assert_eq!(lines(&folder, "paid.txt"), ["Ann 250"]);
+    assert!(ended.contains("paid 250 cents to Ann"), "{ended}");
+}
+
+/// S4-11, C28: the same with several servers: one asks, is gone, and another one goes on with the answer.
+#[test]
+fn what_a_server_asks_is_answered_on_another_node() {
+    let folder = folder(PAY, &asking());
+    on_postgres(&folder);
+    let first = serve(folder.path());
+    let second = serve(folder.path());
+    let run = text(&first.send()["id"]).to_owned();
+    let hold = second.hold(&run);
+    drop(first);
     second.ask(&["holds", "answer", text(&hold["id"]), r#"{"cents": 250}"#]);
     let ended = second.until_status(&run, "completed").to_string();
     assert_eq!(lines(&folder, "paid.txt"), ["Ann 250"]);

@@ -4,6 +4,7 @@ Arguments: its folder, and for streamable HTTP its port; over standard input and
 files of that folder: `paid.txt`, `pids.txt`.
 """
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -40,6 +41,13 @@ async def pay(to: str, ctx: Context) -> str:
 @server.tool(description="Writes a line.", annotations=ToolAnnotations(destructiveHint=True))
 def write_line(line: str) -> str:
     write("lines.txt", line)
+    return f"wrote {line}"
+
+
+@server.tool(description="Writes a line and then takes its time.", annotations=ToolAnnotations(destructiveHint=True))
+async def write_slowly(line: str, seconds: int) -> str:
+    write("lines.txt", line)
+    await asyncio.sleep(seconds)
     return f"wrote {line}"
 
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::json;
+use tempfile::TempDir;
 
 use crate::over_http::{Program, free_port, listening};
 use crate::server::{Server, folder, lines, of_run, packages, serve, text};
@@ -68,23 +69,50 @@ fn a_commit_of_the_git_server_is_edited_and_made_once_after_a_restart() {
     assert_eq!(git(&place, &["log", "--format=%s"]), "Add a\n");
 }
 
+/// F27, C35: a server over HTTP that is killed in the middle of a call leaves an unknown outcome; nobody makes the call
+/// again, a person says what happened. The next call finds the server that was started again.
+#[test]
+fn a_server_over_http_that_dies_in_the_middle_leaves_an_unknown_outcome() {
+    let port = free_port();
+    let tools = format!("  it: {{type: mcp, url: 'http://127.0.0.1:{port}/mcp'}}\n");
+    let folder = folder(&calls("it__write_slowly", &json!({"line": "one", "seconds": 600})), &tools);
+    let first = over_http(&folder, port);
+    let server = serve(folder.path());
+    let run = text(&server.send()["id"]).to_owned();
+    server.ask(&["holds", "approve", text(&server.hold(&run)["id"])]);
+    server.until(&run, "at work", |_| lines(&folder, "lines.txt") == ["one"]);
+    drop(first);
+    let unknown = recovery(&server, &run);
+    let _second = over_http(&folder, port);
+    server.ask(&["holds", "answer", &unknown, "it was written"]);
+    server.until_status(&run, "completed");
+    assert_eq!(lines(&folder, "lines.txt"), ["one"], "once");
+    let again = text(&server.send()["id"]).to_owned();
+    let edited = json!({"line": "two", "seconds": 0}).to_string();
+    server.ask(&["holds", "approve", text(&server.hold(&again)["id"]), "--arguments", &edited]);
+    server.until_status(&again, "completed");
+    assert_eq!(lines(&folder, "lines.txt"), ["one", "two"]);
+}
+
+/// The server of the SDK on a port.
+fn over_http(folder: &TempDir, port: u16) -> Program {
+    let mut command = Command::new(python("python"));
+    command.arg(script("older.py")).arg(folder.path().join("place")).arg(port.to_string());
+    listening(command, port)
+}
+
 /// A destructive tool over HTTP: its server is killed and started again between the hold and the approval.
 #[test]
 fn a_server_of_the_python_sdk_over_http_is_found_again() {
     let port = free_port();
     let tools = format!("  it: {{type: mcp, url: 'http://127.0.0.1:{port}/mcp'}}\n");
     let folder = folder(&calls("it__write_line", &json!({"line": "one"})), &tools);
-    let start = || {
-        let mut command = Command::new(python("python"));
-        command.arg(script("older.py")).arg(folder.path().join("place")).arg(port.to_string());
-        listening(command, port)
-    };
-    let first: Program = start();
+    let first = over_http(&folder, port);
     let server = serve(folder.path());
     let run = text(&server.send()["id"]).to_owned();
     let hold = server.hold(&run);
     drop(first);
-    let _second = start();
+    let _second = over_http(&folder, port);
     server.ask(&["holds", "approve", text(&hold["id"])]);
     server.until_status(&run, "completed");
     assert_eq!(lines(&folder, "lines.txt"), ["one"]);

@@ -234,6 +234,30 @@ fn a_try_waits_through_a_restart() {
     assert_eq!(fake.requests().len(), 1, "asked once more, and no more");
 }
 
+/// F26: a provider that is not able to answer is passed over for the `fallback` of the file, which speaks another dialect.
+/// The log says who answered, and what it costs is what the fallback costs.
+#[test]
+fn a_fallback_of_the_file_answers() {
+    let broken =
+        Fake::answering(vec![Answer::error("500 Oops", "", r#"{"error":{"message":"out of order"}}"#)]);
+    let works = Fake::answering(vec![Answer::stream(include_bytes!("streams/words_anthropic.sse"))]);
+    let folder = folder(&format!(
+        "llms:\n  first: {{type: openai, model: one, base_url: '{}', max_retries: 1, price: {{input: 100, output: 100}}, fallback: second}}\n  \
+         second: {{type: anthropic, model: two, api_key: k, base_url: '{}', price: {{input: 1, output: 1}}}}\n\
+         agents:\n  assistant: {{llm: first}}\n",
+        broken.url, works.url
+    ));
+    let server = serve(folder.path());
+    let run = text(&server.ask(&["send", "assistant", "please"])["id"]).to_owned();
+    let done = server.wait_for(&run, "completed");
+    let usage = &done["usage"];
+    let tokens = usage["input_tokens"].as_u64().unwrap() + usage["output_tokens"].as_u64().unwrap();
+    assert_eq!(usage["cost_micros"].as_u64(), Some(tokens), "{done}");
+    let shown = server.ask(&["show", &run]).to_string();
+    assert!(shown.contains("out of order") && shown.contains(r#""model":"two""#), "{shown}");
+    assert!(works.request().unwrap().head.starts_with("POST /v1/messages "));
+}
+
 /// F26: an agent's own budgets end its runs, and only its own; the server's count where they are smaller.
 #[test]
 fn an_agent_has_budgets_of_its_own() {
