@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use holdpoint_store::conformance::cluster::{self, OwnServer, shared};
+use holdpoint_store::conformance::cluster::{self, OwnServer, Replication, shared};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -236,11 +236,150 @@ fn a_database_that_cannot_be_used_is_refused_by_name() {
     let said = refused(&format!("url: \"{newer}\""));
     assert!(said.contains("has schema 9999, but this version of Holdpoint knows only"), "{said}");
 
-    let secured = OwnServer::new();
+    let (secured, plain) = (OwnServer::new(), OwnServer::new());
     secured.ask_for_passwords("me", "secret");
     let port = secured.port();
     let said = refused(&format!("url: \"postgres://me:hunter2@127.0.0.1:{port}/postgres\""));
     assert!(said.contains("password authentication failed for user \"me\" (28P01)"), "{said}");
+    let said = refused(&format!("url: \"postgres://nobody:hunter2@127.0.0.1:{port}/postgres\""));
+    assert!(said.contains("\"nobody\" (28P01)"), "{said}");
+
+    let port = plain.port();
+    let said = refused(&format!("url: \"postgres://postgres@127.0.0.1:{port}/nowhere\""));
+    assert!(said.contains("database \"nowhere\" does not exist (3D000)"), "{said}");
+    let said = refused(&format!(
+        "host: 127.0.0.1, port: {port}, database: postgres, user: postgres, password: hunter2, ssl_mode: require"
+    ));
+    assert!(said.contains("TLS") && said.contains("session_stores.main.sql"), "{said}");
+    let said = refused("host: nowhere.invalid, database: runs, user: me, password: hunter2");
+    assert!(said.contains("cannot open nowhere.invalid:5432/runs: "), "{said}");
+
+    let primary = OwnServer::replicating(Replication::Asynchronous);
+    let standby = primary.standby();
+    let said = refused(&format!("url: \"{}\"", standby.url()));
+    assert!(said.contains("it is a standby and takes no writes; name the primary"), "{said}");
+
+    // Something listens there and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let said = refused(&format!("url: \"postgres://me:hunter2@127.0.0.1:{port}/runs\""));
+    assert!(said.contains("it did not answer within 10 s"), "{said}");
+}
+
+/// What reads a database without a server does not change an older schema: it says in one line what to do.
+#[test]
+fn an_older_schema_is_not_read_by_tools_that_must_not_change_it() {
+    let url = shared().database();
+    let folder = folder(&format!("url: \"{url}\""), "");
+    let config = folder.path().join("holdpoint.yaml").display().to_string();
+    cluster::run(&url, &["DELETE FROM refinery_schema_history WHERE version > 1".into()]);
+    let output = holdpoint(&["audit", "verify", "--config", &config]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.trim().lines().count()), (Some(2), 1), "{said}");
+    assert!(said.contains("it has schema 1, and this version reads"), "{said}");
+}
+
+/// C28: what there is to know of each node: who it is, since when, of which version, how much it has to do and how far it
+/// is behind. Only administrators are told.
+#[test]
+fn nodes_tell_what_an_operator_wants_to_know() {
+    let url = shared().database();
+    let folder = folder(&format!("url: \"{url}\""), "");
+    let named = std::fs::read_to_string(folder.path().join("holdpoint.yaml")).unwrap();
+    let named = named.replace("nodes: {take_over_after: 3s}", "nodes: {take_over_after: 3s, name: left}");
+    std::fs::write(folder.path().join("holdpoint.yaml"), named).unwrap();
+    let server = serve(folder.path());
+    let stranger = "INSERT INTO nodes VALUES (gen_random_uuid(), 'no json', 4102444800000)";
+    cluster::run(&url, &[stranger.into()]);
+    let there = server.ask(&["nodes"]);
+    let nodes = there["nodes"].as_array().unwrap();
+    let mut keys: Vec<&String> = nodes[0].as_object().unwrap().keys().collect();
+    keys.sort();
+    assert_eq!(
+        keys,
+        [
+            "behind_ms",
+            "feature_level",
+            "id",
+            "name",
+            "runs_at_work",
+            "seen_until",
+            "shards",
+            "started_at",
+            "this",
+            "version"
+        ],
+        "{there}"
+    );
+    assert_eq!((&nodes[0]["name"], &nodes[0]["this"]), (&"left".into(), &true.into()), "{there}");
+    assert_eq!(nodes[0]["version"], env!("CARGO_PKG_VERSION"));
+    assert!(nodes[0]["behind_ms"].as_i64().is_some() && nodes[0]["runs_at_work"] == 0, "{there}");
+    for at in ["started_at", "seen_until"] {
+        assert!(text(&nodes[0][at]).ends_with('Z'), "{there}");
+    }
+    // What cannot be read of another node is not made up.
+    assert_eq!(nodes.len(), 2, "{there}");
+    assert!(nodes[1]["name"].is_null() && nodes[1]["version"].is_null(), "{there}");
+    assert_eq!(nodes[1]["seen_until"], "2100-01-01T00:00:00.000Z", "{there}");
+}
+
+/// F13: whatever goes wrong with the database of a running server: `/readyz` is red and says what, `/healthz` stays green,
+/// requests are told when to come back, and once it is right again everything goes on by itself.
+#[test]
+fn every_trouble_of_the_database_is_told_and_passes() {
+    let postgres = OwnServer::new();
+    let folder = folder(&format!("url: \"{}\"", postgres.url()), "");
+    let server = serve(folder.path());
+    let held = server.ask(&["send", "ops", "please", "--wait"]);
+    let (run, hold) = (text(&held["id"]), text(&held["holds"][0]["id"]));
+    let approve = format!("/api/v1/holds/{hold}/resolve");
+    let is_red = |why: &str, also: &str| {
+        until(&format!("/readyz is red: {why}"), || {
+            let (status, retry, body) = server.request("GET", "/readyz", "");
+            status == 503 && retry.as_deref() == Some("1") && (body.contains(why) || body.contains(also))
+        });
+        assert_eq!(server.request("GET", "/healthz", "").0, 200, "the process answers: {why}");
+        let (status, retry, said) = server.request("POST", "/api/v1/agents/ops/runs", r#"{"input": "more"}"#);
+        assert_eq!((status, retry.as_deref()), (503, Some("1")), "{why}: {said}");
+        let (status, retry, said) = server.request("POST", &approve, r#"{"resolution": "approve"}"#);
+        assert_eq!((status, retry.as_deref()), (503, Some("1")), "{why}: {said}");
+    };
+    let is_green = || until("/readyz is green again", || server.request("GET", "/readyz", "").0 == 200);
+
+    let read_only = |to: &str| {
+        let switch = format!("ALTER DATABASE postgres SET default_transaction_read_only = {to}");
+        let statements =
+            ["SET default_transaction_read_only = off".to_owned(), switch, cluster::END_NODES.into()];
+        cluster::run(&postgres.url(), &statements);
+    };
+    read_only("on");
+    is_red("the database takes no writes", "read-only");
+    read_only("off");
+    is_green();
+
+    let others = std::thread::spawn({
+        let url = postgres.url();
+        move || cluster::use_up_connections(&url, Duration::from_secs(12))
+    });
+    is_red("too many clients", "remaining connection slots");
+    others.join().unwrap();
+    is_green();
+
+    cluster::run(&postgres.url(), &["ALTER TABLE runs RENAME TO elsewhere".into()]);
+    is_red("the schema is missing", "does not exist");
+    cluster::run(&postgres.url(), &["ALTER TABLE elsewhere RENAME TO runs".into()]);
+    is_green();
+
+    assert_eq!(server.run(&run)["status"], "held", "nothing that was refused happened");
+    assert_eq!(server.request("POST", &approve, r#"{"resolution": "approve"}"#).0, 200);
+    until("the run is over", || server.run(&run)["status"] == "completed");
+    let verified = holdpoint(&[
+        "audit",
+        "verify",
+        "--config",
+        &folder.path().join("holdpoint.yaml").display().to_string(),
+    ]);
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
 }
 
 /// F10: a database that goes away makes `/readyz` red with the reason, requests are told when to come back, and when it

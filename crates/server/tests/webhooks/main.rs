@@ -4,10 +4,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod example;
+mod one_teller;
 #[path = "../tooling/receiver.rs"]
 mod receiver;
 #[path = "../tooling/started.rs"]
 mod started;
+mod who;
 
 use std::path::Path;
 use std::process::Command;
