@@ -27,6 +27,7 @@ mod recent;
 mod recovery;
 mod reports;
 mod requests;
+mod retention;
 mod sessions;
 mod submit;
 mod subscriptions;
@@ -152,6 +153,8 @@ struct Shared {
     is_crowded: AtomicBool,
     /// Kinds of receivers that can be told something.
     kinds: OnceLock<Vec<Arc<dyn deliver::Kind>>>,
+    /// Held by whoever tells the outside, until it has stopped.
+    delivering: Arc<tokio::sync::Mutex<()>>,
     /// Jobs that were found silent.
     silent_jobs: AtomicU64,
     /// What is at work here.
@@ -182,6 +185,7 @@ impl Engine {
             counted: tokio::sync::Mutex::default(),
             is_crowded: AtomicBool::new(false),
             kinds: OnceLock::new(),
+            delivering: Arc::default(),
             silent_jobs: AtomicU64::new(0),
             tasks: Mutex::default(),
             stopping: watch::Sender::new(false),

@@ -51,6 +51,8 @@ pub struct Settings {
     pub node_name: String,
     /// How often a node looks for due runs when nobody tells it.
     pub poll: Millis,
+    /// How long the contents of a run are kept once it is over; for ever if that is not said.
+    pub keep_ended: Option<Millis>,
     /// How long a caller who waits for a run is kept at most.
     pub max_wait: Millis,
     /// How many bytes the body of a request may have.
@@ -408,6 +410,7 @@ impl Settings {
             lease: Millis::seconds(6),
             node_name: String::new(),
             poll: Millis(500),
+            keep_ended: None,
             max_wait: Millis::seconds(300),
             max_body: 1024 * 1024,
             access: Access::default(),

@@ -18,9 +18,9 @@ use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, InboxCounts, KeyRecord,
-    NodeRow, OpenHolds, Page, RunQuery, SCAN_MAX, SealedChange, SessionChange, SessionKey, SessionQuery,
-    SessionRow, SettleNotice, ShardSet, Stored,
+    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
+    KeyRecord, NodeRow, OpenHolds, Page, RunQuery, SCAN_MAX, SealedChange, SessionChange, SessionKey,
+    SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 
@@ -386,6 +386,20 @@ impl Store for Beside {
                 None => &this.memory,
             };
             store.change_session(key, change, at).await
+        })
+    }
+
+    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let list = |place, cursor, limit| {
+                let query = EndedQuery { cursor, limit, ..query.clone() };
+                match place {
+                    Place::Memory => this.memory.ended_runs(query),
+                    Place::Durable => this.durable.ended_runs(query),
+                }
+            };
+            page(query.cursor, query.limit, list).await
         })
     }
 

@@ -33,6 +33,7 @@ pub mod odd_payloads;
 pub mod puts;
 pub mod quarantine;
 pub mod random;
+pub mod registry;
 pub mod run_lists;
 pub mod sealed;
 pub mod sessions;
@@ -297,6 +298,10 @@ macro_rules! conformance {
                 an_erased_run_keeps_its_chain_and_loses_its_contents,
                 a_run_that_does_not_say_so_is_not_erased,
                 erasing_twice_changes_nothing,
+                what_could_not_be_told_goes_with_the_contents,
+                ended_runs_are_listed_while_they_have_their_contents,
+                what_says_that_it_is_erased_and_is_not_is_listed,
+                ended_runs_are_listed_to_the_last_however_many_there_are,
                 ;
             concurrency:
                 one_of_many_appends_wins_each_sequence,
@@ -305,6 +310,8 @@ macro_rules! conformance {
                 a_key_is_used_once,
                 no_run_is_claimed_by_two_nodes,
                 readers_see_whole_appends,
+                a_run_that_is_appended_to_while_it_is_claimed_is_whole,
+                a_hold_that_is_decided_while_it_is_looked_for_is_found,
                 ;
             lost_answers:
                 a_lost_answer_is_settled_by_the_link,

@@ -18,9 +18,9 @@ use holdpoint_core::time::Timestamp;
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, InboxCounts, KeyRecord,
-    NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
-    ShardSet, Stored,
+    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
+    KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
+    SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 
@@ -86,7 +86,8 @@ pub trait Store: Send + Sync + 'static {
     /// many those were.
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize>;
 
-    /// Notices whose time has come, the longest due first. One for each subscription and run.
+    /// Notices whose time has come, the longest due first. One for each subscription and run. Those of runs of a newer fold
+    /// are left to whoever can read them.
     fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>>;
 
     /// What became of a notice.
@@ -126,8 +127,14 @@ pub trait Store: Send + Sync + 'static {
     /// Changes a conversation. False when its metadata are no longer what the caller read, or there is none.
     fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool>;
 
-    /// Deletes the contents of a run that says it is erased: payloads, salts and large values. Headers, commitments
-    /// and hashes stay, so that the chain still verifies.
+    /// Runs of a tenant that are over, whose last event is older than an instant, and that were not erased: oldest first,
+    /// in pages. Also those that say they are erased and still have their contents, however long ago they said it. A page
+    /// looks at a bounded number of runs, so one may be empty and not the last. Runs that were put aside are not among
+    /// them.
+    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>>;
+
+    /// Deletes the contents of a run that says it is erased: payloads, salts, large values, and what could not be told of
+    /// it. Headers, commitments and hashes stay, so that the chain still verifies.
     fn erase(&self, run: RunId) -> Answer<()>;
 
     /// What is known of an API key, by the part of it that is no secret. Also of one that expired or was revoked: the

@@ -20,6 +20,7 @@ pub mod moving;
 mod observer;
 pub mod postgres;
 mod query;
+mod spread;
 pub mod sqlite;
 mod subscription;
 mod turns;
@@ -29,8 +30,9 @@ pub use contract::{Answer, Store};
 pub use error::StoreError;
 pub use observer::Observer;
 pub use query::{
-    Audience, AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldFilter, HoldQuery,
-    InboxCounts, KeyRecord, Lease, NodeRow, OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX, SealedChange,
-    SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored, Unreadable,
+    Audience, AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldFilter,
+    HoldQuery, InboxCounts, KeyRecord, Lease, NodeRow, OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX,
+    SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
+    Unreadable,
 };
 pub use subscription::{DeadLetter, DeadQuery, NoticeQuery, Scope, Subscription, SubscriptionQuery};

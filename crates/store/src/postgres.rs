@@ -46,9 +46,9 @@ use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, InboxCounts, KeyRecord,
-    NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
-    ShardSet, Stored,
+    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
+    KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
+    SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 use connect::Connector;
@@ -75,6 +75,9 @@ pub struct PostgresStore {
 struct Shared {
     pool: Pool,
     side: Side,
+    /// For saying that this node is there, and for nothing else: whoever waited behind something slow would be taken for
+    /// dead.
+    beats: Side,
 }
 
 /// Where the database is and how it is used.
@@ -151,7 +154,8 @@ impl PostgresStore {
             writer: Writer::new(connector.clone(), numbers, hints.clone(), handle, options),
             shared: Arc::new(Shared {
                 pool: Pool::new(connector.clone(), options.readers),
-                side: Side::new(connector),
+                side: Side::new(connector.clone()),
+                beats: Side::new(connector),
             }),
             hints,
             runtime: Some(runtime),
@@ -302,6 +306,10 @@ impl Store for PostgresStore {
         self.begin(move |shared| async move { work::change_session(&shared.pool, &key, &change, at).await })
     }
 
+    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
+        self.begin(move |shared| async move { lists::ended_runs(&shared.pool, &query).await })
+    }
+
     fn erase(&self, run: RunId) -> Answer<()> {
         self.begin(move |shared| async move { work::erase(&shared.side, run).await })
     }
@@ -347,11 +355,11 @@ impl Store for PostgresStore {
     }
 
     fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
-        self.begin(move |shared| async move { nodes::beat(&shared.side, beat).await })
+        self.begin(move |shared| async move { nodes::beat(&shared.beats, beat).await })
     }
 
     fn leave(&self, node: Incarnation) -> Answer<()> {
-        self.begin(move |shared| async move { nodes::leave(&shared.side, node).await })
+        self.begin(move |shared| async move { nodes::leave(&shared.beats, node).await })
     }
 
     fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {

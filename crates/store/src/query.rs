@@ -72,7 +72,7 @@ pub enum Claimed {
 }
 
 /// A set of shards.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ShardSet([u64; 4]);
 
 impl ShardSet {
@@ -90,6 +90,13 @@ impl ShardSet {
             set.0[usize::from(shard >> 6)] |= 1 << (shard & 63);
         }
         set
+    }
+
+    /// These as well.
+    pub fn add(&mut self, more: &ShardSet) {
+        for (own, more) in self.0.iter_mut().zip(more.0) {
+            *own |= more;
+        }
     }
 
     /// Whether this one belongs to it.
@@ -300,6 +307,48 @@ pub enum HoldFilter {
     Run(RunId),
     /// The runs of one inbox.
     Inbox(InboxName),
+}
+
+/// Which runs are asked for that are over and still have their contents. Oldest first.
+#[derive(Debug, Clone)]
+pub struct EndedQuery {
+    /// Whose.
+    pub tenant: Tenant,
+    /// Whose last event was before this instant.
+    pub before: Timestamp,
+    /// Where to go on.
+    pub cursor: Option<u64>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// A run that such a question looked at.
+pub(crate) struct LookedAt {
+    pub(crate) no: i64,
+    pub(crate) run: RunId,
+    pub(crate) is_wanted: bool,
+    /// It began before the instant in question.
+    pub(crate) is_old: bool,
+}
+
+impl EndedQuery {
+    /// How many runs a page looks at.
+    pub(crate) const LOOKS_AT: usize = 500;
+
+    /// The page that looking at these runs comes to. Runs are numbered as they begin: where none of so many is old, those
+    /// behind them are not either.
+    pub(crate) fn page(&self, looked_at: &[LookedAt]) -> Page<RunId> {
+        let mut items = Vec::new();
+        for one in looked_at.iter().filter(|one| one.is_wanted) {
+            items.push(one.run);
+            if items.len() >= self.limit {
+                return Page::of(items, Some(one.no.cast_unsigned()));
+            }
+        }
+        let is_last = looked_at.len() < EndedQuery::LOOKS_AT || !looked_at.iter().any(|one| one.is_old);
+        let next = looked_at.last().filter(|_| !is_last).map(|last| last.no.cast_unsigned());
+        Page::of(items, next)
+    }
 }
 
 /// What an idempotency key was used for.

@@ -38,9 +38,9 @@ use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, Heartbeat, HoldQuery, InboxCounts, KeyRecord,
-    NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
-    ShardSet, Stored,
+    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
+    KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
+    SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 use append::Encoded;
@@ -258,6 +258,10 @@ impl Store for SqliteStore {
 
     fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
         self.writer.hand_over(|reply| Job::ChangeSession(key, change, at, reply))
+    }
+
+    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
+        self.read(|reading| reading.ended_runs(&query))
     }
 
     fn erase(&self, run: RunId) -> Answer<()> {

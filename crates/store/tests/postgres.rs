@@ -16,7 +16,10 @@ use holdpoint_store::conformance::appending::say;
 use holdpoint_store::conformance::cluster::{query_count, query_text, run, shared};
 use holdpoint_store::conformance::support::{BEGIN, NewRun, Scribe, block_on, checked, events_of};
 use holdpoint_store::postgres::{OpenError, PostgresOptions, PostgresStore};
-use holdpoint_store::{Claim, Claimed, Guard, Heartbeat, Put, RunFilter, ShardSet, Store, StoreError};
+use holdpoint_store::{
+    Claim, Claimed, Guard, Heartbeat, NoticeQuery, Put, RunFilter, Scope, ShardSet, Store, StoreError,
+    Subscription,
+};
 
 fn open(url: &str) -> Arc<PostgresStore> {
     Arc::new(PostgresStore::open(&PostgresOptions::at(url)).unwrap())
@@ -110,6 +113,12 @@ fn what_is_not_ours_or_newer_is_refused() {
     run(&url, &[newer.into()]);
     let error = PostgresStore::open(&PostgresOptions::at(&url)).unwrap_err();
     assert!(matches!(error, OpenError::NewerSchema { found: 9999, .. }), "{error}");
+
+    // Something listens there and says nothing: it is not waited for without end.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://me@127.0.0.1:{}/db", silent.local_addr().unwrap().port());
+    let error = PostgresStore::open(&PostgresOptions::at(url)).unwrap_err();
+    assert!(error.to_string().contains("it did not answer within"), "{error}");
 
     let error = PostgresStore::open(&PostgresOptions::at("postgres://me@127.0.0.1:1/db")).unwrap_err();
     assert!(error.to_string().starts_with("cannot open 127.0.0.1:1/db: "), "{error}");
@@ -310,6 +319,15 @@ fn a_row_that_cannot_be_read_concerns_its_own_run_only() {
     let url = shared().database();
     let store = open(&url);
     let mut scribe = Scribe::new(1);
+    let listener = Subscription {
+        tenant: NewRun::of("helper").tenant,
+        id: "sub_1".into(),
+        scope: Scope::Tenant,
+        wants: u64::MAX,
+        is_active: true,
+        facts: "{}".into(),
+    };
+    assert!(block_on(store.put_subscription(listener)).unwrap());
     let rows: Vec<RunRow> = (0..4).map(|_| start(&store, &mut scribe)).collect();
     let [broken, newer, older, whole] = [0, 1, 2, 3].map(|n: usize| rows[n].run.facts.id);
     let change = |change: &str, run: holdpoint_core::id::RunId| {
@@ -322,6 +340,9 @@ fn a_row_that_cannot_be_read_concerns_its_own_run_only() {
     assert!(matches!(block_on(store.load(broken)), Err(StoreError::Corrupt { run, .. }) if run == broken));
     assert_eq!(block_on(store.load(newer)), Err(StoreError::Newer { run: newer, found: 99 }));
     assert_eq!(block_on(store.load(older)).unwrap().row, rows[2]);
+    let due = block_on(store.due_notices(NoticeQuery::all(scribe.now, 10))).unwrap();
+    let told: Vec<_> = due.iter().map(|notice| notice.run).collect();
+    assert_eq!(told, [broken, older, whole], "what is told of a newer one is for whoever can read it");
 
     let (now, until) = (scribe.now, scribe.now.plus(Millis::seconds(60)));
     let node = Incarnation([1; 16]);

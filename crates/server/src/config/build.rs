@@ -201,6 +201,7 @@ impl Config {
             a2a: a2a(&self.file.server)?,
             jobs: jobs(&self.file.server.async_tools),
             mirrors: self.mirrors(),
+            keep_ended: self.file.server.retention.ended_runs.map(|span| span.0),
             max_wait: server.max_wait.map_or(usual.max_wait, |span| span.0),
             max_body: server.max_body.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usual.max_body),
             public_url: self.file.server.public_url.clone(),

@@ -114,13 +114,16 @@ impl Wakes {
     /// nothing where nobody listens.
     pub(super) fn wake_shards(&self, shards: &ShardSet, tenant: &Tenant) {
         let is_all = *shards == ShardSet::all();
-        for (run, ear) in self.runs().iter() {
-            if (is_all || shards.contains(run.shard(tenant)))
-                && let Some(ear) = ear.upgrade()
-            {
-                ear.tell(Goes::ToRest);
-            }
-        }
+        let is_meant = |run: RunId| is_all || shards.contains(run.shard(tenant));
+        let mut meant: Vec<(RunId, Arc<Ear>)> = self
+            .runs()
+            .iter()
+            .filter(|(run, _)| is_meant(**run))
+            .filter_map(|(run, ear)| Some((*run, ear.upgrade()?)))
+            .collect();
+        // In the same order every time, so that a history that is played again is the same.
+        meant.sort_unstable_by_key(|(run, _)| *run);
+        meant.into_iter().for_each(|(_, ear)| ear.tell(Goes::ToRest));
     }
 
     /// A run may have become due.

@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdpoint_core::actor::Actor;
 use holdpoint_core::body::Body;
 use holdpoint_core::command::Command;
 use holdpoint_core::event::{Envelope, Event};
@@ -17,11 +16,9 @@ use holdpoint_core::job::{self, Job, Stands};
 use holdpoint_core::name::{AgentName, SessionId, ToolName};
 use holdpoint_core::run::{Facts, Stage, Status, status};
 use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::ahead::Driver;
 use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, StoreError};
 use tokio::sync::broadcast;
 
-use super::orders::{Lease, More, beside};
 use super::{Callback, Engine, EngineError, HoldList, SessionError, SessionName, Shared};
 use crate::auth::Principal;
 
@@ -351,7 +348,7 @@ impl Engine {
             };
             let page = self.shared.store.list_holds(query).await?;
             let own =
-                page.items.iter().filter(|row| row.processing && shards.contains(row.id.run.shard(&tenant)));
+                page.items.iter().filter(|row| row.processing && self.shared.is_own(&shards, row.id.run));
             for row in own {
                 match self.any_job(row.id).await {
                     Ok(view) if view.job.stands == (Stands::Waiting { processing: false }) => {
@@ -370,18 +367,9 @@ impl Engine {
     }
 
     async fn goes_back(&self, id: HoldId) -> Result<(), EngineError> {
-        let shared = &self.shared;
-        let stored = self.load(id.run).await?;
-        let facts = &stored.row.run.facts;
-        let definition = shared.definition(&facts.agent, stored.row.run.state.definition).await?;
         let note = Body::text("no word for a while");
         let command = Command::Progress { call: id.key.call, note, processing: Some(false) };
-        let beside = beside(Lease::Untouched, &shared.approvers(&facts.agent), More::default());
-        let order = shared.order(vec![command], Actor::Clock, definition, Default::default(), beside);
-        let mut driver = Driver::of(shared.store.clone(), stored.row);
-        driver.push(order);
-        let who = Principal { tenant: shared.settings().tenant.clone(), ..Principal::local() };
-        match self.settled_once(&who, id.run, driver, None, None).await {
+        match self.by_the_clock(id.run, command).await {
             // It has moved on meanwhile.
             Ok(_) | Err(EngineError::Refused(_)) => Ok(()),
             Err(error) => Err(error),

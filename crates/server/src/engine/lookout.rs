@@ -192,7 +192,7 @@ impl Shared {
                     limit: PAGE,
                 };
                 let page = self.store.list_holds(query).await?;
-                found.extend(page.items.into_iter().filter(|row| shards.contains(row.id.run.shard(&tenant))));
+                found.extend(page.items.into_iter().filter(|row| self.is_own(&shards, row.id.run)));
                 cursor = page.next;
                 if cursor.is_none() {
                     break;

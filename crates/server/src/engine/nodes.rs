@@ -5,16 +5,17 @@
 //! who may write is told by the sequence. A store that only one process can have open is asked once: then this node is
 //! alone and has every shard.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError};
 
-use holdpoint_core::id::Incarnation;
+use holdpoint_core::id::{Incarnation, Place, RunId};
 use holdpoint_core::run::FOLD_VERSION;
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::{Heartbeat, ShardSet, StoreError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
 
 use super::{Engine, EngineError, Shared};
 use crate::auth::{Principal, Scope};
@@ -23,8 +24,11 @@ use crate::auth::{Principal, Scope};
 /// only when no node that is there is older ([`Engine::feature_level`]).
 pub const FEATURE_LEVEL: u32 = 1;
 
-/// A look at the store's clock that took longer says nothing about the time.
+/// A look at the store's clock that took longer says less about the time than an earlier one did.
 const LOOK_MAX: Millis = Millis::seconds(2);
+
+/// How long a node that goes waits until it tells nobody anything any more, before it gives its shards away.
+const LAST_WORDS: Millis = Millis::seconds(2);
 
 /// A clock that is off by more is worth a word.
 const WORTH_A_WORD: Millis = Millis::seconds(1);
@@ -69,7 +73,9 @@ pub struct NodeView {
 pub(super) struct Membership {
     /// Whether there can be other nodes.
     is_shared: bool,
-    own: Mutex<Own>,
+    own: watch::Sender<Own>,
+    /// Whether it has ever agreed with the others on the time.
+    has_agreed: AtomicBool,
     /// When it first said that it is there.
     since: OnceLock<Timestamp>,
     behind: AtomicI64,
@@ -88,15 +94,12 @@ impl Membership {
         let own = Own { shards: ShardSet::of([]), until: Timestamp(0) };
         Membership {
             is_shared,
-            own: Mutex::new(own),
+            own: watch::Sender::new(own),
+            has_agreed: AtomicBool::new(false),
             since: OnceLock::new(),
             behind: AtomicI64::new(0),
             level: AtomicU32::new(FEATURE_LEVEL),
         }
-    }
-
-    fn own(&self) -> MutexGuard<'_, Own> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How long the run that was claimed last had been due.
@@ -147,8 +150,34 @@ impl Shared {
         if !self.membership.is_shared {
             return ShardSet::all();
         }
-        let own = self.membership.own().clone();
+        let own = self.membership.own.borrow().clone();
         if own.until > self.clock.now() { own.shards } else { ShardSet::of([]) }
+    }
+
+    /// Whether a run is among those that a node with these shards looks after. What lives in memory is nobody else's.
+    pub(super) fn is_own(&self, shards: &ShardSet, run: RunId) -> bool {
+        run.place() == Place::Memory || shards.contains(run.shard(&self.settings().tenant))
+    }
+
+    /// Waits until a run is no longer among those that this node looks after: its shard was given to another one, or this
+    /// one could not say in time that it is there. For ever where no other node can be.
+    pub(super) async fn no_longer_own(&self, run: RunId) {
+        if !self.membership.is_shared || run.place() == Place::Memory {
+            return std::future::pending().await;
+        }
+        let mut own = self.membership.own.subscribe();
+        loop {
+            let (is_own, until) = {
+                let own = own.borrow_and_update();
+                (self.is_own(&own.shards, run), own.until)
+            };
+            let left = until.since(self.clock.now());
+            if !is_own || left.0 <= 0 {
+                return;
+            }
+            // The membership lives as long as this node, so somebody can always say so.
+            let _ = self.clock.timeout(left, own.changed()).await;
+        }
     }
 
     /// Says again and again that this node is there; says when it goes. Hears what other nodes change.
@@ -182,9 +211,10 @@ impl Shared {
                     () = pause => {}
                 }
             }
-            if let Some(shared) = shared.upgrade()
-                && let Err(error) = shared.store.leave(shared.node).await
-            {
+            let Some(shared) = shared.upgrade() else { return };
+            // Whoever gets the shards begins to tell at once; until then this node must have stopped.
+            let _ = shared.clock.timeout(LAST_WORDS, shared.delivering.lock()).await;
+            if let Err(error) = shared.store.leave(shared.node).await {
                 tracing::warn!(%error, "the other nodes could not be told that this one goes; they find out");
             }
         });
@@ -202,12 +232,13 @@ impl Shared {
         self.look_at_the_others().await
     }
 
-    /// Measures how far this node's clock is from the one that all nodes go by.
+    /// Measures how far this node's clock is from the one that all nodes go by. The first time any measurement is better
+    /// than none: a node that went by a clock of its own might take others for dead.
     async fn agree_on_time(&self) -> Result<(), StoreError> {
         let before = self.clock.own();
         let Some(theirs) = self.store.time().await? else { return Ok(()) };
         let took = self.clock.own().since(before);
-        if took > LOOK_MAX {
+        if self.membership.has_agreed.swap(true, Ordering::Relaxed) && took > LOOK_MAX {
             return Ok(());
         }
         let half = Millis(took.0 / 2);
@@ -231,15 +262,11 @@ impl Shared {
         };
         let facts = serde_json::to_string(&self.facts()).unwrap_or_default();
         let shards = self.store.shards(Heartbeat { node: self.node, facts, now, until }).await?;
-        let is_more = {
-            let mut own = self.membership.own();
-            let is_more = shards.iter().any(|shard| !own.shards.contains(shard));
-            *own = Own { shards, until };
-            is_more
-        };
-        if is_more {
+        let before = self.membership.own.send_replace(Own { shards: shards.clone(), until });
+        if shards.iter().any(|shard| !before.shards.contains(shard)) {
             // Whoever had them may have left something.
             self.wakes.wake_worker();
+            self.wakes.wake_deliverer();
         }
         Ok(())
     }
@@ -290,6 +317,7 @@ async fn hear(shared: std::sync::Weak<Shared>, mut hints: Receiver<ShardSet>) {
         let own = shared.shards();
         if heard.iter().any(|shard| own.contains(shard)) {
             shared.wakes.wake_worker();
+            shared.wakes.wake_deliverer();
         }
     }
 }

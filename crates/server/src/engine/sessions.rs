@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use holdpoint_core::command::Command;
-use holdpoint_core::digest::Digest;
 use holdpoint_core::execution_state::{ExecutionState, execution_state};
 use holdpoint_core::id::{CallNo, RunId, Seq};
 use holdpoint_core::message::Replay;
@@ -19,6 +18,7 @@ use holdpoint_store::{
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::retention::ErasedRun;
 use super::{Engine, EngineError};
 use crate::auth::Principal;
 
@@ -280,9 +280,7 @@ impl Engine {
                 self.unless_over(self.cancel(who, id, reason.clone(), None).await)?;
             }
             self.submit(who, id, Command::Erase { reason }, None).await?;
-            store.erase(id).await?;
-            let row = store.load(id).await?.row;
-            proven.push(ErasedRun { run: id, seq: row.run.state.seq, hash: row.head });
+            proven.push(self.erase_contents(id).await?);
             deleted.erased.push(id);
         }
         let proof = Proof {
@@ -385,13 +383,6 @@ struct Proof<'a> {
     erased: Vec<ErasedRun>,
     /// Runs that could not be read, and so not be erased either.
     left: &'a [RunId],
-}
-
-#[derive(Serialize)]
-struct ErasedRun {
-    run: RunId,
-    seq: Seq,
-    hash: Digest,
 }
 
 /// A call that has started and changes the world.

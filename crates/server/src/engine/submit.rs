@@ -215,6 +215,19 @@ impl Engine {
         self.settled_once(who, run, driver, None, once.as_ref()).await
     }
 
+    /// Does what nobody asked for but time.
+    pub(super) async fn by_the_clock(&self, run: RunId, command: Command) -> Result<Answer, EngineError> {
+        let shared = &self.shared;
+        let stored = self.load(run).await?;
+        let facts = &stored.row.run.facts;
+        let definition = shared.definition(&facts.agent, stored.row.run.state.definition).await?;
+        let beside = beside(Lease::Untouched, &shared.approvers(&facts.agent), More::default());
+        let order = shared.order(vec![command], Actor::Clock, definition, Default::default(), beside);
+        let mut driver = Driver::of(shared.store.clone(), stored.row);
+        driver.push(order);
+        self.settled(run, driver, None).await
+    }
+
     /// The same request may have been faster than itself.
     pub(super) async fn settled_once(
         &self,

@@ -40,6 +40,7 @@ impl Engine {
         self.keep_issuer_fresh();
         self.shared.serve_inboxes();
         self.keep_lookout();
+        self.keep_retention();
         let shared = Arc::downgrade(&self.shared);
         self.shared.spawn(async move {
             let mut keys_seen_to = None;

@@ -15,9 +15,9 @@ use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::{
     Answer, AuditEntry, Batch, Claim, Claimed, Counts, Credential, DeadLetter, DeadQuery, DueNotice,
-    Heartbeat, HoldQuery, InboxCounts, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery, SealedChange,
-    SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Store, Stored, Subscription,
-    SubscriptionQuery,
+    EndedQuery, Heartbeat, HoldQuery, InboxCounts, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery,
+    SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Store, Stored,
+    Subscription, SubscriptionQuery,
 };
 use tokio::sync::Notify;
 
@@ -118,6 +118,10 @@ impl<S: Store> Store for Counted<S> {
 
     fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
         self.count(self.store.find_key(tenant, key))
+    }
+
+    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
+        self.count(self.store.ended_runs(query))
     }
 
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {

@@ -20,6 +20,7 @@ use holdpoint_core::id::{HoldId, Place, RunId, Seq};
 use holdpoint_core::message::Message;
 use holdpoint_core::name::{AgentName, ToolName};
 use holdpoint_core::run::{Status, Waiting};
+use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::{Entry, transcript};
 use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
 
@@ -31,6 +32,11 @@ fn lead() -> AgentName {
 
 /// The usual agent `ops`, and `lead`, who hands its work to it.
 fn settings(site: &Site) -> Settings {
+    asking(site, 1)
+}
+
+/// The same, with a lead who asks so many times, one after the other.
+fn asking(site: &Site, times: usize) -> Settings {
     let mut settings = site.settings();
     let (name, tool) = (ToolName::new("ask_ops").unwrap(), AsksAgent::new(agent()));
     let definition = Definition {
@@ -46,7 +52,9 @@ fn settings(site: &Site) -> Settings {
         holds: HoldPolicy::default(),
     };
     let asks = Line::calls(&[("ask_ops", r#"{"message": "Free some space"}"#)]);
-    let script = Script { lines: vec![asks, Line::says("It is seen to.")] };
+    let mut lines = vec![asks; times];
+    lines.push(Line::says("It is seen to."));
+    let script = Script { lines };
     let lead_settings = Agent {
         digest: definition.digest(),
         definition: Arc::new(definition),
@@ -66,8 +74,12 @@ fn settings(site: &Site) -> Settings {
 }
 
 fn server(site: &Site) -> Engine {
+    server_with(site, settings(site))
+}
+
+fn server_with(site: &Site, settings: Settings) -> Engine {
     let store = SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap();
-    let engine = Engine::new(Arc::new(store), Clock::system(), settings(site));
+    let engine = Engine::new(Arc::new(store), Clock::system(), settings);
     engine.work();
     engine
 }
@@ -145,4 +157,38 @@ async fn a_canceled_sub_run_is_a_failure_for_the_run_above() {
     until(&engine, run, COMPLETED).await;
     let told = format!("{:?}", transcript(&engine.events(run, Seq(0)).await.unwrap()));
     assert!(told.contains("agent ops was canceled: not today"), "{told}");
+}
+
+/// Retention: a sub-run keeps its contents for as long as the run that asked for it goes on, however old it gets; after
+/// that they go with those of the run.
+#[tokio::test]
+async fn what_worked_for_a_run_is_kept_until_that_is_over() {
+    let site = Site::new();
+    let settings = Settings { keep_ended: Some(Millis::seconds(1)), ..asking(&site, 2) };
+    let engine = server_with(&site, settings);
+    let run = start(&engine).await;
+    let first = hold_below(&engine, run).await;
+    assert_eq!(engine.decide(&who("alice"), decision(first, Wanted::Approve)).await, Ok(Answer::Done));
+    until(&engine, first.run, COMPLETED).await;
+    let second = loop {
+        let hold = hold_below(&engine, run).await;
+        if hold.run != first.run {
+            break hold;
+        }
+    };
+    let is_erased = async |run: RunId| engine.load(run).await.unwrap().row.run.state.erased;
+    // Old runs are looked for every second.
+    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    assert!(!is_erased(first.run).await, "the run that asked for it still goes on");
+    assert_eq!(engine.decide(&who("alice"), decision(second, Wanted::Approve)).await, Ok(Answer::Done));
+    for run in [run, first.run, second.run] {
+        until(&engine, run, COMPLETED).await;
+        for _ in 0..600 {
+            if is_erased(run).await {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        assert!(is_erased(run).await, "{run} is over for long enough");
+    }
 }

@@ -24,12 +24,14 @@ use holdpoint_core::name::{AgentName, ToolName, UserId};
 use holdpoint_core::time::Millis;
 
 use crate::people;
-use crate::world::{Effect, Sim};
+use crate::world::{Blind, Effect, Sim};
 
 /// How long a node's claim on a run lasts.
 pub(crate) const LEASE: Millis = Millis::seconds(6);
 /// How often a node looks for work by itself.
 const POLL: Millis = Millis::seconds(1);
+/// Longer than any simulation.
+const NEVER: Millis = Millis::hours(24);
 
 /// What a tool of the simulation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +76,7 @@ pub(crate) fn settings(sim: &Arc<Sim>, seat: usize, life: u64, clock: &Clock) ->
         agents: agents.collect(),
         limits: Arc::new(Limits::default()),
         lease: LEASE,
-        poll: POLL,
+        poll: if sim.blind == Blind::ToTime { NEVER } else { POLL },
         ..Settings::usual()
     }
 }

@@ -1,7 +1,8 @@
 //! F9: the real engine in a world without chance: several nodes, one store, virtual time, one thread, one seed.
 //!
 //! One binary, three uses: the tests (500 seeds), `--full` (what `cargo xtask faults` runs, 10,000 seeds) and
-//! `--seed N` (the history of one seed, in words; with `--sqlite` on a real file). `docs/faults.md` says what happens.
+//! `--seed N` (the history of one seed, in words; with `--sqlite` on a real file, with `--deaf` without hints between
+//! nodes). `docs/faults.md` says what happens.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
@@ -24,7 +25,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use ground::Ground;
 use report::{Row, reported};
-use world::{Blind, How, play};
+use world::{Blind, Hints, How, play};
 
 /// Seeds in the test command, in parts that can run beside each other.
 const FEW: u64 = 500;
@@ -35,7 +36,12 @@ const MANY: u64 = 10_000;
 const FEW_CUTS: u64 = 12;
 const MANY_CUTS: u64 = 400;
 const CUTS: How = How { ground: Ground::Sqlite, ..How::USUAL };
+/// The same where no node ever hears of another: everything happens, only later.
+const FEW_DEAF: u64 = 60;
+const MANY_DEAF: u64 = 1_000;
+const DEAF: How = How { hints: Hints::None, ..How::USUAL };
 const ON_SQLITE: &str = "--sqlite";
+const WITHOUT_HINTS: &str = "--deaf";
 /// Seeds within which a mutation must be noticed.
 const NOTICED_WITHIN: u64 = 200;
 
@@ -50,7 +56,8 @@ fn main() -> ExitCode {
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
     if let Some(seed) = after("--seed") {
         let ground = if has(ON_SQLITE) { Ground::Sqlite } else { Ground::Memory };
-        return tell(seed.parse().unwrap(), How { aloud: true, ground, ..How::USUAL });
+        let hints = if has(WITHOUT_HINTS) { Hints::None } else { Hints::Some };
+        return tell(seed.parse().unwrap(), How { aloud: true, ground, hints, ..How::USUAL });
     }
     if !has("--full") {
         return libtest_mimic::run(&Arguments::from_args(), trials()).exit_code();
@@ -62,6 +69,7 @@ fn main() -> ExitCode {
     let json = after("--json").map(PathBuf::from);
     let mut is_clean = reported(|| simulate(0..of(MANY), How::USUAL), json.as_deref());
     is_clean &= reported(|| simulate(0..of(MANY_CUTS), CUTS), json.as_deref());
+    is_clean &= reported(|| simulate(0..of(MANY_DEAF), DEAF), json.as_deref());
     if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -77,14 +85,16 @@ fn trials() -> Vec<Trial> {
         .collect();
     let cuts = || simulate(0..FEW_CUTS, CUTS).verdict();
     trials.push(Trial::test("f9_power_cuts_lose_and_repeat_nothing_on_sqlite", cuts));
+    let deaf = || simulate(0..FEW_DEAF, DEAF).verdict();
+    trials.push(Trial::test("f9_nothing_is_lost_or_repeated_when_every_hint_is_lost", deaf));
     trials.push(Trial::test("f9_a_seed_replays_exactly", replays));
-    let mutants: [(&str, Mutated); 4] = [
+    let mutants: [(&str, Mutated); 6] = [
         ("the_sequence_is_not_checked", |seed| Mutant::SequenceUnchecked.with(|| violations(seed))),
         ("an_orphan_is_retried_blindly", |seed| Mutant::OrphanRetriedBlindly.with(|| violations(seed))),
         ("a_decision_is_not_consumed", |seed| Mutant::DecisionConsumedTwice.with(|| violations(seed))),
-        ("start_by_is_not_checked", |seed| {
-            play(seed, How { blind: Blind::ToPauses, ..How::USUAL }).violations
-        }),
+        ("start_by_is_not_checked", |seed| blind(seed, Blind::ToPauses)),
+        ("shards_of_the_dead_are_not_taken_over", |seed| blind(seed, Blind::ToSilence)),
+        ("nodes_look_only_when_they_are_told", |seed| blind(seed, Blind::ToTime)),
     ];
     for (name, mutant) in mutants {
         let name = format!("f9_notices_that_{name}");
@@ -94,7 +104,11 @@ fn trials() -> Vec<Trial> {
 }
 
 fn violations(seed: u64) -> Vec<String> {
-    play(seed, How::USUAL).violations
+    blind(seed, Blind::Nothing)
+}
+
+fn blind(seed: u64, blind: Blind) -> Vec<String> {
+    play(seed, How { blind, ..How::USUAL }).violations
 }
 
 /// Plays these seeds; every violation says how to see it again.
@@ -103,14 +117,22 @@ fn simulate(seeds: std::ops::Range<u64>, how: How) -> Row {
     for seed in seeds {
         let report = play(seed, how);
         lines += report.lines;
-        let on = if how.ground == Ground::Sqlite { format!(" {ON_SQLITE}") } else { String::new() };
-        let again = format!("cargo test -p holdpoint --test simulation -- --seed {seed}{on}");
+        let mut again = format!("cargo test -p holdpoint --test simulation -- --seed {seed}");
+        for (is_so, option) in
+            [(how.ground == Ground::Sqlite, ON_SQLITE), (how.hints == Hints::None, WITHOUT_HINTS)]
+        {
+            if is_so {
+                again.push(' ');
+                again.push_str(option);
+            }
+        }
         wrong.extend(report.violations.into_iter().map(|why| format!("seed {seed}: {why} (see: {again})")));
     }
     let count = usize::try_from(count).unwrap();
-    let what = match how.ground {
-        Ground::Memory => "simulated nodes under every fault",
-        Ground::Sqlite => "the same on SQLite, with power cuts",
+    let what = match (how.ground, how.hints) {
+        (Ground::Memory, Hints::Some) => "simulated nodes under every fault",
+        (Ground::Memory, Hints::None) => "the same with every hint between nodes lost",
+        (Ground::Sqlite, _) => "the same on SQLite, with power cuts",
     };
     Row::new("F9", what, count, wrong).with(format!("{lines} steps"))
 }

@@ -1,10 +1,13 @@
 //! Between a node and the store: everything takes time, gets lost, or is answered with nobody left to hear it.
 //!
 //! The store itself answers at once: whoever plays the world waits for it, so that nothing depends on how fast a disk is.
+//! Which node has which shards is kept beside it, as a database of several nodes does; what one node changes the others
+//! are told late, twice or never.
 //! Each question is under way on its own, whatever becomes of the node that asked: one that crashed may still write. The
 //! appends of a node to one run keep their order, as the contract says; nothing else does.
 
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 
 use holdpoint_core::digest::Digest;
@@ -16,10 +19,10 @@ use holdpoint_core::run::Facts;
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::conformance::support::{block_on, events_of};
 use holdpoint_store::{
-    Answer, Batch, Claim, Claimed, Counts, HoldQuery, InboxCounts, KeyRecord, Page, RunQuery, Store,
-    StoreError, Stored,
+    Answer, Batch, Claim, Claimed, Counts, Heartbeat, HoldQuery, InboxCounts, KeyRecord, NodeRow, Page,
+    RunQuery, ShardSet, Store, StoreError, Stored,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{broadcast, oneshot};
 
 use crate::world::Sim;
 
@@ -31,6 +34,8 @@ pub(crate) struct Wire {
     life: u64,
     /// When the last append of this node to a run arrives.
     last: Mutex<BTreeMap<RunId, Timestamp>>,
+    /// What the other nodes tell.
+    hints: broadcast::Sender<ShardSet>,
 }
 
 /// What becomes of a question.
@@ -71,9 +76,9 @@ enum Kind {
 }
 
 impl Wire {
-    pub(crate) fn new(sim: Arc<Sim>, seat: usize, life: u64) -> Wire {
+    pub(crate) fn new(sim: Arc<Sim>, seat: usize, life: u64, hints: broadcast::Sender<ShardSet>) -> Wire {
         let inner = sim.store();
-        Wire { sim, inner, seat, life, last: Mutex::default() }
+        Wire { sim, inner, seat, life, last: Mutex::default(), hints }
     }
 
     fn fate(&self, kind: Kind) -> Fate {
@@ -208,7 +213,13 @@ impl Store for Wire {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         let kind = Kind::Append(batches[0].run());
         self.sim.tell(|| format!("node {} writes {}", self.seat, kinds(&batches)));
-        self.ask("append", kind, move |store| store.append(batches))
+        let shards = batches.iter().map(|batch| batch.run().shard(batch.tenant()));
+        let (shards, sim, seat) = (ShardSet::of(shards), self.sim.clone(), self.seat);
+        self.ask("append", kind, move |store| {
+            let answer = store.append(batches);
+            sim.hint(seat, &shards);
+            answer
+        })
     }
 
     fn load(&self, run: RunId) -> Answer<Stored> {
@@ -275,7 +286,31 @@ impl Store for Wire {
         self.ask("quarantine", Kind::Lease, move |store| store.quarantine(run, why))
     }
 
+    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
+        let (sim, seat) = (self.sim.clone(), self.seat);
+        self.ask("shards", Kind::Poll, move |_| Box::pin(ready(Ok(sim.beat(seat, beat)))))
+    }
+
+    fn leave(&self, node: Incarnation) -> Answer<()> {
+        let sim = self.sim.clone();
+        self.ask("leave", Kind::Lease, move |_| {
+            sim.registry.lock().unwrap().leave(node);
+            Box::pin(ready(Ok(())))
+        })
+    }
+
+    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
+        let sim = self.sim.clone();
+        self.ask("nodes", Kind::Poll, move |_| {
+            let nodes = sim.registry.lock().unwrap().nodes(now);
+            Box::pin(ready(Ok(nodes)))
+        })
+    }
+
+    fn hints(&self) -> Option<broadcast::Receiver<ShardSet>> {
+        Some(self.hints.subscribe())
+    }
+
     holdpoint_store::forward_store!(inner: due_notices, settle_notice, session, change_session, erase, list_sessions,
-        credential, put_credential, list_credentials, revoke_credential, time, shards, leave, nodes, hints,
-        subscriptions, put_audit, audit_entries);
+        credential, put_credential, list_credentials, revoke_credential, time, subscriptions, put_audit, audit_entries);
 }

@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use holdpoint::clock::{Clock, Standing};
 use holdpoint::engine::Engine;
 use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::Store;
 use holdpoint_store::conformance::random::Random;
-use tokio::sync::Notify;
+use holdpoint_store::conformance::registry::Registry;
+use holdpoint_store::{Heartbeat, ShardSet, Store};
+use tokio::sync::{Notify, broadcast};
 
 use crate::cast;
 use crate::ground::{Disk, Ground};
@@ -30,6 +31,8 @@ const POWER_CUTS: u64 = 150;
 const TROUBLE: Millis = Millis::seconds(40);
 /// How long after that everything must be over.
 const PATIENCE: Millis = Millis::seconds(900);
+/// Hints that a node may be behind; then anything may have changed.
+const HINTS_BEHIND: usize = 8;
 /// Polls at one instant after which a simulation is taken to run in circles.
 const RESTLESS: u64 = 200_000;
 
@@ -42,11 +45,14 @@ pub(crate) struct How {
     pub(crate) blind: Blind,
     /// Where runs are kept.
     pub(crate) ground: Ground,
+    /// Whether nodes hear of each other.
+    pub(crate) hints: Hints,
 }
 
 impl How {
     /// As in most tests: in memory, silently, with every rule on.
-    pub(crate) const USUAL: How = How { aloud: false, blind: Blind::Nothing, ground: Ground::Memory };
+    pub(crate) const USUAL: How =
+        How { aloud: false, blind: Blind::Nothing, ground: Ground::Memory, hints: Hints::Some };
 }
 
 /// What is switched off, to see whether the oracle notices.
@@ -56,6 +62,19 @@ pub(crate) enum Blind {
     Nothing,
     /// A node that was paused does not know that time went by, so that comparing with `start_by` does not help.
     ToPauses,
+    /// Nobody notices that a node went silent: its shards stay its own.
+    ToSilence,
+    /// Nodes look for work only when another one tells them to, never by themselves.
+    ToTime,
+}
+
+/// What becomes of hints between nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hints {
+    /// Some come late, some twice, some never.
+    Some,
+    /// None ever comes.
+    None,
 }
 
 /// A place for nodes: one after the other lives there.
@@ -77,6 +96,8 @@ pub(crate) struct Live {
     time: Arc<Standing>,
     /// How far its clock is ahead.
     skew: i64,
+    /// What other nodes tell it.
+    hints: broadcast::Sender<ShardSet>,
     /// Tells whoever waits for an answer that it is gone.
     pub(crate) gone: Arc<Notify>,
 }
@@ -106,7 +127,10 @@ pub(crate) struct Sim {
     disk: Mutex<Disk>,
     pub(crate) rates: Rates,
     time: Arc<Standing>,
-    blind: Blind,
+    pub(crate) blind: Blind,
+    hints: Hints,
+    /// Which nodes are there, and which shards are whose.
+    pub(crate) registry: Mutex<Registry>,
     is_trouble: AtomicBool,
     is_over: AtomicBool,
     random: Mutex<Random>,
@@ -169,6 +193,8 @@ impl Sim {
             rates,
             time,
             blind: how.blind,
+            hints: how.hints,
+            registry: Mutex::default(),
             is_trouble: AtomicBool::new(true),
             is_over: AtomicBool::new(false),
             random: Mutex::new(random),
@@ -289,6 +315,42 @@ impl Sim {
         self.tell(|| format!("node {seat} is paused for {} ms", span.0));
     }
 
+    /// A node says that it is there; the shards that are its own.
+    pub(crate) fn beat(&self, seat: usize, beat: Heartbeat) -> ShardSet {
+        // At the beginning of time everybody who ever said something is still there.
+        let now = if self.blind == Blind::ToSilence { Timestamp(0) } else { beat.now };
+        let mut registry = self.registry.lock().unwrap();
+        let shards = registry.beat(Heartbeat { now, ..beat });
+        let there = registry.nodes(now).len();
+        drop(registry);
+        self.tell(|| format!("node {seat} has {} shards beside {there} nodes", shards.len()));
+        shards
+    }
+
+    /// A node changed something: the others are told at once, late, twice or never.
+    pub(crate) fn hint(self: &Arc<Sim>, from: usize, shards: &ShardSet) {
+        for seat in (0..self.seats()).filter(|seat| *seat != from) {
+            let times = match self.hints {
+                Hints::None => 0,
+                Hints::Some if self.strikes(4) => 0,
+                Hints::Some if self.strikes(4) => 2,
+                Hints::Some => 1,
+            };
+            for _ in 0..times {
+                let span = self.span(if self.strikes(4) { 4_000 } else { 20 });
+                let (sim, shards, under_way) = (self.clone(), shards.clone(), self.clock.sleep(span));
+                self.spawn(async move {
+                    under_way.await;
+                    if let Some(node) = sim.node(seat) {
+                        sim.tell(|| format!("node {seat} hears from node {from}"));
+                        // Nobody listens any more when it has just died.
+                        let _ = node.hints.send(shards);
+                    }
+                });
+            }
+        }
+    }
+
     /// Every node dies at once, and the store with them: what it left on the disk is opened again.
     async fn cut_power(self: &Arc<Sim>) {
         for seat in 0..self.seats() {
@@ -355,9 +417,10 @@ impl Sim {
         let mut seated = self.seats[seat].lock().unwrap();
         seated.life += 1;
         let life = seated.life;
-        let wire = Wire::new(self.clone(), seat, life);
+        let (hints, _) = broadcast::channel(HINTS_BEHIND);
+        let wire = Wire::new(self.clone(), seat, life, hints.clone());
         let engine = Engine::new(Arc::new(wire), clock.clone(), cast::settings(self, seat, life, &clock));
-        seated.live = Some(Live { engine: engine.clone(), clock, time, skew, gone: Arc::default() });
+        seated.live = Some(Live { engine: engine.clone(), clock, time, skew, hints, gone: Arc::default() });
         drop(seated);
         self.tell(|| format!("node {seat} starts, its clock is {skew} ms ahead"));
         engine.work();

@@ -6,13 +6,14 @@ use std::collections::HashSet;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use holdpoint_core::id::{Incarnation, RunId};
+use holdpoint_core::command::Wanted;
+use holdpoint_core::id::{HoldId, Incarnation, RunId};
 use holdpoint_core::project::RunRow;
 
 use super::Factory;
 use super::appending::say;
-use super::support::{NewRun, Scribe, World, block_on, checked, claimed_runs};
-use crate::{Claim, Guard, Store, StoreError};
+use super::support::{NewRun, Scribe, World, block_on, checked, claimed_runs, resolve};
+use crate::{Claim, Claimed, Guard, Store, StoreError};
 
 const THREADS: u64 = 16;
 
@@ -156,4 +157,47 @@ pub fn readers_see_whole_appends(factory: &Factory) {
         }
     });
     checked(&*world.store(), run).unwrap();
+}
+
+/// A claim and an append that meet at one run: whoever waited for the other finds a whole run.
+pub fn a_run_that_is_appended_to_while_it_is_claimed_is_whole(factory: &Factory) {
+    let mut world = World::new(factory);
+    let runs: Vec<RunId> = (0..8).map(|_| world.queued_run("helper").run.facts.id).collect();
+    // Leases that end as they begin: everything stays due, and everybody claims it again and again.
+    let asking = Claim { until: world.now(), ..world.asking(8) };
+    at_once(&world, |n, store, mut scribe| {
+        let (node, run) = (u8::try_from(n).unwrap(), runs[usize::try_from(n / 2).unwrap()]);
+        for _ in 0..20 {
+            if n % 2 == 0 {
+                let row = block_on(store.load(run)).unwrap().row;
+                let written = block_on(store.append(vec![scribe.batch(&row, &say("meanwhile"))]));
+                assert!(matches!(written, Ok(()) | Err(StoreError::Conflict { .. })), "{written:?}");
+            } else {
+                let claim = Claim { node: Incarnation([node; 16]), ..asking.clone() };
+                for claimed in block_on(store.claim_due(claim)).unwrap() {
+                    assert!(matches!(claimed, Claimed::Run { .. }), "{claimed:?}");
+                }
+            }
+        }
+    });
+    runs.iter().for_each(|run| drop(checked(&*world.store(), *run).unwrap()));
+}
+
+/// A hold is found at every moment, also at the one between being open and having its record.
+pub fn a_hold_that_is_decided_while_it_is_looked_for_is_found(factory: &Factory) {
+    let mut world = World::new(factory);
+    let holds: Vec<(RunRow, HoldId)> = (0..12).map(|_| world.held_run("helper")).collect();
+    at_once(&world, |n, store, mut scribe| {
+        for (row, hold) in &holds {
+            if n == 0 {
+                let batch = scribe.batch(row, &resolve(hold.key, Wanted::Approve));
+                block_on(store.append(vec![batch])).unwrap();
+            } else {
+                for _ in 0..5 {
+                    let found = block_on(store.find_hold(*hold)).unwrap();
+                    assert_eq!(found.map(|row| row.id), Some(*hold));
+                }
+            }
+        }
+    });
 }

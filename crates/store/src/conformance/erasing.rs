@@ -5,12 +5,14 @@
 use holdpoint_core::command::Command;
 use holdpoint_core::digest;
 use holdpoint_core::event::Event;
+use holdpoint_core::id::{RunId, Seq};
 use holdpoint_core::link::Contents;
 use holdpoint_core::project::RunRow;
+use holdpoint_core::time::{Millis, Timestamp};
 
 use super::Factory;
-use super::support::{NewRun, World, block_on, verify};
-use crate::StoreError;
+use super::support::{NewRun, World, all_pages, block_on, tenant, verify};
+use crate::{DeadQuery, EndedQuery, Notice, NoticeQuery, Put, SettleNotice, StoreError};
 
 pub fn an_erased_run_keeps_its_chain_and_loses_its_contents(factory: &Factory) {
     let mut world = World::new(factory);
@@ -54,7 +56,92 @@ pub fn erasing_twice_changes_nothing(factory: &Factory) {
     assert_eq!(world.links(run), once);
 }
 
+pub fn what_could_not_be_told_goes_with_the_contents(factory: &Factory) {
+    let mut world = World::new(factory);
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        let mut batch = world.scribe.start(&NewRun::of("helper"));
+        let notice = Notice { subscription: "hook".into(), from: Seq(1), due_at: world.now() };
+        batch.puts.push(Put::Notice(notice));
+        let row = world.write(batch);
+        let row = world.send(&row, &Command::Cancel { reason: None });
+        told.push(world.send(&row, &Command::Erase { reason: None }).run.facts);
+    }
+    for due in block_on(world.store().due_notices(NoticeQuery::all(world.now(), 10))).unwrap() {
+        let dead = SettleNotice::Dead { at: world.now(), from: Seq(1), why: "gone".into() };
+        assert_eq!(block_on(world.store().settle_notice(due.no, dead)), Ok(()));
+    }
+    let letters = |world: &World| -> Vec<RunId> {
+        let (tenant, subscription) = (told[0].tenant.clone(), "hook".to_owned());
+        let query = DeadQuery { tenant, subscription, cursor: None, limit: 10 };
+        block_on(world.store().dead_letters(query)).unwrap().items.iter().map(|letter| letter.run).collect()
+    };
+    assert_eq!(letters(&world), [told[0].id, told[1].id]);
+    assert_eq!(block_on(world.store().erase(told[0].id)), Ok(()));
+    assert_eq!(letters(&world), [told[1].id]);
+}
+
+pub fn ended_runs_are_listed_while_they_have_their_contents(factory: &Factory) {
+    let mut world = World::new(factory);
+    let before = |world: &World| world.now();
+    let first = world.ended_run("helper").run.facts.id;
+    let open = world.queued_run("helper").run.facts.id;
+    let (_, hold) = world.held_run("other");
+    world.later(Millis::seconds(10));
+    let then = before(&world);
+    world.later(Millis::seconds(10));
+    let second = world.ended_run("other").run.facts.id;
+    world.later(Millis::seconds(10));
+    assert_eq!(world.ended(then), [first], "only what ended before");
+    let now = before(&world);
+    assert_eq!(world.ended(now), [first, second], "neither {open} nor {hold}");
+    let stranger = EndedQuery { tenant: tenant("somebody"), before: now, cursor: None, limit: 10 };
+    assert_eq!(block_on(world.store().ended_runs(stranger)).map(|page| page.items), Ok(vec![]));
+
+    let row = world.load(first).unwrap().row;
+    world.send(&row, &Command::Erase { reason: None });
+    assert_eq!(block_on(world.store().erase(first)), Ok(()));
+    world.later(Millis::hours(24));
+    world.reopen();
+    assert_eq!(world.ended(world.now()), [second], "what is erased is not listed again, however old it gets");
+}
+
+pub fn what_says_that_it_is_erased_and_is_not_is_listed(factory: &Factory) {
+    let mut world = World::new(factory);
+    let long_ago = world.now();
+    world.later(Millis::hours(1));
+    let run = world.erased_run("secret").run.facts.id;
+    // Whoever wrote it may have died before it did what it says, however young that is.
+    assert_eq!(world.ended(long_ago), [run]);
+    assert_eq!(block_on(world.store().erase(run)), Ok(()));
+    assert_eq!(world.ended(long_ago), []);
+}
+
+pub fn ended_runs_are_listed_to_the_last_however_many_there_are(factory: &Factory) {
+    let mut world = World::new(factory);
+    let mut wanted = vec![world.ended_run("helper").run.facts.id];
+    // More runs that are not over than one page looks at.
+    let batches: Vec<_> =
+        (0..EndedQuery::LOOKS_AT + 20).map(|_| world.scribe.start(&NewRun::of("helper"))).collect();
+    for batch in batches {
+        world.write(batch);
+    }
+    for _ in 0..5 {
+        wanted.push(world.ended_run("helper").run.facts.id);
+    }
+    world.later(Millis::seconds(1));
+    assert_eq!(world.ended(world.now()), wanted);
+}
+
 impl World {
+    /// Every run that is over since before an instant and has its contents, in small pages.
+    fn ended(&self, before: Timestamp) -> Vec<RunId> {
+        all_pages(|cursor| {
+            let query = EndedQuery { tenant: tenant("default"), before, cursor, limit: 2 };
+            block_on(self.store().ended_runs(query)).unwrap()
+        })
+    }
+
     /// A run that is over and says that it is erased; its contents are still there.
     fn erased_run(&mut self, text: &str) -> RunRow {
         let row = self.start(&NewRun::of("helper").saying(text));

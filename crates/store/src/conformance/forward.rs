@@ -218,6 +218,12 @@ macro_rules! forward_store {
     };
     (@ erase $f:ident) => {
         fn erase(&self, run: ::holdpoint_core::id::RunId) -> $crate::Answer<()> { self.$f.erase(run) }
+        fn ended_runs(
+            &self,
+            query: $crate::EndedQuery,
+        ) -> $crate::Answer<$crate::Page<::holdpoint_core::id::RunId>> {
+            self.$f.ended_runs(query)
+        }
     };
     (@ credential $f:ident) => {
         fn credential(&self, prefix: String) -> $crate::Answer<Option<$crate::Credential>> {

@@ -53,6 +53,8 @@ struct RunEntry {
     links: Vec<Link>,
     /// Why it was put aside, if it was.
     quarantined: Option<String>,
+    /// Whether its contents are gone.
+    is_erased: bool,
 }
 
 #[derive(Debug)]
@@ -171,6 +173,7 @@ impl State {
                     wake_at: None,
                     links: vec![link],
                     quarantined: None,
+                    is_erased: false,
                 };
                 entry.change_lease(lease);
                 self.run_numbers.insert(run, no);
@@ -399,7 +402,9 @@ impl State {
         // The event that says so stays readable, and so does what followed it.
         let said_at = entry.links.iter().position(Link::says_erased).unwrap_or(0);
         entry.links.iter_mut().take(said_at).for_each(Link::erase);
+        entry.is_erased = true;
         self.blobs.retain(|(owner, _), _| *owner != run);
+        self.forget_letters(run);
         Ok(())
     }
 

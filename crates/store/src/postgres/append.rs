@@ -8,7 +8,6 @@ use holdpoint_core::digest::Digest;
 use holdpoint_core::id::{HoldId, RunId, Seq, Shard, tenant_tag};
 use holdpoint_core::link::{Contents, Link};
 use holdpoint_core::project::{HoldChange, HoldRow};
-use holdpoint_core::run::FOLD_VERSION;
 use holdpoint_core::time::Timestamp;
 use tokio_postgres::types::ToSql;
 
@@ -17,7 +16,7 @@ use super::failure::Failure;
 use super::group::{Encoded, Named, Picture, Place, Wanted};
 use super::numbers::Numbers;
 use super::sql;
-use super::types::{Bytes16, signed};
+use super::types::{self, Bytes16, signed};
 use crate::batch::{Batch, Notice, Put};
 use crate::columns::{self, Record};
 use crate::error::StoreError;
@@ -208,13 +207,13 @@ impl<'a> Tables<'a> {
             run.facts().inbox.as_ref().map(|place| i16::from(place.priority)),
             run.seq(), run.state().at.0, run.head(), run.definition(), run.phase(), run.lease_node(),
             run.lease_until(), run.wake_at, run.wants_at(), run.due_at, run.encoded.state.as_str());
-        columns.push(Box::new(fold()));
+        columns.push(Box::new(types::fold()));
         self.add(sql::RUNS_ADD, (is_empty, columns));
         let old: Vec<&Moved<'a>> = runs.iter().filter(|run| !run.is_new).collect();
         let (is_empty, mut columns) = arrays!(old => |run|
             run.id(), run.seq(), run.state().at.0, run.head(), run.definition(), run.phase(), run.lease_node(),
             run.lease_until(), run.wake_at, run.wants_at(), run.due_at, run.encoded.state.as_str());
-        columns.push(Box::new(fold()));
+        columns.push(Box::new(types::fold()));
         self.add(sql::RUNS_MOVE, (is_empty, columns));
     }
 
@@ -473,10 +472,6 @@ impl<'a> Moved<'a> {
     fn wants_at(&self) -> Option<i64> {
         self.encoded.batch.row.due_at.map(|at| at.0)
     }
-}
-
-fn fold() -> i32 {
-    i32::try_from(FOLD_VERSION).unwrap_or(i32::MAX)
 }
 
 fn small(number: i64) -> i16 {

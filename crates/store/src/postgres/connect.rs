@@ -29,6 +29,13 @@ pub(super) const SESSION: &str = "SET enable_seqscan = off; SET jit = off; SET p
 
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
+/// How long it may take until a session is ready: whoever takes a connection and says nothing is given up.
+const SESSION_WAIT: Duration = Duration::from_secs(10);
+
+/// How long an answer may take; longer than the database lets a statement take. A database that stands still, or a
+/// network that swallows everything, says nothing at all.
+const ANSWER_WAIT: Duration = Duration::from_secs(60);
+
 /// Makes connections.
 pub(super) struct Connector {
     config: Config,
@@ -73,6 +80,13 @@ impl Connector {
         &self,
         heard: Option<tokio::sync::mpsc::UnboundedSender<Notification>>,
     ) -> Result<Connection, Failure> {
+        within(SESSION_WAIT, self.session(heard)).await
+    }
+
+    async fn session(
+        &self,
+        heard: Option<tokio::sync::mpsc::UnboundedSender<Notification>>,
+    ) -> Result<Connection, Failure> {
         let client = match &self.tls {
             Some(tls) => {
                 let (client, connection) = self.config.connect(tls.clone()).await.map_err(lost)?;
@@ -88,6 +102,16 @@ impl Connector {
         client.batch_execute(SESSION).await.map_err(lost)?;
         Ok(Connection { client, statements: Mutex::default() })
     }
+}
+
+/// What somebody waits for, for as long as an answer may take. After that the connection is of no more use.
+pub(super) async fn answered<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    within(ANSWER_WAIT, work).await
+}
+
+async fn within<T>(span: Duration, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let silence = |_| Failure::Lost(format!("it did not answer within {} s", span.as_secs()));
+    tokio::time::timeout(span, work).await.map_err(silence)?
 }
 
 /// Whatever fails while connecting, nothing was written.

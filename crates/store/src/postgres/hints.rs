@@ -4,12 +4,13 @@
 //! commit wait for the one before. What changes while a hint is under way goes with the next one. Nothing depends on
 //! hints; a node that hears none looks at its next turn.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdpoint_core::id::Shard;
 use tokio::runtime::Handle;
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{Notify, broadcast, mpsc};
 use tokio_postgres::Notification;
 
 use super::connect::{Connection, Connector};
@@ -30,8 +31,31 @@ pub(super) struct Hints {
 
 #[derive(Debug)]
 struct Running {
-    changed: mpsc::UnboundedSender<Vec<Shard>>,
+    changed: Arc<Changed>,
     heard: broadcast::Sender<ShardSet>,
+}
+
+/// Where something changed that the others were not told of yet. A set of shards, so that it does not grow while they
+/// cannot be told.
+#[derive(Debug, Default)]
+struct Changed {
+    shards: Mutex<ShardSet>,
+    news: Notify,
+}
+
+impl Changed {
+    fn shards(&self) -> MutexGuard<'_, ShardSet> {
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, more: &ShardSet) {
+        self.shards().add(more);
+        self.news.notify_one();
+    }
+
+    fn take(&self) -> ShardSet {
+        std::mem::take(&mut *self.shards())
+    }
 }
 
 impl Hints {
@@ -40,8 +64,7 @@ impl Hints {
     pub(super) fn tell(&self, shards: &[Shard]) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = running.as_ref().filter(|_| !shards.is_empty()) {
-            // Fails only when the store is being closed.
-            let _ = running.changed.send(shards.to_vec());
+            running.changed.add(&ShardSet::of(shards.iter().copied()));
         }
     }
 
@@ -51,37 +74,33 @@ impl Hints {
         if let Some(running) = running.as_ref() {
             return running.heard.subscribe();
         }
-        let (changed, changes) = mpsc::unbounded_channel();
+        let changed = Arc::new(Changed::default());
         let (heard, first) = broadcast::channel(BEHIND_MAX);
-        handle.spawn(run(connector.clone(), changes, heard.clone()));
+        handle.spawn(run(connector.clone(), changed.clone(), heard.clone()));
         *running = Some(Running { changed, heard });
         first
     }
 }
 
-async fn run(
-    connector: Arc<Connector>,
-    mut changes: mpsc::UnboundedReceiver<Vec<Shard>>,
-    heard: broadcast::Sender<ShardSet>,
-) {
+/// Until the store is closed, which ends the task.
+async fn run(connector: Arc<Connector>, changed: Arc<Changed>, heard: broadcast::Sender<ShardSet>) {
     loop {
         let (said, hearing) = mpsc::unbounded_channel();
-        if let Ok(connection) = connector.connect(Some(said)).await
-            && pass_on(&connection, &mut changes, hearing, &heard).await.is_ok()
-        {
-            return;
+        if let Ok(connection) = connector.connect(Some(said)).await {
+            // Why it ended does not matter: whatever it is, another connection is tried.
+            let _ = pass_on(&connection, &changed, hearing, &heard).await;
         }
         tokio::time::sleep(AGAIN).await;
     }
 }
 
-/// Listens and tells until the store is closed (Ok) or the connection is lost.
+/// Listens and tells until the connection is lost; says how.
 async fn pass_on(
     connection: &Connection,
-    changes: &mut mpsc::UnboundedReceiver<Vec<Shard>>,
+    changed: &Changed,
     mut hearing: mpsc::UnboundedReceiver<Notification>,
     heard: &broadcast::Sender<ShardSet>,
-) -> Result<(), Failure> {
+) -> Result<Infallible, Failure> {
     let own = connection.query(sql::OWN_PROCESS, &[]).await?;
     let own: i32 = own.first().map_or(0, |row| row.get(0));
     connection.client.batch_execute(sql::LISTEN).await?;
@@ -96,12 +115,16 @@ async fn pass_on(
                 Some(notification) => drop(heard.send(from_text(notification.payload()))),
                 None => return Err(Failure::Lost("the connection for hints ended".into())),
             },
-            change = changes.recv() => {
-                let Some(mut shards) = change else { return Ok(()) };
-                while let Ok(more) = changes.try_recv() {
-                    shards.extend(more);
+            () = changed.news.notified() => {
+                let shards = changed.take();
+                if shards.is_empty() {
+                    continue;
                 }
-                connection.query(sql::NOTIFY, &[&to_text(&ShardSet::of(shards))]).await?;
+                if let Err(error) = connection.query(sql::NOTIFY, &[&to_text(&shards)]).await {
+                    // The next connection tells it.
+                    changed.add(&shards);
+                    return Err(error.into());
+                }
             }
         }
     }
@@ -121,6 +144,17 @@ fn from_text(text: &str) -> ShardSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What could not be told is kept, once for each shard however often it changed, and told when it can be.
+    #[test]
+    fn what_was_not_told_yet_does_not_grow() {
+        let changed = Changed::default();
+        for n in 0..100_000u32 {
+            changed.add(&ShardSet::of([Shard(u8::try_from(n % 3).unwrap())]));
+        }
+        assert_eq!(changed.take(), ShardSet::of([0, 1, 2].map(Shard)));
+        assert!(changed.take().is_empty());
+    }
 
     #[test]
     fn shards_survive_being_told() {

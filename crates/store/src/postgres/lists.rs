@@ -2,7 +2,7 @@
 //!
 //! An open hold's row is made from the fold of its run, and is left out when that cannot be read; such runs are listed apart.
 
-use holdpoint_core::id::{CallNo, HoldKey, Secret};
+use holdpoint_core::id::{CallNo, HoldKey, RunId, Secret};
 use holdpoint_core::name::{AgentName, SessionId, Tenant};
 use holdpoint_core::project::{self, HoldRow, Phase, RunRow};
 use holdpoint_core::time::Timestamp;
@@ -18,11 +18,24 @@ use super::types::{self, Bytes16};
 use crate::columns::{Corrupt, kind_number};
 use crate::error::StoreError;
 use crate::query::{
-    Audience, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, SessionKey, SessionQuery,
-    SessionRow, Unreadable,
+    Audience, EndedQuery, HoldFilter, HoldQuery, LookedAt, Page, RunFilter, RunQuery, SCAN_MAX, SessionKey,
+    SessionQuery, SessionRow, Unreadable,
 };
 
 type Param<'a> = &'a (dyn ToSql + Sync);
+
+pub(super) async fn ended_runs(pool: &Pool, query: &EndedQuery) -> Result<Page<RunId>, StoreError> {
+    let after = query.cursor.map_or(0, u64::cast_signed);
+    let params: [Param<'_>; 4] =
+        [&after, &types::rows(EndedQuery::LOOKS_AT), &query.tenant.as_str(), &query.before.0];
+    let rows = pool.read(sql::RUNS_ENDED, &params).await?;
+    let look = |row: &Row| -> Result<LookedAt, Corrupt> {
+        let run = column::<Bytes16>(row, 1)?.run();
+        Ok(LookedAt { no: column(row, 0)?, run, is_wanted: column(row, 2)?, is_old: column(row, 3)? })
+    };
+    let looked_at = rows.iter().map(look).collect::<Result<Vec<LookedAt>, Corrupt>>().map_err(unreadable)?;
+    Ok(query.page(&looked_at))
+}
 
 pub(super) async fn list_runs(pool: &Pool, query: &RunQuery) -> Result<Page<RunRow>, StoreError> {
     let tenant = query.tenant.as_str();

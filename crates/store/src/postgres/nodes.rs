@@ -20,18 +20,10 @@ use super::types::Bytes16;
 use crate::columns::Corrupt;
 use crate::error::StoreError;
 use crate::query::{Heartbeat, NodeRow, ShardSet};
-
-const SHARDS: usize = 256;
+use crate::spread::{HANDED_OVER_AFTER, Held, turn};
 
 /// A node that has been silent for so long is no longer listed.
 const FORGOTTEN_AFTER: Millis = Millis::hours(24);
-
-/// Who has a shard, until when.
-struct Held {
-    shard: Shard,
-    node: Option<Incarnation>,
-    until: Timestamp,
-}
 
 impl Held {
     fn read(row: &Row) -> Result<Held, StoreError> {
@@ -45,25 +37,6 @@ impl Held {
         };
         read().map_err(|corrupt| StoreError::unavailable(corrupt.0))
     }
-}
-
-/// What a node keeps, takes and gives back.
-#[derive(Debug, PartialEq, Eq)]
-struct Turn {
-    keeps: Vec<Shard>,
-    gives: Vec<Shard>,
-}
-
-fn turn(held: &[Held], node: Incarnation, now: Timestamp, nodes: usize) -> Turn {
-    let share = SHARDS.div_ceil(nodes.max(1));
-    let is_mine = |held: &&Held| held.node == Some(node);
-    let mut keeps: Vec<Shard> = held.iter().filter(is_mine).map(|held| held.shard).collect();
-    let gives = keeps.split_off(share.min(keeps.len()));
-    let is_free = |held: &&Held| held.node.is_none() || (held.until <= now && held.node != Some(node));
-    let free = held.iter().filter(is_free).map(|held| held.shard);
-    let room = share - keeps.len();
-    keeps.extend(free.take(room));
-    Turn { keeps, gives }
 }
 
 pub(super) async fn beat(side: &Side, beat: Heartbeat) -> Result<ShardSet, StoreError> {
@@ -86,7 +59,8 @@ async fn take_turn(connection: &Connection, beat: &Heartbeat) -> Result<ShardSet
     let there = connection.query(sql::NODES, &[&beat.now.0]).await?;
     let turn = turn(&held, beat.node, beat.now, there.len());
     if !turn.gives.is_empty() {
-        connection.query(sql::SHARDS_FREE, &[&numbers(&turn.gives)]).await?;
+        let free_at = beat.now.plus(HANDED_OVER_AFTER);
+        connection.query(sql::SHARDS_FREE, &[&numbers(&turn.gives), &free_at.0]).await?;
     }
     connection.query(sql::SHARDS_TAKE, &[&numbers(&turn.keeps), &node, &beat.until.0]).await?;
     Ok(ShardSet::of(turn.keeps))
@@ -124,48 +98,4 @@ pub(super) async fn nodes(pool: &Pool, now: Timestamp) -> Result<Vec<NodeRow>, S
 
 fn numbers(shards: &[Shard]) -> Vec<i16> {
     shards.iter().map(|shard| i16::from(shard.0)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Nodes that join, stay and die: after two turns of everyone each shard has one owner and the shares are even.
-    #[test]
-    fn shards_spread_evenly_over_whoever_is_there() {
-        let mut held: Vec<Held> =
-            (0..=255).map(|n| Held { shard: Shard(n), node: None, until: Timestamp(0) }).collect();
-        let mut now = 0;
-        for alive in [&[1u8][..], &[1, 2], &[1, 2, 3], &[3], &[3, 4, 5, 6, 7], &[9]] {
-            // Long enough for whoever went away to be forgotten, then two turns of those who are there.
-            for round in 0..3 {
-                now += 10;
-                for name in alive {
-                    let node = Incarnation([*name; 16]);
-                    let Turn { keeps, gives } = turn(&held, node, Timestamp(now), alive.len());
-                    for one in &mut held {
-                        if gives.contains(&one.shard) {
-                            (one.node, one.until) = (None, Timestamp(0));
-                        }
-                        if keeps.contains(&one.shard) {
-                            (one.node, one.until) = (Some(node), Timestamp(now + 15));
-                        }
-                    }
-                }
-                if round == 2 {
-                    let counts: Vec<usize> = alive
-                        .iter()
-                        .map(|name| {
-                            held.iter().filter(|one| one.node == Some(Incarnation([*name; 16]))).count()
-                        })
-                        .collect();
-                    assert_eq!(counts.iter().sum::<usize>(), 256, "{alive:?}");
-                    assert!(
-                        counts.iter().all(|count| *count <= 256usize.div_ceil(alive.len())),
-                        "{counts:?}"
-                    );
-                }
-            }
-        }
-    }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio_postgres::Row;
 
-use super::connect::{Connection, Connector, Params};
+use super::connect::{Connection, Connector, Params, answered};
 use super::failure::Failure;
 use crate::error::StoreError;
 
@@ -47,6 +47,12 @@ impl Slot {
         let connection = Arc::new(connector.connect(None).await?);
         *kept = Some(connection.clone());
         Ok(connection)
+    }
+
+    /// Uses a connection no more; another one that somebody made meanwhile stays.
+    async fn forget(&self, lost: &Arc<Connection>) {
+        let mut kept = self.connection.lock().await;
+        kept.take_if(|kept| Arc::ptr_eq(kept, lost));
     }
 }
 
@@ -105,16 +111,20 @@ impl Pool {
     async fn once(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, (bool, Failure)> {
         let slot = self.slot();
         let connection = slot.0.connection(&self.connector).await.map_err(|failure| (false, failure))?;
-        let statement = connection.statement(sql).await.map_err(|error| (false, error.into()))?;
-        let answer = connection.client.query(&statement, params).await;
-        let failure = match answer {
-            Ok(rows) => return Ok(rows),
-            Err(error) => Failure::from(error),
+        let prepared = answered(async { Ok(connection.statement(sql).await?) }).await;
+        let (is_sent, failure) = match prepared {
+            Ok(statement) => {
+                match answered(async { Ok(connection.client.query(&statement, params).await?) }).await {
+                    Ok(rows) => return Ok(rows),
+                    Err(failure) => (true, failure),
+                }
+            }
+            Err(failure) => (false, failure),
         };
         if failure.ends_the_connection() {
-            *slot.0.connection.lock().await = None;
+            slot.0.forget(&connection).await;
         }
-        Err((true, failure))
+        Err((is_sent, failure))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Transactions of several statements that are not appends: erasing, and the nodes' shards.
 //!
-//! Rare, so one connection is enough for them.
+//! Rare, so one connection is enough for them; those of a node that says it is there have one of their own.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use super::connect::{Connection, Connector};
+use super::connect::{Connection, Connector, answered};
 use super::failure::Failure;
 use super::pool::{TRIES, pause};
 use crate::error::StoreError;
@@ -45,10 +45,10 @@ impl Side {
                 Some(connection) => connection,
                 None => self.connector.connect(None).await.map_err(Failure::before_sending)?,
             };
-            let failure = match before_commit(&connection, &work).await {
+            let failure = match answered(before_commit(&connection, &work)).await {
                 Ok(done) => {
-                    let committed = connection.client.batch_execute("COMMIT").await;
-                    committed.map_err(|error| Failure::from(error).after_sending())?;
+                    let commit = async { Ok(connection.client.batch_execute("COMMIT").await?) };
+                    answered(commit).await.map_err(Failure::after_sending)?;
                     *kept = Some(connection);
                     return Ok(done);
                 }

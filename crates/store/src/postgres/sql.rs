@@ -232,6 +232,14 @@ pub(super) const LINKS_ERASE: &str = "UPDATE links l SET salt = NULL, payload = 
      FROM unnest($2::bigint[], $3::bytea[]) AS n (first, commitment) WHERE l.run = $1 AND l.first = n.first";
 /// Deletes the large values of a run.
 pub(super) const BLOBS_ERASE: &str = "DELETE FROM blobs WHERE run = $1";
+/// Forgets what could not be told of a run.
+pub(super) const LETTERS_ERASE: &str = "DELETE FROM dead_letters WHERE run = $1";
+/// The contents of a run are gone.
+pub(super) const RUN_ERASED: &str = "UPDATE runs SET erased = true WHERE id = $1";
+/// Runs as they began, and which of them are over and old and have their contents. What a run says of itself is in its
+/// state, where no text can look like it: quotes inside texts are escaped.
+pub(super) const RUNS_ENDED: &str = "SELECT no, id, tenant = $3 AND phase >= 8 AND NOT erased AND quarantined IS NULL \
+     AND (at < $4 OR state LIKE '%\"erased\":true%'), started_at < $4 FROM runs WHERE no > $1 ORDER BY no LIMIT $2";
 /// A large value by its name.
 pub(super) const BLOB: &str = "SELECT value FROM blobs WHERE run = $1 AND digest = $2";
 /// A definition by its name.
@@ -379,10 +387,11 @@ pub(super) const RELEASE: &str = "WITH freed AS (UPDATE runs SET lease_node = NU
      gone AS (DELETE FROM due USING freed WHERE due.run = freed.id AND freed.due_at IS NULL) \
      UPDATE due SET at = freed.due_at FROM freed WHERE due.run = freed.id AND freed.due_at IS NOT NULL";
 
-/// Notices whose time has come.
-pub(super) const NOTICES_DUE: &str = "SELECT no, subscription, run, first_seq, attempts FROM \
+/// Notices whose time has come, of runs of a fold that this node knows.
+pub(super) const NOTICES_DUE: &str = "SELECT n.no, n.subscription, n.run, n.first_seq, n.attempts FROM \
      (SELECT * FROM notices WHERE due_at IS NOT NULL AND due_at <= $1 AND subscription <> ALL($5) \
-     ORDER BY due_at, no LIMIT $2) n WHERE shard = ANY($3) ORDER BY due_at, no LIMIT $4";
+     ORDER BY due_at, no LIMIT $2) n LEFT JOIN runs r ON r.id = n.run WHERE n.shard = ANY($3) \
+     AND coalesce(r.fold, 0) <= $6 ORDER BY n.due_at, n.no LIMIT $4";
 /// What was told: all of it, or there is more.
 pub(super) const NOTICE_DELIVERED: &str = "WITH more AS (UPDATE notices SET attempts = 0, \
      first_seq = greatest(first_seq, $2::bigint + 1) WHERE no = $1 AND latest > $2) DELETE FROM notices WHERE no = $1 AND latest <= $2";
@@ -492,8 +501,8 @@ pub(super) const SHARDS_LOCK: &str = "SELECT shard, node, until FROM shards ORDE
 pub(super) const SHARDS: &str = "SELECT shard, node, until FROM shards ORDER BY shard";
 /// A node has these shards until then.
 pub(super) const SHARDS_TAKE: &str = "UPDATE shards SET node = $2, until = $3 WHERE shard = ANY($1)";
-/// Nobody has these shards.
-pub(super) const SHARDS_FREE: &str = "UPDATE shards SET node = NULL, until = 0 WHERE shard = ANY($1)";
+/// Nobody has these shards; from then on anybody may.
+pub(super) const SHARDS_FREE: &str = "UPDATE shards SET node = NULL, until = $2 WHERE shard = ANY($1)";
 /// Nobody has the shards of this node.
 pub(super) const SHARDS_LEAVE: &str = "UPDATE shards SET node = NULL, until = 0 WHERE node = $1";
 
@@ -564,6 +573,9 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     LINKS,
     LINKS_ERASE,
     BLOBS_ERASE,
+    LETTERS_ERASE,
+    RUN_ERASED,
+    RUNS_ENDED,
     BLOB,
     DEFINITION,
     KEY,

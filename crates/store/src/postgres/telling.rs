@@ -23,8 +23,8 @@ use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Scope, Subscriptio
 pub(super) async fn due_notices(pool: &Pool, query: &NoticeQuery) -> Result<Vec<DueNotice>, StoreError> {
     let without: Vec<&[u8]> = query.without.iter().map(String::as_bytes).collect();
     let shards = shard_numbers(&query.shards);
-    let params: [&(dyn ToSql + Sync); 5] =
-        [&query.now.0, &types::rows(SCAN_MAX), &shards, &types::rows(query.limit), &without];
+    let (scan, limit) = (types::rows(SCAN_MAX), types::rows(query.limit));
+    let params: [&(dyn ToSql + Sync); 6] = [&query.now.0, &scan, &shards, &limit, &without, &types::fold()];
     let rows = pool.read(sql::NOTICES_DUE, &params).await?;
     // A row that cannot be read must not keep the others from being told.
     Ok(rows.iter().filter_map(|row| due_notice(row).ok()).collect())

@@ -4,6 +4,7 @@
 
 use bytes::BytesMut;
 use holdpoint_core::id::RunId;
+use holdpoint_core::run::FOLD_VERSION;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 /// Sixteen bytes: the id of a run, a node, a secret, a salt.
@@ -55,4 +56,9 @@ pub(super) fn signed(number: u64) -> i64 {
 /// How many rows, as a parameter.
 pub(super) fn rows(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// The newest fold that this program reads, as a parameter.
+pub(super) fn fold() -> i32 {
+    i32::try_from(FOLD_VERSION).unwrap_or(i32::MAX)
 }

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use holdpoint_core::id::{Incarnation, RunId};
 use holdpoint_core::link::Link;
 use holdpoint_core::name::Tenant;
-use holdpoint_core::run::FOLD_VERSION;
 use holdpoint_core::time::Timestamp;
 use tokio_postgres::Row;
 
@@ -68,7 +67,7 @@ async fn candidates(pool: &Pool, claim: &Claim) -> Result<Vec<RunId>, StoreError
         &claim.now.0,
         &types::rows(SCAN_MAX),
         &shard_numbers(&claim.shards),
-        &fold(),
+        &types::fold(),
         &types::rows(claim.limit),
     ];
     let rows = pool.read(sql::DUE, &params).await?;
@@ -103,7 +102,7 @@ async fn lease(pool: &Pool, claim: &Claim, wanted: &[RunId]) -> Result<Vec<Claim
     }
     let ids: Vec<Bytes16> = wanted.iter().map(|run| Bytes16::from(*run)).collect();
     let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-        [&ids, &Bytes16(claim.node.0), &claim.until.0, &claim.now.0, &fold()];
+        [&ids, &Bytes16(claim.node.0), &claim.until.0, &claim.now.0, &types::fold()];
     let rows = pool.write(sql::LEASE, &params).await?;
     let mut taken: BTreeMap<RunId, &Row> = BTreeMap::new();
     for row in &rows {
@@ -132,10 +131,6 @@ async fn lease(pool: &Pool, claim: &Claim, wanted: &[RunId]) -> Result<Vec<Claim
         }
     }
     Ok(claimed)
-}
-
-fn fold() -> i32 {
-    i32::try_from(FOLD_VERSION).unwrap_or(i32::MAX)
 }
 
 pub(super) async fn renew(
@@ -249,7 +244,7 @@ pub(super) async fn revoke_credential(
     Ok(!pool.write(sql::CREDENTIAL_REVOKE, &[&tenant.as_str(), &prefix, &at.0]).await?.is_empty())
 }
 
-/// Deletes payloads, salts and large values; the event that says so stays readable.
+/// Deletes payloads, salts, large values and what could not be told; the event that says so stays readable.
 pub(super) async fn erase(side: &Side, run: RunId) -> Result<(), StoreError> {
     side.transact(|connection| Box::pin(erase_now(connection, run))).await
 }
@@ -276,5 +271,7 @@ async fn erase_now(connection: &Connection, run: RunId) -> Result<(), Failure> {
         .unzip();
     connection.query(sql::LINKS_ERASE, &[&id, &firsts, &commitments]).await?;
     connection.query(sql::BLOBS_ERASE, &[&id]).await?;
+    connection.query(sql::LETTERS_ERASE, &[&id]).await?;
+    connection.query(sql::RUN_ERASED, &[&id]).await?;
     Ok(())
 }

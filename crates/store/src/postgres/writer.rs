@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::PostgresOptions;
 use super::append::{self, Undone, Written};
-use super::connect::{Connection, Connector};
+use super::connect::{Connection, Connector, answered};
 use super::failure::Failure;
 use super::group::Encoded;
 use super::hints::Hints;
@@ -264,7 +264,10 @@ impl Shared {
             Some(kept) => kept,
             None => self.connector.connect(None).await.map_err(before)?,
         };
-        let result = append::write(&used, &self.numbers, group).await;
+        // When no answer comes nobody knows how far it got.
+        let silence = |failure| Undone { failure, is_sent: true };
+        let writing = async { Ok(append::write(&used, &self.numbers, group).await) };
+        let result = answered(writing).await.map_err(silence).and_then(|written| written);
         let is_clean = match &result {
             Ok(_) => true,
             Err(undone) if undone.failure.ends_the_connection() => false,

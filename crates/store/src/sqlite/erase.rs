@@ -11,7 +11,7 @@ use super::sql;
 use super::writer::Failure;
 use crate::error::StoreError;
 
-/// Deletes payloads, salts and large values; the event that says so stays readable.
+/// Deletes payloads, salts, large values and what could not be told; the event that says so stays readable.
 pub(super) fn erase(connection: &Connection, texts: &Texts, run: RunId) -> Result<(), Failure> {
     let columns = connection
         .prepare_cached(sql::RUN_BY_ID)?
@@ -43,6 +43,8 @@ pub(super) fn erase(connection: &Connection, texts: &Texts, run: RunId) -> Resul
         connection.prepare_cached(sql::LINK_ERASE)?.execute(params![key, commitment.0])?;
     }
     connection.prepare_cached(sql::BLOBS_ERASE)?.execute(params![no])?;
+    connection.prepare_cached(sql::LETTERS_ERASE)?.execute(params![no])?;
+    connection.prepare_cached(sql::RUN_ERASED)?.execute(params![no])?;
     connection.pragma_update(None, "secure_delete", false)?;
     Ok(())
 }

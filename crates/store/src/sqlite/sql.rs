@@ -127,6 +127,14 @@ pub(super) const BLOB_ADD: &str =
 pub(super) const BLOB: &str = "SELECT value FROM blobs WHERE run = ?1 AND digest = ?2";
 /// Deletes the large values of a run.
 pub(super) const BLOBS_ERASE: &str = "DELETE FROM blobs WHERE run = ?1";
+/// Forgets what could not be told of a run.
+pub(super) const LETTERS_ERASE: &str = "DELETE FROM dead_letters WHERE run = ?1";
+/// The contents of a run are gone.
+pub(super) const RUN_ERASED: &str = "UPDATE runs SET erased = 1 WHERE no = ?1";
+/// Runs as they began, and which of them are over and old and have their contents. What a run says of itself is in its
+/// state, where no text can look like it: quotes inside texts are escaped.
+pub(super) const RUNS_ENDED: &str = "SELECT no, id, tenant = ?3 AND phase >= 8 AND erased = 0 AND quarantined IS NULL \
+     AND (at < ?4 OR state LIKE '%\"erased\":true%'), started_at < ?4 FROM runs WHERE no > ?1 ORDER BY no LIMIT ?2";
 
 /// A new hold.
 pub(super) const HOLD_ADD: &str = "INSERT INTO holds (run, call, secret, tenant, agent, tool, kind, audience, \
@@ -202,9 +210,10 @@ pub(super) const DUE_OF_AGENT: &str = "SELECT d.run, d.shard, d.at FROM due d LE
 pub(super) const NOTICE_ADD: &str = "INSERT INTO notices (shard, due_at, subscription, run, first_seq, latest) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
      ON CONFLICT (run, subscription) WHERE due_at IS NOT NULL DO UPDATE SET latest = max(latest, excluded.latest)";
-/// Notices whose time has come.
-pub(super) const NOTICES_DUE: &str = "SELECT no, shard, subscription, run, first_seq, attempts FROM notices \
-     WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at, no LIMIT ?2";
+/// Notices whose time has come, of runs of a fold that this program knows.
+pub(super) const NOTICES_DUE: &str = "SELECT n.no, n.shard, n.subscription, n.run, n.first_seq, n.attempts \
+     FROM notices n LEFT JOIN runs r ON r.no = n.run WHERE n.due_at IS NOT NULL AND n.due_at <= ?1 \
+     AND coalesce(r.fold, 0) <= ?3 ORDER BY n.due_at, n.no LIMIT ?2";
 /// Everything was told.
 pub(super) const NOTICE_DONE: &str = "DELETE FROM notices WHERE no = ?1 AND latest <= ?2";
 /// There is more to tell.
@@ -348,6 +357,9 @@ pub(super) const ALL: &[&str] = &[
     BLOB_ADD,
     BLOB,
     BLOBS_ERASE,
+    LETTERS_ERASE,
+    RUN_ERASED,
+    RUNS_ENDED,
     HOLD_ADD,
     HOLDS_OF_CALL,
     HOLD_CLOSE,

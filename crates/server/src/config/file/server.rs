@@ -37,6 +37,9 @@ pub struct Server {
     /// How this server is one of several on one database.
     #[garde(dive)]
     pub nodes: Nodes,
+    /// How long things are kept.
+    #[garde(dive)]
+    pub retention: Retention,
     /// How much is allowed.
     #[garde(dive)]
     pub limits: Limits,
@@ -176,6 +179,17 @@ pub struct Nodes {
     #[garde(inner(custom(a_moment)))]
     #[schemars(extend("default" = "500ms"))]
     pub poll: Option<Span>,
+}
+
+/// How long things are kept.
+#[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields, default)]
+#[garde(allow_unvalidated)]
+pub struct Retention {
+    /// How long after its end the contents of a run are erased: what was said, called and answered. That it was, when, and
+    /// the chain of its hashes stay. For ever if it is left out.
+    #[garde(inner(custom(a_second_or_more)))]
+    pub ended_runs: Option<Span>,
 }
 
 fn three_seconds_or_more(span: &Span, (): &()) -> garde::Result {

@@ -70,7 +70,7 @@ pub struct Sql {
     #[garde(inner(range(min = 1, max = 64)))]
     #[schemars(extend("default" = 2))]
     pub append_connections: Option<u16>,
-    /// For `postgres`: connections of this node for everything else. Two more are used beside them.
+    /// For `postgres`: connections of this node for everything else. Three more are used beside them.
     #[garde(inner(range(min = 1, max = 256)))]
     #[schemars(extend("default" = 4))]
     pub read_connections: Option<u16>,

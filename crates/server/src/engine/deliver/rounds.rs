@@ -2,7 +2,8 @@
 //!
 //! One notice stands for one subscription and one run, so whoever holds it sends in order. What is told is settled after
 //! it was told: a crash in between tells it again, with the same id. A receiver that fails, hangs or answers slowly has
-//! few places, and its notices are left out while those are taken: the others do not wait for it.
+//! few places, and its notices are left out while those are taken: the others do not wait for it. Whoever loses a shard
+//! stops telling what belongs to it, so that one node tells at a time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -11,7 +12,7 @@ use holdpoint_core::event::{Envelope, Event};
 use holdpoint_core::id::{HoldId, Seq};
 use holdpoint_core::project::hold_of;
 use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::{DueNotice, NoticeQuery, SettleNotice, ShardSet, StoreError, Subscription};
+use holdpoint_store::{DueNotice, NoticeQuery, SettleNotice, StoreError, Subscription};
 use tokio::task::JoinSet;
 
 use super::{Disabled, Frame, Kind, Reading, Receiver, Sending, Telling, What};
@@ -94,7 +95,11 @@ impl Engine {
     pub fn deliver(&self, kinds: Vec<Arc<dyn Kind>>) {
         let shared = Arc::downgrade(&self.shared);
         self.shared.kinds.get_or_init(|| kinds);
-        self.shared.spawn(rounds(shared));
+        let delivering = self.shared.delivering.clone();
+        self.shared.spawn(async move {
+            let _delivering = delivering.lock_owned().await;
+            rounds(shared).await;
+        });
     }
 }
 
@@ -169,17 +174,12 @@ impl UnderWay {
 }
 
 impl Shared {
-    /// The shards that this node delivers for.
-    fn own_shards(&self) -> ShardSet {
-        self.shards()
-    }
-
     async fn due(&self, under_way: &UnderWay) -> Result<Vec<DueNotice>, StoreError> {
         if under_way.tasks.len() >= AT_ONCE {
             return Ok(Vec::new());
         }
         let query = NoticeQuery {
-            shards: self.own_shards(),
+            shards: self.shards(),
             now: self.clock.now(),
             // Those that are under way are found again.
             limit: AT_ONCE * 2,
@@ -188,11 +188,22 @@ impl Shared {
         self.store.due_notices(query).await
     }
 
-    /// Tells what one notice is about, and settles it.
+    /// Tells what one notice is about, and settles it. Stops when its shard becomes another node's: that one tells it
+    /// again from the first event that was not settled.
     async fn tell(self: Arc<Shared>, notice: DueNotice) {
-        let settled = match self.told(&notice).await {
-            Ok(settle) => self.store.settle_notice(notice.no, settle).await,
-            Err(error) => Err(error),
+        let telling = async {
+            match self.told(&notice).await {
+                Ok(settle) => self.store.settle_notice(notice.no, settle).await,
+                Err(error) => Err(error),
+            }
+        };
+        let settled = tokio::select! {
+            biased;
+            () = self.no_longer_own(notice.run) => {
+                tracing::info!(subscription = notice.subscription, run = %notice.run, "left to another node");
+                return;
+            }
+            settled = telling => settled,
         };
         if let Err(error) = settled {
             tracing::warn!(subscription = notice.subscription, run = %notice.run, %error, "not delivered; trying again");

@@ -13,12 +13,30 @@ use holdpoint_core::time::Timestamp;
 use super::{HoldEntry, RunEntry, SessionEntry, State};
 use crate::batch::LeaseChange;
 use crate::query::{
-    Audience, Claim, Claimed, Counts, HoldFilter, HoldQuery, InboxCounts, OpenHolds, Page, RunFilter,
-    RunQuery, SCAN_MAX, SessionQuery, SessionRow, Stored, Unreadable,
+    Audience, Claim, Claimed, Counts, EndedQuery, HoldFilter, HoldQuery, InboxCounts, LookedAt, OpenHolds,
+    Page, RunFilter, RunQuery, SCAN_MAX, SessionQuery, SessionRow, Stored, Unreadable,
 };
 use crate::turns::take_turns;
 
 impl State {
+    pub(in crate::memory) fn ended_runs(&self, query: &EndedQuery) -> Page<RunId> {
+        let after = query.cursor.map_or(0, u64::cast_signed);
+        let looked_at = self.runs.range(after.saturating_add(1)..).take(EndedQuery::LOOKS_AT);
+        let look = |(no, entry): (&i64, &RunEntry)| {
+            let run = &entry.row.run;
+            let is_over = run.outcome().is_some() && !entry.is_erased && entry.quarantined.is_none();
+            LookedAt {
+                no: *no,
+                run: run.facts.id,
+                is_wanted: run.facts.tenant == query.tenant
+                    && is_over
+                    && (run.state.at < query.before || run.state.erased),
+                is_old: run.facts.started_at < query.before,
+            }
+        };
+        query.page(&looked_at.map(look).collect::<Vec<LookedAt>>())
+    }
+
     pub(in crate::memory) fn claim_due(&mut self, claim: &Claim) -> Vec<Claimed> {
         let mut queues: BTreeMap<(Tenant, AgentName), Vec<(Timestamp, i64)>> = BTreeMap::new();
         for (no, entry) in &self.runs {

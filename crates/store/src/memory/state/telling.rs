@@ -161,6 +161,11 @@ impl State {
         DeadLetter::page(found.take(query.limit.saturating_add(1)).collect(), query.limit)
     }
 
+    /// Forgets what could not be told of a run.
+    pub(super) fn forget_letters(&mut self, run: RunId) {
+        self.telling.dead.retain(|_, dead| dead.letter.run != run);
+    }
+
     pub(in super::super) fn resend(&mut self, tenant: &Tenant, no: i64, at: Timestamp) -> bool {
         if self.telling.dead.get(&no).is_none_or(|dead| dead.tenant != *tenant) {
             return false;

@@ -2,9 +2,10 @@
 //!
 //! An open hold's row is made from the fold of its run; what cannot be read is left out and reported by id.
 
-use holdpoint_core::id::{CallNo, HoldKey, Secret, Seq, Shard};
+use holdpoint_core::id::{CallNo, HoldKey, RunId, Secret, Seq, Shard};
 use holdpoint_core::name::{AgentName, InboxName, SessionId, Tenant};
 use holdpoint_core::project::{self, HoldRow, Phase, RunRow};
+use holdpoint_core::run::FOLD_VERSION;
 use holdpoint_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Params, params};
 
@@ -15,8 +16,8 @@ use super::{Reading, unreadable};
 use crate::columns::kind_number;
 use crate::error::StoreError;
 use crate::query::{
-    Audience, DueNotice, HoldFilter, HoldQuery, InboxCounts, Page, RunFilter, RunQuery, SCAN_MAX, SessionKey,
-    SessionQuery, SessionRow, Stored, Unreadable,
+    Audience, DueNotice, EndedQuery, HoldFilter, HoldQuery, InboxCounts, LookedAt, Page, RunFilter, RunQuery,
+    SCAN_MAX, SessionKey, SessionQuery, SessionRow, Stored, Unreadable,
 };
 use crate::subscription::NoticeQuery;
 
@@ -256,6 +257,21 @@ impl Reading<'_> {
         Ok(run.hold(key).map(|open| project::hold_row(&run, open)))
     }
 
+    pub(in crate::sqlite) fn ended_runs(&self, query: &EndedQuery) -> Result<Page<RunId>, StoreError> {
+        let Some(tenant) = self.name(query.tenant.as_str())? else { return Ok(Page::of(Vec::new(), None)) };
+        let after = query.cursor.map_or(0, u64::cast_signed);
+        let look = |row: &rusqlite::Row<'_>| -> rusqlite::Result<LookedAt> {
+            let run = RunId::from_bytes(row.get(1)?);
+            Ok(LookedAt { no: row.get(0)?, run, is_wanted: row.get(2)?, is_old: row.get(3)? })
+        };
+        let read = || -> rusqlite::Result<Vec<LookedAt>> {
+            let mut statement = self.connection.prepare_cached(sql::RUNS_ENDED)?;
+            let asked = params![after, EndedQuery::LOOKS_AT, tenant, query.before.0];
+            statement.query_map(asked, look)?.collect()
+        };
+        Ok(query.page(&read().map_err(unreadable)?))
+    }
+
     pub(in crate::sqlite) fn list_sessions(
         &self,
         query: &SessionQuery,
@@ -402,7 +418,7 @@ pub(super) fn due_notices(reading: &Reading<'_>, query: &NoticeQuery) -> rusqlit
     }
     let scan = if without.is_empty() { SCAN_MAX } else { SCAN_MAX * 50 };
     let mut statement = reading.connection.prepare_cached(sql::NOTICES_DUE)?;
-    let mut rows = statement.query(params![query.now.0, scan])?;
+    let mut rows = statement.query(params![query.now.0, scan, FOLD_VERSION])?;
     let mut due = Vec::new();
     while let Some(row) = rows.next()? {
         if due.len() >= query.limit {

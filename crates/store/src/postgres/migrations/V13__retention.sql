@@ -1,0 +1,5 @@
+-- Whether the contents of a run are gone: erasing says so once it is done. Beside the fold, like the lease.
+ALTER TABLE runs ADD COLUMN erased boolean NOT NULL DEFAULT false;
+
+-- What could not be told of a run goes with its contents.
+CREATE INDEX dead_letters_by_run ON dead_letters (run);
