@@ -23,7 +23,7 @@ use crate::clock;
 /// Subscriptions to an agent or a tenant that a tenant may have: every append looks at them.
 const BROAD_MAX: usize = 100;
 
-/// Subscriptions that are looked at for that.
+/// Subscriptions that are looked at together for that.
 const LOOK_MAX: usize = 2000;
 
 /// What is told when nobody says.
@@ -322,9 +322,16 @@ impl Engine {
         if matches!(hears, Hears::Run(_)) {
             return Ok(());
         }
-        let query = SubscriptionQuery { tenant: who.tenant.clone(), after: None, limit: LOOK_MAX };
-        let all = self.shared.store.list_subscriptions(query).await?;
-        let broad = all.iter().filter(|one| !matches!(one.scope, Hears::Run(_))).count();
+        let (mut broad, mut after) = (0, None);
+        loop {
+            let query = SubscriptionQuery { tenant: who.tenant.clone(), after, limit: LOOK_MAX };
+            let page = self.shared.store.list_subscriptions(query).await?;
+            broad += page.iter().filter(|one| !matches!(one.scope, Hears::Run(_))).count();
+            match page.last().filter(|_| page.len() >= LOOK_MAX) {
+                Some(last) => after = Some(last.id.clone()),
+                None => break,
+            }
+        }
         match broad < BROAD_MAX {
             true => Ok(()),
             false => Err(SubscriptionError::Invalid(format!(

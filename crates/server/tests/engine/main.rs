@@ -20,6 +20,7 @@ mod other_server;
 mod races;
 mod repeats;
 mod stopping;
+mod telling;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

@@ -15,7 +15,7 @@ use holdpoint::auth::Principal;
 use holdpoint::clock::Clock;
 use holdpoint::engine::Engine;
 use holdpoint::http;
-use holdpoint::settings::Connections;
+use holdpoint::settings::{Connections, Settings};
 use holdpoint_core::time::Millis;
 use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
 use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
@@ -73,6 +73,8 @@ pub(crate) struct Options {
     pub(crate) is_deaf: bool,
     /// By how much the machine's clock is wrong.
     pub(crate) wrong_by: Millis,
+    /// How long runs are kept once they are over; for ever if that is not said.
+    pub(crate) keep: Option<Millis>,
 }
 
 impl Default for Options {
@@ -92,6 +94,7 @@ impl Default for Options {
             postgres: None,
             is_deaf: false,
             wrong_by: Millis(0),
+            keep: None,
         }
     }
 }
@@ -110,6 +113,7 @@ impl Options {
         arguments.extend(self.trace.iter().map(|path| format!("trace={}", path.display())));
         arguments.extend(self.postgres.iter().map(|url| format!("postgres={url}")));
         arguments.extend([format!("deaf={}", self.is_deaf), format!("wrong_by={}", self.wrong_by.0)]);
+        arguments.extend(self.keep.iter().map(|span| format!("keep={}", span.0)));
         arguments
     }
 
@@ -136,6 +140,7 @@ impl Options {
                 "postgres" => options.postgres = Some(value.into()),
                 "deaf" => options.is_deaf = value == "true",
                 "wrong_by" => options.wrong_by = Millis(value.parse().unwrap()),
+                "keep" => options.keep = Some(Millis(value.parse().unwrap())),
                 other => panic!("the server under test knows no {other}"),
             }
         }
@@ -177,7 +182,7 @@ async fn serve_on(data: PathBuf, options: Options) {
     let (stop, stopping) = watch::channel(false);
     let mut serving = tokio::task::JoinSet::new();
     for _ in 0..options.nodes {
-        let settings = settings(&data, &options.behaviour, &points);
+        let settings = Settings { keep_ended: options.keep, ..settings(&data, &options.behaviour, &points) };
         let engine = Engine::new(store.clone(), Clock::wrong_by(options.wrong_by), settings);
         // A store that is away is tried again by whoever works.
         let _ = engine.join().await;

@@ -1,14 +1,18 @@
 //! F31: the same load for a long time. Memory, descriptors and connections must not grow with it.
 //!
 //! The first third of the time is for warming up; the last third is compared with the second. What is stored grows with
-//! the runs, which are kept; how much a run takes is reported.
+//! the runs, which are kept; how much a run takes is reported. In the end a server is told to keep them for a second only:
+//! then the contents of all of them must go.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use holdpoint_core::time::Millis;
 use holdpoint_store::conformance::cluster;
 use holdpoint_store::conformance::random::Random;
+use holdpoint_store::postgres::{self, PostgresOptions};
+use holdpoint_store::sqlite;
 use tokio::task::JoinSet;
 
 use crate::agents::Behaviour;
@@ -23,6 +27,8 @@ const CLIENTS: u64 = 8;
 /// A client begins a run so often, whether the last one took long or not.
 const EVERY: Duration = Duration::from_millis(250);
 const LOOKS: u32 = 60;
+/// Within which everything that is over must have been erased.
+const ERASED_WITHIN: Duration = Duration::from_secs(300);
 
 /// Works for so long.
 pub(crate) fn soak(span: Duration, kept: Kept) -> Row {
@@ -45,17 +51,60 @@ pub(crate) fn soak(span: Duration, kept: Kept) -> Row {
         violations.push(format!("F31: descriptors grew from {middle:.0} to {last:.0}"));
     }
     violations.extend(field.check(&acked));
+    let bytes = stored(&field) / stories.len().max(1) as u64;
+    let (took, left) = retention(&field);
+    if left > 0 {
+        violations.push(format!("F31: {left} runs were over for long enough and are not erased"));
+    }
+    // Nobody compares with what was acknowledged any more; everything else must still be right.
+    violations.extend(verified(&field));
     let note = format!(
-        "{} runs; memory {:.1} → {:.1} MB, descriptors {:.0} → {:.0}; {} bytes stored for each run",
+        "{} runs; memory {:.1} → {:.1} MB, descriptors {:.0} → {:.0}; {} bytes stored for each run; all erased by age in {:.1} s",
         stories.len(),
         memory.middle / 1024.0,
         memory.last / 1024.0,
         descriptors.middle,
         descriptors.last,
-        stored(&field) / stories.len().max(1) as u64
+        bytes,
+        took.as_secs_f64()
     );
     let seconds = usize::try_from(span.as_secs()).unwrap_or(usize::MAX);
     Row::new(kept.row("F31", "F31-PG"), "seconds of the same load", seconds, violations).with(note)
+}
+
+/// Has everything that is over erased. How long that took, and what is left.
+fn retention(field: &Field) -> (Duration, usize) {
+    let behaviour = Options::default().behaviour;
+    let mut server =
+        field.start(&Options { behaviour, keep: Some(Millis::seconds(1)), ..Options::default() });
+    let begin = now();
+    while begin.elapsed() < ERASED_WITHIN && still_full(field) > 0 {
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let took = begin.elapsed();
+    server.kill();
+    (took, still_full(field))
+}
+
+/// How many runs are over and have their contents.
+fn still_full(field: &Field) -> usize {
+    match &field.url {
+        None => {
+            let file = rusqlite::Connection::open(field.data().join("holdpoint.db")).unwrap();
+            let count = "SELECT count(*) FROM runs WHERE phase >= 8 AND erased = 0";
+            file.query_row(count, [], |row| row.get(0)).unwrap()
+        }
+        Some(url) => cluster::query_count(url, "SELECT FROM runs WHERE phase >= 8 AND NOT erased"),
+    }
+}
+
+/// What the audit finds wrong.
+fn verified(field: &Field) -> Vec<String> {
+    let found = match &field.url {
+        None => sqlite::verify(&field.data().join("holdpoint.db"), |_| {}).unwrap().findings,
+        Some(url) => postgres::verify(&PostgresOptions::at(url), |_| {}).unwrap().findings,
+    };
+    found.iter().map(|finding| format!("I8: {finding:?}")).collect()
 }
 
 struct Look {
