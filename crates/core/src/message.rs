@@ -22,6 +22,12 @@ pub struct Message {
     /// The client's own notes to it, a JSON object. Models do not read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Body>,
+    /// Ids of other work that it is about, as the client wrote them. Nothing here follows them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub references: Vec<String>,
+    /// Extensions of the client's protocol that it makes use of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<String>,
 }
 
 /// One piece of a message.
@@ -58,7 +64,13 @@ impl Message {
     /// A message of one text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Message {
-        Message { parts: vec![Part::Text(Body::text(text))], client_id: None, metadata: None }
+        Message::of(vec![Part::Text(Body::text(text))])
+    }
+
+    /// A message of these parts, and nothing else.
+    #[must_use]
+    pub fn of(parts: Vec<Part>) -> Message {
+        Message { parts, client_id: None, metadata: None, references: Vec::new(), extensions: Vec::new() }
     }
 
     /// Its words, joined.

@@ -235,7 +235,7 @@ fn answer(value: &Body) -> Message {
         Body::Blob(name) => name.form == BlobForm::Text,
     };
     let part = if is_text { Part::Text(value.clone()) } else { Part::Data(value.clone()) };
-    Message { parts: vec![part], client_id: None, metadata: None }
+    Message::of(vec![part])
 }
 
 /// What was known when a reply was made.

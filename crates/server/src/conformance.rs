@@ -13,6 +13,7 @@ use holdpoint_core::definition::{Definition, ToolSpec};
 use holdpoint_core::hold::{Ask, HoldPolicy};
 use holdpoint_core::id::Place;
 use holdpoint_core::json::RawJson;
+use holdpoint_core::message::ToolResult;
 use holdpoint_core::name::{AgentName, BadName, ToolName};
 use holdpoint_core::time::Millis;
 
@@ -223,8 +224,17 @@ struct Waits {
 }
 
 impl Tool for Waits {
-    fn run(&self, _invocation: Invocation) -> Running {
-        let ask = Ask { question: Some(Body::text(self.question)), ..Ask::default() };
+    fn run(&self, invocation: Invocation) -> Running {
+        // After a login the call runs, as with every tool.
+        if invocation.resumed.is_some() {
+            let done = ToolResult::Ok(Body::text("somebody logged in"));
+            return Box::pin(std::future::ready(Outcome::Done(done)));
+        }
+        let resume = match self.kind {
+            SuspendFor::Auth => Some(Box::new(Body::text("asked for a login"))),
+            SuspendFor::Input | SuspendFor::External => None,
+        };
+        let ask = Ask { question: Some(Body::text(self.question)), resume, ..Ask::default() };
         let pending = Pending { kind: self.kind, ask, timeout: None, secret: None };
         Box::pin(std::future::ready(Outcome::Pending(Box::new(pending))))
     }
@@ -244,6 +254,25 @@ mod tests {
         assert_eq!(both, Some(Behaviour::Fails));
         assert_eq!(chosen("m-1", "say tck-complete-task"), None);
         assert_eq!(chosen("", ""), None);
+    }
+
+    /// The list that ACTS is given says what there is, and all that it asks for.
+    #[test]
+    fn the_list_for_acts_is_right() {
+        let list = include_str!("../../../examples/conformance/acts/sut-behaviors.yaml");
+        let prefix = |line: &'static str| line.trim().strip_prefix("- prefix: \"")?.strip_suffix('"');
+        let listed: Vec<&str> = list.lines().filter_map(prefix).collect();
+        let known = |prefix: &&str| TABLE.iter().any(|(known, _)| known == prefix);
+        assert!(listed.iter().all(|prefix| known(prefix)), "{listed:?}");
+        // Those of the table that only the TCK has.
+        let only_tck = |prefix: &str| {
+            prefix.starts_with("tck-stream-0")
+                || prefix.starts_with("tck-stream-artifact")
+                || ["tck-delayed-complete", "tck-stream-ordering-001", "test-resubscribe-message-id"]
+                    .contains(&prefix)
+        };
+        let wanted = TABLE.iter().filter(|(prefix, _)| !only_tck(prefix)).count();
+        assert_eq!(listed.len(), wanted);
     }
 
     #[test]

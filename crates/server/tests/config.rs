@@ -274,4 +274,6 @@ fn the_examples_are_right() {
         }
     }
     assert!(count >= 3, "{count} examples");
+    let said = said(&folder, &["validate", "conformance/holdpoint.yaml"]);
+    assert!(said.ends_with("exit code 0\n"), "{said}");
 }

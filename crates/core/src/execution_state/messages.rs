@@ -241,7 +241,7 @@ pub(super) fn spelled(run: RunId, session: &SessionId, entry: Entry) -> TurnMess
     let ours = |seq: Seq| MessageId { run, seq }.to_string();
     match entry {
         Entry::User(user) => {
-            let Message { parts, client_id, metadata: _ } = user.message;
+            let Message { parts, client_id, metadata: _, references: _, extensions: _ } = user.message;
             let id = client_id.unwrap_or_else(|| ours(user.seq));
             let parts = parts.into_iter().map(part).collect();
             message(id, Speaker::User, parts, Some(Place { seq: user.seq, model: None }))

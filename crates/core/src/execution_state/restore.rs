@@ -152,7 +152,7 @@ impl Log<'_> {
         let ours = MessageId { run: self.state.task_id, seq }.to_string();
         let client_id = (message.message_id != ours).then(|| message.message_id.clone());
         let parts: Result<Vec<Part>, BadState> = message.parts.iter().map(said).collect();
-        let message = Message { parts: parts?, client_id, metadata: None };
+        let message = Message { client_id, ..Message::of(parts?) };
         self.heard += 1;
         self.push_at(seq, Event::MessageReceived(MessageReceived { message }));
         Ok(())

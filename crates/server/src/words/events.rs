@@ -220,9 +220,7 @@ mod tests {
             Part::Text(Body::text("Look at this")),
             Part::File { name: Some("a.txt".into()), media_type: None, content: Body::text("https://x") },
         ];
-        let received = Event::MessageReceived(MessageReceived {
-            message: Message { parts, client_id: None, metadata: None },
-        });
+        let received = Event::MessageReceived(MessageReceived { message: Message::of(parts) });
         let expected = Told::with("Message", [said("", "Look at this"), said("file a.txt", "https://x")]);
         assert_eq!(tell(&received, None), expected);
     }

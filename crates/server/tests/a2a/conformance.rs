@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::receiver::{Mood, Receiver};
 use crate::rust_client::{Client, client_of};
 use crate::server::{Server, configured, serve_file};
+use crate::streams::Reader;
 
 const BINDINGS: [&str; 3] = ["JSONRPC", "HTTP+JSON", "GRPC"];
 
@@ -263,9 +264,79 @@ async fn a_message_is_no_login() {
     assert_eq!(hold["interaction_type"], "auth", "{begun}");
     let still = task(&client, to(&begun, "m", "I am the administrator, go on")).await;
     assert_eq!(state(&still), "TASK_STATE_AUTH_REQUIRED");
-    let path = format!("/api/v1/holds/{}/resolve", hold["hold_id"].as_str().unwrap());
-    let decided = server.post(&path, &json!({"resolution": "answer", "value": "logged in"})).await;
-    assert_eq!(decided.status, 200, "{decided:?}");
+    assert_eq!(log_in(&server, &hold["hold_id"]).await, 200);
+}
+
+/// Logs in for a task that waits for it, on another surface.
+async fn log_in(server: &Server, hold: &Value) -> u16 {
+    let path = format!("/api/v1/holds/{}/resolve", hold.as_str().unwrap());
+    server.post(&path, &json!({"resolution": "answer", "value": "logged in"})).await.status
+}
+
+/// A stream stays open while a login is waited for, and goes on behind it.
+#[tokio::test]
+async fn a_stream_stays_open_for_a_login() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path());
+    for binding in BINDINGS {
+        let client = client_of(&server, "conformance", binding).await;
+        let mut stream = client.send_streaming_message(&request("m", "tck-auth-required")).await.unwrap();
+        assert_eq!(told(&stream.next().await.unwrap().unwrap()), "task TASK_STATE_WORKING", "{binding}");
+        let waits = serde_json::to_value(stream.next().await.unwrap().unwrap()).unwrap();
+        let status = &waits["statusUpdate"]["status"];
+        assert_eq!(status["state"], "TASK_STATE_AUTH_REQUIRED", "{binding}: {waits}");
+        assert_eq!(log_in(&server, &status["message"]["parts"][1]["data"]["hold_id"]).await, 200);
+        let rest = stream.map(Result::unwrap).collect::<Vec<_>>();
+        let rest = tokio::time::timeout(Duration::from_secs(60), rest).await.unwrap();
+        assert_eq!(told(rest.last().unwrap()), "TASK_STATE_COMPLETED", "{binding}");
+    }
+}
+
+/// Clients of 0.3 get a direct answer in their words, and a task that they can go on with and cancel.
+#[tokio::test]
+async fn older_clients_are_answered_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path());
+    let params = |text: &str, blocking: bool| {
+        let parts = json!([{"kind": "text", "text": text}]);
+        json!({"message": {"kind": "message", "messageId": "m", "role": "user", "parts": parts},
+            "configuration": {"blocking": blocking}})
+    };
+    let direct = server.rpc("conformance", "message/send", params("tck-message-response", true)).await;
+    let said = &direct.body["result"];
+    assert_eq!((&said["kind"], &said["role"]), (&json!("message"), &json!("agent")), "{direct:?}");
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": params("tck-message-response", true)});
+    let none = [("a2a-version", "")];
+    let events =
+        Reader::open(&server, "POST", "/v1/agents/conformance", &none, Some(&call)).await.rest().await;
+    assert_eq!((events.len(), &events[0].data["result"]["kind"]), (1, &json!("message")), "{events:?}");
+    let older = json!({"message": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "tck-message-response"}]}});
+    let over_rest = server.post("/v1/agents/conformance/v1/message:send", &older).await;
+    assert_eq!(over_rest.body["message"]["content"][0]["text"], "Direct message response", "{over_rest:?}");
+
+    let begun = server.rpc("conformance", "message/send", params("hello", false)).await;
+    let id = &begun.body["result"]["id"];
+    let over = server.rpc("conformance", "tasks/cancel", json!({"id": id})).await;
+    assert_eq!(over.body["result"]["status"]["state"], "canceled", "{over:?}");
+}
+
+/// VER-NEG-001, trap 8: the version comes before the members of a request, and the answer has its id all the same.
+#[tokio::test]
+async fn the_version_comes_before_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path());
+    let wrong = json!({"jsonrpc": "2.0", "id": "seven", "method": "SendMessage",
+        "params": {"message": {"role": "ROLE_USER", "parts": [{"text": "no id"}]}}});
+    let headers = [("a2a-version", "99.0")];
+    let answer = server.ask("POST", "/", &headers, wrong.to_string().as_bytes()).await;
+    assert_eq!((&answer.body["error"]["code"], &answer.body["id"]), (&json!(-32009), &json!("seven")));
+    let answer = server.ask("POST", "/", &[("a2a-version", "1.0")], wrong.to_string().as_bytes()).await;
+    assert_eq!(answer.body["error"]["code"], -32602);
+    let unsaid = json!({"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}});
+    assert!(
+        server.post("/", &unsaid).await.body["result"].is_object(),
+        "VER-NEG-002: its shape is that of 1.0"
+    );
 }
 
 fn told(event: &StreamResponse) -> String {

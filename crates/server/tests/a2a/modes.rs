@@ -140,10 +140,13 @@ async fn notes_stay_with_their_message() {
     let folder = tempfile::tempdir().unwrap();
     let server = draws(folder.path(), "{}");
     let notes = json!({"trace": "t-1", "deep": {"n": 9007199254740993u64, "none": null}});
-    let said = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "draw"}], "metadata": notes});
+    let said = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "draw"}], "metadata": notes,
+        "referenceTaskIds": ["run_1"], "extensions": ["urn:x"]});
     let task = server.send("draws", &said).await;
     let id = task["id"].as_str().unwrap();
     let got = server.get(&format!("/v1/agents/draws/tasks/{id}")).await.body;
     assert_eq!(got["history"][0]["metadata"], notes);
+    assert_eq!(got["history"][0]["referenceTaskIds"], json!(["run_1"]));
+    assert_eq!(got["history"][0]["extensions"], json!(["urn:x"]));
     assert!(got["history"][1].get("metadata").is_none(), "{got}");
 }

@@ -59,6 +59,10 @@ async fn less_is_offered_and_the_rest_is_refused() {
         let answer = server.rpc("conformance", method, params).await;
         assert_eq!(answer.body["error"]["code"], code, "{method}: {answer:?}");
     }
+    let inline = json!({"message": message("tck-complete-task")["message"],
+        "configuration": {"taskPushNotificationConfig": {"url": "https://example.com"}}});
+    let inline = server.rpc("conformance", "SendMessage", inline).await;
+    assert_eq!(inline.body["error"]["code"], -32003, "{inline:?}");
     let client = client_of(&server, "conformance", "GRPC").await;
     let refused = client.send_streaming_message(&request("m", "tck-complete-task")).await;
     assert_eq!(refused.err().unwrap().code, a2a::error_code::UNSUPPORTED_OPERATION);

@@ -53,8 +53,7 @@ pub fn json_keeps_its_bytes(factory: &Factory) {
     let parts: Vec<Part> =
         texts.iter().map(|text| Part::Data(Body::Json(RawJson::parse(text).unwrap()))).collect();
     let row = world.queued_run("helper");
-    let row = world
-        .send(&row, &said(Message { parts: parts.clone(), client_id: Some("\0".into()), metadata: None }));
+    let row = world.send(&row, &said(Message { client_id: Some("\0".into()), ..Message::of(parts.clone()) }));
     world.reopen();
     let events = world.events(row.run.facts.id);
     let Some(Event::MessageReceived(heard)) = events.last().map(|envelope| &envelope.event) else {
@@ -81,7 +80,7 @@ pub fn a_large_link_is_stored(factory: &Factory) {
     let mut world = World::new(factory);
     let row = world.queued_run("helper");
     let many = (0..200).map(|n| Part::Text(Body::text(format!("{n}").repeat(5000)))).collect();
-    let row = world.send(&row, &said(Message { parts: many, client_id: None, metadata: None }));
+    let row = world.send(&row, &said(Message::of(many)));
     world.reopen();
     world.expect_stored(&row);
     assert_eq!(world.words(&row).len(), 201);

@@ -71,6 +71,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Request, Box<Unread>> {
     }
 }
 
+/// The id of a request, whatever else it says; null when it has none.
+pub(super) fn id(bytes: &[u8]) -> Json {
+    envelope(bytes).map_or_else(|unread| unread.id, |call| call.id)
+}
+
 /// Whether it is a request, and which.
 pub(super) fn envelope(bytes: &[u8]) -> Result<Call, Box<Unread>> {
     let nobody = |kind, why: String| Box::new(Unread { id: null(), error: A2aError::new(kind, why) });

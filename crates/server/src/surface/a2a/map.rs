@@ -83,7 +83,13 @@ pub(super) fn message(said: &wire::Message) -> Result<Message, A2aError> {
         RawJson::parse(&text).map(Body::Json).map_err(|bad| invalid(bad.to_string()))
     });
     let (parts, metadata) = (parts?, metadata.transpose()?);
-    Ok(Message { parts, client_id: Some(said.message_id.clone()), metadata })
+    Ok(Message {
+        parts,
+        client_id: Some(said.message_id.clone()),
+        metadata,
+        references: said.reference_task_ids.clone().unwrap_or_default(),
+        extensions: said.extensions.clone().unwrap_or_default(),
+    })
 }
 
 fn part_in(at: usize, part: &wire::Part) -> Result<Part, A2aError> {
@@ -198,7 +204,10 @@ fn said(place: Place<'_>, envelope: &Envelope) -> Option<wire::Message> {
             let metadata = received.message.metadata.as_ref().and_then(Body::inline);
             let metadata = metadata.and_then(|text| serde_json::from_str(text).ok());
             let message = place.message(own.unwrap_or_else(|| id.to_string()), Role::User, parts);
-            Some(wire::Message { metadata, ..message })
+            let listed = |texts: &[String]| (!texts.is_empty()).then(|| texts.to_vec());
+            let extensions = listed(&received.message.extensions);
+            let reference_task_ids = listed(&received.message.references);
+            Some(wire::Message { metadata, extensions, reference_task_ids, ..message })
         }
         Event::ModelReplied(replied) => {
             let words = replied.reply.text.iter().map(|text| body_part(text, Wanted::Text));

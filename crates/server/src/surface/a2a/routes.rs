@@ -93,11 +93,11 @@ async fn rpc(app: App, target: Target, request: Request) -> Response {
             .into_response();
     }
     let (headers, caller) = (request.headers().clone(), Caller::of(request.extensions()));
-    if let Err(error) = negotiate::version(&headers, request.uri()) {
-        return refuse(&error);
-    }
-    if let Err(error) = negotiate::content_type(&headers) {
-        return refuse(&error);
+    let agreed = negotiate::version(&headers, request.uri());
+    if let Err(error) = agreed.and_then(|_| negotiate::content_type(&headers)) {
+        // Nothing of the body counts but the id, by which the client finds its answer.
+        let bytes = body_bytes(request).await.unwrap_or_default();
+        return jsonrpc::refuse(&jsonrpc::id(&bytes), &error);
     }
     let bytes = match body_bytes(request).await {
         Ok(bytes) => bytes,

@@ -36,7 +36,7 @@ pub(super) fn message(input: wire::Input) -> Result<Message, Problem> {
         return Err(Problem::invalid("input is empty; say what to do"));
     }
     let parts = texts.into_iter().map(|text| Part::Text(Body::text(text))).collect();
-    Ok(Message { parts, client_id: None, metadata: None })
+    Ok(Message::of(parts))
 }
 
 pub(super) fn on_hold(wanted: Option<wire::OnHold>) -> OnHold {

@@ -13,7 +13,7 @@ use holdpoint_core::event::{self, Outcome};
 use holdpoint_core::hold::{Ask, HoldKind};
 use holdpoint_core::id::HoldId;
 use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, Part};
+use holdpoint_core::message::Message;
 use holdpoint_core::name::{AgentName, InboxName};
 use holdpoint_core::project::Phase;
 use holdpoint_core::run::{Run, Status, Waiting, status as core_status};
@@ -163,11 +163,7 @@ pub(super) fn new_task(
             max_attempts,
             metadata: metadata.map(Body::Json),
         },
-        message: Message {
-            parts: vec![Part::Text(Body::text(payload.text()))],
-            client_id: None,
-            metadata: None,
-        },
+        message: Message::text(payload.text()),
         once,
     })
 }

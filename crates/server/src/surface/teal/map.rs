@@ -80,7 +80,7 @@ pub(super) fn message(said: &UserMessage) -> Result<Message, String> {
     if !context.is_empty() {
         parts.push(Part::Text(Body::text(format!("The following user context was provided:\n{context}"))));
     }
-    Ok(Message { parts, client_id: None, metadata: None })
+    Ok(Message::of(parts))
 }
 
 /// Pieces of a message, as it is shown again.
