@@ -5,6 +5,7 @@
 //! `follow.rs` lets readers follow the log, `deliver.rs` tells the outside. A held run is known to none of them: it is rows.
 
 mod abandon;
+mod above;
 mod callbacks;
 mod deciding;
 mod deliver;

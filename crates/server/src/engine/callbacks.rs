@@ -192,9 +192,13 @@ impl Engine {
 
 /// How the ids of a caller's receivers of a run begin.
 fn row_prefix(who: &Principal, run: RunId, kind: &str) -> String {
+    format!("{}{}_", ids_of_run(run, kind), short("holdpoint.callback-owner.1", who.user.as_str()))
+}
+
+/// How the ids of all receivers of a run begin, whoever named them.
+pub(super) fn ids_of_run(run: RunId, kind: &str) -> String {
     let run = run.to_string();
-    let run = run.trim_start_matches("run_");
-    format!("{kind}_{run}_{}_", short("holdpoint.callback-owner.1", who.user.as_str()))
+    format!("{kind}_{}_", run.trim_start_matches("run_"))
 }
 
 fn row_id(who: &Principal, run: RunId, kind: &str, name: &str) -> String {

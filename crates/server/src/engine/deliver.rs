@@ -38,6 +38,11 @@ pub trait Kind: Send + Sync {
         false
     }
 
+    /// Whether receivers of a run also hear what its sub-runs ask.
+    fn hears_below(&self) -> bool {
+        false
+    }
+
     /// What a run has to tell in words of this kind's own; none for a kind that tells events one by one.
     fn frames<'a>(&'a self, _reading: Reading<'a>) -> Option<BoxFuture<'a, Result<Vec<Frame>, EngineError>>> {
         None
@@ -55,6 +60,8 @@ pub struct Reading<'a> {
     pub receiver: &'a Receiver,
     /// The run.
     pub run: RunId,
+    /// The run that the receiver was named for: this one, or one above it.
+    pub named_for: RunId,
     /// The first event that was not told yet.
     pub from: Seq,
 }
@@ -64,8 +71,8 @@ pub struct Reading<'a> {
 pub struct Frame {
     /// The last event that it tells of.
     pub seq: Seq,
-    /// Its place among all frames of the run, from 1.
-    pub number: u64,
+    /// Its place among all frames of the run, from 1; none for what a run below asks.
+    pub number: Option<u64>,
     /// What is sent.
     pub body: String,
 }

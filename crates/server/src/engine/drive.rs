@@ -37,7 +37,7 @@ use tokio::task::{Id, JoinSet};
 use super::follow::{Ear, Goes};
 use super::gone::Missing;
 use super::orders::{Lease, More, beside, is_leased_elsewhere};
-use super::{EngineError, Place, Shared};
+use super::{EngineError, Place, Shared, above};
 use crate::tool::Outcome;
 use work_time::Worked;
 
@@ -146,6 +146,7 @@ impl Shared {
             is_lost: false,
             refused: None,
             asks_people: false,
+            above: Vec::new(),
             definition: None,
             tools: JoinSet::new(),
             begun: BTreeSet::new(),
@@ -193,6 +194,8 @@ pub(super) struct Drive {
     refused: Option<Refusal>,
     /// Whether a question to people was opened and not told of yet.
     asks_people: bool,
+    /// The receivers of runs above that hear what this one asks.
+    pub(super) above: Vec<String>,
     /// The definition that the run is pinned to, kept so that nothing in hand is lost to a failing read.
     definition: Option<(Digest, Arc<Definition>)>,
     tools: JoinSet<Ended>,
@@ -400,6 +403,7 @@ impl Drive {
         let actor = Actor::Node(shared.node);
         let lease = if self.is_lost { Lease::Untouched } else { shared.while_busy() };
         let beside = beside(lease, &shared.approvers(&agent), more);
+        let beside = above::telling(&self.above, asks_people, beside);
         let mut order = shared.order(vec![command], actor, definition, verdicts, beside);
         order.given.authority = authority;
         self.driver.push(order);

@@ -47,6 +47,8 @@ impl Drive {
         if run.outcome().is_some() {
             return Ok(());
         }
+        // Before there is something in hand that a failing read could lose.
+        self.above = self.shared.receivers_above(&run.facts.tenant, run.facts.parent).await?;
         if let Some(parent) = run.facts.parent
             && !self.shared.is_waited_for(parent).await?
         {

@@ -4,6 +4,8 @@
 
 use serde_json::json;
 
+use crate::push::{story, whole};
+use crate::receiver::{Mood, Receiver};
 use crate::server::{Server, asked, configured, decides, replies, says, state};
 use crate::streams::{Reader, told};
 
@@ -14,7 +16,8 @@ fn boss_and_helper(folder: &std::path::Path) -> Server {
         "replies:\n- calls: [{tool: write_file, arguments: {path: a.txt, content: x}}]\n- text: written\n";
     std::fs::write(folder.join("boss.yaml"), boss).unwrap();
     std::fs::write(folder.join("helper.yaml"), helper).unwrap();
-    let config = "llms: {b: {type: scripted, script: boss.yaml}, h: {type: scripted, script: helper.yaml}}\n\
+    let config = "server: {webhooks: {allowed_hosts: ['127.0.0.1'], retries: [200ms, 200ms, 200ms, 1s, 1s]}}\n\
+                  llms: {b: {type: scripted, script: boss.yaml}, h: {type: scripted, script: helper.yaml}}\n\
                   tools: {research: {type: agent, agent: helper, requires_approval: false}}\n\
                   agents:\n  boss: {llm: b, tools: [research], task: {}}\n  helper: {llm: h, tools: [write_file], task: {}}\n";
     configured(folder, config)
@@ -64,4 +67,33 @@ async fn a_stream_tells_what_a_sub_run_asks() {
     let rest: Vec<String> = reader.rest().await.iter().map(told).collect();
     assert_eq!(rest[rest.len() - 2..], ["artifact", "COMPLETED"], "{rest:?}");
     assert!(!folder.path().join("workspace/a.txt").exists());
+}
+
+/// A receiver of the task above is told what a sub-run asks, in the words in which a caller is asked; what comes of it is
+/// told by the task's own events.
+#[tokio::test]
+async fn a_receiver_is_told_what_a_sub_run_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = boss_and_helper(folder.path());
+    let receiver = Receiver::new(Mood::Takes).await;
+    let config = json!({"url": receiver.url(), "token": "the-token"});
+    let request = json!({"message": says("go"), "configuration": {"taskPushNotificationConfig": config}});
+    let task = server.post("/v1/agents/boss/message:send", &request).await.body["task"].clone();
+    assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED");
+    let is_asked = |got: &crate::receiver::Got| got.text.contains("TASK_STATE_INPUT_REQUIRED");
+    let all = receiver.until("the question", |all| all.iter().any(is_asked)).await;
+    let question = all.iter().find(|got| is_asked(got)).unwrap();
+    let update = &question.body()["statusUpdate"];
+    assert_eq!((&update["taskId"], &update["contextId"]), (&task["id"], &task["contextId"]));
+    assert_eq!(asked(update), asked(&task), "a receiver is asked what a caller is asked");
+    assert_eq!(question.headers["x-a2a-notification-token"], "the-token");
+    assert!(!question.headers.contains_key("x-a2a-notification-sequence"));
+    server.send("boss", &replies(&task, json!([{"text": "approve"}]))).await;
+    let told = story(&whole(&receiver).await);
+    let questions = told.iter().filter(|one| one.ends_with("INPUT_REQUIRED")).count();
+    assert_eq!(
+        (questions, told.last().unwrap().as_str()),
+        (1, "statusUpdate TASK_STATE_COMPLETED"),
+        "{told:?}"
+    );
 }

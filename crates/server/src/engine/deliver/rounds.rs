@@ -12,7 +12,7 @@ use holdpoint_core::event::{Envelope, Event};
 use holdpoint_core::id::{HoldId, Seq};
 use holdpoint_core::project::hold_of;
 use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::{DueNotice, NoticeQuery, SettleNotice, StoreError, Subscription};
+use holdpoint_store::{DueNotice, NoticeQuery, Scope, SettleNotice, StoreError, Subscription};
 use tokio::task::JoinSet;
 
 use super::{Disabled, Frame, Kind, Reading, Receiver, Sending, Telling, What};
@@ -301,7 +301,11 @@ impl Shared {
         found: &Subscription,
         events: &'a [Envelope],
     ) -> Result<Vec<Next<'a>>, EngineError> {
-        let reading = Reading { engine, who, receiver, run: notice.run, from: notice.from };
+        let named_for = match found.scope {
+            Scope::Run(run) => run,
+            Scope::Agent(_) | Scope::Tenant => notice.run,
+        };
+        let reading = Reading { engine, who, receiver, run: notice.run, named_for, from: notice.from };
         let frames = self.kind(&receiver.kind).and_then(|kind| kind.frames(reading));
         if let Some(frames) = frames {
             return Ok(frames.await?.into_iter().map(Next::Frame).collect());

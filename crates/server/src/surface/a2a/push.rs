@@ -9,6 +9,7 @@ use std::fmt;
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use futures_util::future::BoxFuture;
 use holdpoint_core::digest;
+use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{RunId, Seq};
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +20,8 @@ use super::negotiate::{A2A_JSON, JSON, V03};
 use super::operations::{Asked, HISTORY, asks, task_id};
 use super::progress::{Progress, Says};
 use super::wire::{
-    AuthenticationInfo, ListPushRequest, PushConfigs, PushRequest, Secret, StreamResponse,
-    TaskPushNotificationConfig,
+    AuthenticationInfo, ListPushRequest, PushConfigs, PushRequest, Secret, StreamResponse, Task,
+    TaskPushNotificationConfig, TaskStatusUpdateEvent,
 };
 use super::{stream, v03};
 use crate::engine::{
@@ -229,8 +230,11 @@ impl Receives for Push {
 
     fn request(&self, telling: &Telling<'_>) -> Option<Sending> {
         // There is nothing in the protocol that only says hello.
-        let What::Frame { run: _, frame } = &telling.what else { return None };
-        let id = format!("{}-{}", telling.subscription, frame.number);
+        let What::Frame { run, frame } = &telling.what else { return None };
+        let id = match frame.number {
+            Some(number) => format!("{}-{number}", telling.subscription),
+            None => format!("{}-{}-{}", telling.subscription, run.id, frame.seq),
+        };
         let signed = signature(telling.secrets, &id, telling.now, &frame.body);
         let (media, version) = match version_of(telling.receiver)? {
             Version::One => (A2A_JSON, VERSION),
@@ -239,11 +243,13 @@ impl Receives for Push {
         let mut headers = vec![
             ("content-type", media.to_owned()),
             ("a2a-version", version.to_owned()),
-            ("x-a2a-notification-sequence", frame.number.to_string()),
             ("webhook-id", id.clone()),
             ("webhook-timestamp", seconds(telling.now).to_string()),
             ("webhook-signature", signed),
         ];
+        if let Some(number) = frame.number {
+            headers.push(("x-a2a-notification-sequence", number.to_string()));
+        }
         let secrets = read_secrets(telling.brought);
         if let Some(token) = secrets.token {
             headers.push(("x-a2a-notification-token", token));
@@ -253,6 +259,10 @@ impl Receives for Push {
         }
         let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         Some(Sending { id, headers, body: frame.body.clone() })
+    }
+
+    fn hears_below(&self) -> bool {
+        true
     }
 
     fn frames<'a>(&'a self, reading: Reading<'a>) -> Option<BoxFuture<'a, Result<Vec<Frame>, EngineError>>> {
@@ -294,8 +304,11 @@ fn body(version: Version, frame: &StreamResponse) -> String {
 /// The frames of a task's log whose append ends with that event or a later one. Their numbers count from the beginning of
 /// the log, so they are the same whenever and wherever they are made.
 async fn frames(reading: Reading<'_>) -> Result<Vec<Frame>, EngineError> {
-    let Reading { engine, who, receiver, run, from } = reading;
+    let Reading { engine, who, receiver, run, named_for, from } = reading;
     let Some(version) = version_of(receiver) else { return Ok(Vec::new()) };
+    if named_for != run {
+        return asked_below(reading, version).await;
+    }
     let (mut frames, mut number, mut progress) = (Vec::new(), 0, Progress::of(run));
     for (index, append) in engine.appends(run, Seq(0)).await?.into_iter().enumerate() {
         let last = append.last().map_or(Seq(0), |event| event.seq);
@@ -319,11 +332,38 @@ async fn frames(reading: Reading<'_>) -> Result<Vec<Frame>, EngineError> {
         for one in told {
             number += 1;
             if is_wanted {
-                frames.push(Frame { seq: last, number, body: body(version, &one) });
+                frames.push(Frame { seq: last, number: Some(number), body: body(version, &one) });
             }
         }
     }
     Ok(frames)
+}
+
+/// What a task asks because a run below it does: told as long as it is asked. It stands in no place of the task's own log.
+async fn asked_below(reading: Reading<'_>, version: Version) -> Result<Vec<Frame>, EngineError> {
+    let Reading { engine, who, receiver: _, run, named_for, from } = reading;
+    let view = match engine.run(who, named_for).await {
+        Ok(view) => view,
+        Err(EngineError::NotFound) => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    // Decided meanwhile, or over.
+    if view.run.outcome().is_some() || !view.holds_below.iter().any(|(hold, _)| hold.run == run) {
+        return Ok(Vec::new());
+    }
+    let question = map::prompt(Place::of(&view.run), &asks(engine, who, &view.run, &view.holds_below).await?);
+    let below: Vec<HoldKind> = view.holds_below.iter().map(|(_, kind)| *kind).collect();
+    let log = engine.appends(named_for, Seq(0)).await?.concat();
+    let mut task = map::task(&view.run, &below, &log, question);
+    map::shorten(&mut task, HISTORY);
+    let told = match version {
+        Version::ZeroThree => StreamResponse::Task(Box::new(task)),
+        Version::One => {
+            let Task { id: task_id, context_id, status, .. } = task;
+            StreamResponse::StatusUpdate(Box::new(TaskStatusUpdateEvent { task_id, context_id, status }))
+        }
+    };
+    Ok(vec![Frame { seq: from, number: None, body: body(version, &told) }])
 }
 
 impl fmt::Debug for Secrets {

@@ -1,0 +1,64 @@
+//! Receivers of a run above hear what a sub-run asks: the append that asks puts a notice for each of them.
+//!
+//! Which they are is looked up when the sub-run is driven; what they are told is for their kind to say.
+
+use std::sync::Arc;
+
+use holdpoint_core::decide::Decided;
+use holdpoint_core::event::{Envelope, Parent};
+use holdpoint_core::name::Tenant;
+use holdpoint_store::ahead::Beside;
+use holdpoint_store::{Notice, Put, StoreError, SubscriptionQuery};
+
+use super::Shared;
+use super::callbacks::ids_of_run;
+
+/// Receivers of one run above that are told.
+const RECEIVERS_MAX: usize = 100;
+
+type Besides = Arc<dyn Fn(&Decided) -> Beside + Send + Sync>;
+
+impl Shared {
+    /// The receivers of all runs above a sub-run whose kinds want to hear what is asked below.
+    pub(super) async fn receivers_above(
+        &self,
+        tenant: &Tenant,
+        parent: Option<Parent>,
+    ) -> Result<Vec<String>, StoreError> {
+        let kinds = self.kinds.get().into_iter().flatten().filter(|kind| kind.hears_below());
+        let names: Vec<&str> = kinds.map(|kind| kind.name()).collect();
+        let (mut found, mut above) = (Vec::new(), parent);
+        while let Some(parent) = above.filter(|_| !names.is_empty()) {
+            for kind in &names {
+                let begins = ids_of_run(parent.run, kind);
+                let query = SubscriptionQuery {
+                    tenant: tenant.clone(),
+                    after: Some(begins.clone()),
+                    limit: RECEIVERS_MAX,
+                };
+                let rows = self.store.list_subscriptions(query).await?;
+                let theirs = rows.into_iter().filter(|row| row.is_active && row.id.starts_with(&begins));
+                found.extend(theirs.map(|row| row.id));
+            }
+            above = self.store.facts(parent.run).await?.and_then(|facts| facts.parent);
+        }
+        Ok(found)
+    }
+}
+
+/// Puts a notice for each of these where `asks` finds a question, beside what else is written.
+pub(super) fn telling(receivers: &[String], asks: fn(&Envelope) -> bool, beside: Besides) -> Besides {
+    if receivers.is_empty() {
+        return beside;
+    }
+    let receivers = receivers.to_vec();
+    Arc::new(move |decided| {
+        let mut all = beside(decided);
+        if let Some(asked) = decided.events.iter().find(|envelope| asks(envelope)) {
+            let (from, due_at) = (asked.seq, decided.run.state.at);
+            let notice = |id: &String| Put::Notice(Notice { subscription: id.clone(), from, due_at });
+            all.puts.extend(receivers.iter().map(notice));
+        }
+        all
+    })
+}
