@@ -4,6 +4,7 @@ Called as `server.py STORE PLACE`. STORE is where tasks are kept: `memory`, or `
 written as ours is (WAL, every commit synced). Prints where it listens; ends when its standard input does.
 """
 
+import logging
 import os
 import sys
 import threading
@@ -117,6 +118,8 @@ def ends_with_its_parent():
     os._exit(0)
 
 
+# The SDK leaves tasks behind, about which asyncio complains at length: that would cost time, and hide what matters.
+logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 threading.Thread(target=ends_with_its_parent, daemon=True).start()
 KEPT = task_store()
 APP = Starlette(routes=[agent("plain", Plain(), KEPT), agent("ops", Asks(), KEPT)])
