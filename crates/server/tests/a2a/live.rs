@@ -339,6 +339,11 @@ fn the_javascript_client_gathers_words_over_http_json() {
 }
 
 #[test]
+fn the_javascript_client_gathers_words_over_grpc() {
+    gathers(Command::new("node"), "live.mjs", "GRPC");
+}
+
+#[test]
 fn the_python_client_of_0_3_gathers_words() {
     gathers(python("a2a-clients-v03"), "v03/live.py", "JSONRPC");
     gathers(python("a2a-clients-v03"), "v03/live.py", "HTTP+JSON");

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
 
-const BINARY = process.env.HOLDPOINT_BINARY ?? fileURLToPath(new URL('../../../../target/debug/holdpoint', import.meta.url));
+export const BINARY = process.env.HOLDPOINT_BINARY ?? fileURLToPath(new URL('../../../../target/debug/holdpoint', import.meta.url));
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 
 // A missing program is an error, never a skipped test.
@@ -27,13 +27,18 @@ export class Server {
   data = mkdtempSync(join(tmpdir(), 'holdpoint-browser-'));
   port = 0;
 
+  /** Without arguments it is the demo. */
+  constructor(...more) {
+    this.more = more;
+  }
+
   get base() {
     return `http://127.0.0.1:${this.port}`;
   }
 
   async start() {
     const listen = `127.0.0.1:${this.port}`;
-    this.child = spawn(BINARY, ['serve', '--listen', listen, '--data', this.data], { stdio: ['ignore', 'pipe', 'pipe'] });
+    this.child = spawn(BINARY, ['serve', '--listen', listen, '--data', this.data, ...this.more], { stdio: ['ignore', 'pipe', 'pipe'] });
     let said = '';
     this.child.stderr.on('data', (text) => { said += text; });
     this.port = await new Promise((resolve, reject) => {

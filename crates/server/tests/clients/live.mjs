@@ -7,11 +7,12 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { Role, TaskState } from '@a2a-js/sdk';
 import { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } from '@a2a-js/sdk/client';
+import { GrpcTransportFactory } from '@a2a-js/sdk/client/grpc';
 import { AgentEvent, ResultManager, ServerCallContext } from '@a2a-js/sdk/server';
 
 const [base, binding, half, whole] = process.argv.slice(2);
-const transport = binding === 'JSONRPC' ? new JsonRpcTransportFactory() : new RestTransportFactory();
-const factory = new ClientFactory({ transports: [transport] });
+const transports = { JSONRPC: JsonRpcTransportFactory, 'HTTP+JSON': RestTransportFactory, GRPC: GrpcTransportFactory };
+const factory = new ClientFactory({ transports: [new transports[binding]()] });
 const client = await factory.createFromUrl(`${base}/v1/agents/ops/.well-known/agent-card.json`, '');
 
 const part = (content) => ({ content, metadata: undefined, filename: '', mediaType: '' });
