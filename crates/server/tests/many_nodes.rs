@@ -279,6 +279,34 @@ fn an_older_schema_is_not_read_by_tools_that_must_not_change_it() {
     assert!(said.contains("it has schema 1, and this version reads"), "{said}");
 }
 
+/// A server keeps to the connections that its configuration gives it, and to three more, however much is asked of it.
+#[test]
+fn a_node_takes_no_more_connections_than_it_is_given() {
+    let url = shared().database();
+    let folder = folder(&format!("url: \"{url}\", append_connections: 1, read_connections: 2"), "");
+    let server = serve(folder.path());
+    let taken =
+        "SELECT FROM pg_stat_activity WHERE application_name = 'holdpoint' AND datname = current_database()";
+    let mut most = 0;
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    for _ in 0..5 {
+                        let begun = server.request("POST", "/api/v1/agents/ops/runs", r#"{"input": "more"}"#);
+                        assert!((200..300).contains(&begun.0), "{begun:?}");
+                        assert_eq!(server.request("GET", "/api/v1/holds", "").0, 200);
+                    }
+                })
+            })
+            .collect();
+        while asking.iter().any(|one| !one.is_finished()) {
+            most = most.max(cluster::query_count(&url, taken));
+        }
+    });
+    assert!((4..=6).contains(&most), "{most} connections");
+}
+
 /// C28: what there is to know of each node: who it is, since when, of which version, how much it has to do and how far it
 /// is behind. Only administrators are told.
 #[test]

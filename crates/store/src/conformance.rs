@@ -301,6 +301,7 @@ macro_rules! conformance {
                 what_could_not_be_told_goes_with_the_contents,
                 ended_runs_are_listed_while_they_have_their_contents,
                 what_says_that_it_is_erased_and_is_not_is_listed,
+                what_waits_to_be_told_keeps_its_contents,
                 ended_runs_are_listed_to_the_last_however_many_there_are,
                 ;
             concurrency:

@@ -130,7 +130,7 @@ pub trait Store: Send + Sync + 'static {
     /// Runs of a tenant that are over, whose last event is older than an instant, and that were not erased: oldest first,
     /// in pages. Also those that say they are erased and still have their contents, however long ago they said it. A page
     /// looks at a bounded number of runs, so one may be empty and not the last. Runs that were put aside are not among
-    /// them.
+    /// them, and neither are those of which something still waits to be told.
     fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>>;
 
     /// Deletes the contents of a run that says it is erased: payloads, salts, large values, and what could not be told of

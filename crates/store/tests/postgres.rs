@@ -282,6 +282,39 @@ fn appends_that_wait_together_share_a_commit() {
     assert_eq!(events_of(&block_on(store.links(runs[299], Seq(0), 1)).unwrap()).len() as u64, 2);
 }
 
+/// F13: while the database is held up so many appends wait and no more: the others are told to come back, nothing of them
+/// is written, and what waited is written once it can be.
+#[test]
+fn more_appends_than_may_wait_are_told_to_come_back() {
+    let url = shared().database();
+    let store = PostgresStore::open(&PostgresOptions { queue: 4, ..PostgresOptions::at(&url) }).unwrap();
+    let mut scribe = Scribe::new(1);
+    thread::scope(|scope| {
+        let held_up = "BEGIN; LOCK TABLE runs IN EXCLUSIVE MODE; SELECT pg_sleep(3); COMMIT";
+        scope.spawn(|| run(&url, &[held_up.into()]));
+        let is_locked =
+            "SELECT FROM pg_locks WHERE relation = 'runs'::regclass AND mode = 'ExclusiveLock' AND granted";
+        while query_count(&url, is_locked) == 0 {
+            thread::yield_now();
+        }
+        let handed_over: Vec<_> =
+            (0..60).map(|_| store.append(vec![scribe.start(&NewRun::of("helper"))])).collect();
+        let (mut written, mut refused) = (0, 0);
+        for answer in handed_over {
+            match block_on(answer) {
+                Ok(()) => written += 1,
+                Err(StoreError::Unavailable { why }) => {
+                    assert!(why.contains("too many appends wait"), "{why}");
+                    refused += 1;
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(written >= 4 && refused > 0, "{written} were written, {refused} refused");
+        assert_eq!(query_count(&url, "SELECT FROM runs"), written);
+    });
+}
+
 /// No update of a run writes an index: all stay on their page (HOT), also with leases and holds.
 #[test]
 fn updates_of_runs_stay_on_their_page() {

@@ -106,6 +106,23 @@ pub fn ended_runs_are_listed_while_they_have_their_contents(factory: &Factory) {
     assert_eq!(world.ended(world.now()), [second], "what is erased is not listed again, however old it gets");
 }
 
+pub fn what_waits_to_be_told_keeps_its_contents(factory: &Factory) {
+    let mut world = World::new(factory);
+    let mut batch = world.scribe.start(&NewRun::of("helper"));
+    let notice = Notice { subscription: "hook".into(), from: Seq(1), due_at: world.now() };
+    batch.puts.push(Put::Notice(notice));
+    let row = world.write(batch);
+    let run = world.send(&row, &Command::Cancel { reason: None }).run.facts.id;
+    world.later(Millis::hours(24));
+    let due = block_on(world.store().due_notices(NoticeQuery::all(world.now(), 10))).unwrap();
+    let settle = |settle| block_on(world.store().settle_notice(due[0].no, settle)).unwrap();
+    let later = world.now().plus(Millis::hours(1));
+    settle(SettleNotice::Retry { at: later, from: Seq(1) });
+    assert_eq!(world.ended(world.now()), [], "it is tried again later");
+    settle(SettleNotice::Delivered { upto: Seq(100) });
+    assert_eq!(world.ended(world.now()), [run]);
+}
+
 pub fn what_says_that_it_is_erased_and_is_not_is_listed(factory: &Factory) {
     let mut world = World::new(factory);
     let long_ago = world.now();

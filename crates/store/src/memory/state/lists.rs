@@ -30,6 +30,7 @@ impl State {
                 run: run.facts.id,
                 is_wanted: run.facts.tenant == query.tenant
                     && is_over
+                    && !self.is_to_be_told(run.facts.id)
                     && (run.state.at < query.before || run.state.erased),
                 is_old: run.facts.started_at < query.before,
             }

@@ -161,6 +161,11 @@ impl State {
         DeadLetter::page(found.take(query.limit.saturating_add(1)).collect(), query.limit)
     }
 
+    /// Whether something of a run still waits to be told.
+    pub(super) fn is_to_be_told(&self, run: RunId) -> bool {
+        self.telling.notices.values().any(|entry| entry.run == run)
+    }
+
     /// Forgets what could not be told of a run.
     pub(super) fn forget_letters(&mut self, run: RunId) {
         self.telling.dead.retain(|_, dead| dead.letter.run != run);
