@@ -108,6 +108,9 @@ def agent(name, executor, store):
 
 class Server(uvicorn.Server):
     async def startup(self, sockets=None):
+        # Its table is made at the first request otherwise, by several of them at once, and all but one fail.
+        if STORE == "sqlite":
+            await KEPT.initialize()
         await super().startup(sockets)
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         print(f"{host}:{port}", flush=True)
