@@ -102,6 +102,7 @@ test('the owner is led to the login and back; an approver is told whose it is', 
   await page.goto(`${server.base}/approve/${run.holds[0].id}`);
   await page.getByRole('link', { name: 'Log in' }).click();
   await page.getByRole('heading', { name: 'Log in for' }).waitFor();
+  await page.waitForLoadState('load');
   const looks = await page.getByRole('button', { name: 'Log in at' }).evaluate((button) => getComputedStyle(button).backgroundColor);
   assert.notEqual(looks, 'rgb(239, 239, 239)', 'the page has its looks, also with keys');
   await page.getByRole('button', { name: 'Log in at' }).click();
