@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use holdpoint_core::event::Envelope;
@@ -41,6 +42,19 @@ pub(super) struct Ear {
     changed: Notify,
     /// It may wait or be over now.
     rested: Notify,
+    /// How often something was appended, as far as was heard here.
+    changes: AtomicU64,
+    /// What was read after the last of them: thousands of readers of one run read it once.
+    last_read: tokio::sync::Mutex<Option<LastRead>>,
+}
+
+/// What was read for somebody who was woken.
+#[derive(Debug)]
+struct LastRead {
+    /// How many changes there had been before it was read.
+    changes: u64,
+    after: Seq,
+    appends: Vec<Vec<Envelope>>,
 }
 
 impl Ear {
@@ -54,7 +68,13 @@ impl Ear {
         self.rested.notified()
     }
 
+    fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
     fn tell(&self, goes: Goes) {
+        // Counted before anybody is woken, so that whoever is finds it counted.
+        self.changes.fetch_add(1, Ordering::SeqCst);
         self.changed.notify_waiters();
         if goes == Goes::ToRest {
             self.rested.notify_waiters();
@@ -184,6 +204,8 @@ pub struct Follower {
     run: RunId,
     cursor: Seq,
     ear: Arc<Ear>,
+    /// How many changes there had been when it last read; none when it has to look for itself.
+    seen: Option<u64>,
     /// What the model is saying, for those who want to hear it.
     live: Option<Listening>,
 }
@@ -211,7 +233,7 @@ impl Engine {
     #[must_use]
     pub fn follow(&self, run: RunId, after: Seq) -> Follower {
         let ear = self.shared.wakes.listen(run);
-        Follower { engine: self.clone(), run, cursor: after, ear, live: None }
+        Follower { engine: self.clone(), run, cursor: after, ear, seen: None, live: None }
     }
 
     /// Follows a run, and hears what its model says from now on.
@@ -241,11 +263,11 @@ impl Follower {
     /// What happened since, append by append; waits until there is something. Words of a reply come before the reply.
     /// May be dropped and asked again.
     pub async fn steps(&mut self) -> Result<Vec<Step>, EngineError> {
-        let mut tick = self.engine.shared.settings().poll;
+        let (mut tick, ear) = (self.engine.shared.settings().poll, self.ear.clone());
         loop {
-            let mut woken = pin!(self.ear.changed());
+            let mut woken = pin!(ear.changed());
             woken.as_mut().enable();
-            let appends = self.engine.appends(self.run, self.cursor).await?;
+            let appends = self.read().await?;
             let mut said = drained(&mut self.live);
             let mut steps = Vec::new();
             for append in appends {
@@ -265,10 +287,36 @@ impl Follower {
                     if !said.is_empty() {
                         return Ok(said.into_iter().map(Step::Delta).collect());
                     }
+                    self.seen = None;
                 }
-                () = self.engine.shared.clock.sleep(tick) => tick = longer(tick),
+                () = self.engine.shared.clock.sleep(tick) => (tick, self.seen) = (longer(tick), None),
             }
         }
+    }
+
+    /// What was appended behind the cursor. After a wake all readers of a run share one read, and without one there is
+    /// nothing to read; at first, and after a tick, each looks for itself, because a wake may have been lost.
+    async fn read(&mut self) -> Result<Vec<Vec<Envelope>>, EngineError> {
+        let changes = self.ear.changes();
+        let appends = match self.seen {
+            None => self.engine.appends(self.run, self.cursor).await?,
+            Some(seen) if seen == changes => return Ok(Vec::new()),
+            Some(_) => self.read_with_others(changes).await?,
+        };
+        self.seen = Some(changes);
+        Ok(appends)
+    }
+
+    async fn read_with_others(&self, changes: u64) -> Result<Vec<Vec<Envelope>>, EngineError> {
+        let mut last_read = self.ear.last_read.lock().await;
+        let is_fresh = |read: &&LastRead| read.changes >= changes && read.after == self.cursor;
+        if let Some(read) = last_read.as_ref().filter(is_fresh) {
+            return Ok(read.appends.clone());
+        }
+        let changes = self.ear.changes();
+        let appends = self.engine.appends(self.run, self.cursor).await?;
+        *last_read = Some(LastRead { changes, after: self.cursor, appends: appends.clone() });
+        Ok(appends)
     }
 
     /// Waits until somebody is needed, also by a sub-run, or the run is over. A run that only outside systems can move
@@ -334,12 +382,12 @@ impl Follower {
 
     /// What happened since, in order; waits until there is something. Words of a reply come before the reply.
     pub async fn news(&mut self) -> Result<Vec<News>, EngineError> {
-        let mut tick = self.engine.shared.settings().poll;
+        let (mut tick, ear) = (self.engine.shared.settings().poll, self.ear.clone());
         loop {
             // Registered before reading, so that nothing falls between the two.
-            let mut woken = pin!(self.ear.changed());
+            let mut woken = pin!(ear.changed());
             woken.as_mut().enable();
-            let events = self.engine.events(self.run, self.cursor).await?;
+            let events = self.read().await?.into_iter().flatten();
             // Read after the events: whatever was said before one of them is here.
             let mut said = drained(&mut self.live);
             let mut news = Vec::new();
@@ -360,10 +408,11 @@ impl Follower {
                     if !said.is_empty() {
                         return Ok(said.into_iter().map(News::Delta).collect());
                     }
+                    self.seen = None;
                 }
                 // A tick makes up for a wake that was lost. The longer nothing happens, the longer it is in coming, so
                 // that thousands of readers of runs that wait cost next to nothing.
-                () = self.engine.shared.clock.sleep(tick) => tick = longer(tick),
+                () = self.engine.shared.clock.sleep(tick) => (tick, self.seen) = (longer(tick), None),
             }
         }
     }
