@@ -323,12 +323,12 @@ impl Follower {
     /// is still at work.
     pub(super) async fn needs_somebody(self) -> Result<Run, EngineError> {
         let poll = self.engine.shared.settings().poll;
-        let mut tick = poll;
+        let (mut tick, mut is_first) = (poll, true);
         loop {
             let mut rested = pin!(self.ear.rested());
             rested.as_mut().enable();
             let mut has_children = false;
-            if let Some(run) = self.unless_it_goes_on().await? {
+            if let Some(run) = self.unless_it_goes_on(std::mem::take(&mut is_first)).await? {
                 match status(&run) {
                     Status::Held(Waiting::Person | Waiting::Auth) | Status::Ended(_) => return Ok(run),
                     Status::Held(Waiting::External) => {
@@ -353,11 +353,11 @@ impl Follower {
 
     /// Waits until the run waits or is over. Looks at its row only: nobody's log is read for it.
     pub(super) async fn settles(self) -> Result<Run, EngineError> {
-        let mut tick = self.engine.shared.settings().poll;
+        let (mut tick, mut is_first) = (self.engine.shared.settings().poll, true);
         loop {
             let mut rested = pin!(self.ear.rested());
             rested.as_mut().enable();
-            if let Some(run) = self.unless_it_goes_on().await? {
+            if let Some(run) = self.unless_it_goes_on(std::mem::take(&mut is_first)).await? {
                 match status(&run) {
                     Status::Held(_) | Status::Ended(_) => return Ok(run),
                     Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => {}
@@ -371,10 +371,10 @@ impl Follower {
         }
     }
 
-    /// The run as it is stored. None while it is driven here and known to go on: whoever drives it tells when it rests,
-    /// so that nobody looks at it after each append.
-    async fn unless_it_goes_on(&self) -> Result<Option<Run>, EngineError> {
-        match self.engine.shared.goes_on(self.run) {
+    /// The run as it is stored. None at first while it is driven here and known to go on: whoever drives it tells when it
+    /// rests, so that nobody looks at it after each append.
+    async fn unless_it_goes_on(&self, is_first: bool) -> Result<Option<Run>, EngineError> {
+        match is_first && self.engine.shared.goes_on(self.run) {
             true => Ok(None),
             false => Ok(Some(self.engine.load(self.run).await?.row.run)),
         }
