@@ -299,7 +299,11 @@ impl Follower {
     async fn read(&mut self) -> Result<Vec<Vec<Envelope>>, EngineError> {
         let changes = self.ear.changes();
         let appends = match self.seen {
-            None => self.engine.appends(self.run, self.cursor).await?,
+            None => {
+                // Nothing is kept for readers who only wait.
+                *self.ear.last_read.lock().await = None;
+                self.engine.appends(self.run, self.cursor).await?
+            }
             Some(seen) if seen == changes => return Ok(Vec::new()),
             Some(_) => self.read_with_others(changes).await?,
         };
@@ -309,9 +313,9 @@ impl Follower {
 
     async fn read_with_others(&self, changes: u64) -> Result<Vec<Vec<Envelope>>, EngineError> {
         let mut last_read = self.ear.last_read.lock().await;
-        let is_fresh = |read: &&LastRead| read.changes >= changes && read.after == self.cursor;
-        if let Some(read) = last_read.as_ref().filter(is_fresh) {
-            return Ok(read.appends.clone());
+        let covers = |read: &&LastRead| read.changes >= changes && read.after <= self.cursor;
+        if let Some(read) = last_read.as_ref().filter(covers) {
+            return Ok(behind(self.cursor, &read.appends));
         }
         let changes = self.ear.changes();
         let appends = self.engine.appends(self.run, self.cursor).await?;
@@ -416,6 +420,14 @@ impl Follower {
             }
         }
     }
+}
+
+/// What of these appends is behind a cursor.
+fn behind(cursor: Seq, appends: &[Vec<Envelope>]) -> Vec<Vec<Envelope>> {
+    let rest = |append: &Vec<Envelope>| -> Vec<Envelope> {
+        append.iter().filter(|event| event.seq > cursor).cloned().collect()
+    };
+    appends.iter().map(rest).filter(|append| !append.is_empty()).collect()
 }
 
 fn longer(tick: Millis) -> Millis {

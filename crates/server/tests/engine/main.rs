@@ -18,6 +18,7 @@ mod nodes;
 #[path = "../tooling/other_server.rs"]
 mod other_server;
 mod races;
+mod readers;
 mod repeats;
 mod stopping;
 mod telling;
