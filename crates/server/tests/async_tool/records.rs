@@ -92,9 +92,12 @@ async fn a_server_keeps_the_files_up_to_date() {
     let session = folder.path().join("files/session/ops/s-1.json");
     let says = async |status: &str, now: &str| {
         until(&format!("the files say {status}"), async || {
-            let record: Value = serde_json::from_str(&std::fs::read_to_string(&call).ok()?).unwrap();
-            let indexed = read(&index)["byStatus"][status][0] == id;
-            let of_session = read(&session)["status"]["type"] == now;
+            // Each file appears whole, but one after the other.
+            let [record, index, session] =
+                [&call, &index, &session].map(|file| file.exists().then(|| read(file)));
+            let (record, index, session) = (record?, index?, session?);
+            let indexed = index["byStatus"][status][0] == id;
+            let of_session = session["status"]["type"] == now;
             (record["status"] == status && indexed && of_session).then_some(())
         })
         .await;
