@@ -120,6 +120,16 @@ fn a_held_call_is_listed_shown_approved_and_runs() {
     assert_eq!((late.code, &problem["status"]), (1, &Value::from(409)));
 }
 
+/// A server that shares its database with nobody sends no heartbeats, so nothing says until when it counts as there.
+#[test]
+fn a_single_node_has_no_end() {
+    let server = serve();
+    let nodes = server.json(&["nodes"]);
+    assert!(nodes["nodes"][0]["seen_until"].is_null(), "{nodes}");
+    let shown = server.does(&["nodes"]);
+    assert!(shown.lines().nth(1).unwrap().trim_end().ends_with(" -"), "{shown}");
+}
+
 #[test]
 fn deny_edit_and_cancel() {
     let server = serve();

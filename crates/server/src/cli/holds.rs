@@ -349,7 +349,6 @@ impl HoldBody {
             text.push_str("options:\n");
             text.extend(self.options.iter().map(|option| format!("    | {option}\n")));
         }
-        text.extend(self.data.iter().map(|data| format!("data:\n{}", block(data.get()))));
         text.extend(
             self.answer_schema.iter().map(|schema| format!("answer schema:\n{}", block(schema.get()))),
         );
@@ -369,5 +368,24 @@ impl std::fmt::Display for Decided {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Decided { by, at, how } = self;
         write!(f, "{how} by {by} at {at}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_question_shows_is_printed_once() {
+        let hold = serde_json::json!({
+            "id": "hold_1", "run": "run_1", "agent": "ops", "session": "s-1", "kind": "input", "state": "open",
+            "opened_at": "2026-01-01T00:00:00Z", "question": "Which one?", "options": ["a", "b"],
+            "data": {"rows": 2}, "revision": 0,
+        });
+        let hold: HoldBody = serde_json::from_str(&hold.to_string()).unwrap();
+        let page = hold.page();
+        for block in ["data:\n", "question:\n", "options:\n"] {
+            assert_eq!(page.matches(block).count(), 1, "{page}");
+        }
     }
 }

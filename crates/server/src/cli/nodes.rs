@@ -32,7 +32,7 @@ struct Node {
     version: Option<Text>,
     feature_level: Option<u32>,
     started_at: Option<Text>,
-    seen_until: Text,
+    seen_until: Option<Text>,
     shards: usize,
     runs_at_work: Option<usize>,
     behind_ms: Option<i64>,
@@ -70,6 +70,6 @@ fn row(node: &Node) -> Vec<String> {
         number(node.runs_at_work),
         node.behind_ms.map_or("?".to_owned(), |behind| format!("{behind} ms")),
         text(&node.started_at),
-        node.seen_until.raw().to_owned(),
+        node.seen_until.as_ref().map_or("-".to_owned(), |until| until.raw().to_owned()),
     ]
 }

@@ -62,8 +62,8 @@ pub struct NodeView {
     pub is_this: bool,
     /// What it says of itself; none when that cannot be read.
     pub facts: Option<NodeFacts>,
-    /// Until when it is believed to be there without another word.
-    pub seen_until: Timestamp,
+    /// When it counts as gone without another heartbeat; none where no other node can be.
+    pub seen_until: Option<Timestamp>,
     /// How many of the 256 shards of work it has.
     pub shards: usize,
 }
@@ -127,7 +127,7 @@ impl Engine {
             node: row.node,
             is_this: row.node == shared.node,
             facts: serde_json::from_str(&row.facts).ok(),
-            seen_until: row.seen_until,
+            seen_until: shared.membership.is_shared.then_some(row.seen_until),
             shards: row.shards.len(),
         };
         let mut nodes: Vec<NodeView> =

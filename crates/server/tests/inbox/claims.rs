@@ -105,7 +105,8 @@ async fn a_failed_task_is_tried_again() {
 async fn a_lease_runs_out_and_heartbeats_keep_it() {
     let (_folder, server) = plain();
     server.add_ticket().await;
-    let claimed = server.claim(&json!({"agentId": "w", "leaseMs": 1500})).await;
+    // Many times the pause between two heartbeats, so that a busy machine does not lose the claim.
+    let claimed = server.claim(&json!({"agentId": "w", "leaseMs": 6_000})).await;
     let mut until = claimed["claimExpiresAt"].clone();
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_millis(700)).await;

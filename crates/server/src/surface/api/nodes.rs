@@ -34,8 +34,8 @@ pub(super) struct NodeBody {
     /// The newest kinds of events that it can read.
     feature_level: Option<u32>,
     started_at: Option<String>,
-    /// Until when it is believed to be there without another word.
-    seen_until: String,
+    /// When it counts as gone without another heartbeat; null for the only server of its database, which has none.
+    seen_until: Option<String>,
     /// How many of the 256 shards of due work it has.
     shards: usize,
     /// Runs that it works on, when it last said so.
@@ -64,7 +64,7 @@ fn body(view: &NodeView) -> NodeBody {
         version: said(|facts| facts.version.clone()),
         feature_level: facts.map(|facts| facts.level),
         started_at: facts.map(|facts| rfc3339(facts.since)),
-        seen_until: rfc3339(view.seen_until),
+        seen_until: view.seen_until.map(rfc3339),
         shards: view.shards,
         runs_at_work: facts.map(|facts| facts.at_work),
         behind_ms: facts.map(|facts| facts.behind.0),
