@@ -12,6 +12,7 @@ use crate::mutant::Mutant;
 use crate::name::RuleId;
 use crate::policy::Effect;
 use crate::run::{Call, CallAttempt, CallState, Facts, InboxPlace, Run, Settled, Stage, State};
+use crate::transcript;
 
 /// Folds a whole log. None when it is empty or does not begin with `run.started`.
 #[must_use]
@@ -35,6 +36,13 @@ pub fn apply(run: &mut Run, envelope: &Envelope) {
     run.state.seq = envelope.seq;
     run.state.at = envelope.at;
     change(run, envelope);
+    run.state.results = match (run.facts.driver, run.state.stage) {
+        (Driver::Loop, Stage::Thinking { .. } | Stage::Acting) => {
+            transcript::digest::after(run.state.results, &envelope.event)
+        }
+        // There is no model to ask.
+        (Driver::Loop, Stage::Ended(_)) | (Driver::Outside, _) => None,
+    };
     settle_turn(run);
     // An outside worker that waited for a person gets its full time again.
     if was_held
@@ -223,6 +231,7 @@ fn fresh(first: &Envelope, started: &RunStarted) -> State {
         replied_at: Default::default(),
         messages: 0,
         calls: Vec::new(),
+        results: None,
         calls_made: 0,
         request: None,
         holds: Vec::new(),

@@ -302,6 +302,8 @@ pub struct FailRun {
     pub detail: Option<Body>,
     /// What it means.
     pub kind: FailKind,
+    /// What the model had before it when it gave up; none when it is not the model that did.
+    pub heard: Option<Heard>,
 }
 
 /// What a failure of a run means.
@@ -430,6 +432,8 @@ pub struct RecordFailure {
     pub error: Body,
     /// When to ask again; none when asking again cannot help.
     pub retry_at: Option<Timestamp>,
+    /// What the model had before it; none when whoever asked it is gone and nobody knows.
+    pub heard: Option<Heard>,
 }
 
 /// A node is about to run a call.

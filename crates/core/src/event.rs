@@ -304,6 +304,10 @@ pub struct ModelReplied {
     pub reply: Reply,
     /// How many of the run's messages the model had heard; later ones are still to be heard.
     pub heard: u32,
+    /// Digest of what the calls of the turn before came to, as the model was asked with it
+    /// ([`results_digest`](crate::transcript::results_digest)); absent when there was nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_with: Option<Digest>,
 }
 
 /// What `model.failed` says.

@@ -15,7 +15,7 @@ use crate::name::{AgentName, InboxName, RuleId, SessionId, Tenant, ToolName, Use
 use crate::time::Timestamp;
 
 /// Version of the fold. A row with an older one is rebuilt from its events; a newer one is left alone.
-pub const FOLD_VERSION: u32 = 1;
+pub const FOLD_VERSION: u32 = 2;
 
 /// A run as its events left it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +95,9 @@ pub struct State {
     /// The calls of the current turn; of an outside run, those not yet settled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
+    /// Digest of what the calls of this turn came to so far, while somebody may still be asked with it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "res")]
+    pub results: Option<Digest>,
     /// How many calls were ever made.
     #[serde(default, skip_serializing_if = "is_default", rename = "made")]
     pub calls_made: u32,
@@ -236,14 +239,16 @@ pub struct CallAttempt {
     pub attempt: u32,
 }
 
-/// What a model has before it when it is asked: counted, not by position, because positions move when somebody else's
-/// append comes first.
+/// What a model has before it when it is asked: counted and digested, not by position, because positions move when
+/// somebody else's append comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Heard {
     /// Replies so far.
     pub turn: u32,
     /// Messages so far.
     pub messages: u32,
+    /// Digest of what the calls of the last reply came to; none when nothing did.
+    pub results: Option<Digest>,
 }
 
 /// What a held run waits for, when there are several holds: what a person can do first.
@@ -314,7 +319,14 @@ impl Run {
     /// What a model that is asked now has before it.
     #[must_use]
     pub fn heard(&self) -> Heard {
-        Heard { turn: self.state.turn, messages: self.state.messages }
+        Heard { turn: self.state.turn, messages: self.state.messages, results: self.state.results }
+    }
+
+    /// Whether a model that was asked with this would be told the same today, but for messages that came since: those
+    /// it hears in the next turn.
+    #[must_use]
+    pub fn is_asked_with(&self, heard: Heard) -> bool {
+        heard.turn == self.state.turn && heard.results == self.state.results
     }
 
     /// Whether anybody has worked on it.

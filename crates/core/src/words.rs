@@ -201,7 +201,8 @@ mod tests {
         let mut story = Story::outside();
         story.proposes("write", "{}");
         let kind = FailKind::Transient { retry_at: story.now.plus(Millis::seconds(9)) };
-        let fail = FailRun { worker: Some(worker()), error: "no network".into(), detail: None, kind };
+        let fail =
+            FailRun { worker: Some(worker()), error: "no network".into(), detail: None, kind, heard: None };
         story.by(Actor::Outside(worker()), Command::Fail(fail));
         assert_eq!(story.run.state.last_decider, Some(Actor::Clock), "it was withdrawn");
     }

@@ -52,7 +52,13 @@ fn a_run_that_is_out_of_time_ends_while_its_call_runs() {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
     scene.begins(1).unwrap();
-    let fail = FailRun { worker: None, error: "too long".into(), detail: None, kind: FailKind::OutOfTime };
+    let fail = FailRun {
+        worker: None,
+        error: "too long".into(),
+        detail: None,
+        kind: FailKind::OutOfTime,
+        heard: None,
+    };
     scene.send(Command::Fail(fail)).unwrap();
     assert_eq!(scene.run.outcome(), Some(Outcome::Failed));
     let before = scene.log.len();
@@ -249,6 +255,7 @@ fn a_worker_that_gives_up_for_now_cancels_its_sub_runs() {
             error: "oops".into(),
             detail: None,
             kind,
+            heard: None,
         }))
         .unwrap();
     assert_eq!(scene.canceled_children, [child]);
@@ -388,7 +395,9 @@ fn a_run_stays_claimed() {
     scene.begins(1).unwrap();
     scene.finishes(1, 1).unwrap();
     let retry_at = Some(scene.now.plus(Millis::seconds(1)));
-    scene.send(Command::RecordFailure(RecordFailure { error: Body::text("busy"), retry_at })).unwrap();
+    scene
+        .send(Command::RecordFailure(RecordFailure { error: Body::text("busy"), retry_at, heard: None }))
+        .unwrap();
     assert!(scene.run.was_claimed() && !scene.run.state.claimed);
 }
 

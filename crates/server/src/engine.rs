@@ -35,7 +35,7 @@ mod subscriptions;
 mod views;
 mod worker;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
@@ -150,8 +150,10 @@ struct Shared {
     membership: nodes::Membership,
     /// The last counts, and when they were made.
     counted: tokio::sync::Mutex<Option<(Timestamp, Counts)>>,
-    /// Whether a run found no place in its agent's pool, so that whoever leaves one looks for it.
-    is_crowded: AtomicBool,
+    /// The agents of which more runs may be due than there are places: whoever leaves one has the next run looked for.
+    crowded: Mutex<HashSet<AgentName>>,
+    /// Whether it was stopped as by a crash: nothing more is done.
+    is_dead: AtomicBool,
     /// Kinds of receivers that can be told something.
     kinds: OnceLock<Vec<Arc<dyn deliver::Kind>>>,
     /// Held by whoever tells the outside, until it has stopped.
@@ -184,7 +186,8 @@ impl Engine {
             driven: Mutex::default(),
             looking: Mutex::default(),
             counted: tokio::sync::Mutex::default(),
-            is_crowded: AtomicBool::new(false),
+            crowded: Mutex::default(),
+            is_dead: AtomicBool::new(false),
             kinds: OnceLock::new(),
             delivering: Arc::default(),
             silent_jobs: AtomicU64::new(0),
@@ -277,6 +280,7 @@ impl Engine {
     /// Stops everything at once, as a crash would: what is stored is all that is left. Until then the tasks keep the
     /// engine alive, whoever drops it.
     pub async fn die(&self) {
+        self.shared.is_dead.store(true, Ordering::SeqCst);
         let mut tasks = std::mem::take(&mut *self.shared.tasks());
         tasks.shutdown().await;
     }
@@ -325,7 +329,8 @@ impl Shared {
         let mut busy = self.busy();
         let count = busy.entry(name.clone()).or_default();
         if *count >= pool {
-            self.is_crowded.store(true, Ordering::SeqCst);
+            drop(busy);
+            self.crowded().insert(name.clone());
             return None;
         }
         *count += 1;
@@ -348,6 +353,19 @@ impl Shared {
     fn room(&self, name: &AgentName) -> usize {
         let pool = self.settings().agents.get(name).map_or(0, |agent| agent.worker_pool);
         pool.saturating_sub(self.busy().get(name).copied().unwrap_or(0))
+    }
+
+    /// Sleeps, but not longer than until nothing new is begun here.
+    async fn sleep_unless_stopping(&self, span: Millis) {
+        let mut stopping = self.stopping.subscribe();
+        tokio::select! {
+            _ = stopping.wait_for(|stopping| *stopping) => {}
+            () = self.clock.sleep(span) => {}
+        }
+    }
+
+    fn crowded(&self) -> MutexGuard<'_, HashSet<AgentName>> {
+        self.crowded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn busy(&self) -> MutexGuard<'_, HashMap<AgentName, usize>> {
@@ -432,6 +450,10 @@ impl Drop for Place {
     fn drop(&mut self) {
         if let Some(count) = self.shared.busy().get_mut(&self.agent) {
             *count = count.saturating_sub(1);
+        }
+        // Looking for due runs costs the writer's time: only when there may be one.
+        if self.shared.crowded().contains(&self.agent) {
+            self.shared.wakes.wake_worker();
         }
         if self.queue == Queue::Inbox {
             if let Some(count) = self.shared.serving().get_mut(&self.agent) {

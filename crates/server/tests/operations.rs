@@ -391,7 +391,7 @@ async fn a_model_call_that_kills_its_server_ends_the_run_after_five_tries() {
     }
     until(&server, run, |status| status == Status::Ended(Outcome::Failed)).await;
     let why = reason(&server, run).await;
-    assert!(why.contains("5 tries") && why.contains("the server ended while it waited"), "{why}");
+    assert!(why.contains("5 tries") && why.contains("ended or lost its lease"), "{why}");
     assert_eq!(asked(), 5);
 }
 

@@ -230,8 +230,8 @@ impl Store for Beside {
         })
     }
 
-    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
-        self.of(run).release(run, node)
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
+        self.of(run).release(run, node, wake_at)
     }
 
     fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {

@@ -280,6 +280,7 @@ macro_rules! conformance {
                 an_append_keeps_the_lease,
                 an_append_gives_the_lease_back,
                 a_wake_makes_a_held_run_due,
+                a_wake_is_given_back_with_the_lease,
                 a_wake_of_an_unknown_run_does_nothing,
                 a_wake_while_leased_is_not_forgotten,
                 a_wake_in_the_append_that_moves_the_run_is_not_forgotten,

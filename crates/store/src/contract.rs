@@ -52,8 +52,9 @@ pub trait Store: Send + Sync + 'static {
     /// Extends the node's leases. Answers which of the runs it still has.
     fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>>;
 
-    /// Gives a lease back; the run is due when its row says. Does nothing when the node no longer has it.
-    fn release(&self, run: RunId, node: Incarnation) -> Answer<()>;
+    /// Gives a lease back; the run is due when its row says, or at `wake_at` if that is earlier: for a node that has used up
+    /// a wake without looking. Does nothing when the node no longer has it.
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()>;
 
     /// What never changes of a run, from its columns alone: also for a run that cannot be loaded. None when there is
     /// no such run, or when not even that can be read.

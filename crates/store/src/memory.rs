@@ -83,8 +83,8 @@ impl Store for MemoryStore {
         answer(Ok(self.state().renew(runs, node, until)))
     }
 
-    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
-        self.state().release(run, node);
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
+        self.state().release(run, node, wake_at);
         answer(Ok(()))
     }
 

@@ -218,8 +218,8 @@ impl Store for PostgresStore {
         self.begin(move |shared| async move { work::renew(&shared.pool, runs, node, until).await })
     }
 
-    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
-        self.begin(move |shared| async move { work::release(&shared.pool, run, node).await })
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
+        self.begin(move |shared| async move { work::release(&shared.pool, run, node, wake_at).await })
     }
 
     fn facts(&self, run: RunId) -> Answer<Option<Facts>> {

@@ -162,8 +162,8 @@ impl Store for SqliteStore {
         self.writer.hand_over(|reply| Job::Renew(runs, node, until, reply))
     }
 
-    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
-        self.writer.hand_over(|reply| Job::Release(run, node, reply))
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
+        self.writer.hand_over(|reply| Job::Release(run, node, wake_at, reply))
     }
 
     fn facts(&self, run: RunId) -> Answer<Option<Facts>> {

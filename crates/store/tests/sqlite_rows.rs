@@ -46,7 +46,7 @@ fn a_row_of_an_older_fold_is_rebuilt_wherever_it_is_read() {
     let is_victim =
         |claimed: &Claimed| matches!(claimed, Claimed::Run { stored, .. } if stored.row == scene.victim);
     assert!(claimed.iter().any(is_victim), "{claimed:?}");
-    assert_eq!(block_on(store.release(run, NODE)), Ok(()));
+    assert_eq!(block_on(store.release(run, NODE, None)), Ok(()));
     let batch = Scribe::new(2).batch(&scene.victim, &Command::Cancel { reason: None });
     let after = batch.row.clone();
     assert_eq!(block_on(store.append(vec![batch])), Ok(()));

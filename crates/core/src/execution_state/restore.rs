@@ -183,7 +183,7 @@ impl Log<'_> {
             }
         }
         self.replies += 1;
-        self.push_at(seq, Event::ModelReplied(ModelReplied { reply, heard: self.heard }));
+        self.push_at(seq, Event::ModelReplied(ModelReplied { reply, heard: self.heard, asked_with: None }));
         Ok(())
     }
 

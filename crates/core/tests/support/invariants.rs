@@ -46,7 +46,20 @@ pub(crate) fn check_invariants(log: &[Envelope], run: &Run, definitions: &Defini
     work_is_never_forgotten(run)?;
     the_row_survives_and_is_small(&run.state)?;
     the_request_is_in_the_log(log, run)?;
+    each_reply_was_asked_with_what_is_stored(log)?;
     hold_rows_follow_the_log(log, run)
+}
+
+/// The model was asked with what stands before its reply, and with nothing that lost its race.
+fn each_reply_was_asked_with_what_is_stored(log: &[Envelope]) -> Result<(), String> {
+    for (at, envelope) in log.iter().enumerate() {
+        if let Event::ModelReplied(replied) = &envelope.event
+            && replied.asked_with != holdpoint_core::transcript::results_digest(&log[..at])
+        {
+            return Err(format!("the reply at event {} was asked with something else", envelope.seq));
+        }
+    }
+    Ok(())
 }
 
 /// Whatever a run waits for is found in its log by the id that its rows name (S1-4).

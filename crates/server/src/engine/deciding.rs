@@ -179,12 +179,14 @@ impl Shared {
     ) -> Result<Option<Taking>, EngineError> {
         let facts = &stored.row.run.facts;
         let Some(reins) = reins else { return Ok(None) };
-        if stored.lease.is_some_and(|lease| lease.until > self.clock.now()) {
+        // A lease of this very node, whose run nobody drives here, is about to be given back, or to be driven with.
+        let is_others = |lease: holdpoint_store::Lease| lease.node != self.node;
+        if stored.lease.is_some_and(|lease| is_others(lease) && lease.until > self.clock.now()) {
             return Ok(None);
         }
         let Some(place) = self.place(&facts.agent, Queue::of(facts)) else { return Ok(None) };
         match self.events(facts.id, Seq(0)).await {
-            Ok(log) => Ok(Some(Taking { place, reins, log })),
+            Ok(log) => Ok(Some(Taking { place, reins, log, may_lose: true })),
             Err(StoreError::Corrupt { run, why }) => {
                 self.put_aside(run, &why).await;
                 Err(StoreError::Corrupt { run, why }.into())

@@ -19,7 +19,7 @@ use holdpoint_store::ahead::Driver;
 use holdpoint_store::{Guard, Put, SessionKey, StoreError};
 use tokio::sync::oneshot;
 
-use super::drive::Reins;
+use super::drive::{Reins, Wish};
 use super::identify::needs;
 use super::once::Once;
 use super::orders::{Lease, More, beside};
@@ -61,6 +61,8 @@ pub(super) struct Taking {
     pub(super) place: Place,
     pub(super) reins: Reins,
     pub(super) log: Vec<Envelope>,
+    /// Whether somebody else's wish may count in the place of this one.
+    pub(super) may_lose: bool,
 }
 
 impl Engine {
@@ -122,6 +124,8 @@ impl Engine {
                 SessionId::new(id.to_string().replace("run_", "ses_")).map_err(|_| EngineError::NotFound)?
             }
         };
+        // The same request may be under way twice, and a conversation may be closed at the same moment.
+        let may_lose = new.once.is_some() || new.session.is_some();
         let (digest, definition) = new.definition;
         let start = Start {
             id,
@@ -150,7 +154,7 @@ impl Engine {
         );
         let driver = Driver::start(shared.store.clone(), start, order)?;
         let taking = match (place, reins) {
-            (Some(place), Some(reins)) => Some(Taking { place, reins, log: Vec::new() }),
+            (Some(place), Some(reins)) => Some(Taking { place, reins, log: Vec::new(), may_lose }),
             (_, _) => None,
         };
         match self.settled(id, driver, taking).await {
@@ -257,8 +261,8 @@ impl Engine {
     ) -> Result<Answer, EngineError> {
         let (accepted, answer) = oneshot::channel();
         match taking {
-            Some(Taking { place, reins, log }) => {
-                self.shared.drive(driver, log, (place, reins), Some(accepted));
+            Some(Taking { place, reins, log, may_lose }) => {
+                self.shared.drive(driver, log, (place, reins), Some(Wish { accepted, may_lose }));
             }
             // In the background: who asked may hang up, and whoever drives the run must hear of it all the same.
             None => self.shared.spawn({

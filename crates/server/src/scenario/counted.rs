@@ -96,8 +96,8 @@ impl<S: Store> Store for Counted<S> {
         self.count(self.store.renew(runs, node, until))
     }
 
-    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
-        self.count(self.store.release(run, node))
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
+        self.count(self.store.release(run, node, wake_at))
     }
 
     fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {

@@ -246,8 +246,8 @@ impl Store for Wire {
         self.ask("renew", Kind::Lease, move |store| store.renew(runs, node, until))
     }
 
-    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
-        self.ask("release", Kind::Lease, move |store| store.release(run, node))
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
+        self.ask("release", Kind::Lease, move |store| store.release(run, node, wake_at))
     }
 
     fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {

@@ -161,7 +161,7 @@ impl Bench {
             opaque: None,
             usage: Usage { input: 120, output: 40, cost_micros: 0 },
             model: None,
-            heard: Heard { turn: 0, messages: 1 },
+            heard: Heard { turn: 0, messages: 1, results: None },
         };
         let mut order = self.order(
             vec![Command::RecordReply(reply)],

@@ -59,8 +59,9 @@ macro_rules! forward_store {
             &self,
             run: ::holdpoint_core::id::RunId,
             node: ::holdpoint_core::id::Incarnation,
+            wake_at: ::core::option::Option<::holdpoint_core::time::Timestamp>,
         ) -> $crate::Answer<()> {
-            self.$f.release(run, node)
+            self.$f.release(run, node, wake_at)
         }
     };
     (@ inbox_counts $f:ident) => {

@@ -158,7 +158,7 @@ pub fn a_claimed_run_is_not_claimable(factory: &Factory) {
     let row = world.send(&row, &the_worker_claims());
     assert_eq!(world.claimable("tickets", 50), []);
     let kind = FailKind::Transient { retry_at: world.now().plus(Millis::seconds(5)) };
-    let fail = FailRun { worker: Some(worker("w-1")), error: "busy".into(), detail: None, kind };
+    let fail = FailRun { worker: Some(worker("w-1")), error: "busy".into(), detail: None, kind, heard: None };
     let row = world.send(&row, &Command::Fail(fail));
     assert_eq!(world.claimable("tickets", 50), []);
     world.later(Millis::seconds(5));

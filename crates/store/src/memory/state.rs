@@ -316,8 +316,9 @@ impl State {
         runs.into_iter().filter(still_has).collect()
     }
 
-    pub(super) fn release(&mut self, run: RunId, node: Incarnation) {
+    pub(super) fn release(&mut self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) {
         if let Some(entry) = self.leased_by(run, node) {
+            entry.wake_at = [entry.wake_at, wake_at].into_iter().flatten().min();
             entry.change_lease(LeaseChange::Release);
         }
     }

@@ -384,7 +384,7 @@ pub(super) const RENEW: &str = "WITH mine AS (UPDATE runs SET lease_until = $3, 
      moved AS (UPDATE due SET at = $3 FROM mine WHERE due.run = mine.id) SELECT id FROM mine";
 /// Gives a lease back.
 pub(super) const RELEASE: &str = "WITH freed AS (UPDATE runs SET lease_node = NULL, lease_until = NULL, \
-     due_at = least(wants_at, wake_at) WHERE id = $1 AND lease_node = $2 RETURNING id, due_at), \
+     wake_at = least(wake_at, $3::bigint), due_at = least(wants_at, wake_at, $3::bigint) WHERE id = $1 AND lease_node = $2 RETURNING id, due_at), \
      gone AS (DELETE FROM due USING freed WHERE due.run = freed.id AND freed.due_at IS NULL) \
      UPDATE due SET at = freed.due_at FROM freed WHERE due.run = freed.id AND freed.due_at IS NOT NULL";
 

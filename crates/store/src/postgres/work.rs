@@ -146,8 +146,15 @@ pub(super) async fn renew(
     Ok(runs.into_iter().filter(|run| still.contains(run)).collect())
 }
 
-pub(super) async fn release(pool: &Pool, run: RunId, node: Incarnation) -> Result<(), StoreError> {
-    pool.write(sql::RELEASE, &[&Bytes16::from(run), &Bytes16(node.0)]).await.map(|_| ())
+pub(super) async fn release(
+    pool: &Pool,
+    run: RunId,
+    node: Incarnation,
+    wake_at: Option<Timestamp>,
+) -> Result<(), StoreError> {
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+        [&Bytes16::from(run), &Bytes16(node.0), &wake_at.map(|at| at.0)];
+    pool.write(sql::RELEASE, &params).await.map(|_| ())
 }
 
 /// Puts a run aside; the first reason is the one that counts.

@@ -165,12 +165,14 @@ pub(super) fn release(
     texts: &Texts,
     run: RunId,
     node: Incarnation,
+    wake_at: Option<Timestamp>,
 ) -> Result<(), Failure> {
     let Some(place) = leased_by(connection, run, node)? else { return Ok(()) };
     let columns =
         connection.prepare_cached(sql::RUN_BY_NUMBER)?.query_row(params![place.no], RunColumns::read)?;
     let stored = columns.stored(connection, texts)?;
-    let after = LeaseColumns::after(LeaseChange::Release, place.lease(), place.wake_at, stored.row.due_at);
+    let wake_at = [place.wake_at, wake_at].into_iter().flatten().min();
+    let after = LeaseColumns::after(LeaseChange::Release, place.lease(), wake_at, stored.row.due_at);
     write_lease(connection, place.no, &after)?;
     let facts = &stored.row.run.facts;
     set_due(connection, numbers, &facts.tenant, facts.agent.as_str(), run, place.no, after.due_at)

@@ -36,7 +36,7 @@ pub(super) enum Job {
     Append(Vec<Encoded>, u64, Reply<()>),
     Claim(Claim, Reply<Vec<Claimed>>),
     Renew(Vec<RunId>, Incarnation, Timestamp, Reply<Vec<RunId>>),
-    Release(RunId, Incarnation, Reply<()>),
+    Release(RunId, Incarnation, Option<Timestamp>, Reply<()>),
     ForgetKeys(Timestamp, usize, Reply<usize>),
     SettleNotice(i64, SettleNotice, Reply<()>),
     ChangeSession(SessionKey, SessionChange, Timestamp, Reply<bool>),
@@ -384,8 +384,8 @@ impl Job {
             Job::Append(batches, _, _) => append::append(connection, numbers, batches).map(Done::Changed),
             Job::Claim(claim, _) => work::claim_due(connection, numbers, texts, claim).map(Done::Claimed),
             Job::Renew(runs, node, until, _) => work::renew(connection, runs, *node, *until).map(Done::Runs),
-            Job::Release(run, node, _) => {
-                work::release(connection, numbers, texts, *run, *node).map(|()| Done::Nothing)
+            Job::Release(run, node, wake_at, _) => {
+                work::release(connection, numbers, texts, *run, *node, *wake_at).map(|()| Done::Nothing)
             }
             Job::ForgetKeys(until, limit, _) => {
                 work::forget_keys(connection, *until, *limit).map(Done::Forgot)
@@ -417,7 +417,7 @@ impl Job {
             Job::Append(_, _, reply)
             | Job::Quarantine(_, _, reply)
             | Job::Audit(_, _, _, reply)
-            | Job::Release(_, _, reply)
+            | Job::Release(_, _, _, reply)
             | Job::SettleNotice(_, _, reply)
             | Job::Erase(_, reply) => send(reply, result.map(|_| ())),
             Job::Claim(_, reply) => send(

@@ -146,7 +146,8 @@ impl Drive {
     async fn give_up(&mut self, why: String) -> Result<(), EngineError> {
         tracing::error!(run = %self.run, why, "what is stored cannot be gone on with");
         let error = format!("failed to load execution state: {why}");
-        let fail = FailRun { worker: None, error: error.clone(), detail: None, kind: FailKind::Final };
+        let fail =
+            FailRun { worker: None, error: error.clone(), detail: None, kind: FailKind::Final, heard: None };
         self.push(Command::Fail(fail), Verdicts::default()).await?;
         self.settle().await?;
         match self.refused.take() {

@@ -122,8 +122,14 @@ impl Shared {
         }
         tracing::info!(%run, %agent, "takes a task from its inbox");
         self.wakes.wake(run);
-        let log = self.events(run, Seq(0)).await?;
-        self.drive(driver, log, (place, reins), None);
+        match self.events(run, Seq(0)).await {
+            Ok(log) => self.drive(driver, log, (place, reins), None),
+            Err(error @ StoreError::Corrupt { .. }) => return Err(error.into()),
+            Err(error) => {
+                self.release_later(reins);
+                return Err(error.into());
+            }
+        }
         Ok(true)
     }
 }

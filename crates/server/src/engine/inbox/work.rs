@@ -148,7 +148,13 @@ impl Shared {
                     }
                     false => FailKind::Final,
                 };
-                Command::Fail(FailRun { worker: Some(worker), error: message, detail: Some(detail), kind })
+                Command::Fail(FailRun {
+                    worker: Some(worker),
+                    error: message,
+                    detail: Some(detail),
+                    kind,
+                    heard: None,
+                })
             }
             TaskReport::Suspend(ask) => Command::Suspend(Suspend {
                 call: CallNo::RUN,

@@ -50,7 +50,8 @@ impl Twins {
             return;
         }
         let (run, node) = (self.random.pick(&self.rows).run.facts.id, *self.random.pick(&NODES));
-        let _ = self.same(|store| store.release(run, node));
+        let wake_at = self.random.one_in(3).then_some(self.world.now());
+        let _ = self.same(|store| store.release(run, node, wake_at));
     }
 
     /// Numbers of notices are each store's own: what is due is compared, then settled by each one's number.

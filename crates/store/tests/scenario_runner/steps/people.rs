@@ -12,6 +12,7 @@ use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{CallNo, HoldKey};
 use holdpoint_core::message::Message;
 use holdpoint_core::refusal::Refusal;
+use holdpoint_core::run::Run;
 use holdpoint_core::words::{Reading, implied_hold, read_text};
 use holdpoint_store::StoreError;
 
@@ -177,6 +178,16 @@ fn writes(world: &mut World, name: &str, text: &str) -> Result<(), String> {
 
 /// Two people act on the same state of the run: the second one's append is decided before the first one's is
 /// written, must lose, and is decided again.
+/// The run as a decision would leave it that is never stored.
+pub(super) fn ahead(world: &mut World, name: &str, toks: &[Tok<'_>]) -> Result<Run, String> {
+    let row = world.view()?.row;
+    let command = command(world, toks)?;
+    let order = world.order(world.current, Actor::Person(user(name)?), command)?;
+    let decided = decided(&row, &order);
+    decided.outcome.map_err(|refusal| refusal.to_string())?;
+    Ok(decided.run)
+}
+
 fn race(world: &mut World, first: (&str, &[Tok<'_>]), second: &[Tok<'_>]) -> Result<(), String> {
     let [Word(name), rest @ ..] = second else { return Err("say who, after `while`".into()) };
     let actor = Actor::Person(user(name)?);
