@@ -145,7 +145,6 @@ impl<'a> Value<'a> {
 mod tests {
     use super::*;
     use crate::command::Wanted;
-    use crate::message::ToolResult;
     use crate::testing::Story;
 
     /// A denied call, up to the model's next turn.

@@ -62,7 +62,11 @@ impl Shared {
         let what = said(&*panic);
         tracing::error!(%run, what, "panicked while it was worked on");
         if let Err(error) = self.end_after_panic(run, &what).await {
-            tracing::warn!(%run, %error, "could not be ended after a panic; trying again when its lease has run out");
+            tracing::warn!(%run, %error, "could not be ended after a panic; trying again later");
+            // Unless somebody drives it by now, who then has the lease.
+            if let Some(reins) = self.reins_of_claimed(run) {
+                self.release_later(reins);
+            }
         }
         self.wakes.wake(run);
         self.wakes.wake_worker();

@@ -325,7 +325,7 @@ async fn reply(
     Json(body): Json<Value>,
 ) -> impl IntoResponse {
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
-    let of = |role: &str| messages.iter().filter(|message| message["role"] == role).next_back().cloned();
+    let of = |role: &str| messages.iter().rfind(|message| message["role"] == role).cloned();
     let round = of("user").map(|message| plain(&message["content"])).unwrap_or_default();
     outside.requests.lock().unwrap().entry(round.clone()).or_default().push(body["messages"].to_string());
     let (delta, reason) = match of("tool") {
