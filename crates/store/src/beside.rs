@@ -19,8 +19,8 @@ use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyRecord, NodeRow, OpenHolds, Page, RunQuery, SCAN_MAX, SealedChange, SessionChange, SessionKey,
-    SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
+    KeyNote, KeyRecord, NodeRow, OpenHolds, Page, RunQuery, SCAN_MAX, SealedChange, SessionChange,
+    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 
@@ -405,6 +405,20 @@ impl Store for Beside {
 
     fn erase(&self, run: RunId) -> Answer<()> {
         self.of(run).erase(run)
+    }
+
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        let (durable, memory): (Vec<KeyNote>, Vec<KeyNote>) =
+            notes.into_iter().partition(|note| note.run.place() == Place::Durable);
+        let is_empty = (durable.is_empty(), memory.is_empty());
+        match is_empty {
+            (_, true) => self.durable.note_keys(durable),
+            (true, false) => self.memory.note_keys(memory),
+            (false, false) => {
+                let (durable, memory) = (self.durable.note_keys(durable), self.memory.note_keys(memory));
+                Box::pin(async move { durable.await.and(memory.await) })
+            }
+        }
     }
 
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {

@@ -25,6 +25,7 @@ pub mod flaky;
 pub mod forward;
 pub mod guards;
 pub mod hold_lists;
+pub mod key_notes;
 pub mod leases;
 pub mod lost_answers;
 pub mod nodes;
@@ -222,6 +223,11 @@ macro_rules! conformance {
                 a_credential_is_never_overwritten,
                 a_tenant_lists_its_own_credentials_in_order,
                 a_credential_is_revoked_once,
+                ;
+            key_notes:
+                a_noted_key_says_the_last_that_was_noted,
+                a_note_about_no_run_is_left_out,
+                a_noted_key_guards_like_any_other,
                 ;
             sealed:
                 a_sealed_secret_is_found_by_its_whole_name,

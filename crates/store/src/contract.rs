@@ -19,8 +19,8 @@ use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
-    SettleNotice, ShardSet, Stored,
+    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
+    SessionRow, SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 
@@ -81,6 +81,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// What an idempotency key was used for.
     fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>>;
+
+    /// Keeps or forgets idempotency keys apart from any append, all of these or none, at once for every node. Without a sync
+    /// of its own: it is durable with the next append that is written after it. A crash of the machine may lose it, and
+    /// then everything that was noted later too. Notes about a run that is not there are left out.
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()>;
 
     /// Forgets idempotency keys that were to be remembered until this instant or earlier, at most `limit`. Answers how
     /// many those were.

@@ -23,8 +23,8 @@ use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
-    SettleNotice, ShardSet, Stored,
+    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
+    SessionRow, SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 use state::State;
@@ -118,6 +118,11 @@ impl Store for MemoryStore {
 
     fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
         answer(Ok(self.state().find_key(tenant, key)))
+    }
+
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.state().note_keys(notes);
+        answer(Ok(()))
     }
 
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {

@@ -47,8 +47,8 @@ use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
-    SettleNotice, ShardSet, Stored,
+    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
+    SessionRow, SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 use connect::Connector;
@@ -252,6 +252,10 @@ impl Store for PostgresStore {
 
     fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
         self.begin(move |shared| async move { read::find_key(&shared.pool, &tenant, &key).await })
+    }
+
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.begin(move |shared| async move { work::note_keys(&shared.pool, notes).await })
     }
 
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {

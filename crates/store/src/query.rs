@@ -364,6 +364,33 @@ pub struct KeyRecord {
     pub expires_at: Timestamp,
 }
 
+/// What becomes of an idempotency key apart from any append.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyNote {
+    /// Whose.
+    pub tenant: Tenant,
+    /// The key.
+    pub key: String,
+    /// The run that it is about.
+    pub run: RunId,
+    /// What it says from now on and until when it is remembered; none forgets it.
+    pub kept: Option<(Digest, Timestamp)>,
+}
+
+impl KeyNote {
+    /// A note that changes nothing but the time until which a key is remembered is left out while there is more than a
+    /// day to go: whoever looks at the same thing again and again writes nothing.
+    pub(crate) const REFRESHED_MILLIS: i64 = 24 * 60 * 60 * 1000;
+
+    /// The notes with the last word on each key only, by key: those of one write must not get in each other's way.
+    pub(crate) fn last_of_each(notes: Vec<KeyNote>) -> Vec<KeyNote> {
+        let named = |note: KeyNote| ((note.tenant.clone(), note.key.clone()), note);
+        let last: std::collections::BTreeMap<(Tenant, String), KeyNote> =
+            notes.into_iter().map(named).collect();
+        last.into_values().collect()
+    }
+}
+
 /// How a sealed secret changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealedChange {

@@ -39,8 +39,8 @@ use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
-    SettleNotice, ShardSet, Stored,
+    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
+    SessionRow, SettleNotice, ShardSet, Stored,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 use append::Encoded;
@@ -202,6 +202,10 @@ impl Store for SqliteStore {
 
     fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
         self.read(|reading| reading.find_key(&tenant, &key))
+    }
+
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.writer.hand_over(|reply| Job::NoteKeys(KeyNote::last_of_each(notes), reply))
     }
 
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {

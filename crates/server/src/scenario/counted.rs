@@ -15,7 +15,7 @@ use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::{
     Answer, AuditEntry, Batch, Claim, Claimed, Counts, Credential, DeadLetter, DeadQuery, DueNotice,
-    EndedQuery, Heartbeat, HoldQuery, InboxCounts, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery,
+    EndedQuery, Heartbeat, HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery,
     SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Store, Stored,
     Subscription, SubscriptionQuery,
 };
@@ -122,6 +122,10 @@ impl<S: Store> Store for Counted<S> {
 
     fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
         self.count(self.store.ended_runs(query))
+    }
+
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.count(self.store.note_keys(notes))
     }
 
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {

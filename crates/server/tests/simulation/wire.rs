@@ -19,8 +19,8 @@ use holdpoint_core::run::Facts;
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::conformance::support::{block_on, events_of};
 use holdpoint_store::{
-    Answer, Batch, Claim, Claimed, Counts, Heartbeat, HoldQuery, InboxCounts, KeyRecord, NodeRow, Page,
-    RunQuery, ShardSet, Store, StoreError, Stored,
+    Answer, Batch, Claim, Claimed, Counts, Heartbeat, HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow,
+    Page, RunQuery, ShardSet, Store, StoreError, Stored,
 };
 use tokio::sync::{broadcast, oneshot};
 
@@ -276,6 +276,10 @@ impl Store for Wire {
 
     fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
         self.ask("facts", Kind::Look, move |store| store.facts(run))
+    }
+
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.ask("note keys", Kind::Lease, move |store| store.note_keys(notes))
     }
 
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {

@@ -162,6 +162,7 @@ macro_rules! forward_store {
         }
     };
     (@ forget_keys $f:ident) => {
+        fn note_keys(&self, notes: Vec<$crate::KeyNote>) -> $crate::Answer<()> { self.$f.note_keys(notes) }
         fn forget_keys(
             &self,
             until: ::holdpoint_core::time::Timestamp,

@@ -20,7 +20,8 @@ use holdpoint_core::time::Timestamp;
 use crate::batch::{Batch, Guard, LeaseChange, Put, Who};
 use crate::error::StoreError;
 use crate::query::{
-    AuditEntry, Credential, KeyRecord, Lease, SealedChange, SessionChange, SessionKey, SessionRow, Stored,
+    AuditEntry, Credential, KeyNote, KeyRecord, Lease, SealedChange, SessionChange, SessionKey, SessionRow,
+    Stored,
 };
 use telling::Telling;
 
@@ -296,6 +297,19 @@ impl State {
 
     pub(super) fn find_key(&self, tenant: Tenant, key: String) -> Option<KeyRecord> {
         self.keys.get(&(tenant, key)).cloned()
+    }
+
+    pub(super) fn note_keys(&mut self, notes: Vec<KeyNote>) {
+        for KeyNote { tenant, key, run, kept } in notes {
+            match kept {
+                Some((request, expires_at)) if self.run_numbers.contains_key(&run) => {
+                    let record = KeyRecord { request, run, seq: Seq(0), expires_at };
+                    self.keys.insert((tenant, key), record);
+                }
+                Some(_) => {}
+                None => drop(self.keys.remove(&(tenant, key))),
+            }
+        }
     }
 
     pub(super) fn forget_keys(&mut self, until: Timestamp, limit: usize) -> usize {

@@ -247,6 +247,19 @@ pub(super) const BLOB: &str = "SELECT value FROM blobs WHERE run = $1 AND digest
 pub(super) const DEFINITION: &str = "SELECT bytes FROM definitions WHERE tenant = $1 AND digest = $2";
 /// What an idempotency key was used for.
 pub(super) const KEY: &str = "SELECT request, run, seq, expires_at FROM keys WHERE tenant = $1 AND key = $2";
+/// Keys that are noted, as long as their runs are there, and keys that are forgotten; nothing is written for those that say
+/// the same and are remembered for long enough. The commit does not wait for the disk: it is there with the next one.
+pub(super) const KEYS_NOTE: &str = "WITH unsynced AS MATERIALIZED \
+     (SELECT set_config('synchronous_commit', 'off', true) AS is_off), \
+     gone AS (DELETE FROM keys k USING unsynced, unnest($7::text[], $8::bytea[]) AS n (tenant, key) \
+     WHERE k.tenant = n.tenant AND k.key = n.key AND unsynced.is_off IS NOT NULL RETURNING 1) \
+     INSERT INTO keys (tenant, key, request, run, seq, expires_at) \
+     SELECT n.tenant, n.key, n.request, n.run, 0, n.expires_at FROM unsynced, \
+     unnest($1::text[], $2::bytea[], $3::bytea[], $4::uuid[], $5::bigint[]) AS n (tenant, key, request, run, expires_at) \
+     JOIN runs r ON r.id = n.run WHERE unsynced.is_off IS NOT NULL \
+     ON CONFLICT (tenant, key) DO UPDATE SET request = excluded.request, run = excluded.run, seq = excluded.seq, \
+     expires_at = excluded.expires_at \
+     WHERE keys.request <> excluded.request OR keys.expires_at < excluded.expires_at - $6::bigint";
 /// Forgets keys whose time has passed.
 pub(super) const KEYS_FORGET: &str = "WITH past AS (SELECT tenant, key FROM keys WHERE expires_at <= $1 \
      ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED), \
@@ -580,6 +593,7 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     BLOB,
     DEFINITION,
     KEY,
+    KEYS_NOTE,
     KEYS_FORGET,
     HOLDS_OF_CALL,
     HOLDS_ALL,

@@ -21,7 +21,9 @@ use super::sql;
 use super::types::{self, Bytes16, signed};
 use crate::columns::Corrupt;
 use crate::error::StoreError;
-use crate::query::{Claim, Claimed, Credential, SCAN_MAX, SealedChange, SessionChange, SessionKey, Stored};
+use crate::query::{
+    Claim, Claimed, Credential, KeyNote, SCAN_MAX, SealedChange, SessionChange, SessionKey, Stored,
+};
 use crate::turns::take_turns;
 
 /// Where `sql::LEASE` has the lease before: behind the columns of a whole run.
@@ -164,6 +166,25 @@ async fn quarantine_now(connection: &Connection, run: RunId, why: String) -> Res
         return Err(StoreError::NotFound { run }.into());
     }
     connection.query(sql::QUARANTINE, &[&id, &why]).await?;
+    Ok(())
+}
+
+/// Keeps or forgets keys apart from any append.
+pub(super) async fn note_keys(pool: &Pool, notes: Vec<KeyNote>) -> Result<(), StoreError> {
+    let (kept, gone): (Vec<KeyNote>, Vec<KeyNote>) =
+        KeyNote::last_of_each(notes).into_iter().partition(|note| note.kept.is_some());
+    let names = |notes: &[KeyNote]| -> (Vec<String>, Vec<Vec<u8>>) {
+        let name = |note: &KeyNote| (note.tenant.as_str().to_owned(), note.key.clone().into_bytes());
+        notes.iter().map(name).unzip()
+    };
+    let ((tenants, keys), (gone_tenants, gone_keys)) = (names(&kept), names(&gone));
+    let says = kept.iter().filter_map(|note| note.kept);
+    let (requests, until): (Vec<Vec<u8>>, Vec<i64>) =
+        says.map(|(request, until)| (request.0.to_vec(), until.0)).unzip();
+    let runs: Vec<Bytes16> = kept.iter().map(|note| Bytes16::from(note.run)).collect();
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
+        [&tenants, &keys, &requests, &runs, &until, &KeyNote::REFRESHED_MILLIS, &gone_tenants, &gone_keys];
+    pool.write(sql::KEYS_NOTE, &params).await?;
     Ok(())
 }
 

@@ -268,6 +268,13 @@ pub(super) const LISTENERS: &str = "SELECT id, wants FROM subscriptions \
 pub(super) const KEY_ADD: &str = "INSERT INTO keys (tenant, key, request, run, seq, expires_at) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (tenant, key) DO UPDATE SET request = excluded.request, \
      run = excluded.run, seq = excluded.seq, expires_at = excluded.expires_at";
+/// An idempotency key that is noted; nothing is written when it says the same and is remembered for long enough.
+pub(super) const KEY_NOTE: &str = "INSERT INTO keys (tenant, key, request, run, seq, expires_at) \
+     VALUES (?1, ?2, ?3, ?4, 0, ?5) ON CONFLICT (tenant, key) DO UPDATE SET request = excluded.request, \
+     run = excluded.run, seq = excluded.seq, expires_at = excluded.expires_at \
+     WHERE keys.request <> excluded.request OR keys.expires_at < excluded.expires_at - ?6";
+/// Forgets one.
+pub(super) const KEY_REMOVE: &str = "DELETE FROM keys WHERE tenant = ?1 AND key = ?2";
 /// What an idempotency key was used for.
 pub(super) const KEY: &str = "SELECT request, run, seq, expires_at FROM keys WHERE tenant = ?1 AND key = ?2";
 /// Forgets those whose time has passed.
@@ -404,6 +411,8 @@ pub(super) const ALL: &[&str] = &[
     HAS_LISTENERS,
     LISTENERS,
     KEY_ADD,
+    KEY_NOTE,
+    KEY_REMOVE,
     KEY,
     KEYS_FORGET,
     COUNTER,

@@ -18,7 +18,7 @@ use super::writer::Failure;
 use crate::batch::LeaseChange;
 use crate::columns::{Corrupt, LeaseColumns};
 use crate::error::StoreError;
-use crate::query::{Claim, Claimed, Lease, SCAN_MAX, SealedChange, SessionChange, SessionKey};
+use crate::query::{Claim, Claimed, KeyNote, Lease, SCAN_MAX, SealedChange, SessionChange, SessionKey};
 use crate::turns::take_turns;
 
 /// What the writer needs to know of a run before it changes it.
@@ -269,6 +269,29 @@ pub(super) fn quarantine(connection: &Connection, run: RunId, why: &str) -> Resu
         connection.prepare_cached(sql::DUE_CLEAR)?.execute(params![no])?;
     }
     Ok(tally)
+}
+
+/// Keeps or forgets keys apart from any append.
+pub(super) fn note_keys(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    notes: &[KeyNote],
+) -> Result<(), Failure> {
+    for note in notes {
+        let tenant = numbers.number(connection, note.tenant.as_str())?;
+        match note.kept {
+            Some((request, expires_at)) => {
+                let Some(run) = run_number(connection, note.run)? else { continue };
+                let refreshed = KeyNote::REFRESHED_MILLIS;
+                let row = params![tenant, note.key, request.0, run, expires_at.0, refreshed];
+                connection.prepare_cached(sql::KEY_NOTE)?.execute(row)?;
+            }
+            None => {
+                connection.prepare_cached(sql::KEY_REMOVE)?.execute(params![tenant, note.key])?;
+            }
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn forget_keys(connection: &Connection, until: Timestamp, limit: usize) -> Result<usize, Failure> {

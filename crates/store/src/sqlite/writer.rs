@@ -26,7 +26,7 @@ use super::{SqliteOptions, erase, work};
 use crate::contract::Answer;
 use crate::error::StoreError;
 use crate::observer::Observer;
-use crate::query::{Claim, Claimed, SealedChange, SessionChange, SessionKey, SettleNotice};
+use crate::query::{Claim, Claimed, KeyNote, SealedChange, SessionChange, SessionKey, SettleNotice};
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -38,6 +38,8 @@ pub(super) enum Job {
     Renew(Vec<RunId>, Incarnation, Timestamp, Reply<Vec<RunId>>),
     Release(RunId, Incarnation, Reply<()>),
     ForgetKeys(Timestamp, usize, Reply<usize>),
+    /// Needs no sync of its own.
+    NoteKeys(Vec<KeyNote>, Reply<()>),
     SettleNotice(i64, SettleNotice, Reply<()>),
     ChangeSession(SessionKey, SessionChange, Timestamp, Reply<bool>),
     Erase(RunId, Reply<()>),
@@ -211,8 +213,18 @@ impl Writing {
     /// fails.
     fn commit(&mut self, first: Job, queue: &Receiver<Job>) {
         self.has_erased = false;
-        // What arrives while the first ones are written still shares their sync.
-        let group = self.transact(vec![first], || queue.try_recv().ok());
+        let mut group = vec![first];
+        while group.iter().all(Job::needs_no_sync)
+            && group.len() < GROUP_MAX
+            && let Ok(next) = queue.try_recv()
+        {
+            group.push(next);
+        }
+        let group = match group.iter().all(Job::needs_no_sync) {
+            true => self.transact_unsynced(group),
+            // What arrives while the first ones are written still shares their sync.
+            false => self.transact(group, || queue.try_recv().ok()),
+        };
         for job in group {
             if let Some(why) = self.stopped.get() {
                 job.answer(Err(stopped_error(why)));
@@ -235,6 +247,19 @@ impl Writing {
         if let Err(error) = checkpoint {
             self.stop_if_untrustworthy(&error);
         }
+    }
+
+    /// One transaction that the next one syncs: its pages are in the WAL in front of that one's.
+    fn transact_unsynced(&mut self, group: Vec<Job>) -> Vec<Job> {
+        let synchronous = |mode: &str| self.connection.pragma_update(None, "synchronous", mode);
+        if synchronous("NORMAL").is_err() {
+            return self.transact(group, || None);
+        }
+        let undone = self.transact(group, || None);
+        if let Err(error) = self.connection.pragma_update(None, "synchronous", "FULL") {
+            self.stop(format!("commits can no longer be synced ({error})"));
+        }
+        undone
     }
 
     /// One transaction. Gives the jobs back, unanswered and undone, when they should be tried one by one.
@@ -373,6 +398,11 @@ enum Done {
 }
 
 impl Job {
+    /// Whether it may be lost with the machine, and is synced with whatever follows.
+    fn needs_no_sync(&self) -> bool {
+        matches!(self, Job::NoteKeys(..))
+    }
+
     /// Does the job inside the transaction.
     fn perform(
         &self,
@@ -390,6 +420,7 @@ impl Job {
             Job::ForgetKeys(until, limit, _) => {
                 work::forget_keys(connection, *until, *limit).map(Done::Forgot)
             }
+            Job::NoteKeys(notes, _) => work::note_keys(connection, numbers, notes).map(|()| Done::Nothing),
             Job::SettleNotice(no, outcome, _) => {
                 telling::settle_notice(connection, *no, outcome).map(|()| Done::Nothing)
             }
@@ -419,6 +450,7 @@ impl Job {
             | Job::Audit(_, _, _, reply)
             | Job::Release(_, _, reply)
             | Job::SettleNotice(_, _, reply)
+            | Job::NoteKeys(_, reply)
             | Job::Erase(_, reply) => send(reply, result.map(|_| ())),
             Job::Claim(_, reply) => send(
                 reply,
