@@ -104,7 +104,7 @@ pub struct State {
     /// What is waited for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<Hold>,
-    /// Who resolved the last hold, or the clock; a decision without an id counts only for the same caller (C26).
+    /// Who resolved the last hold, or the clock.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "last")]
     pub last_decider: Option<Actor>,
     /// Somebody took it before its first turn; later that goes without saying.

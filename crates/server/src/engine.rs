@@ -30,6 +30,7 @@ mod reports;
 mod requests;
 mod retention;
 mod sessions;
+mod shown;
 mod submit;
 mod subscriptions;
 mod views;
@@ -79,6 +80,7 @@ pub use requests::RequestView;
 pub use sessions::{
     Deleted, Metadata, PENDING, SessionError, SessionList, SessionName, SessionView, metadata,
 };
+pub use shown::{Implied, Showing, ShownHold};
 pub use submit::NewRun;
 pub use subscriptions::{NewSubscription, SubscriptionError, SubscriptionView, USUAL_EVENTS, hears};
 pub use views::{HoldList, HoldView, RunList, RunView, Seen};
@@ -148,6 +150,8 @@ struct Shared {
     looking: Mutex<recovery::Looking>,
     /// What this node is among others.
     membership: nodes::Membership,
+    /// What was shown to whom, on its way to the store.
+    notes: shown::Notes,
     /// The last counts, and when they were made.
     counted: tokio::sync::Mutex<Option<(Timestamp, Counts)>>,
     /// Whether a run found no place in its agent's pool, so that whoever leaves one looks for it.
@@ -183,6 +187,7 @@ impl Engine {
             serving: Mutex::default(),
             driven: Mutex::default(),
             looking: Mutex::default(),
+            notes: shown::Notes::default(),
             counted: tokio::sync::Mutex::default(),
             is_crowded: AtomicBool::new(false),
             kinds: OnceLock::new(),

@@ -15,6 +15,7 @@ mod site;
 pub mod status;
 mod stay;
 mod time;
+mod written;
 
 pub use app::App;
 pub use extract::{Args, JsonBody, Repeatable, Segment, Unjudged, body_bytes, idempotency_key, is_too_deep};
@@ -24,3 +25,4 @@ pub use problem::{More, Problem, RecordedDecision};
 pub use site::{mount, site};
 pub use stay::Stay;
 pub use time::{http_date, parse_rfc3339, rfc3339};
+pub use written::when_written;

@@ -92,11 +92,28 @@ pub struct A2a {
     pub extended_card: bool,
     /// What cards are signed with, if they are.
     pub card_key: Option<CardKey>,
+    /// Which decisions count that name no hold.
+    pub decisions: Decisions,
+}
+
+/// Which decisions count that name no hold (C26).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decisions {
+    /// Those of callers who were shown the hold, by the last answer about its task.
+    Shown,
+    /// None.
+    Strict,
 }
 
 impl Default for A2a {
     fn default() -> A2a {
-        A2a { push_notifications: true, streaming: true, extended_card: true, card_key: None }
+        A2a {
+            push_notifications: true,
+            streaming: true,
+            extended_card: true,
+            card_key: None,
+            decisions: Decisions::Shown,
+        }
     }
 }
 

@@ -672,7 +672,7 @@ async fn others_see_nothing_and_lookers_decide_nothing() {
     assert_eq!(site.effects().len(), 1);
 }
 
-/// One decision: a form sent twice is one, another one is refused and told which counts.
+/// T5: one decision: a form sent twice is one, another one is refused and told which counts.
 #[tokio::test]
 async fn a_hold_is_decided_once() {
     let site = Site::new();

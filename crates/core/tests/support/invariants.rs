@@ -149,7 +149,7 @@ impl<'a> Walk<'a> {
         let in_state: Vec<HoldKey> = run.state.holds.iter().map(|hold| hold.key).collect();
         ensure(open == in_state, || format!("open by the log: {open:?}, in the state: {in_state:?}"))?;
         let last = &run.state.last_decider;
-        ensure(*last == self.last_decider, || format!("the last hold was not resolved by {last:?} (C26)"))
+        ensure(*last == self.last_decider, || format!("the last hold was not resolved by {last:?}"))
     }
 
     fn event(&mut self, past: &[Envelope], before: &Run, envelope: &Envelope) -> Result<(), String> {

@@ -29,8 +29,8 @@ use crate::conformance;
 use crate::engine::SigningKey;
 use crate::model::provider::BadProvider;
 use crate::settings::{
-    A2a, Access, Agent, Approvers, Auth, Card, Connections, Jobs, SelfApproval as Decides, ServedInbox,
-    Serves, Settings, Skill, Streaming, Tracking, Webhooks,
+    A2a, Access, Agent, Approvers, Auth, Card, Connections, Decisions, Jobs, SelfApproval as Decides,
+    ServedInbox, Serves, Settings, Skill, Streaming, Tracking, Webhooks,
 };
 use crate::tool::Tool;
 use crate::tool::guard::Guard;
@@ -431,6 +431,11 @@ fn a2a(server: &file::Server) -> Result<A2a, NoCardKey> {
         streaming: usual.streaming,
         extended_card: usual.extended_card,
         card_key: signature.map(read).transpose()?,
+        decisions: match server.a2a.decisions {
+            Some(file::A2aDecisions::Strict) => Decisions::Strict,
+            Some(file::A2aDecisions::Shown) => Decisions::Shown,
+            None => usual.decisions,
+        },
     })
 }
 

@@ -152,15 +152,15 @@ impl Deciding {
         })
     }
 
-    fn command(self, idempotency_key: Option<&String>) -> Command {
+    fn command(self, idempotency_key: Option<&str>) -> Command {
         let resolve = |one: One| Resolve {
             decide: Decide { hold: one.hold, digest: one.digest, revision: one.revision },
             resolution: one.wanted,
-            idempotency_key: idempotency_key.cloned(),
+            idempotency_key: idempotency_key.map(str::to_owned),
         };
         match self {
             Deciding::Reject { holds, reason } => {
-                Command::Reject(Reject { holds, reason, idempotency_key: idempotency_key.cloned() })
+                Command::Reject(Reject { holds, reason, idempotency_key: idempotency_key.map(str::to_owned) })
             }
             Deciding::Each(mut each) => match each.len() {
                 1 => Command::Resolve(resolve(each.remove(0))),
@@ -319,7 +319,7 @@ impl Engine {
             Some(_) => shared.while_busy(),
             None => Lease::Untouched,
         };
-        let command = what.command(once.as_ref().map(|once| &once.key));
+        let command = what.command(once.as_ref().and_then(Once::chosen_key));
         let mut order = shared.order(
             std::iter::once(command).chain(begins).collect(),
             by.actor(),

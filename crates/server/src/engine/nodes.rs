@@ -72,7 +72,7 @@ pub struct NodeView {
 #[derive(Debug)]
 pub(super) struct Membership {
     /// Whether there can be other nodes.
-    is_shared: bool,
+    pub(super) is_shared: bool,
     own: watch::Sender<Own>,
     /// Whether it has ever agreed with the others on the time.
     has_agreed: AtomicBool,

@@ -116,11 +116,10 @@ impl Engine {
         let view = self.reportable(report.job).await?;
         let by = self.right_of(&report, &view)?;
         let once = match &report.signature {
-            Some(Signature::Standard { id, .. }) => Some(Once {
-                route: format!("async-tool {}", report.job),
-                key: id.clone(),
-                request: digest::of_bytes(&report.body),
-            }),
+            Some(Signature::Standard { id, .. }) => {
+                let request = digest::of_bytes(&report.body);
+                Some(Once::new(format!("async-tool {}", report.job), id.clone(), request))
+            }
             Some(Signature::Plain(_)) | None => report.once.clone(),
         };
         if self.shared.done_before(by.principal(), once.as_ref()).await?.is_some() {

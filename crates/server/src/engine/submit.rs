@@ -156,7 +156,7 @@ impl Engine {
         match self.settled(id, driver, taking).await {
             Ok(_) => Ok(id),
             Err(EngineError::Store(StoreError::Guard { .. })) => {
-                match shared.done_before(who, new.once.as_ref()).await? {
+                match shared.done(who, new.once.as_ref()).await? {
                     Some(before) => Ok(before.run),
                     None => Err(EngineError::SessionClosed { agent: new.agent, session }),
                 }
@@ -240,7 +240,7 @@ impl Engine {
         match self.settled(run, driver, taking).await {
             // Refused, perhaps because of what it has done itself a moment ago.
             Err(error @ (EngineError::Store(StoreError::Guard { .. }) | EngineError::Refused(_))) => {
-                let before = self.shared.done_before(who, once).await?;
+                let before = self.shared.done(who, once).await?;
                 before.map(|_| Answer::Repeated).ok_or(error)
             }
             other => other,

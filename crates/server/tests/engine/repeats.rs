@@ -17,7 +17,7 @@ use holdpoint_store::{SessionChange, SessionKey, Store};
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
 
 fn once(route: &str, key: &str, body: u8) -> Option<Once> {
-    Some(Once { route: route.into(), key: key.into(), request: Digest([body; 32]) })
+    Some(Once::new(route, key, Digest([body; 32])))
 }
 
 fn new(once: Option<Once>) -> NewRun {

@@ -80,9 +80,23 @@ pub struct A2a {
     /// Whether clients may name receivers of push notifications. They are told within the bounds of `webhooks`.
     #[schemars(extend("default" = true))]
     pub push_notifications: Option<bool>,
+    /// Which decisions count that name no hold: `shown`, those on the one hold that the caller was last shown on the task;
+    /// `strict`, none: every decision needs its `hold_id`.
+    #[schemars(extend("default" = "shown"))]
+    pub decisions: Option<A2aDecisions>,
     /// What the cards of agents are signed with. Without it they are not signed.
     #[garde(dive)]
     pub card_signature: Option<CardSignature>,
+}
+
+/// Which decisions count that name no hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum A2aDecisions {
+    /// Those of callers who were shown the hold, by the last answer about its task.
+    Shown,
+    /// None.
+    Strict,
 }
 
 /// What the cards of agents are signed with.

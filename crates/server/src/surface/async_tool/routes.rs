@@ -334,7 +334,7 @@ impl Incoming {
         let (signature, key) = (signature(request.headers())?, idempotency_key(request.headers())?);
         let route = format!("POST {}", request.uri().path());
         let body = body_bytes(request).await?;
-        let once = key.map(|key| Once { route, key, request: digest::of_bytes(&body) });
+        let once = key.map(|key| Once::new(route, key, digest::of_bytes(&body)));
         Ok(Incoming { sender, signature, once, body })
     }
 

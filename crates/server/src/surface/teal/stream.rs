@@ -16,10 +16,10 @@ use holdpoint_core::id::Seq;
 use tokio::sync::watch;
 
 use super::error::{body, problem};
-use super::reply::{Asker, NOW};
+use super::reply::{self, Asker, NOW};
 use super::resume::Resumed;
 use super::wire::{Answered, Streamed, StreamedEvent, TaskStatus, TealAgentsPartialResponse};
-use crate::engine::{Delta, EngineError, Follower, News};
+use crate::engine::{Delta, EngineError, Follower, News, Showing};
 use crate::http::{Pass, Problem, Stay};
 
 /// How often a comment shows that the stream is alive.
@@ -40,6 +40,7 @@ pub(super) async fn stream(asker: Asker, pass: Pass, resumed: Resumed) -> Result
         ready: VecDeque::new(),
         waits_below: false,
         is_over: false,
+        showing: None,
     };
     let events = futures_util::stream::unfold(streaming, |mut streaming| async move {
         let event = streaming.next().await?;
@@ -61,6 +62,8 @@ struct Streaming {
     /// Whether sub-runs are at work: what happens there wakes nobody here.
     waits_below: bool,
     is_over: bool,
+    /// What the last event shows: it was written when more is asked for.
+    showing: Option<Showing>,
 }
 
 /// Why a stream wakes.
@@ -129,7 +132,11 @@ impl Streaming {
                 self.fail(&failure);
             }
         }
-        self.ready.pop_front()
+        let next = self.ready.pop_front();
+        if let Some(showing) = self.showing.take_if(|_| next.is_none()) {
+            self.asker.app.engine.note_written(&self.asker.who, &[showing], None);
+        }
+        next
     }
 
     async fn take(&mut self, news: Vec<News>) -> Result<(), Problem> {
@@ -174,7 +181,7 @@ impl Streaming {
         if run.outcome().is_none() && !run.is_held() {
             return Ok(());
         }
-        let answer = self.asker.look(self.resumed.task, self.resumed.since).await?;
+        let reply::Reply { answer, showing } = self.asker.look(self.resumed.task, self.resumed.since).await?;
         let name = match &answer {
             Answered::State(state) if state.status == TaskStatus::Running => return Ok(()),
             Answered::State(_) => "state-response",
@@ -182,7 +189,7 @@ impl Streaming {
             Answered::Hitl(_) => "hitl-response",
             Answered::Auth(_) => "auth-response",
         };
-        self.is_over = true;
+        (self.is_over, self.showing) = (true, showing);
         self.ready.push_back(named(name, &Streamed::Answered(answer)));
         Ok(())
     }
