@@ -207,21 +207,20 @@ fn asks(task: &Value) -> Option<char> {
         .and_then(|name| name.chars().next())
 }
 
-/// The open hold of a task for this file, over the native API, which shows nothing to A2A's callers.
-async fn open_hold(server: &Server, task: &Value, name: char) -> String {
-    let file = format!("{name}.txt");
+/// The open hold of a task that says this, over the native API, which shows nothing to A2A's callers.
+async fn open_hold(server: &Server, task: &Value, says: &str) -> String {
     for _ in 0..1200 {
         let holds = server.get("/api/v1/holds").await.body;
         for hold in holds["holds"].as_array().into_iter().flatten().filter(|hold| hold["run"] == task["id"]) {
             let id = hold["id"].as_str().unwrap();
             let whole = server.get(&format!("/api/v1/holds/{id}")).await.body;
-            if whole.to_string().contains(&file) {
+            if whole.to_string().contains(says) {
                 return id.to_owned();
             }
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("{file} is not asked for by {task}: {}", server.get("/api/v1/holds").await.body);
+    panic!("{says} is not asked for by {task}: {}", server.get("/api/v1/holds").await.body);
 }
 
 /// Approves by the hold's id, elsewhere.
@@ -271,8 +270,8 @@ async fn a_late_decision_decides_nothing_on_any_surface() {
     for surface in SURFACES {
         forget(folder.path());
         let (task, id) = (begun(&server).await, unique());
-        approve_elsewhere(&server, &open_hold(&server, &task, 'a').await).await;
-        open_hold(&server, &task, 'b').await;
+        approve_elsewhere(&server, &open_hold(&server, &task, "a.txt").await).await;
+        open_hold(&server, &task, "b.txt").await;
         for _ in 0..2 {
             let late = surface.approve(&server, &task, &id).await;
             assert_eq!(written(folder.path()), "a", "{surface:?}: {late}");
@@ -319,8 +318,8 @@ async fn a_repeat_at_another_node_decides_nothing_on_any_surface() {
         );
         let again = surface.approve(here, &task, &id).await;
         assert_eq!(written(folder.path()), "a", "{surface:?}: {again}");
-        approve_elsewhere(there, &open_hold(there, &task, 'b').await).await;
-        open_hold(here, &task, 'c').await;
+        approve_elsewhere(there, &open_hold(there, &task, "b.txt").await).await;
+        open_hold(here, &task, "c.txt").await;
         let late = surface.approve(here, &task, &unique()).await;
         assert_eq!(written(folder.path()), "ab", "{surface:?}: late: {late}");
         surface.approve(there, &task, &unique()).await;
@@ -355,7 +354,7 @@ async fn keys_are_kept_and_strict_servers_ask_for_ids() {
         assert!(answer.contains("hold_id"), "{surface:?}: {answer}");
         assert_eq!(written(strict.path()), "", "{surface:?}: {answer}");
     }
-    let hold = open_hold(&server, &task, 'a').await;
+    let hold = open_hold(&server, &task, "a.txt").await;
     let named = json!({"messageId": unique(), "role": "ROLE_USER", "taskId": task["id"],
         "parts": [{"data": {"decision": "approve", "hold_id": hold}}]});
     server.send("ops", &named).await;
@@ -426,7 +425,7 @@ async fn the_same_bytes_are_a_repeat_until_they_are_answered() {
     let task = begun(&server).await;
     let body = unnamed(&task);
     hang_up_after(&server, &task, &body).await;
-    open_hold(&server, &task, 'b').await;
+    open_hold(&server, &task, "b.txt").await;
     let path = format!("/v1/agents/ops/tasks/{}", task["id"].as_str().unwrap());
     assert_eq!(asks(&server.get(&path).await.body), Some('b'), "somebody looks meanwhile");
     let server = configured_again(server, folder.path());
@@ -497,11 +496,13 @@ enum Saw {
 fn no_order_of_repeats_decides_what_was_not_shown() {
     let folder = sqlite(SCRIPT);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let server = std::cell::RefCell::new(Some(runtime.block_on(async { serve_file(folder.path(), &[]) })));
+    let start = || runtime.block_on(async { serve_file(folder.path(), &[]) });
+    let server = std::cell::RefCell::new(None);
     let config = Config { cases: 24, failure_persistence: None, max_shrink_iters: 64, ..Config::default() };
     let orders = proptest::collection::vec(happens(), 3..12);
     let result = TestRunner::new(config).run(&orders, |order| {
-        let serving = server.borrow_mut().take().unwrap();
+        // A case that failed took its server along.
+        let serving = server.borrow_mut().take().unwrap_or_else(start);
         let serving = runtime.block_on(plays(&folder, serving, &order));
         *server.borrow_mut() = Some(serving);
         Ok(())
@@ -555,10 +556,11 @@ async fn plays(folder: &TempDir, mut server: Server, order: &[Happens]) -> Serve
                 saw = Saw::Certainly(open);
             }
             Happens::Elsewhere => {
-                approve_elsewhere(&server, &open_hold(&server, &task, names[open]).await).await;
+                approve_elsewhere(&server, &open_hold(&server, &task, &format!("{}.txt", names[open])).await)
+                    .await;
                 open += 1;
                 if let Some(next) = names.get(open) {
-                    open_hold(&server, &task, *next).await;
+                    open_hold(&server, &task, &format!("{next}.txt")).await;
                 }
             }
             Happens::Crash => {
@@ -649,4 +651,32 @@ async fn the_same_call_id_in_two_runs_is_decided_in_each() {
     assert_eq!((asks(&refused), holds().await), (Some('a'), 1), "{refused}");
     let answer = Surface::RestText.approve(&server, &second, &unique()).await;
     assert!(answer.contains("TASK_STATE_COMPLETED"), "{answer}");
+}
+
+/// T5: a call that is approved and then asks something itself is no name for its question: a late no to the approval does
+/// not decline that.
+#[tokio::test]
+async fn a_late_decision_on_a_call_does_not_meet_its_next_question() {
+    let script = "
+replies:
+- calls: [{tool: suspend-for-input, arguments: {reason: which?}}]
+- text: done
+";
+    let folder = sqlite(script);
+    let config = folder.path().join("holdpoint.yaml");
+    let text = std::fs::read_to_string(&config).unwrap().replace("[write_file]", "[suspend-for-input]");
+    std::fs::write(&config, text + "tools: {suspend-for-input: {requires_approval: true}}\n").unwrap();
+    let server = serve_file(folder.path(), &[]);
+    let go = json!({"messageId": unique(), "role": "ROLE_USER", "parts": [{"text": "go"}]});
+    let task = server.send("ops", &go).await;
+    let call = task["status"]["message"]["parts"][1]["data"]["tool_call_id"].clone();
+    assert!(call.is_string(), "{task}");
+    let says = |data: Value| json!({"messageId": unique(), "role": "ROLE_USER", "taskId": task["id"], "parts": [{"data": data}]});
+    approve_elsewhere(&server, &open_hold(&server, &task, "suspend-for-input").await).await;
+    open_hold(&server, &task, r#""kind":"input""#).await;
+    let late = server.send("ops", &says(json!({"decision": "deny", "tool_call_id": call}))).await;
+    assert_eq!(late["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{late}");
+    assert!(late.to_string().contains("Nothing was decided"), "{late}");
+    let done = server.send("ops", &says(json!({"answer": "blue", "tool_call_id": call}))).await;
+    assert_eq!(done["status"]["state"], "TASK_STATE_COMPLETED", "it was shown by then: {done}");
 }

@@ -27,6 +27,8 @@ pub(super) struct Open {
     pub(super) id: HoldId,
     pub(super) kind: HoldKind,
     pub(super) ask: Ask,
+    /// Whether its call was asked about before: then the call alone does not say which of its holds is meant.
+    pub(super) is_asked_again: bool,
 }
 
 /// What waits, for reading a message.
@@ -168,6 +170,13 @@ pub(super) fn names_none(message: &wire::Message, is_waiting: bool) -> bool {
     names_none || !has_data && !text.is_empty() && (is_waiting || is_word(&text))
 }
 
+/// Whether a message names calls rather than holds.
+pub(super) fn names_calls(message: &wire::Message) -> bool {
+    let data = message.parts.iter().filter_map(|part| part.data.as_ref()).filter(|data| is_decision(data));
+    let data = data.filter_map(|data| serde_json::from_str::<Data>(data.get()).ok());
+    data.into_iter().any(|data| data.tool_call_id.is_some())
+}
+
 fn text(message: &wire::Message) -> String {
     let texts: Vec<&str> = message.parts.iter().filter_map(|part| part.text.as_deref()).collect();
     texts.join("\n")
@@ -229,7 +238,17 @@ impl Waiting {
             let found = self.open.iter().find(of_call);
             let found = found.ok_or_else(|| Not::Said(format!("no open hold is about the call {call}")))?;
             if holds.iter().all(|named| named.hold != found.id) {
-                holds.push(Named { hold: found.id, kind: Some(found.kind), shown: None });
+                let shown = match &self.implied {
+                    Means::Hold(shown) if shown.id == found.id => Some(*shown),
+                    Means::Hold(_) | Means::Nothing { .. } => None,
+                };
+                if found.is_asked_again && shown.is_none() {
+                    let why = format!(
+                        "{call} was asked about before, and you were not shown what it asks now alone"
+                    );
+                    return Err(Not::Said(why));
+                }
+                holds.push(Named { hold: found.id, kind: Some(found.kind), shown });
             }
         }
         match (holds.is_empty(), &self.implied) {

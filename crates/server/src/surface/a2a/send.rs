@@ -4,11 +4,13 @@
 //! its id; one that was meant to decide and decides nothing leaves the task as it is, and the answer says so in one more
 //! text part (C26).
 
+use std::collections::HashSet;
+
 use holdpoint_core::command::{OnHold, Say};
 use holdpoint_core::decide::Answer;
 use holdpoint_core::digest;
-use holdpoint_core::event::Outcome;
-use holdpoint_core::id::RunId;
+use holdpoint_core::event::{Envelope, Event, Outcome};
+use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::name::SessionId;
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::Run;
@@ -19,7 +21,7 @@ use super::error::{A2aError, Kind};
 use super::operations::{Asked, HISTORY, history_length, task_id};
 use super::stream::{Closes, Frames, From};
 use super::{conformance, map, modes, push, wire};
-use crate::engine::{Decision, EngineError, Implied, NewRun, Once, RunView, ShownHold};
+use crate::engine::{Decision, EngineError, HoldView, Implied, NewRun, Once, RunView, ShownHold};
 use crate::settings::Decisions;
 
 /// What a message came to.
@@ -231,7 +233,12 @@ async fn waiting(asked: &Asked, view: &RunView, said: &wire::Message) -> Result<
     let (run, engine) = (&view.run, &asked.app.engine);
     let task = run.facts.id;
     let views = asked.asks(run, &view.holds_below).await?;
-    let implied = match (decisions::names_none(said, !views.is_empty()), engine.settings().a2a.decisions) {
+    let again = match decisions::names_calls(said) {
+        true => asked_again(asked, &views).await?,
+        false => HashSet::new(),
+    };
+    let depends = !again.is_empty() || decisions::names_none(said, !views.is_empty());
+    let implied = match (depends, engine.settings().a2a.decisions) {
         (false, _) => Means::of(Implied::NotShown),
         (true, Decisions::Strict) => Means::STRICT,
         (true, Decisions::Shown) => {
@@ -240,8 +247,26 @@ async fn waiting(asked: &Asked, view: &RunView, said: &wire::Message) -> Result<
             Means::of(implied.map_err(|error| A2aError::of(Some(task), &error))?)
         }
     };
-    let open = views.into_iter().map(|view| Open { id: view.row.id, kind: view.row.kind, ask: view.ask });
+    let open = views.into_iter().map(|view| {
+        let id = view.row.id;
+        Open { id, kind: view.row.kind, ask: view.ask, is_asked_again: again.contains(&id) }
+    });
     Ok(Waiting { task, open: open.collect(), implied })
+}
+
+/// Those holds whose call had another hold before.
+async fn asked_again(asked: &Asked, views: &[HoldView]) -> Result<HashSet<HoldId>, A2aError> {
+    let mut again = HashSet::new();
+    for view in views {
+        let id = view.row.id;
+        let log = asked.app.engine.log(&asked.who, id.run, Seq(0)).await;
+        let log = log.map_err(|error| A2aError::of(Some(id.run), &error))?;
+        let of_call = |envelope: &&Envelope| matches!(&envelope.event, Event::HoldOpened(opened) if opened.hold.call == id.key.call);
+        if log.iter().filter(of_call).count() > 1 {
+            again.insert(id);
+        }
+    }
+    Ok(again)
 }
 
 /// Carries out what a message decides. It is carried out as a whole with its last decision; those before it are known by

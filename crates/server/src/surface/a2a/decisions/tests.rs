@@ -23,7 +23,12 @@ fn shown(no: u32) -> ShownHold {
 }
 
 fn waiting(kinds: &[HoldKind]) -> Waiting {
-    let open = (1..).zip(kinds).map(|(no, kind)| Open { id: hold(no), kind: *kind, ask: Ask::default() });
+    let open = (1..).zip(kinds).map(|(no, kind)| Open {
+        id: hold(no),
+        kind: *kind,
+        ask: Ask::default(),
+        is_asked_again: false,
+    });
     let implied = match kinds.len() {
         0 => Implied::NotShown,
         1 => Implied::Hold(shown(1)),
@@ -275,4 +280,21 @@ fn a_message_that_names_its_holds_depends_on_nothing_else() {
     ] {
         assert_eq!(names_none(&message(&parts), waits), expected, "{parts}");
     }
+}
+
+/// T5: a call that was asked about before is no name for what it asks now, unless that is what its sender was shown.
+#[test]
+fn a_call_that_asks_again_is_no_name_for_its_next_hold() {
+    let call = CallId { run: task(), no: CallNo(1) };
+    let parts = format!(r#"[{{"data":{{"answer":"red","tool_call_id":"{call}"}}}}]"#);
+    assert!(names_calls(&message(&parts)) && !names_calls(&message(r#"[{"data":{"decision":"approve"}}]"#)));
+    let mut waits = waiting(&[HoldKind::Input]);
+    waits.open[0].is_asked_again = true;
+    assert!(matches!(short(&parts, &waits), Short::Decides(_)), "it was shown");
+    for implied in [Implied::NotShown, Implied::Outdated, Implied::Hold(shown(2))] {
+        waits.implied = Means::of(implied);
+        assert_eq!(short(&parts, &waits), Short::Nothing);
+    }
+    waits.open[0].is_asked_again = false;
+    assert!(matches!(short(&parts, &waits), Short::Decides(_)), "the first one is named by its call");
 }
