@@ -37,6 +37,8 @@ async fn a_worker_asks_and_goes_on_with_the_answer() {
     assert_eq!(server.report(&claimed, "complete", json!({"result": 1})).await.status, 409);
     assert_eq!(server.claim(&json!({"agentId": "w"})).await["id"], other["id"]);
     assert!(server.claim(&json!({"agentId": "w"})).await.is_null());
+    // What was shown just before a crash may be forgotten: then it is shown once more (C26).
+    assert_eq!(server.task(&id).await["suspendPayload"], shown);
     assert_eq!(server.resume(&id, json!("C")).await.status, 422, "it is not one of the options");
     let resumed = server.resume(&id, json!("B")).await;
     assert_eq!((resumed.status, resumed.body), (200, json!({"success": true})));
