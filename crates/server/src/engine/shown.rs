@@ -223,13 +223,15 @@ impl Shared {
         let meanings = names.iter().map(|name| find(meaning_of(who, run, name)));
         let (mark, meanings) = tokio::try_join!(mark, futures_util::future::try_join_all(meanings))?;
         let implied = implied(mark.map(|mark: KeyRecord| mark.request), open);
+        let means_another =
+            |hold: ShownHold| meanings.iter().flatten().any(|meant| meant.request != digest_of(&[hold]));
         Ok(match implied {
-            Implied::Hold(hold)
-                if meanings.iter().flatten().any(|meant| meant.request != digest_of(&[hold])) =>
-            {
-                Implied::Answered
-            }
-            implied => implied,
+            Implied::Hold(hold) if means_another(hold) => Implied::Answered,
+            Implied::Hold(_)
+            | Implied::NotShown
+            | Implied::Outdated
+            | Implied::Several
+            | Implied::Answered => implied,
         })
     }
 }

@@ -297,25 +297,24 @@ async fn decide(
         if let (Some(shown), EngineError::BreaksSchema(_) | EngineError::Refused(_)) = (shown, &refused) {
             asked.remember_meaning(waiting.task, said, Some(shown));
         }
-        return match refused {
-            EngineError::BreaksSchema(broken) => {
-                let place = format!("{field}{}", broken.pointer);
-                let why = format!("does not fit the schema: {}", broken.why);
-                Err(A2aError::invalid(place, why))
-            }
-            EngineError::NotFound => {
-                Ok(Did::Nothing(nothing(&format!("{hold} is no hold of this task"), waiting)))
-            }
-            EngineError::Refused(refusal)
-                if shown.is_some() && digest.is_none() && has_moved_on(&refusal) =>
-            {
-                let why = format!(
-                    "it names no hold, and {hold}, which you were last shown, has moved on: {refusal}"
-                );
-                Ok(Did::Nothing(nothing(&why, waiting)))
-            }
-            error => Err(A2aError::of(Some(hold.run), &error)),
-        };
+        if let EngineError::BreaksSchema(broken) = &refused {
+            let place = format!("{field}{}", broken.pointer);
+            let why = format!("does not fit the schema: {}", broken.why);
+            return Err(A2aError::invalid(place, why));
+        }
+        if refused == EngineError::NotFound {
+            return Ok(Did::Nothing(nothing(&format!("{hold} is no hold of this task"), waiting)));
+        }
+        if let EngineError::Refused(refusal) = &refused
+            && shown.is_some()
+            && digest.is_none()
+            && has_moved_on(refusal)
+        {
+            let why =
+                format!("it names no hold, and {hold}, which you were last shown, has moved on: {refusal}");
+            return Ok(Did::Nothing(nothing(&why, waiting)));
+        }
+        return Err(A2aError::of(Some(hold.run), &refused));
     }
     Ok(did)
 }
