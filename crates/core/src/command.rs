@@ -83,6 +83,8 @@ pub struct Limits {
     pub cost_micros: Option<u64>,
     /// How long after its `start_by` a started call is still taken to be somebody's.
     pub orphan_margin: Millis,
+    /// How long a denied call is refused without asking, unless a person asks for it.
+    pub deny_memory: Millis,
 }
 
 impl Default for Limits {
@@ -97,6 +99,7 @@ impl Default for Limits {
             tokens: None,
             cost_micros: None,
             orphan_margin: Millis::seconds(2),
+            deny_memory: Millis::hours(24),
         }
     }
 }

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::base32;
 use crate::id::BadId;
+use crate::message::FileDigest;
 use crate::name::ToolName;
 
 /// A SHA-256, written like ids in base 32: a fifth shorter than hex, in every row that waits.
@@ -38,6 +39,26 @@ pub fn of_bytes(bytes: &[u8]) -> Digest {
 #[must_use]
 pub fn of_call(tool: &ToolName, arguments: &str, schema: Digest) -> Digest {
     of_parts("holdpoint.call.1", &[tool.as_str().as_bytes(), arguments.as_bytes(), &schema.0])
+}
+
+/// The same, of a call that names files: their contents are part of what was shown.
+#[must_use]
+pub fn of_call_with(tool: &ToolName, arguments: &str, schema: Digest, files: Option<Digest>) -> Digest {
+    match files {
+        None => of_call(tool, arguments, schema),
+        Some(files) => of_parts(
+            "holdpoint.call.2",
+            &[tool.as_str().as_bytes(), arguments.as_bytes(), &schema.0, &files.0],
+        ),
+    }
+}
+
+/// The digest of the files that a call names; none when it names none.
+#[must_use]
+pub fn of_files(files: &[FileDigest]) -> Option<Digest> {
+    let parts: Vec<&[u8]> =
+        files.iter().flat_map(|file| [file.path.as_bytes(), file.sha256.as_bytes()]).collect();
+    (!parts.is_empty()).then(|| of_parts("holdpoint.files.1", &parts))
 }
 
 impl fmt::Display for Digest {

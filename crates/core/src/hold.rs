@@ -9,7 +9,7 @@ use crate::actor::Actor;
 use crate::body::Body;
 use crate::id::{CallNo, HoldKey, RunId, Seq};
 use crate::json::RawJson;
-use crate::message::is_default;
+use crate::message::{FileDigest, is_default};
 use crate::name::{RuleId, UserId};
 use crate::time::{Millis, Timestamp};
 
@@ -119,6 +119,9 @@ pub struct Edited {
     pub digest: crate::digest::Digest,
     /// Counts the edits of a hold; what the model asked for is revision 0.
     pub revision: u32,
+    /// The files that the new arguments name, as they were; part of the digest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileDigest>,
 }
 
 /// What happens when a hold is denied.

@@ -6,11 +6,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
-use crate::digest::Digest;
+use crate::digest::{self, Digest};
 use crate::event::{Claim, Driver, Outcome, Parent};
 use crate::hold::{Hold, HoldKind};
 use crate::id::{CallNo, HoldKey, Incarnation, RequestKey, RunId, Seq};
-use crate::message::{Replay, Usage, is_default};
+use crate::message::{FileDigest, Replay, Usage, is_default};
 use crate::name::{AgentName, InboxName, RuleId, SessionId, Tenant, ToolName, UserId, WorkerName};
 use crate::time::Timestamp;
 
@@ -171,6 +171,12 @@ pub struct Call {
     /// Digest of the schema it was last shown with, if the run has moved to another definition since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Digest>,
+    /// Digest of the files that it named when it was last shown; part of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "f")]
+    pub files: Option<Digest>,
+    /// How often it was asked about again because of them.
+    #[serde(default, skip_serializing_if = "is_default", rename = "rev")]
+    pub revision: u32,
     /// Whether it may be started again by itself.
     #[serde(default, skip_serializing_if = "is_default")]
     pub replay: Replay,
@@ -276,8 +282,9 @@ pub enum Status {
 
 impl Call {
     /// It is shown again, with the tool as it is now.
-    pub(crate) fn show(&mut self, digest: Option<Digest>) {
+    pub(crate) fn show(&mut self, digest: Option<Digest>, files: &[FileDigest]) {
         self.digest = digest;
+        self.files = digest::of_files(files);
         self.schema = None;
     }
 }

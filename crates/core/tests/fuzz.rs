@@ -281,7 +281,8 @@ fn prepare(scene: &mut Scene, setup: &Setup, step: &Step) {
     let current = scene.run.state.calls.iter().map(|call| call.no.0);
     let numbers: Vec<u32> = current.chain(next_call..next_call + 4).collect();
     let verdicts = numbers.iter().flat_map(|no| verdict(step.verdicts[*no as usize % 4], *no, setup.quorum));
-    scene.verdicts = Verdicts { policy: Some(Digest([4; 32])), by_call: verdicts.collect() };
+    scene.verdicts =
+        Verdicts { policy: Some(Digest([4; 32])), by_call: verdicts.collect(), ..Verdicts::default() };
     scene.actor = match step.who % 16 {
         0..6 => person("alice"),
         6..10 => person("bob"),

@@ -5,6 +5,7 @@
 
 pub mod a2a;
 pub mod agent;
+pub mod cgroup;
 pub mod child;
 pub mod command;
 pub mod descendants;
@@ -30,7 +31,7 @@ use holdpoint_core::event::Envelope;
 use holdpoint_core::hold::Ask;
 use holdpoint_core::id::{CallId, HoldId, MessageId, Secret};
 use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, ToolResult};
+use holdpoint_core::message::{FileDigest, Message, ToolResult};
 use holdpoint_core::name::{AgentName, SessionId, ToolName, UserId};
 use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::Continuation;
@@ -167,6 +168,17 @@ pub trait Tool: Send + Sync {
     /// read are never allowed by a tool that judges at all.
     fn judge(&self, _arguments: &str) -> Judgement {
         Judgement::Allow
+    }
+
+    /// The files that these arguments name, as they are now: shown with the call, part of what is approved, and compared
+    /// again directly before it runs (T3).
+    fn files(&self, _arguments: &str) -> Vec<FileDigest> {
+        Vec::new()
+    }
+
+    /// What a call is remembered by when somebody denied it, where equal arguments can be written in several ways (T28).
+    fn loose_key(&self, _arguments: &str) -> Option<String> {
+        None
     }
 
     /// Finds out how things are outside for a user, for [`Tool::changed`]; none for a tool that cannot change by itself.

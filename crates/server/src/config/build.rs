@@ -501,6 +501,7 @@ fn limits(limits: &file::Limits) -> Limits {
         tokens: limits.tokens.or(usual.tokens),
         cost_micros: limits.cost.map(micros).or(usual.cost_micros),
         orphan_margin: Millis(usual.orphan_margin.0),
+        deny_memory: limits.deny_memory.map_or(usual.deny_memory, |span| span.0),
     }
 }
 

@@ -5,6 +5,7 @@
 //! tells who was first. What was handed over is kept until it is durable: a reply or a result is never asked for again.
 
 mod act;
+mod denied;
 mod login;
 mod think;
 mod work_time;

@@ -304,6 +304,10 @@ pub struct Limits {
     #[garde(inner(range(min = 1)))]
     #[schemars(extend("default" = 3))]
     pub call_attempts: Option<u32>,
+    /// How long a call that somebody denied is refused without asking when the model raises it again in the same session,
+    /// unless a person has said something there since. `0s` asks every time.
+    #[schemars(extend("default" = "24h"))]
+    pub deny_memory: Option<Span>,
     /// How deep agents may hand work to agents.
     #[garde(inner(range(min = 1, max = 8)))]
     #[schemars(extend("default" = 8))]

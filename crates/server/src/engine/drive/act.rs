@@ -10,6 +10,7 @@ use holdpoint_core::body::Body;
 use holdpoint_core::command::{
     Begin, Command, FailKind, FailRun, FinishCall, StoredCall, Suspend, SuspendFor,
 };
+use holdpoint_core::digest;
 use holdpoint_core::event::{Envelope, Event};
 use holdpoint_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, Secret};
 use holdpoint_core::message::ToolResult;
@@ -188,8 +189,13 @@ impl Drive {
         };
         // Compared where the effect begins: a busy machine may take its time between here and there.
         let clock = shared.clock.clone();
+        // Files that were rewritten meanwhile: given back, the call is asked about again when it is begun again.
+        let approved = run.call(call).filter(|call| !call.satisfied.is_empty()).map(|call| call.files);
         let running = async move {
-            match clock.now() >= start_by {
+            let has_other_files = || {
+                approved.is_some_and(|files| digest::of_files(&tool.files(&invocation.arguments)) != files)
+            };
+            match clock.now() >= start_by || has_other_files() {
                 true => Ended::TooLate,
                 false => Ended::Ran(tool.run(invocation).await),
             }

@@ -139,7 +139,8 @@ impl Drive {
             }
             Ok(reply) => {
                 let definition = self.definition().await?;
-                let verdicts = policy::of_reply(agent, &definition, run, &reply.calls);
+                let mut verdicts = policy::of_reply(agent, &definition, run, &reply.calls);
+                self.refuse_denied(run, agent, &reply.calls, &mut verdicts).await;
                 let reply = RecordReply {
                     text: reply.text,
                     parts: reply.parts,

@@ -284,7 +284,7 @@ fn verdicts(run: &Run, command: &Command) -> Verdicts {
     };
     let old = run.state.calls.iter().map(|call| said(call.no, call.tool.as_str()));
     let new = asked.iter().zip(run.state.calls_made + 1..).map(|(call, no)| said(CallNo(no), &call.tool));
-    Verdicts { policy: None, by_call: old.chain(new).collect() }
+    Verdicts { by_call: old.chain(new).collect(), ..Verdicts::default() }
 }
 
 fn actor(command: &Command) -> Actor {
