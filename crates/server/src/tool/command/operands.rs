@@ -28,8 +28,11 @@ pub(super) fn files(options: &CommandOptions, argv: &[String], path: &OsString) 
     let directory = options.working_directory.clone().unwrap_or_else(|| PathBuf::from("."));
     let program = found(program, path).ok().map(|program| directory.join(program));
     let named = words.iter().flat_map(|word| spellings(word)).map(|word| directory.join(word));
-    let named = named.filter(|file| is_within_reach(options, &directory, file));
-    let mut files: Vec<PathBuf> = program.into_iter().chain(named).filter(|file| is_file(file)).collect();
+    let mut files: Vec<PathBuf> = program
+        .into_iter()
+        .chain(named)
+        .filter(|file| is_file(file) && is_within_reach(options, &directory, file))
+        .collect();
     files.sort();
     files.dedup();
     let more = files.len().saturating_sub(MOST_FILES);
