@@ -8,7 +8,7 @@ mod support;
 
 use holdpoint_core::body::Body;
 use holdpoint_core::command::{
-    ClaimRun, Command, FailKind, FailRun, OnHold, RecordFailure, Suspend, SuspendFor, Wanted,
+    ClaimRun, Command, Decide, FailKind, FailRun, OnHold, RecordFailure, Resolve, Suspend, SuspendFor, Wanted,
 };
 use holdpoint_core::decide::{self, Answer};
 use holdpoint_core::definition::Definition;
@@ -16,9 +16,10 @@ use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Driver, Event, Outcome};
 use holdpoint_core::hold::{HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
 use holdpoint_core::id::{CallNo, RequestId};
+use holdpoint_core::message::FileDigest;
 use holdpoint_core::name::{RuleId, ToolName};
 use holdpoint_core::next::{self, Next};
-use holdpoint_core::policy::{Effect, Role};
+use holdpoint_core::policy::{Effect, Role, Verdicts};
 use holdpoint_core::project;
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::{CallState, Settled};
@@ -467,6 +468,40 @@ fn a_changed_tool_is_asked_about_again() {
     assert_ne!(scene.run.call(CallNo(1)).unwrap().digest, before);
     let hold = scene.hold();
     scene.resolves(hold, Wanted::Approve).unwrap();
+    assert_eq!(scene.begins(1), Ok(Answer::Done));
+}
+
+/// T3, rule 3: a call whose file changed after its approval is asked about again, as a new revision whose digest has it
+/// and which a decision has to name; one that nobody was asked about is not.
+#[test]
+fn a_changed_file_is_asked_about_again() {
+    let with_file = |effect: Effect, sha256: &str| {
+        let file = FileDigest { path: "deploy.sh".into(), sha256: sha256.into() };
+        Verdicts { files: vec![(CallNo(1), file)], ..the_policy_says(effect) }
+    };
+    let mut scene = Scene::of_loop();
+    scene.verdicts = with_file(Effect::Hold, "first");
+    scene.the_model_asks(&[SHELL]);
+    let digest = |scene: &Scene| scene.run.call(CallNo(1)).unwrap().digest;
+    let (before, hold) = (digest(&scene), scene.hold());
+    scene.resolves(hold, Wanted::Approve).unwrap();
+    scene.verdicts = with_file(Effect::Hold, "second");
+    assert_eq!(scene.begins(1), Ok(Answer::Held));
+    assert!(scene.hold_of(1).rules.contains(&RuleId::files_changed()));
+    assert_eq!(scene.hold_of(1).revision, 1);
+    assert_ne!(digest(&scene), before);
+    let hold = scene.hold();
+    let blind = scene.resolves(hold, Wanted::Approve);
+    assert!(matches!(blind, Err(Refusal::MustRepeatDigest { .. })), "{blind:?}");
+    let decide = Decide { hold, digest: digest(&scene), revision: None };
+    let seen = Resolve { decide, resolution: Wanted::Approve, idempotency_key: None };
+    scene.send(Command::Resolve(seen)).unwrap();
+    assert_eq!(scene.begins(1), Ok(Answer::Done));
+
+    let mut scene = Scene::of_loop();
+    scene.verdicts = with_file(Effect::Allow, "first");
+    scene.the_model_asks(&[SHELL]);
+    scene.verdicts = with_file(Effect::Allow, "second");
     assert_eq!(scene.begins(1), Ok(Answer::Done));
 }
 

@@ -165,6 +165,7 @@ fn denied_commands_never_run() {
         allowed_commands: Some(words(&["rm", "git", "env", "bash", "ls"])),
         denied_commands: words(&["rm", "git push"]),
         confinement: Confinement::Off,
+        working_directory: Some(std::env::temp_dir()),
         ..CommandOptions::default()
     });
     for denied in [
@@ -269,7 +270,7 @@ fn t23_every_row_of_the_table_does_what_its_examples_say() {
 /// value, behind listed ones, and abbreviated as far as `getopt` would take it.
 #[test]
 fn t23_the_programs_own_options_agree_with_the_table() {
-    let (mut programs, mut tried, mut wrong) = (0, 0, Vec::new());
+    let (mut programs, mut tried, mut compared, mut wrong) = (0, 0, 0, Vec::new());
     for row in authority::programs() {
         let Some(help) = help_of(&row.command) else { continue };
         let own = options_in(&help);
@@ -287,12 +288,15 @@ fn t23_the_programs_own_options_agree_with_the_table() {
         for (option, takes) in &own {
             if let Some((_, takes_here)) = table.iter().find(|(name, _)| name == option) {
                 // Taking a value where there is none would hide an operand, and the other way round a script.
-                if takes != takes_here {
+                if let (Some(takes), Some(takes_here)) = (takes, takes_here)
+                    && takes != takes_here
+                {
                     wrong.push(format!("{} {option}: takes a value: {takes}", row.command));
                 }
+                compared += 1;
                 continue;
             }
-            let behind = table.iter().find(|(_, takes)| !takes).map(|(name, _)| name.as_str());
+            let behind = table.iter().find(|(_, takes)| *takes == Some(false)).map(|(name, _)| name.as_str());
             let mut forms = vec![vec![option.as_str()], vec![option.as_str(), "x"]];
             forms.extend(behind.map(|behind| vec![behind, option.as_str(), "x"]));
             forms.push(vec!["x", option.as_str()]);
@@ -314,7 +318,9 @@ fn t23_the_programs_own_options_agree_with_the_table() {
     }
     assert_eq!(wrong, Vec::<String>::new());
     assert!(programs >= 20, "only {programs} programs say which options they have");
-    println!("{tried} forms of options of {programs} programs, none allowed that is not listed");
+    println!(
+        "{compared} options of {programs} programs as the table says; {tried} forms of others, none allowed"
+    );
 }
 
 /// What a program says of itself; none where it is not installed or has no options to speak of.
@@ -340,22 +346,29 @@ fn help_of(command: &str) -> Option<String> {
     Some(format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr)))
 }
 
-/// The options at the beginnings of lines, as `-x, --long=VALUE`, and whether each takes a value.
-fn options_in(help: &str) -> Vec<(String, bool)> {
+/// The options at the beginnings of lines, as `-x, --long=VALUE`, and whether each takes a value, where that is plain.
+fn options_in(help: &str) -> Vec<(String, Option<bool>)> {
     let mut found = Vec::new();
     for line in help.lines().map(str::trim_start).filter(|line| line.starts_with('-')) {
-        let names: Vec<&str> = line.split("  ").next().unwrap_or(line).split(", ").collect();
-        let takes = names.iter().any(|name| match name.split_once('=') {
-            Some((before, value)) => {
-                name.starts_with("--")
-                    && !before.ends_with('[')
-                    && value.starts_with(|c: char| c.is_ascii_uppercase())
-            }
-            None => false,
+        let (names, rest) = line.split_once("  ").unwrap_or((line, ""));
+        let names: Vec<(&str, &str)> = names
+            .split(", ")
+            .map(|name| {
+                let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(name.len());
+                let end = if name.starts_with("--") { end } else { end.min(2) };
+                name.split_at(end)
+            })
+            .collect();
+        let is_value = |text: &str| text.starts_with(|c: char| c.is_ascii_uppercase() || c == '<');
+        let takes = names.iter().try_fold(false, |takes, (_, after)| match after.strip_prefix(['=', ' ']) {
+            // `--bytes=[-]NUM`: only the sign can be left out.
+            Some(value) if is_value(value.trim_start_matches("[-]").trim_start_matches("[+]")) => Some(true),
+            Some(_) => None,
+            None if after.starts_with('<') => Some(true),
+            None if after.is_empty() && !rest.trim_start().starts_with("--") => Some(takes),
+            None => None,
         });
-        for name in names {
-            let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(name.len());
-            let name = name.get(..end).unwrap_or(name).trim_end_matches('-');
+        for (name, _) in names {
             let is_short = name.len() == 2 && name.starts_with('-');
             if is_short || (name.starts_with("--") && name.len() > 3) {
                 found.push((name.to_owned(), takes));

@@ -242,7 +242,9 @@ async fn a_fork_bomb(who: Who, confinement: Confinement, pause: &str) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let result = call.await.unwrap();
-    assert_eq!(result["too_many_processes"], true, "{who:?} {confinement:?}: {result}");
+    // The kernel may have been faster than whoever counts.
+    let is_refused = result["stderr"].as_str().unwrap().contains("annot fork");
+    assert!(result["too_many_processes"] == true || is_refused, "{who:?} {confinement:?}: {result}");
     wait_until(|| processes_with(&word).is_empty()).await;
     // Four tasks for each process that is allowed, and the shim's own.
     if confinement == Confinement::On {
@@ -610,7 +612,7 @@ async fn t24_usual_tools_work_inside() {
         if has_cargo {
             let cargo = sysroot.join("bin/cargo");
             scripts.push(format!(
-                "mkdir -p c/src && cd c && printf '[package]\nname = \"c\"\nversion = \"0.1.0\"\nedition = \"2021\"\n' > \
+                "mkdir -p c/src && cd c && printf '[package]\nname = \"c\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n' > \
                  Cargo.toml && echo 'fn main() {{ println!(\"built\") }}' > src/main.rs && RUSTC={} {} run --offline",
                 sysroot.join("bin/rustc").display(),
                 cargo.display()

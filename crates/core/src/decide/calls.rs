@@ -64,7 +64,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
     if !unsatisfied.is_empty() {
         let now = digest::of_call_with(&call.tool, &begin.stored.arguments, schema, digest::of_files(&files));
         let revision = call.revision + u32::from(has_other_files);
-        return Ok(ask_again(draft, &call, Shown { digest: now, files, revision }, combined, unsatisfied));
+        return Ok(ask_again(draft, &call, Exhibit { digest: now, files, revision }, combined, unsatisfied));
     }
     draft.emit(Event::CallStarted(CallStarted {
         call: call.no,
@@ -91,7 +91,7 @@ fn refuse(draft: &mut Draft<'_>, call: &Call, judged: Judged, reason: Option<Str
 }
 
 /// What people are shown when they are asked again.
-struct Shown {
+struct Exhibit {
     digest: Digest,
     files: Vec<FileDigest>,
     revision: u32,
@@ -101,7 +101,7 @@ struct Shown {
 fn ask_again(
     draft: &mut Draft<'_>,
     call: &Call,
-    shown: Shown,
+    exhibit: Exhibit,
     combined: Combined,
     unsatisfied: Vec<RuleId>,
 ) -> Answer {
@@ -116,7 +116,7 @@ fn ask_again(
     };
     let is_changed = unsatisfied.contains(&RuleId::files_changed());
     let changed = is_changed.then(|| FILES_CHANGED.to_owned());
-    let reason = judge::with_files(combined.reason.into_iter().chain(changed).reduce(join), &shown.files);
+    let reason = judge::with_files(combined.reason.into_iter().chain(changed).reduce(join), &exhibit.files);
     rules.extend(unsatisfied);
     rules.sort();
     rules.dedup();
@@ -126,9 +126,9 @@ fn ask_again(
         ask: Ask { reason, ..Ask::default() },
         judged: Some(Judged { effect: Effect::Hold, rules, ..combined.judged }),
         votes: combined.votes,
-        digest: Some(shown.digest),
-        files: shown.files,
-        revision: shown.revision,
+        digest: Some(exhibit.digest),
+        files: exhibit.files,
+        revision: exhibit.revision,
         ..Opening::default()
     };
     judge::open(draft, opening);

@@ -292,7 +292,8 @@ impl<'a> Walk<'a> {
     fn runs(&self, past: &[Envelope], before: &Run, no: CallNo) -> Option<Digest> {
         let stored = stored(past, no)?;
         let spec = self.definitions.get(&before.state.definition)?.tools.get(&stored.tool)?;
-        Some(digest::of_call(&stored.tool, &stored.arguments, spec.schema_digest()))
+        let files = before.call(no).and_then(|call| call.files);
+        Some(digest::of_call_with(&stored.tool, &stored.arguments, spec.schema_digest(), files))
     }
 
     /// What was approved is what runs (I4), and no second start without a reason (I3).

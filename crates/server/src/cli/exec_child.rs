@@ -128,11 +128,11 @@ pub(super) fn run(order: &ExecChild) -> ExitCode {
 }
 
 fn staged(order: &ExecChild) -> Result<ExitCode, String> {
-    let mut plan = order.sandbox.as_deref().map(serde_json::from_str::<Plan>).transpose();
-    let plan = plan.as_mut().map_err(|error| format!("what it can reach cannot be read: {error}"))?;
+    let plan = order.sandbox.as_deref().map(serde_json::from_str::<Plan>).transpose();
+    let plan = plan.map_err(|error| format!("what it can reach cannot be read: {error}"))?;
     // Where there is no such thing, the group has to do.
     let _ = set_child_subreaper(Some(getpid()));
-    match (order.stage, plan.take(), &order.scratch) {
+    match (order.stage, plan, &order.scratch) {
         (Stage::Outside, plan, _) => {
             // A session of its own, so that no command can ask on a terminal. Only the leader of a group is refused one,
             // and it has a group already. Who leads is not asked: a group may be 0 in a container, which rustix does not

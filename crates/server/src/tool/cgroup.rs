@@ -26,7 +26,7 @@ pub struct Bounds {
 /// The groups of one command. Dropping this removes them.
 #[derive(Debug, Default)]
 pub struct ControlGroups {
-    made: Vec<Made>,
+    made: Vec<OwnGroup>,
     /// Whether memory is bounded by one of them.
     pub has_memory: bool,
     /// Whether tasks are.
@@ -34,7 +34,7 @@ pub struct ControlGroups {
 }
 
 #[derive(Debug)]
-struct Made {
+struct OwnGroup {
     group: PathBuf,
     /// Where this process was before.
     home: PathBuf,
@@ -74,7 +74,7 @@ impl ControlGroups {
             let bounds_tasks =
                 tasks.is_some_and(|count| std::fs::write(group.join("pids.max"), count.to_string()).is_ok());
             let is_used = (bounds_memory || bounds_tasks) && enter(&group).is_ok();
-            let made = Made { group, home: place.directory.clone() };
+            let made = OwnGroup { group, home: place.directory.clone() };
             if is_used {
                 self.has_memory |= bounds_memory;
                 self.has_tasks |= bounds_tasks;

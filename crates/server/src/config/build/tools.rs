@@ -155,6 +155,9 @@ impl<'a> Workshop<'a> {
                 .and_then(|tool| tool.max_execution_time)
                 .map_or(usual.max_execution_time, |span| span.0),
             output_limit: tool.and_then(|tool| tool.max_output).unwrap_or(usual.output_limit),
+            process_limit: tool.and_then(|tool| tool.max_processes).unwrap_or(usual.process_limit),
+            memory_limit: tool.and_then(|tool| tool.max_memory).unwrap_or(usual.memory_limit),
+            file_limit: tool.and_then(|tool| tool.max_file_size).unwrap_or(usual.file_limit),
             confinement: match tool.and_then(|tool| tool.sandbox) {
                 Some(Sandbox::Off) => Confinement::Off,
                 Some(Sandbox::On) | None => Confinement::On,

@@ -161,22 +161,22 @@ pub fn programs() -> &'static [Program] {
 
 /// What is known of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Known<'a> {
+pub(super) enum Lookup<'a> {
     /// Its arguments are the usual ones of this row; these are its operands and the values of its options.
     Usual { program: &'static Program, given: Vec<&'a str> },
     /// This word is not among them.
     Odd(&'a str),
     /// Its program is in no row.
-    Not,
+    Unknown,
 }
 
 /// Looks a command up.
-pub(super) fn known(words: &[String]) -> Known<'_> {
-    let Some((program, rest)) = words.split_first() else { return Known::Not };
+pub(super) fn known(words: &[String]) -> Lookup<'_> {
+    let Some((program, rest)) = words.split_first() else { return Lookup::Unknown };
     let name = program.rsplit('/').next().unwrap_or(program);
     let mut rows = PROGRAMS.iter().filter(|row| row.command.split(' ').next() == Some(name)).peekable();
     if rows.peek().is_none() {
-        return Known::Not;
+        return Lookup::Unknown;
     }
     let begins = |row: &&Program| {
         let mut first = row.command.split(' ').skip(1);
@@ -186,12 +186,12 @@ pub(super) fn known(words: &[String]) -> Known<'_> {
     let length = |row: &&Program| row.command.split(' ').count();
     match rows.filter(begins).max_by_key(length) {
         Some(row) => row.read(rest.get(length(&row) - 1..).unwrap_or_default()),
-        None => rest.first().map_or(Known::Odd(program), |word| Known::Odd(word)),
+        None => rest.first().map_or(Lookup::Odd(program), |word| Lookup::Odd(word)),
     }
 }
 
 /// How a word of options is read.
-enum Takes {
+enum OptionValue {
     Nothing,
     /// The rest of the word, or the next word.
     Value,
@@ -200,10 +200,10 @@ enum Takes {
 }
 
 impl Program {
-    fn read<'a>(&'static self, arguments: &'a [String]) -> Known<'a> {
+    fn read<'a>(&'static self, arguments: &'a [String]) -> Lookup<'a> {
         let mut given = Vec::new();
         if self.anything {
-            return Known::Usual { program: self, given };
+            return Lookup::Usual { program: self, given };
         }
         let mut operands = Vec::new();
         let mut words = arguments.iter().map(String::as_str).enumerate();
@@ -238,16 +238,16 @@ impl Program {
                 },
             };
             if let Err(odd) = read {
-                return Known::Odd(odd);
+                return Lookup::Odd(odd);
             }
         }
         if let Some(odd) = self.odd_operand(&operands) {
-            return Known::Odd(odd);
+            return Lookup::Odd(odd);
         }
         given.extend(operands);
         match given.iter().find(|word| word.contains(|c| self.never.contains(c))) {
-            Some(odd) => Known::Odd(odd),
-            None => Known::Usual { program: self, given },
+            Some(odd) => Lookup::Odd(odd),
+            None => Lookup::Usual { program: self, given },
         }
     }
 
@@ -280,15 +280,15 @@ impl Program {
         }
     }
 
-    fn takes(&self, letter: char) -> Option<Takes> {
+    fn takes(&self, letter: char) -> Option<OptionValue> {
         if self.digits && letter.is_ascii_digit() {
-            return Some(Takes::Nothing);
+            return Some(OptionValue::Nothing);
         }
         let (_, after) = self.short.split_once(letter).filter(|_| letter != ':')?;
         Some(match (after.starts_with("::"), after.starts_with(':')) {
-            (true, _) => Takes::Attached,
-            (false, true) => Takes::Value,
-            (false, false) => Takes::Nothing,
+            (true, _) => OptionValue::Attached,
+            (false, true) => OptionValue::Value,
+            (false, false) => OptionValue::Nothing,
         })
     }
 
@@ -302,12 +302,12 @@ impl Program {
         for (place, letter) in letters.char_indices() {
             let rest = letters.get(place + letter.len_utf8()..).unwrap_or_default();
             match self.takes(letter).ok_or(word)? {
-                Takes::Nothing => {}
-                Takes::Attached => {
+                OptionValue::Nothing => {}
+                OptionValue::Attached => {
                     given.push(rest);
                     return Ok(());
                 }
-                Takes::Value => {
+                OptionValue::Value => {
                     given.push(if rest.is_empty() { next(word)? } else { rest });
                     return Ok(());
                 }
@@ -325,23 +325,31 @@ impl Program {
     ) -> Result<(), &'a str> {
         for letter in word.chars() {
             match self.takes(letter).ok_or(word)? {
-                Takes::Nothing | Takes::Attached => {}
-                Takes::Value => given.push(next(word)?),
+                OptionValue::Nothing | OptionValue::Attached => {}
+                OptionValue::Value => given.push(next(word)?),
             }
         }
         Ok(())
     }
 
-    /// The options of the table and whether each takes a value, for comparing with what the program says itself.
+    /// The options of the table and whether each takes a value, or may have one: for comparing with what the program says
+    /// itself.
     #[must_use]
-    pub fn options(&self) -> Vec<(String, bool)> {
-        let long = self.long.iter().map(|entry| {
-            let name = entry.trim_end_matches("[=]").trim_end_matches('=');
-            (format!("--{name}"), entry.ends_with('=') && !entry.ends_with("[=]"))
+    pub fn options(&self) -> Vec<(String, Option<bool>)> {
+        let long = self.long.iter().map(|entry| match (entry.strip_suffix("[=]"), entry.strip_suffix('=')) {
+            (Some(name), _) => (format!("--{name}"), None),
+            (None, Some(name)) => (format!("--{name}"), Some(true)),
+            (None, None) => (format!("--{entry}"), Some(false)),
         });
         let letters = self.short.chars().filter(|letter| *letter != ':');
-        let short =
-            letters.map(|letter| (format!("-{letter}"), matches!(self.takes(letter), Some(Takes::Value))));
+        let short = letters.filter_map(|letter| {
+            let takes = match self.takes(letter)? {
+                OptionValue::Nothing => Some(false),
+                OptionValue::Value => Some(true),
+                OptionValue::Attached => None,
+            };
+            Some((format!("-{letter}"), takes))
+        });
         long.chain(short).collect()
     }
 }

@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::authority::{self, Known};
+use super::authority::{self, Lookup};
 use super::{BadCommand, CommandOptions, argv, command_text, git};
 use crate::tool::sandbox::{Confinement, real_or_planned};
 use crate::tool::{Because, Judgement};
@@ -63,7 +63,7 @@ pub(super) fn judge(options: &CommandOptions, arguments: &str) -> Judgement {
     }
     let directory = options.working_directory.clone().unwrap_or_else(|| PathBuf::from("."));
     let known = authority::known(&words);
-    let in_repository = matches!(&known, Known::Usual { program, .. } if program.repository);
+    let in_repository = matches!(&known, Lookup::Usual { program, .. } if program.repository);
     let suspicious = if in_repository { git::suspicious(&directory, options.confinement) } else { None };
     match listed(options, &words) {
         // Whoever listed it meant these words, not what somebody has made of the repository since.
@@ -80,14 +80,14 @@ pub(super) fn judge(options: &CommandOptions, arguments: &str) -> Judgement {
         return ask(RUNS_OTHERS, format!("{program:?} runs whatever its arguments or files say"));
     }
     let (known, given) = match known {
-        Known::Usual { program, given } => (program, given),
-        Known::Odd(word) => {
+        Lookup::Usual { program, given } => (program, given),
+        Lookup::Odd(word) => {
             return ask(
                 ADDS_AUTHORITY,
                 format!("`{program}` with {word:?} can do more than it usually does, so it needs approval"),
             );
         }
-        Known::Not => {
+        Lookup::Unknown => {
             return ask(
                 UNKNOWN_PROGRAM,
                 format!("it is not known what the arguments of {program:?} do, so it needs approval"),
