@@ -369,7 +369,7 @@ fn options_in(help: &str) -> Vec<(String, Option<bool>)> {
             None => None,
         });
         for (name, _) in names {
-            let is_short = name.len() == 2 && name.starts_with('-');
+            let is_short = name.len() == 2 && name.starts_with('-') && name != "--";
             if is_short || (name.starts_with("--") && name.len() > 3) {
                 found.push((name.to_owned(), takes));
             }

@@ -31,7 +31,11 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
-        let all = tempfile::Builder::new().prefix("place").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        Place::below(Path::new(env!("CARGO_TARGET_TMPDIR")))
+    }
+
+    fn below(directory: &Path) -> Place {
+        let all = tempfile::Builder::new().prefix("place").tempdir_in(directory).unwrap();
         for directory in ["work", "data", "other-tenant"] {
             std::fs::create_dir(all.path().join(directory)).unwrap();
         }
@@ -582,7 +586,8 @@ async fn t24_usual_tools_work_inside() {
     let sysroot = std::process::Command::new("rustc").args(["--print", "sysroot"]).output().unwrap();
     let sysroot = PathBuf::from(String::from_utf8(sysroot.stdout).unwrap().trim());
     for who in Who::all() {
-        let place = Place::new();
+        // Cargo looks for settings in every directory above, and the repository has some.
+        let place = Place::below(&std::env::temp_dir());
         // Only root can read a toolchain in root's home.
         let has_cargo = who == Who::Oneself && sysroot.join("bin/cargo").exists();
         let readable = if has_cargo { vec![sysroot.clone()] } else { Vec::new() };
