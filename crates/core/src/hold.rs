@@ -222,6 +222,27 @@ pub struct Ask {
     pub resume: Option<Box<Body>>,
 }
 
+/// Begins the list of files in the reason of a hold.
+const FILES_NAMED: &str = "Files it names: ";
+
+/// The reason of a hold with the files that its call names, instead of those that it had before: what is in them is
+/// approved with the call.
+#[must_use]
+pub fn name_files(reason: Option<String>, files: &[FileDigest]) -> Option<String> {
+    let plain = match reason.as_deref().and_then(|reason| reason.split_once(FILES_NAMED)) {
+        Some(("", _)) => None,
+        Some((plain, _)) => Some(plain.trim_end_matches(". ").to_owned()),
+        None => reason,
+    };
+    if files.is_empty() {
+        return plain;
+    }
+    let each: Vec<String> =
+        files.iter().map(|file| format!("{} (sha256 {})", file.path, file.sha256)).collect();
+    let named = format!("{FILES_NAMED}{}", each.join(", "));
+    Some(plain.map_or_else(|| named.clone(), |plain| format!("{plain}. {named}")))
+}
+
 /// An open hold, as the run carries it: control state only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {

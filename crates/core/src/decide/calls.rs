@@ -13,7 +13,7 @@ use crate::event::{
     AfterOrphan, CallFinished, CallOrphaned, CallProgressed, CallReturned, CallStarted, Driver, Event,
     HoldResolved, Released, RunReleased,
 };
-use crate::hold::{Ask, Hold, HoldKind, HoldPolicy, Resolution};
+use crate::hold::{Ask, Hold, HoldKind, HoldPolicy, Resolution, name_files};
 use crate::id::{CallNo, HoldKey, Incarnation};
 use crate::message::{FileDigest, Judged, Replay, ToolResult};
 use crate::mutant::Mutant;
@@ -116,7 +116,7 @@ fn ask_again(
     };
     let is_changed = unsatisfied.contains(&RuleId::files_changed());
     let changed = is_changed.then(|| FILES_CHANGED.to_owned());
-    let reason = judge::with_files(combined.reason.into_iter().chain(changed).reduce(join), &exhibit.files);
+    let reason = name_files(combined.reason.into_iter().chain(changed).reduce(join), &exhibit.files);
     rules.extend(unsatisfied);
     rules.sort();
     rules.dedup();

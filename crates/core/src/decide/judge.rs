@@ -8,7 +8,7 @@ use crate::body::Body;
 use crate::command::AskedCall;
 use crate::digest;
 use crate::event::{Event, HoldOpened};
-use crate::hold::{Ask, HoldKind, HoldPolicy, OnTimeout};
+use crate::hold::{Ask, HoldKind, HoldPolicy, OnTimeout, name_files};
 use crate::id::{CallNo, HoldKey};
 use crate::json::RawJson;
 use crate::message::{FileDigest, Judged, ToolCall};
@@ -123,7 +123,7 @@ pub(super) fn too_many_holds(max: usize) -> String {
 /// Opens the approval hold of a call that was judged.
 pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: Combined) {
     let policy = draft.ctx.definition.policy_for(&call.tool);
-    let ask = Ask { reason: with_files(combined.reason, &call.files), ..Ask::default() };
+    let ask = Ask { reason: name_files(combined.reason, &call.files), ..Ask::default() };
     open(
         draft,
         Opening {
@@ -136,17 +136,6 @@ pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: Co
             ..Opening::default()
         },
     );
-}
-
-/// Why it waits, with the files that the call names: what is in them is approved with it.
-pub(super) fn with_files(reason: Option<String>, files: &[FileDigest]) -> Option<String> {
-    if files.is_empty() {
-        return reason;
-    }
-    let each: Vec<String> =
-        files.iter().map(|file| format!("{} (sha256 {})", file.path, file.sha256)).collect();
-    let named = format!("Files it names: {}", each.join(", "));
-    Some(reason.map_or_else(|| named.clone(), |reason| format!("{reason}. {named}")))
 }
 
 /// What a new hold is made of.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use holdpoint_core::body::Body;
 use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::hold::{Ask, HoldKind, Recorded};
+use holdpoint_core::hold::{Ask, HoldKind, Recorded, name_files};
 use holdpoint_core::id::{HoldId, RunId, Seq, tenant_tag};
 use holdpoint_core::json::RawJson;
 use holdpoint_core::name::{AgentName, SessionId, ToolName};
@@ -448,9 +448,18 @@ fn arguments(row: &HoldRow, events: &[Envelope]) -> Option<RawJson> {
 /// What people were asked when it opened.
 pub(super) fn asked(row: &HoldRow, events: &[Envelope]) -> Ask {
     let opened = events.iter().find(|envelope| envelope.seq == row.at);
-    match opened.map(|envelope| &envelope.event) {
-        Some(Event::HoldOpened(opened)) => opened.ask.clone(),
-        Some(_) | None => Ask::default(),
+    let Some(Event::HoldOpened(opened)) = opened.map(|envelope| &envelope.event) else {
+        return Ask::default();
+    };
+    // Other arguments name other files.
+    let edited = events.iter().rev().find_map(|envelope| {
+        let Event::HoldEdited(edited) = &envelope.event else { return None };
+        (edited.hold == opened.hold).then_some(&edited.edited.files)
+    });
+    let ask = opened.ask.clone();
+    match edited {
+        Some(files) => Ask { reason: name_files(ask.reason, files), ..ask },
+        None => ask,
     }
 }
 

@@ -73,6 +73,8 @@ pub struct Spaces {
     pub processes: bool,
     /// `/proc` shows only those.
     pub proc: bool,
+    /// What counts for its user counts for it alone.
+    pub users: bool,
 }
 
 /// Why commands cannot be confined as asked.

@@ -80,8 +80,8 @@ pub(super) fn limit(order: &ExecChild, plan: Option<&Plan>) {
     if order.data_limit > 0 {
         set(Resource::Data, order.data_limit);
     }
-    // Counted in the user namespace. Root is not bound by it, and without one everything of the user would count.
-    if plan.is_some_and(|plan| plan.spaces.processes) && !geteuid().is_root() {
+    // Root is not bound by it, and without a namespace everything of the user would count.
+    if plan.is_some_and(|plan| plan.spaces.users) && !geteuid().is_root() {
         set(Resource::Nproc, u64::from(bounds(order).tasks));
     }
 }

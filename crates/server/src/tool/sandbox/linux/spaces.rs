@@ -24,10 +24,11 @@ const MOUNTS: CapabilitySet = CapabilitySet::SYS_ADMIN;
 /// Leaves the namespaces of the server; what could be had.
 pub(in crate::tool::sandbox) fn leave(writable: &[PathBuf]) -> Spaces {
     let wanted = UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWIPC;
-    if unshare(wanted).is_err() && leave_as_user(wanted).is_err() {
+    let users = unshare(wanted).is_err();
+    if users && leave_as_user(wanted).is_err() {
         return Spaces::default();
     }
-    Spaces { mounts: close_mounts(writable).is_ok(), processes: true, proc: false }
+    Spaces { mounts: close_mounts(writable).is_ok(), processes: true, proc: false, users }
 }
 
 /// Mounts what this process, the first of its tree, sees of processes.
