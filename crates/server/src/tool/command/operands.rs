@@ -19,8 +19,11 @@ use crate::tool::sandbox::Confinement;
 /// Files that are larger are known by their size, place and time of change.
 const HASHED_BYTES: u64 = 16 * 1024 * 1024;
 
-/// How many files of one command are looked at; of the rest only that there are more.
-const MOST_FILES: usize = 64;
+/// How many bytes of all files of one command are hashed; the rest is known in the same way.
+const ALL_BYTES: u64 = 128 * 1024 * 1024;
+
+/// How many files of one command are listed one by one; the others share one digest.
+const LISTED_FILES: usize = 32;
 
 /// The files of a command, by path.
 pub(super) fn files(options: &CommandOptions, argv: &[String], path: &OsString) -> Vec<FileDigest> {
@@ -35,23 +38,26 @@ pub(super) fn files(options: &CommandOptions, argv: &[String], path: &OsString) 
         .collect();
     files.sort();
     files.dedup();
-    let more = files.len().saturating_sub(MOST_FILES);
+    let mut budget = ALL_BYTES;
     let mut known: Vec<FileDigest> = files
         .iter()
-        .take(MOST_FILES)
-        .map(|file| FileDigest { path: shown(file, &directory), sha256: contents(file) })
+        .map(|file| FileDigest { path: shown(file, &directory), sha256: contents(file, &mut budget) })
         .collect();
-    if more > 0 {
-        known.push(FileDigest { path: format!("{more} more files"), sha256: "not looked at".into() });
+    // Whatever is not listed is compared all the same.
+    let rest = known.split_off(known.len().min(LISTED_FILES));
+    if !rest.is_empty() {
+        let mut hasher = Sha256::new();
+        rest.iter().for_each(|file| hasher.update(format!("{} {}\n", file.path, file.sha256)));
+        known.push(FileDigest { path: format!("{} more files", rest.len()), sha256: hexadecimal(hasher) });
     }
     known
 }
 
-/// A word as a path, and the value of an option.
+/// A word as a path, the value of an option, and the parts of a script that is given as one word (`sh -c 'a.sh && b'`).
 fn spellings(word: &str) -> Vec<&str> {
-    let value = word.split_once('=').map(|(_, value)| value);
     let attached = word.strip_prefix('@').or_else(|| word.strip_prefix('-').and_then(|rest| rest.get(1..)));
-    std::iter::once(word).chain(value).chain(attached).filter(|path| !path.is_empty()).collect()
+    let parts = word.split(|c: char| c.is_whitespace() || ";|&()<>`'\"=,".contains(c));
+    std::iter::once(word).chain(attached).chain(parts).filter(|path| !path.is_empty()).collect()
 }
 
 fn is_file(path: &Path) -> bool {
@@ -74,17 +80,18 @@ fn shown(file: &Path, directory: &Path) -> String {
 }
 
 /// SHA-256 in hexadecimal, or what a large file is known by, or why it cannot be read.
-fn contents(path: &Path) -> String {
-    let read = || -> std::io::Result<String> {
+fn contents(path: &Path, budget: &mut u64) -> String {
+    let mut read = || -> std::io::Result<String> {
         let mut file = File::open(path)?;
         let meta = file.metadata()?;
-        if meta.len() > HASHED_BYTES {
+        if meta.len() > HASHED_BYTES.min(*budget) {
             let (inode, seconds, nanos) = (meta.ino(), meta.mtime(), meta.mtime_nsec());
             return Ok(format!(
                 "not hashed: {} bytes, inode {inode}, changed {seconds}.{nanos:09}",
                 meta.len()
             ));
         }
+        *budget = budget.saturating_sub(meta.len());
         let mut hasher = Sha256::new();
         let mut chunk = vec![0; 64 * 1024];
         loop {
@@ -93,9 +100,13 @@ fn contents(path: &Path) -> String {
                 read => hasher.update(chunk.get(..read).unwrap_or_default()),
             }
         }
-        Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(hexadecimal(hasher))
     };
     read().unwrap_or_else(|error| format!("not readable: {error}"))
+}
+
+fn hexadecimal(hasher: Sha256) -> String {
+    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -119,6 +130,12 @@ mod tests {
         let paths: Vec<&str> = found.iter().map(|file| file.path.as_str()).collect();
         assert!(paths.iter().any(|path| path.ends_with("/sh")), "{paths:?}");
         assert_eq!(paths.iter().filter(|path| !path.starts_with('/')).count(), 3, "{paths:?}");
+        let inside = files(
+            &options,
+            &["sh".into(), "-c".into(), "cd . && ./a.sh; cat <b".into()],
+            &OsString::from("/usr/bin:/bin"),
+        );
+        assert_eq!(inside.iter().filter(|file| !file.path.starts_with('/')).count(), 2, "{inside:?}");
         let before = found;
         std::fs::write(place.path().join("a.sh"), "another").unwrap();
         let after =
