@@ -93,3 +93,27 @@ impl<'de> Deserialize<'de> for Digest {
         text.parse().map_err(serde::de::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// T3: files are part of a call's digest by path and contents, and a call without any has the digest that it always
+    /// had.
+    #[test]
+    fn files_are_part_of_what_was_shown() {
+        let tool = ToolName::new("execute_command").unwrap();
+        let of = |files: &[(&str, &str)]| {
+            let file =
+                |(path, sha256): &(&str, &str)| FileDigest { path: (*path).into(), sha256: (*sha256).into() };
+            let files: Vec<FileDigest> = files.iter().map(file).collect();
+            of_call_with(&tool, "{}", Digest([1; 32]), of_files(&files))
+        };
+        assert_eq!(of(&[]), of_call(&tool, "{}", Digest([1; 32])));
+        let all =
+            [of(&[]), of(&[("a", "1")]), of(&[("a", "2")]), of(&[("b", "1")]), of(&[("a", "1"), ("b", "1")])];
+        for (at, one) in all.iter().enumerate() {
+            assert!(!all[at + 1..].contains(one), "{at}");
+        }
+    }
+}

@@ -182,3 +182,22 @@ agents:
         assert_eq!(holds["holds"], json!([]), "nobody is asked again");
     }
 }
+
+/// T28: how long a denial is remembered is a setting; with nothing every call asks.
+#[test]
+fn t28_a_denial_is_forgotten_at_once_where_the_file_says_so() {
+    let remove = calls(&json!({"command": "rm -r old"}));
+    let script = json!({ "replies": [remove, remove, {"text": "done"}] }).to_string();
+    let rest = "server: {limits: {deny_memory: 0s}}
+tools: {execute_command: {sandbox: off}}
+agents: {a: {llm: s, tools: [execute_command], task: {}}}
+";
+    let folder = folder(&[("s", &script)], rest);
+    let server = serve(folder.path());
+    let run = server.send("a");
+    let first = hold(&server, &run);
+    server.ask(&["holds", "deny", text(&first["id"])]).unwrap();
+    let second = next_hold(&server, &run, &first);
+    server.ask(&["holds", "deny", text(&second["id"])]).unwrap();
+    server.until(text(&run["id"]), "completed");
+}
