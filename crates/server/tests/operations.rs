@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
+#[path = "operations/files.rs"]
+mod files;
 #[path = "tooling/started.rs"]
 mod started;
 

@@ -49,7 +49,8 @@ pub trait Store: Send + Sync + 'static {
     /// starve others. Runs under a live lease are not due; those of a newer fold are left alone.
     fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>>;
 
-    /// Extends the node's leases. Answers which of the runs it still has.
+    /// Extends the node's leases. Answers which of the runs it still has. Without runs it changes nothing, and answers
+    /// whether an append could be written now: it fails when the disk is full or the writer has stopped.
     fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>>;
 
     /// Gives a lease back; the run is due when its row says. Does nothing when the node no longer has it.

@@ -9,6 +9,7 @@ mod append;
 mod audit;
 mod credentials;
 mod erase;
+mod files;
 mod names;
 #[cfg(test)]
 mod plans;
@@ -90,7 +91,7 @@ impl SqliteStore {
     /// program, a file that another store has open, and a SQLite library with known corruption bugs.
     pub fn open(options: &SqliteOptions) -> Result<SqliteStore, OpenError> {
         let file = schema::open(options)?;
-        let readers = Arc::new(Readers::new(&options.path)?);
+        let readers = Arc::new(Readers::of_open(&options.path, file.files.clone()));
         let tallies = Arc::new(Tallies::default());
         let writer = Writer::start(file, options, tallies.clone())?;
         Ok(SqliteStore {
@@ -102,7 +103,7 @@ impl SqliteStore {
         })
     }
 
-    /// Why the writer stopped for good, if it did: a sync that failed. Reads still work; nothing more is written.
+    /// Why the writer stopped for good, if it did: a sync that failed, or files that lost their names. Reads still work; nothing more is written.
     #[must_use]
     pub fn stopped(&self) -> Option<String> {
         self.writer.stopped()
@@ -159,7 +160,10 @@ impl Store for SqliteStore {
     }
 
     fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
-        self.writer.hand_over(|reply| Job::Renew(runs, node, until, reply))
+        match runs.is_empty() {
+            true => self.writer.probe(),
+            false => self.writer.hand_over(|reply| Job::Renew(runs, node, until, reply)),
+        }
     }
 
     fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {

@@ -26,7 +26,7 @@ pub(super) async fn load(pool: &Pool, run: RunId) -> Result<Stored, StoreError> 
 
 /// What never changes of a run; none when there is no such run, or when not even that can be read.
 pub(super) async fn facts(pool: &Pool, run: RunId) -> Result<Option<Facts>, StoreError> {
-    let rows = pool.read(sql::RUN, &[&Bytes16::from(run)]).await?;
+    let rows = pool.read(sql::RUN_FACTS, &[&Bytes16::from(run)]).await?;
     Ok(rows.first().and_then(|row| RunColumns::of(row, 0).ok()?.facts().ok()))
 }
 

@@ -141,6 +141,9 @@ macro_rules! run_columns {
 }
 /// A run by its id.
 pub(super) const RUN: &str = concat!("SELECT ", run_columns!(), " FROM runs r WHERE r.id = $1");
+/// What never changes of a run, in the places of [`RUN`]; its fold, however large it is, is not looked at.
+pub(super) const RUN_FACTS: &str = "SELECT r.id, r.no, r.tenant, r.agent, r.session, r.owner, r.driver, r.started_at, r.parent, r.inbox, \
+     r.inbox_facts, r.priority, r.seq, r.at, r.head, r.definition, r.fold FROM runs r WHERE r.id = $1";
 /// A run by its id; nobody else changes it until the end.
 pub(super) const RUN_LOCK: &str =
     concat!("SELECT ", run_columns!(), " FROM runs r WHERE r.id = $1 FOR UPDATE OF r");

@@ -17,6 +17,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::append::{find_hold, run_number};
 use super::credentials;
+use super::files::OpenFiles;
 use super::names::{self, Texts};
 use super::rows::{self, RunColumns, SEQ_MAX, link_key};
 use super::schema::{OpenError, open_for_reading};
@@ -34,6 +35,8 @@ pub(super) mod lists;
 #[derive(Debug)]
 pub(super) struct Readers {
     path: PathBuf,
+    /// What the path must stand for; none when nobody has it open.
+    files: Option<OpenFiles>,
     idle: Mutex<Vec<Connection>>,
     texts: Texts,
 }
@@ -43,7 +46,12 @@ const IDLE_MAX: usize = 4;
 
 impl Readers {
     pub(super) fn new(path: &Path) -> Result<Readers, OpenError> {
-        Ok(Readers { path: path.to_owned(), idle: Mutex::default(), texts: Texts::default() })
+        Ok(Readers { path: path.to_owned(), files: None, idle: Mutex::default(), texts: Texts::default() })
+    }
+
+    /// Connections to the very file that a store has open.
+    pub(super) fn of_open(path: &Path, files: OpenFiles) -> Readers {
+        Readers { path: path.to_owned(), files: Some(files), idle: Mutex::default(), texts: Texts::default() }
     }
 
     /// Runs a read on a connection that nobody else uses meanwhile. Reads are short (a page looks at a bounded number
@@ -63,10 +71,19 @@ impl Readers {
         let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match kept {
             Some(connection) => connection,
-            None => open_for_reading(&self.path).map_err(unreadable)?,
+            None => self.open()?,
         };
         // One snapshot for everything that the read looks at.
         connection.execute_batch("BEGIN").map_err(unreadable)?;
+        Ok(connection)
+    }
+
+    fn open(&self) -> Result<Connection, StoreError> {
+        let connection = open_for_reading(&self.path).map_err(unreadable)?;
+        // Another file that has taken the name since is none of this store's.
+        if let Some(files) = &self.files {
+            files.check_database().map_err(StoreError::unavailable)?;
+        }
         Ok(connection)
     }
 
@@ -110,21 +127,21 @@ fn failed(failure: Failure) -> StoreError {
 
 impl Reading<'_> {
     pub(super) fn load(&self, run: RunId) -> Result<Stored, StoreError> {
-        self.columns(run)?.stored(self.connection, self.texts)
+        self.columns(sql::RUN_BY_ID, run)?.stored(self.connection, self.texts)
     }
 
     pub(super) fn facts(&self, run: RunId) -> Result<Option<Facts>, StoreError> {
-        match self.columns(run) {
+        match self.columns(sql::RUN_FACTS, run) {
             Ok(columns) => Ok(columns.facts(self.connection, self.texts)),
             Err(StoreError::NotFound { .. } | StoreError::Corrupt { .. }) => Ok(None),
             Err(other) => Err(other),
         }
     }
 
-    fn columns(&self, run: RunId) -> Result<RunColumns, StoreError> {
+    fn columns(&self, statement: &str, run: RunId) -> Result<RunColumns, StoreError> {
         let row = self
             .connection
-            .prepare_cached(sql::RUN_BY_ID)
+            .prepare_cached(statement)
             .and_then(|mut statement| statement.query_row(params![run.bytes()], RunColumns::read).optional());
         row.map_err(|error| Corrupt::from(error).of(run))?.ok_or(StoreError::NotFound { run })
     }

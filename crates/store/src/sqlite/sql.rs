@@ -55,6 +55,9 @@ macro_rules! run_columns {
 }
 /// A run by its id.
 pub(super) const RUN_BY_ID: &str = concat!("SELECT ", run_columns!(), " FROM runs WHERE id = ?1");
+/// What never changes of a run, in the places of [`RUN_BY_ID`]; its fold, however large it is, is not looked at.
+pub(super) const RUN_FACTS: &str = "SELECT no, id, tenant, agent, session, owner, driver, started_at, parent, inbox, inbox_facts, priority, seq, at, \
+     head, definition, fold, lease_node, lease_until, '', NULL FROM runs WHERE id = ?1";
 /// A run by its number.
 pub(super) const RUN_BY_NUMBER: &str = concat!("SELECT ", run_columns!(), " FROM runs WHERE no = ?1");
 /// Runs, newest first.
@@ -335,6 +338,7 @@ pub(super) const ALL: &[&str] = &[
     RUN_UPDATE,
     RUN_LEASE,
     RUN_BY_ID,
+    RUN_FACTS,
     RUN_BY_NUMBER,
     RUNS_ALL,
     RUNS_BY_AGENT,
