@@ -16,6 +16,7 @@ pub mod http_request;
 pub mod mcp;
 pub mod read_result;
 pub mod sandbox;
+pub mod secrets;
 pub mod suspend;
 pub mod workspace;
 
@@ -36,6 +37,7 @@ use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::Continuation;
 
 use self::mcp::login::Desk;
+use self::secrets::Secrets;
 
 /// One start of a call.
 #[derive(Debug, Clone)]
@@ -158,10 +160,19 @@ pub struct SubRun {
 /// What running comes to.
 pub type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
+/// What the outside was given for a call, as of when it is asked.
+pub type Handed = Pin<Box<dyn Future<Output = Secrets> + Send>>;
+
 /// Something that a model can call. What it is called, takes and promises stands in the agent's definition.
 pub trait Tool: Send + Sync {
     /// Runs it. Dropping the future stops it as far as that is possible.
     fn run(&self, invocation: Invocation) -> Running;
+
+    /// The secrets that the outside gets with this call. They are cut from whatever comes of it before that is stored
+    /// (T29); asked for after the call, so that one that was renewed meanwhile is among them. None: it gets none.
+    fn secrets(&self, _invocation: &Invocation) -> Option<Handed> {
+        None
+    }
 
     /// What it says of arguments, before people are asked and again directly before it runs. Arguments that cannot be
     /// read are never allowed by a tool that judges at all.

@@ -3,6 +3,7 @@
 //! Every decision, on every surface, comes through here: who may is worked out by `auth`, what fits by `fits.rs`, and the
 //! core says what follows. Several holds are decided by one command in one append, all or none of them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdpoint_core::actor::Actor;
@@ -12,6 +13,7 @@ use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Envelope, Event};
 use holdpoint_core::hold::{HoldKind, Recorded};
 use holdpoint_core::id::{CallNo, HoldId, HoldKey, RunId, Seq};
+use holdpoint_core::name::ToolName;
 use holdpoint_core::policy::Role;
 use holdpoint_core::project::HoldRow;
 use holdpoint_core::refusal::Refusal;
@@ -29,6 +31,7 @@ use super::{Engine, EngineError, Queue, Shared};
 use crate::auth::{Principal, Scope, may_decide};
 use crate::policy;
 use crate::settings::Approvers;
+use crate::tool::Tool;
 
 /// A decision on a hold.
 #[derive(Debug, Clone)]
@@ -152,6 +155,20 @@ impl Deciding {
         })
     }
 
+    /// Whoever reports for a job, also by a decision, may repeat what the job was told (T29).
+    fn cut_secrets(&mut self, holds: &[HoldRow], tools: &BTreeMap<ToolName, Arc<dyn Tool>>) {
+        let Deciding::Each(each) = self else { return };
+        for one in each {
+            let hold = holds.iter().find(|hold| hold.id.key == one.hold);
+            let job = hold.filter(|hold| hold.kind == HoldKind::External);
+            let tool = job.and_then(|hold| Some((hold.id, tools.get(hold.tool.as_ref()?)?)));
+            if let Some((id, job)) = tool.and_then(|(id, tool)| Some((id, tool.external()?))) {
+                let wanted = std::mem::replace(&mut one.wanted, Wanted::Withdraw);
+                one.wanted = job.handed(id).cut_wanted(wanted);
+            }
+        }
+    }
+
     fn command(self, idempotency_key: Option<&String>) -> Command {
         let resolve = |one: One| Resolve {
             decide: Decide { hold: one.hold, digest: one.digest, revision: one.revision },
@@ -261,7 +278,7 @@ impl Engine {
         take: Take,
     ) -> Result<Answer, EngineError> {
         let who = by.principal();
-        let Decisions { run, what, once } = decisions;
+        let Decisions { run, mut what, once } = decisions;
         let shared = &self.shared;
         let reins = match (take, &what) {
             (Take::IfFree, Deciding::Each(_)) => shared.reins(run),
@@ -281,6 +298,9 @@ impl Engine {
         }
         if shared.done_before(who, once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);
+        }
+        if let Some(agent) = &agent {
+            what.cut_secrets(&holds, &agent.tools);
         }
         let authority = shared.authority(by, facts, &holds, &approvers);
         let closed = holds.iter().find_map(|hold| Some((hold.id, hold.closed.as_ref()?.seq)));

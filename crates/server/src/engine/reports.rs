@@ -5,6 +5,8 @@
 //! its hold is there waits a moment for it; one about a job of which nobody knows whether it began settles that
 //! question. Nothing here is a rule about holds: those are the core's.
 
+use std::sync::Arc;
+
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hmac::{Hmac, KeyInit, Mac};
 use holdpoint_core::body::Body;
@@ -26,6 +28,8 @@ use super::deciding::By;
 use super::orders::{Lease, beside};
 use super::{Decision, Engine, EngineError, JobView, Once, StoreError};
 use crate::auth::{Principal, Scope};
+use crate::tool::Tool;
+use crate::tool::secrets::Secrets;
 
 /// The role of systems that may report about any job.
 const SERVICE: &str = "service";
@@ -74,6 +78,20 @@ pub enum Said {
     Withdrawn,
 }
 
+impl Said {
+    /// The same without what the job was given to sign with (T29).
+    fn without(self, secrets: &Secrets) -> Said {
+        match self {
+            Said::Result(result) => Said::Result(secrets.cut_json(result)),
+            Said::Error(error) => Said::Error(secrets.cut(error)),
+            Said::Progress { note, processing } => {
+                Said::Progress { note: secrets.cut_body(note), processing }
+            }
+            Said::Withdrawn => Said::Withdrawn,
+        }
+    }
+}
+
 /// How a body is signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signature {
@@ -115,6 +133,9 @@ impl Engine {
     pub async fn take_report(&self, report: Report) -> Result<JobView, ReportError> {
         let view = self.reportable(report.job).await?;
         let by = self.right_of(&report, &view)?;
+        let tool = self.tool_of(&view);
+        let handed = tool.and_then(|tool| tool.external().map(|job| job.handed(report.job)));
+        let said = report.said.without(&handed.unwrap_or_default());
         let once = match &report.signature {
             Some(Signature::Standard { id, .. }) => Some(Once {
                 route: format!("async-tool {}", report.job),
@@ -130,8 +151,8 @@ impl Engine {
         let done = match &view.job.stands {
             Stands::Starting => return Err(ReportError::TooEarly),
             Stands::Over { .. } => return Err(ReportError::Over(Box::new(view))),
-            Stands::Waiting { .. } => self.settle_job(&by, report.job, &report.said, once).await,
-            Stands::Unknown { attempt } => self.tell_truth(&by, &view, *attempt, &report.said, once).await,
+            Stands::Waiting { .. } => self.settle_job(&by, report.job, &said, once).await,
+            Stands::Unknown { attempt } => self.tell_truth(&by, &view, *attempt, &said, once).await,
         };
         match done {
             Ok(_) => Ok(self.any_job(report.job).await?),
@@ -185,9 +206,13 @@ impl Engine {
 
     /// What its reports may be signed with. A tool that is not there any more has none, and nothing is taken.
     pub(super) fn secrets_of(&self, view: &JobView) -> Vec<String> {
-        let agent = self.shared.agent(&view.run.agent).ok();
-        let tool = agent.as_ref().and_then(|agent| agent.tools.get(&view.job.tool));
-        tool.and_then(|tool| tool.external()).map(|job| job.secrets(view.id())).unwrap_or_default()
+        let tool = self.tool_of(view);
+        tool.and_then(|tool| tool.external().map(|job| job.secrets(view.id()))).unwrap_or_default()
+    }
+
+    fn tool_of(&self, view: &JobView) -> Option<Arc<dyn Tool>> {
+        let agent = self.shared.agent(&view.run.agent).ok()?;
+        agent.tools.get(&view.job.tool).cloned()
     }
 
     /// Waits a moment for a job whose hold is not there yet.

@@ -29,8 +29,10 @@ use self::task::{Stage, Task};
 use self::wire::{Line, No, Sent};
 use super::agent::{Arguments, SCHEMA};
 use super::guard::Guard;
+use super::secrets::Secrets;
 use super::{
-    Abandoning, Changed, Invocation, Looking, Outcome, Pending, Resumed, Running, Tool, Watching, look_again,
+    Abandoning, Changed, Handed, Invocation, Looking, Outcome, Pending, Resumed, Running, Tool, Watching,
+    look_again,
 };
 use crate::clock::Clock;
 
@@ -445,6 +447,12 @@ impl Tool for AsksRemote {
                 None => remote.begin(&invocation).await,
             }
         })
+    }
+
+    fn secrets(&self, _invocation: &Invocation) -> Option<Handed> {
+        let headers = self.0.options.headers.iter().map(|(name, value)| (name, value));
+        let handed = Secrets::of_headers(headers);
+        Some(Box::pin(std::future::ready(handed)))
     }
 
     fn look(&self, _owner: &UserId) -> Option<Looking> {

@@ -188,11 +188,16 @@ impl Drive {
         };
         // Compared where the effect begins: a busy machine may take its time between here and there.
         let clock = shared.clock.clone();
+        let handed = tool.secrets(&invocation);
         let running = async move {
-            match clock.now() >= start_by {
-                true => Ended::TooLate,
-                false => Ended::Ran(tool.run(invocation).await),
+            if clock.now() >= start_by {
+                return Ended::TooLate;
             }
+            let came = tool.run(invocation).await;
+            Ended::Ran(match handed {
+                Some(handed) => handed.await.cut_outcome(came),
+                None => came,
+            })
         };
         let handle = self.tools.spawn(shared.clock.follows(running));
         self.at_work.insert(handle.id(), CallAttempt { call, attempt });

@@ -37,6 +37,7 @@ use super::wire::{Allowance, Piped, RawArguments};
 use crate::tool::Pending;
 use crate::tool::child::own_program;
 use crate::tool::child::relay::{Relay, RelayOrder};
+use crate::tool::secrets::Secrets;
 
 /// How long a server may take until it can be asked something.
 const CONNECT: Duration = Duration::from_secs(45);
@@ -190,6 +191,20 @@ impl McpServer {
         match &self.place {
             Place::Program(_) => None,
             Place::Address { desk, .. } => desk.clone(),
+        }
+    }
+
+    /// What it is told with every request, and in its environment.
+    pub(super) async fn handed(&self, user: &UserId) -> Secrets {
+        match &self.place {
+            Place::Program(order) => Secrets::of_variables(order.env.iter()),
+            Place::Address { headers, desk, .. } => {
+                let secrets = Secrets::of_headers(headers.iter());
+                match desk {
+                    Some(desk) => secrets.and(Secrets::of(desk.known_secrets(user).await)),
+                    None => secrets,
+                }
+            }
         }
     }
 
