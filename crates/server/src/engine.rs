@@ -11,6 +11,7 @@ mod deciding;
 mod deliver;
 mod deltas;
 mod drive;
+mod facts;
 mod family;
 mod fits;
 mod follow;
@@ -138,6 +139,8 @@ struct Shared {
     settings: RwLock<Arc<Settings>>,
     wakes: follow::Wakes,
     deltas: Arc<deltas::Deltas>,
+    /// Facts of runs that somebody was allowed to see lately.
+    facts: facts::KnownFacts,
     /// How many runs of each agent are worked on here.
     busy: Mutex<HashMap<AgentName, usize>>,
     /// How many of those came from an inbox.
@@ -179,6 +182,7 @@ impl Engine {
             settings: RwLock::new(Arc::new(settings)),
             wakes: follow::Wakes::default(),
             deltas: Arc::default(),
+            facts: facts::KnownFacts::default(),
             busy: Mutex::default(),
             serving: Mutex::default(),
             driven: Mutex::default(),

@@ -153,8 +153,12 @@ impl Engine {
             (Some(place), Some(reins)) => Some(Taking { place, reins, log: Vec::new() }),
             (_, _) => None,
         };
+        let facts = driver.tip().map(|run| run.facts.clone());
         match self.settled(id, driver, taking).await {
-            Ok(_) => Ok(id),
+            Ok(_) => {
+                facts.into_iter().for_each(|facts| shared.facts.put(facts));
+                Ok(id)
+            }
             Err(EngineError::Store(StoreError::Guard { .. })) => {
                 match shared.done_before(who, new.once.as_ref()).await? {
                     Some(before) => Ok(before.run),

@@ -398,11 +398,7 @@ impl Engine {
 
     /// A run as it is stored, if the caller may see it. A foreign run and one that does not exist look alike (T15).
     pub(super) async fn visible(&self, who: &Principal, run: RunId) -> Result<Stored, EngineError> {
-        let stored = self.load(run).await?;
-        match self.may_see(who, &stored.row.run.facts) {
-            true => Ok(stored),
-            false => Err(EngineError::NotFound),
-        }
+        self.stored_if(who, run, |facts| self.may_see(who, facts)).await
     }
 
     /// Owners, approvers and administrators of the run's tenant.

@@ -12,6 +12,7 @@
 mod changes;
 mod corners;
 mod family;
+mod foreign;
 mod gone;
 mod judged;
 mod nodes;

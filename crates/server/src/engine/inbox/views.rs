@@ -149,13 +149,8 @@ impl Engine {
         inbox: &InboxName,
         run: RunId,
     ) -> Result<Stored, EngineError> {
-        let stored = self.load(run).await?;
-        let facts = &stored.row.run.facts;
-        let is_in_it = facts.inbox.as_ref().is_some_and(|place| place.inbox == *inbox);
-        match is_in_it && self.may_see_task(who, facts) {
-            true => Ok(stored),
-            false => Err(EngineError::NotFound),
-        }
+        let is_in_it = |facts: &Facts| facts.inbox.as_ref().is_some_and(|place| place.inbox == *inbox);
+        self.stored_if(who, run, |facts| is_in_it(facts) && self.may_see_task(who, facts)).await
     }
 
     fn may_see_task(&self, who: &Principal, facts: &Facts) -> bool {

@@ -1,7 +1,8 @@
 //! The events of a run as a stream: server-sent events whose id is the sequence.
 //!
 //! `Last-Event-ID` is the cursor, so a client that comes back, on any server, misses and repeats nothing. The stream
-//! stays open, also after the run's end, until the reader goes or the server stops; comments keep it alive. What the
+//! stays open, also after the run's end, until the reader goes, their key or token ends, or the server stops; comments
+//! keep it alive. What the
 //! model is just saying comes as `delta` without an id: it moves no cursor and is never repeated.
 
 use std::collections::VecDeque;
