@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -80,9 +81,7 @@ pub(crate) fn export(arguments: &Export) -> ExitCode {
     let done = wanted(arguments).and_then(|wanted| {
         let store = open(&arguments.place)?;
         let mut out: Box<dyn Write + Send> = match &arguments.output {
-            Some(path) => {
-                Box::new(BufWriter::new(File::create(path).map_err(|error| unusable(path, &error))?))
-            }
+            Some(path) => Box::new(BufWriter::new(private(path).map_err(|error| unusable(path, &error))?)),
             None => Box::new(BufWriter::new(io::stdout())),
         };
         let mut progress = progress("exported", arguments.place.json);
@@ -214,6 +213,11 @@ fn finish(what: &str, done: Result<Moved, String>, as_json: bool) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// A file for its owner's eyes: an export has everything that the database has.
+fn private(path: &Path) -> std::io::Result<File> {
+    File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
 fn unusable(path: &Path, error: &io::Error) -> String {
