@@ -159,6 +159,7 @@ fn lost_after(file: &Path, change: impl FnOnce(), says: &str) -> Result<(), Stri
     let mut scribe = Scribe::new(17);
     let before = scribe.start(&NewRun::of("helper"));
     block_on(store.append(vec![before.clone()])).map_err(|error| error.to_string())?;
+    super::checked(&*store, before.run())?;
     change();
     for n in 0..3 {
         match block_on(store.append(vec![scribe.start(&NewRun::of("helper"))])) {
@@ -174,7 +175,7 @@ fn lost_after(file: &Path, change: impl FnOnce(), says: &str) -> Result<(), Stri
         Err(StoreError::Unavailable { .. }) => {}
         other => return Err(format!("whether it could write, it says: {other:?}")),
     }
-    // Reads go on: what was stored is still in the file that is open.
+    // Reads go on by connections that were there: what was stored is still in the file that is open.
     super::checked(&*store, before.run()).map(|_| ())
 }
 
