@@ -154,7 +154,8 @@ pub trait Store: Send + Sync + 'static {
     /// Keeps, changes or removes a sealed secret, if it still is what the caller read. False when it is not.
     fn change_sealed(&self, change: SealedChange) -> Answer<bool>;
 
-    /// Adds an entry to a tenant's audit, with the next number. Nothing changes or removes one.
+    /// Adds an entry to a tenant's audit, with the next number and the hash that ties it to the one before. Nothing
+    /// changes or removes one.
     fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()>;
 
     /// A tenant's audit after this number, oldest first, at most `limit`.

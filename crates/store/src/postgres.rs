@@ -59,7 +59,7 @@ use pool::Pool;
 use side::Side;
 use writer::Writer;
 
-pub use audit::{audit_entries, export, verify};
+pub use audit::{audit_entries, export, heads, verify, verify_against};
 pub use schema::OpenError;
 
 /// Keeps runs in Postgres.

@@ -470,6 +470,8 @@ pub struct AuditEntry {
     pub at: Timestamp,
     /// What, as JSON; a store does not look into it.
     pub entry: String,
+    /// Ties it to the entry before it: see [`crate::audit::entry_hash`].
+    pub hash: Digest,
 }
 
 /// How a conversation changes.

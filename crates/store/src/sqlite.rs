@@ -51,7 +51,7 @@ use tally::Tallies;
 use telling::SubscriptionChange;
 use writer::{Job, Writer};
 
-pub use audit::{audit_entries, export, verify};
+pub use audit::{audit_entries, export, heads, verify, verify_against};
 pub use credentials::CredentialFile;
 pub use schema::OpenError;
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use holdpoint_core::command::{Command, Wanted};
 use holdpoint_core::id::HoldId;
+use holdpoint_core::name::Tenant;
 use holdpoint_core::project::RunRow;
 use holdpoint_store::conformance::cluster::{self, query_text, shared};
 use holdpoint_store::conformance::faults::{fresh_file, open};
@@ -43,14 +44,22 @@ fn fill(store: &dyn Store, scribe: &mut Scribe) -> (Vec<(RunRow, HoldId)>, Vec<R
         block_on(store.append(vec![batch])).unwrap();
         row
     };
+    let started = |scribe: &mut Scribe, new: &NewRun| {
+        let mut batch = scribe.start(new);
+        batch.puts.push(scribe.pinned(&batch.row));
+        batch
+    };
     let mut held = Vec::new();
     for n in 0..5 {
-        let row = write(scribe.start(&NewRun::of("helper").in_session(&format!("s-{n}"))));
+        let row = write(started(scribe, &NewRun::of("helper").in_session(&format!("s-{n}"))));
         let row = write(scribe.reply(&row, &[SHELL]));
         held.push((row.clone(), the_hold(&row)));
     }
-    let queued = write(scribe.start(&NewRun::of("other")));
-    let ended = write(scribe.start(&NewRun::of("other")));
+    for (tenant, entry) in [("default", "{\"n\":1}"), ("acme", "{}"), ("default", "{\"n\":\"é\"}")] {
+        block_on(store.put_audit(Tenant::new(tenant).unwrap(), scribe.now, entry.into())).unwrap();
+    }
+    let queued = write(started(scribe, &NewRun::of("other")));
+    let ended = write(started(scribe, &NewRun::of("other")));
     let ended = write(scribe.batch(&ended, &Command::Cancel { reason: None }));
     (held, vec![queued, ended])
 }

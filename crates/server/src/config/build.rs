@@ -27,6 +27,7 @@ use crate::card_key::{CardKey, NoCardKey};
 use crate::clock::Clock;
 use crate::conformance;
 use crate::engine::SigningKey;
+use crate::heads::{self, HeadSettings, KeySource};
 use crate::model::provider::BadProvider;
 use crate::settings::{
     A2a, Access, Agent, Approvers, Auth, Card, Connections, Jobs, SelfApproval as Decides, ServedInbox,
@@ -226,6 +227,21 @@ impl Config {
     #[must_use]
     pub fn secret_key(&self) -> Option<SigningKey> {
         self.file.server.webhooks.key.as_ref().map(|key| SigningKey::of_text(key.expose()))
+    }
+
+    /// How heads of the database are signed, if they are.
+    #[must_use]
+    pub fn heads(&self) -> Option<HeadSettings> {
+        let audit = self.file.server.audit.as_ref()?;
+        let key = match &audit.key_file {
+            Some(file) => KeySource::File(absolute(&self.folder, file)),
+            None => KeySource::Command(audit.key_command.clone()),
+        };
+        Some(HeadSettings {
+            file: absolute(&self.folder, &audit.heads),
+            key,
+            every: audit.every.map_or(heads::USUAL_INTERVAL, |span| span.0),
+        })
     }
 
     /// Where readable copies are kept, and of which agents.

@@ -280,7 +280,7 @@ impl Engine {
                 self.unless_over(self.cancel(who, id, reason.clone(), None).await)?;
             }
             self.submit(who, id, Command::Erase { reason }, None).await?;
-            proven.push(self.erase_contents(id).await?);
+            proven.push(self.remains_of(id).await?);
             deleted.erased.push(id);
         }
         let proof = Proof {
@@ -292,10 +292,13 @@ impl Engine {
             erased: proven,
             left: &deleted.left,
         };
-        // Written when everything is gone and before the conversation is empty: a server that ends in between has not
+        // Written before anything goes, so that nothing is gone without its proof. A server that ends in between has not
         // answered, and whoever asks again gets it.
         let entry = serde_json::to_string(&proof).unwrap_or_default();
         store.put_audit(who.tenant.clone(), self.shared.clock.now(), entry).await?;
+        for run in &deleted.erased {
+            store.erase(*run).await?;
+        }
         let empty = SessionChange::Metadata { before: row.metadata, after: "{}".into() };
         store.change_session(row.key, empty, now).await?;
         Ok(deleted)

@@ -17,6 +17,7 @@ use holdpoint_core::project::{HoldChange, HoldRow, RunRow};
 use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 
+use crate::audit::entry_hash;
 use crate::batch::{Batch, Guard, LeaseChange, Put, Who};
 use crate::error::StoreError;
 use crate::query::{
@@ -342,9 +343,11 @@ impl State {
     }
 
     pub(super) fn put_audit(&mut self, tenant: Tenant, at: Timestamp, entry: String) {
-        let entries = self.audit.entry(tenant).or_default();
+        let entries = self.audit.entry(tenant.clone()).or_default();
         let no = entries.len() as u64 + 1;
-        entries.push(AuditEntry { no, at, entry });
+        let previous = entries.last().map(|last| last.hash);
+        let hash = entry_hash(previous, tenant.as_str(), no, at, &entry);
+        entries.push(AuditEntry { no, at, entry, hash });
     }
 
     pub(super) fn audit_entries(&self, tenant: &Tenant, after: u64, limit: usize) -> Vec<AuditEntry> {

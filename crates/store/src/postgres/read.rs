@@ -205,7 +205,8 @@ pub(super) async fn audit_of_all(
 /// An entry whose columns begin at this one.
 fn read_entry(row: &Row, first: usize) -> Result<AuditEntry, Corrupt> {
     let no = u64::try_from(column::<i64>(row, first)?).unwrap_or_default();
-    Ok(AuditEntry { no, at: Timestamp(column(row, first + 1)?), entry: column(row, first + 2)? })
+    let hash = digest(row, first + 3)?;
+    Ok(AuditEntry { no, at: Timestamp(column(row, first + 1)?), entry: column(row, first + 2)?, hash })
 }
 
 pub(super) async fn time(pool: &Pool) -> Result<Option<Timestamp>, StoreError> {

@@ -479,14 +479,15 @@ pub(super) const SEALED_CHANGE: &str =
 pub(super) const SEALED_REMOVE: &str =
     "DELETE FROM sealed WHERE tenant = $1 AND name = $2 AND value = $3 RETURNING 1";
 /// One more entry of a tenant's audit; nothing when another node took the number.
-pub(super) const AUDIT_ADD: &str = "INSERT INTO audit (tenant, no, at, entry) \
-     VALUES ($1, coalesce((SELECT max(no) FROM audit WHERE tenant = $1), 0) + 1, $2, $3) \
-     ON CONFLICT (tenant, no) DO NOTHING RETURNING 1";
+pub(super) const AUDIT_ADD: &str = "INSERT INTO audit (tenant, no, at, entry, hash) VALUES ($1, $2, $3, $4, $5) \
+     ON CONFLICT DO NOTHING RETURNING no";
+/// The last entry of a tenant's audit.
+pub(super) const AUDIT_LAST: &str = "SELECT no, hash FROM audit WHERE tenant = $1 ORDER BY no DESC LIMIT 1";
 /// A page of a tenant's audit.
 pub(super) const AUDIT_AFTER: &str =
-    "SELECT no, at, entry FROM audit WHERE tenant = $1 AND no > $2 ORDER BY no LIMIT $3";
+    "SELECT no, at, entry, hash FROM audit WHERE tenant = $1 AND no > $2 ORDER BY no LIMIT $3";
 /// A page of the audit of all tenants.
-pub(super) const AUDIT_ALL: &str = "SELECT tenant, no, at, entry FROM audit \
+pub(super) const AUDIT_ALL: &str = "SELECT tenant, no, at, entry, hash FROM audit \
      WHERE (tenant, no) > ($1, $2) ORDER BY tenant, no LIMIT $3";
 
 /// A node says that it is there.
@@ -561,6 +562,7 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     KEYS_UNRESERVE,
     COUNTERS_SET,
     RUN,
+    RUN_FACTS,
     RUN_LOCK,
     AGENTS_WITH_RUNS,
     RUNS_ALL,
@@ -633,6 +635,7 @@ pub(super) const ALL: &[(&str, &str)] = listed![
     SEALED_CHANGE,
     SEALED_REMOVE,
     AUDIT_ADD,
+    AUDIT_LAST,
     AUDIT_AFTER,
     AUDIT_ALL,
     NODE_SET,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use holdpoint_core::digest::Digest;
 use holdpoint_core::id::{Incarnation, RunId};
 use holdpoint_core::link::Link;
 use holdpoint_core::name::Tenant;
@@ -15,10 +16,11 @@ use super::connect::Connection;
 use super::failure::Failure;
 use super::pool::{Pool, TRIES};
 use super::read::{load, shard_numbers, stored, unreadable};
-use super::rows::{self, RunColumns, column};
+use super::rows::{self, RunColumns, column, digest};
 use super::side::Side;
 use super::sql;
 use super::types::{self, Bytes16, signed};
+use crate::audit::entry_hash;
 use crate::columns::Corrupt;
 use crate::error::StoreError;
 use crate::query::{Claim, Claimed, Credential, SCAN_MAX, SealedChange, SessionChange, SessionKey, Stored};
@@ -200,7 +202,15 @@ pub(super) async fn put_audit(
     entry: &str,
 ) -> Result<(), StoreError> {
     for _ in 0..AUDIT_TRIES {
-        if !pool.write(sql::AUDIT_ADD, &[&tenant.as_str(), &at.0, &entry]).await?.is_empty() {
+        let last = pool.read(sql::AUDIT_LAST, &[&tenant.as_str()]).await?;
+        let read = |row: &Row| Ok::<(i64, Digest), Corrupt>((column(row, 0)?, digest(row, 1)?));
+        let last = last.first().map(read).transpose().map_err(unreadable)?;
+        let no = last.map_or(1, |(no, _)| no.saturating_add(1));
+        let number = u64::try_from(no).unwrap_or_default();
+        let hash = entry_hash(last.map(|(_, hash)| hash), tenant.as_str(), number, at, entry);
+        let added =
+            pool.write(sql::AUDIT_ADD, &[&tenant.as_str(), &no, &at.0, &entry, &hash.0.as_slice()]).await?;
+        if !added.is_empty() {
             return Ok(());
         }
     }

@@ -282,7 +282,12 @@ impl Reading<'_> {
             let mut statement = self.connection.prepare_cached(sql::AUDIT_AFTER)?;
             let entry = |row: &rusqlite::Row<'_>| {
                 let no = u64::try_from(row.get::<_, i64>(0)?).unwrap_or_default();
-                Ok(AuditEntry { no, at: Timestamp(row.get(1)?), entry: row.get(2)? })
+                Ok(AuditEntry {
+                    no,
+                    at: Timestamp(row.get(1)?),
+                    entry: row.get(2)?,
+                    hash: Digest(row.get(3)?),
+                })
             };
             let after = i64::try_from(after).unwrap_or(i64::MAX);
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::SqliteOptions;
 use super::files::{self, OpenFiles};
+use super::{SqliteOptions, audit};
 
 mod embedded {
     refinery::embed_migrations!("src/sqlite/migrations");
@@ -91,6 +91,7 @@ pub(super) fn open(options: &SqliteOptions) -> Result<OpenFile, OpenError> {
     write_ahead(&connection).map_err(|why| OpenError::unusable(path, why))?;
     refuse_newer(&connection, path)?;
     migrate(&mut connection).map_err(|why| OpenError::unusable(path, why))?;
+    audit::seal_entries(&mut connection).map_err(|why| OpenError::unusable(path, why))?;
     let files = OpenFiles::at(path).map_err(|error| OpenError::unusable(path, error))?;
     Ok(OpenFile { connection, files, lock })
 }

@@ -311,13 +311,17 @@ pub(super) const SEALED_CHANGE: &str =
 /// None in its place, if it still is what the caller read.
 pub(super) const SEALED_REMOVE: &str = "DELETE FROM sealed WHERE tenant = ?1 AND name = ?2 AND value = ?3";
 /// One more entry of a tenant's audit.
-pub(super) const AUDIT_ADD: &str = "INSERT INTO audit (tenant, no, at, entry) \
-     VALUES (?1, coalesce((SELECT max(no) FROM audit WHERE tenant = ?1), 0) + 1, ?2, ?3)";
+pub(super) const AUDIT_ADD: &str =
+    "INSERT INTO audit (tenant, no, at, entry, hash) VALUES (?1, ?2, ?3, ?4, ?5)";
+/// The last entry of a tenant's audit.
+pub(super) const AUDIT_LAST: &str = "SELECT no, hash FROM audit WHERE tenant = ?1 ORDER BY no DESC LIMIT 1";
+/// An entry that was written before entries were tied together.
+pub(super) const AUDIT_SEAL: &str = "UPDATE audit SET hash = ?3 WHERE tenant = ?1 AND no = ?2";
 /// A page of a tenant's audit.
 pub(super) const AUDIT_AFTER: &str =
-    "SELECT no, at, entry FROM audit WHERE tenant = ?1 AND no > ?2 ORDER BY no LIMIT ?3";
+    "SELECT no, at, entry, hash FROM audit WHERE tenant = ?1 AND no > ?2 ORDER BY no LIMIT ?3";
 /// A page of everybody's audit.
-pub(super) const AUDIT_ALL: &str = "SELECT a.tenant, n.text, a.no, a.at, a.entry FROM audit a JOIN names n ON n.no = a.tenant \
+pub(super) const AUDIT_ALL: &str = "SELECT a.tenant, n.text, a.no, a.at, a.entry, a.hash FROM audit a JOIN names n ON n.no = a.tenant \
      WHERE (a.tenant, a.no) > (?1, ?2) ORDER BY a.tenant, a.no LIMIT 500";
 
 /// All of them, for the test that reads their plans.
@@ -423,6 +427,8 @@ pub(super) const ALL: &[&str] = &[
     SEALED_CHANGE,
     SEALED_REMOVE,
     AUDIT_ADD,
+    AUDIT_LAST,
+    AUDIT_SEAL,
     AUDIT_AFTER,
     AUDIT_ALL,
 ];

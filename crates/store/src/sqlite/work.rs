@@ -15,6 +15,7 @@ use super::rows::RunColumns;
 use super::sql;
 use super::tally::Tally;
 use super::writer::Failure;
+use crate::audit::entry_hash;
 use crate::batch::LeaseChange;
 use crate::columns::{Corrupt, LeaseColumns};
 use crate::error::StoreError;
@@ -306,8 +307,14 @@ pub(super) fn put_audit(
     at: Timestamp,
     entry: &str,
 ) -> Result<(), Failure> {
-    let tenant = numbers.number(connection, tenant.as_str())?;
-    connection.prepare_cached(sql::AUDIT_ADD)?.execute(params![tenant, at.0, entry])?;
+    let number = numbers.number(connection, tenant.as_str())?;
+    let last: Option<(u64, [u8; 32])> = connection
+        .prepare_cached(sql::AUDIT_LAST)?
+        .query_row(params![number], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let no = last.map_or(1, |(no, _)| no + 1);
+    let hash = entry_hash(last.map(|(_, hash)| Digest(hash)), tenant.as_str(), no, at, entry);
+    connection.prepare_cached(sql::AUDIT_ADD)?.execute(params![number, no, at.0, entry, hash.0])?;
     Ok(())
 }
 

@@ -40,6 +40,9 @@ pub struct Server {
     /// How long things are kept.
     #[garde(dive)]
     pub retention: Retention,
+    /// Signed heads of the database, by which `holdpoint audit verify --heads` notices what is gone or was rolled back.
+    #[garde(dive)]
+    pub audit: Option<Audit>,
     /// How much is allowed.
     #[garde(dive)]
     pub limits: Limits,
@@ -190,6 +193,27 @@ pub struct Retention {
     /// the chain of its hashes stay. For ever if it is left out.
     #[garde(inner(custom(a_second_or_more)))]
     pub ended_runs: Option<Span>,
+}
+
+/// Signed heads of the database.
+#[derive(Debug, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields)]
+#[garde(allow_unvalidated)]
+pub struct Audit {
+    /// The file that signed heads are added to, relative to this file. It belongs on another disk or machine than the
+    /// database.
+    pub heads: String,
+    /// A file with the Ed25519 key that heads are signed with, as PEM: `openssl genpkey -algorithm ed25519` makes one. Never
+    /// on the machine of the database, if that can be helped.
+    pub key_file: Option<String>,
+    /// A command that prints the key, with its arguments, instead of `key_file`.
+    #[serde(default)]
+    pub key_command: Vec<String>,
+    /// How often a head is signed, if anything changed.
+    #[serde(default)]
+    #[garde(inner(custom(a_second_or_more)))]
+    #[schemars(extend("default" = "1h"))]
+    pub every: Option<Span>,
 }
 
 fn three_seconds_or_more(span: &Span, (): &()) -> garde::Result {

@@ -22,7 +22,7 @@ use holdpoint_core::project::RunRow;
 use holdpoint_core::run::Run;
 use holdpoint_core::time::Timestamp;
 
-use crate::{Batch, LeaseChange, Seal};
+use crate::{Batch, LeaseChange, Put, Seal};
 
 /// When every test begins.
 pub const BEGIN: Timestamp = Timestamp(1_762_000_000_000);
@@ -132,6 +132,13 @@ impl Scribe {
     #[must_use]
     pub fn new(seed: u64) -> Scribe {
         Scribe { now: BEGIN, seed, drawn: 0, definitions: HashMap::new() }
+    }
+
+    /// What an engine stores with the first append of a run: the definition that it is pinned to.
+    #[must_use]
+    pub fn pinned(&self, row: &RunRow) -> Put {
+        let digest = row.run.state.definition;
+        Put::Definition { digest, bytes: self.definitions[&digest].to_bytes() }
     }
 
     /// The first append of a run.
