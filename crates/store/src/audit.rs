@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use holdpoint_core::apply;
 use holdpoint_core::digest::{self, Digest};
 use holdpoint_core::event::Envelope;
-use holdpoint_core::id::{HoldId, HoldKey, Place, RunId, Seq};
+use holdpoint_core::id::{HoldId, HoldKey, RunId, Seq};
 use holdpoint_core::link::{Contents, FIRST_PREVIOUS, Link};
 use holdpoint_core::project::{self, HoldRow, Phase};
 use holdpoint_core::run::{FOLD_VERSION, Run, status};
@@ -277,16 +277,6 @@ impl Known {
             let what = format!("it is gone: its events up to {seq} were signed");
             report.findings.push(Finding { run: run.to_string(), what });
         }
-        let mut unknown: Vec<&Proof> =
-            self.proofs.values().filter(|proof| !self.seen.contains(&proof.run)).collect();
-        // Runs that lived in memory have their proofs here too.
-        let is_stored = |run: RunId| run.place() == Place::Durable;
-        unknown.retain(|proof| is_stored(proof.run) && !self.covered.runs.contains_key(&proof.run));
-        unknown.sort_by_key(|proof| proof.run);
-        for proof in unknown {
-            let what = "it is gone: the audit has the proof that its contents were erased, and its chain should still be here";
-            report.findings.push(Finding { run: proof.run.to_string(), what: what.into() });
-        }
     }
 
     /// What a signed head says otherwise than the chain of a run.
@@ -324,6 +314,18 @@ impl Report {
         self.events += seen.events;
         self.erased += u64::from(seen.is_erased);
         self.findings.extend(seen.wrong.map(|what| Finding { run: run.to_string(), what }));
+    }
+
+    /// The runs that something is wrong with so far.
+    pub(crate) fn suspects(&self) -> Vec<RunId> {
+        self.findings.iter().filter_map(|finding| finding.run.parse().ok()).collect()
+    }
+
+    /// A second look: nothing was wrong after all.
+    pub(crate) fn look_again(&mut self, run: RunId, looked: Result<Seen, StoreError>) {
+        if looked.is_ok_and(|seen| seen.wrong.is_none()) {
+            self.findings.retain(|finding| finding.run != run.to_string());
+        }
     }
 
     /// A run that could not be looked at.

@@ -148,14 +148,18 @@ fn walk<T>(
     let (runtime, pool, place) = open(options)?;
     let unusable = |why: String| OpenError::Unusable { place: place.clone(), why };
     let failed = |error: StoreError| unusable(error.to_string());
-    let (mut report, mut known) = (Report::default(), Known::of(covered));
-    runtime.block_on(definitions(&pool, &mut known, &mut report)).map_err(failed)?;
-    let mut entries = Entries::default();
-    audit_entries(options, |tenant, entry| {
-        entries.take(tenant, &entry, &mut known, &mut report);
-        ControlFlow::Continue(())
-    })?;
-    entries.end(&known, &mut report);
+    let mut report = Report::default();
+    let beside_runs = |report: &mut Report| -> Result<Known, OpenError> {
+        let (mut known, mut entries) = (Known::of(covered), Entries::default());
+        runtime.block_on(definitions(&pool, &mut known, report)).map_err(failed)?;
+        audit_entries(options, |tenant, entry| {
+            entries.take(tenant, &entry, &mut known, report);
+            ControlFlow::Continue(())
+        })?;
+        entries.end(&known, report);
+        Ok(known)
+    };
+    let mut known = beside_runs(&mut report)?;
     let mut after = 0i64;
     loop {
         let page = runtime.block_on(runs_after(&pool, after)).map_err(failed)?;
@@ -175,6 +179,15 @@ fn walk<T>(
             }
         }
         progress(report.runs);
+    }
+    let suspects = report.suspects();
+    if !suspects.is_empty() {
+        // What was stored while runs were looked at, a definition or a proof, clears them.
+        let later = beside_runs(&mut Report::default())?;
+        for run in suspects {
+            let looked = look_until_still(&runtime, &pool, run, |evidence, run| look(evidence, &later, run));
+            report.look_again(run, looked.map(|(seen, _)| seen));
+        }
     }
     let orphans = runtime.block_on(pool.read(ORPHANS, &[])).map_err(failed)?;
     for row in &orphans {

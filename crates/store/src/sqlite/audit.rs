@@ -183,15 +183,9 @@ fn walk<T>(
 ) -> Result<Report, OpenError> {
     schema::check_readable(path)?;
     let readers = Readers::new(path)?;
-    let (mut report, mut known) = (Report::default(), Known::of(covered));
+    let mut report = Report::default();
     let failed = |error: StoreError| unusable(path, &error);
-    readers.read(|reading| definitions(reading, &mut known, &mut report)).map_err(failed)?;
-    let mut entries = Entries::default();
-    audit_entries(path, |tenant, entry| {
-        entries.take(tenant, &entry, &mut known, &mut report);
-        ControlFlow::Continue(())
-    })?;
-    entries.end(&known, &mut report);
+    let mut known = beside_runs(path, &readers, covered, &mut report)?;
     let mut after = 0i64;
     loop {
         let page = readers.read(|reading| runs_after(reading, after)).map_err(failed)?;
@@ -227,9 +221,36 @@ fn walk<T>(
         }
         progress(report.runs);
     }
+    let suspects = report.suspects();
+    if !suspects.is_empty() {
+        // What was stored while runs were looked at, a definition or a proof, clears them.
+        let later = beside_runs(path, &readers, covered, &mut Report::default())?;
+        for run in suspects {
+            let looked = readers.read(|reading| look(reading, &later, run));
+            report.look_again(run, looked.map(|(seen, _)| seen));
+        }
+    }
     readers.read(|reading| orphans(reading, &mut report)).map_err(failed)?;
     known.end(&mut report);
     Ok(report)
+}
+
+/// What is stored beside the runs, and what is wrong with it.
+fn beside_runs(
+    path: &Path,
+    readers: &Readers,
+    covered: &Covered,
+    report: &mut Report,
+) -> Result<Known, OpenError> {
+    let (mut known, mut entries) = (Known::of(covered), Entries::default());
+    let read = readers.read(|reading| definitions(reading, &mut known, report));
+    read.map_err(|error| unusable(path, &error))?;
+    audit_entries(path, |tenant, entry| {
+        entries.take(tenant, &entry, &mut known, report);
+        ControlFlow::Continue(())
+    })?;
+    entries.end(&known, report);
+    Ok(known)
 }
 
 fn unusable(path: &Path, error: &StoreError) -> OpenError {
