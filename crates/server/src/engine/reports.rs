@@ -131,6 +131,15 @@ pub enum ReportError {
 impl Engine {
     /// Takes a report. It is durable when this comes back.
     pub async fn take_report(&self, report: Report) -> Result<JobView, ReportError> {
+        if let (None, Some(who)) = (&report.signature, &report.sender)
+            && !is_service(who)
+        {
+            // Before the log is read: a run of somebody else must not take longer than one that does not exist (T15).
+            self.see(who, report.job.run).await.map_err(|error| match error {
+                EngineError::NotFound => ReportError::NoSuchJob,
+                other => other.into(),
+            })?;
+        }
         let view = self.reportable(report.job).await?;
         let by = self.right_of(&report, &view)?;
         let tool = self.tool_of(&view);
@@ -192,10 +201,7 @@ impl Engine {
         let Some(who) = &report.sender else {
             return Err(ReportError::NotSigned("sign the body with the secret of this call"));
         };
-        let is_service = who.tenant == view.run.tenant
-            && who.has(Scope::HoldsDecide)
-            && who.roles.iter().any(|role| role.as_str() == SERVICE);
-        if is_service {
+        if is_service(who) && who.tenant == view.run.tenant {
             return Ok(By::Callback(reporter(view, Some(who.user.clone()))));
         }
         match self.may_see(who, &view.run) {
@@ -304,6 +310,11 @@ impl Engine {
         driver.push(order);
         self.settled_once(by.principal(), job.run, driver, None, once.as_ref()).await
     }
+}
+
+/// Whether somebody may report about any job of their tenant.
+fn is_service(who: &Principal) -> bool {
+    who.has(Scope::HoldsDecide) && who.roles.iter().any(|role| role.as_str() == SERVICE)
 }
 
 /// Whoever reports, for the record.
