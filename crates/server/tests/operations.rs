@@ -192,6 +192,37 @@ async fn a_broken_link_puts_its_run_aside() {
     assert_eq!(third.read(&format!("/api/v1/runs/{broken}")).await["reason"], failed["reason"]);
 }
 
+/// T20: whatever is asked, on every surface, and whatever the answer is, nobody guesses what it might be instead.
+#[tokio::test]
+async fn every_answer_is_what_its_type_says() {
+    let data = tempfile::tempdir().unwrap();
+    let server = serve(data.path());
+    let (run, hold) = server.held().await;
+    for path in [
+        "/healthz".to_owned(),
+        "/readyz".into(),
+        "/metrics".into(),
+        "/openapi.json".into(),
+        "/".into(),
+        "/no/such/path".into(),
+        "/api/v1/runs".into(),
+        format!("/api/v1/runs/{run}"),
+        format!("/api/v1/runs/{run}/events"),
+        format!("/api/v1/holds/{hold}"),
+        "/api/v1/runs/none".into(),
+        "/v1/agents/ops/.well-known/agent-card.json".into(),
+        format!("/v1/agents/ops/tasks/{run}"),
+        "/v1/agents/ops/tasks/none".into(),
+        "/async-tool/pending".into(),
+        "/async-tool/pending/none".into(),
+        "/api/inboxes".into(),
+    ] {
+        let response = server.client.get(format!("{}{path}", server.program.base)).send().await.unwrap();
+        let said = response.headers().get("x-content-type-options").map(|value| value.to_str().unwrap());
+        assert_eq!(said, Some("nosniff"), "{path}: {response:?}");
+    }
+}
+
 /// The metrics that operators alert on: what waits, since when, how long people and the disk take. No ids in labels.
 #[tokio::test]
 async fn metrics_tell_what_waits_and_how_long_things_take() {
