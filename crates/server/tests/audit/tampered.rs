@@ -11,6 +11,7 @@ use std::time::Duration;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::Ed25519KeyPair;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use holdpoint_store::conformance::cluster::{self, shared};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -401,4 +402,106 @@ server: {{audit: {{heads: heads.jsonl, {key}, every: 1s}}}}
             "the key is in the database"
         );
     }
+}
+
+/// A folder with a configuration of the agent `ops` on this database: a call that is held, then the end.
+fn configured(sql: &str) -> (TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    std::fs::write(path("key.pem"), pem()).unwrap();
+    let script =
+        "replies:\n- calls: [{tool: write_file, arguments: {path: a.txt, content: once}}]\n- text: done\n";
+    std::fs::write(path("script.yaml"), script).unwrap();
+    let config = format!(
+        "llms: {{s: {{type: scripted, script: script.yaml}}}}
+session_stores: {{main: {{backend: sql, sql: {{{sql}}}}}}}
+agents: {{ops: {{llm: s, session_store: main, tools: [write_file], task: {{}}}}}}
+server: {{audit: {{heads: heads.jsonl, key_file: key.pem, every: 1h}}}}
+"
+    );
+    std::fs::write(path("holdpoint.yaml"), config).unwrap();
+    let config = path("holdpoint.yaml").display().to_string();
+    (directory, config)
+}
+
+/// T32: the same on Postgres: holds, phases, definitions, the audit, runs that are gone or were rolled back.
+#[test]
+fn postgres_is_compared_with_its_chains_too() {
+    let url = shared().database();
+    let (directory, config) = configured(&format!("driver: postgres, url: \"{url}\""));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config", &config, "--data"]);
+    let server = Server::of(started(command.arg(directory.path().join("data"))));
+    let first = server.over("s-1");
+    let (held, _) = server.held("s-2");
+    let erased = server.over("s-3");
+    server.ask("DELETE", "/api/v1/sessions/s-3", None);
+    drop(server);
+    let verified = || holdpoint(&["audit", "verify", "--config", &config]);
+    assert_eq!(holdpoint(&["audit", "head", "--config", &config]).status.code(), Some(0));
+    let clean = verified();
+    assert_eq!(clean.status.code(), Some(0), "{clean:?}");
+    assert!(
+        text(&clean.stdout).contains("3 runs") && text(&clean.stdout).contains("1 audit entries"),
+        "{clean:?}"
+    );
+    let id = |run: &str| {
+        let id: holdpoint_core::id::RunId = run.parse().unwrap();
+        format!("'{}'", id.bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+    };
+    let (one, two, three) = (id(&first), id(&held), id(&erased));
+    let saved = ["runs", "links", "holds", "definitions", "audit"];
+    let save: Vec<String> =
+        saved.iter().map(|table| format!("CREATE TABLE saved_{table} AS TABLE {table}")).collect();
+    cluster::run(&url, &save);
+    let all = |tables: &[&str]| -> Vec<String> {
+        let back =
+            |table: &&str| format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM saved_{table}");
+        tables.iter().map(back).collect()
+    };
+    for (sql, says) in [
+        (
+            format!("UPDATE holds SET record = replace(record, '\"how\":1', '\"how\":3') WHERE run = {one}"),
+            format!("{first}: the row of hold_"),
+        ),
+        (format!("DELETE FROM holds WHERE run = {one}"), "is missing".into()),
+        (
+            format!("UPDATE holds SET closed = false, record = NULL WHERE run = {one}"),
+            "its row says that it is open".into(),
+        ),
+        (
+            format!("UPDATE runs SET phase = 9 WHERE id = {two}"),
+            format!("{held}: it is listed under phase 9"),
+        ),
+        (
+            format!(
+                "UPDATE holds SET record = replace(record, '\"how\":1', '\"how\":3') WHERE run = {three}"
+            ),
+            format!("{erased}: what is left of it was changed"),
+        ),
+        (
+            "UPDATE definitions SET bytes = bytes || '\\x20'".into(),
+            "its bytes do not have this digest".into(),
+        ),
+        ("UPDATE audit SET entry = replace(entry, 'local', 'nobody')".into(), "the hash of entry 1".into()),
+        ("DELETE FROM audit".into(), "it ends with entry 0, but entry 1 was signed".into()),
+        (
+            format!("DELETE FROM runs WHERE id = {two}"),
+            format!("{held}: it is gone: its events or holds are still here"),
+        ),
+        (
+            format!(
+                "DELETE FROM runs WHERE id = {two}; DELETE FROM links WHERE run = {two}; DELETE FROM holds WHERE run = {two}"
+            ),
+            format!("{held}: it is gone: its events up to"),
+        ),
+    ] {
+        cluster::run(&url, std::slice::from_ref(&sql));
+        let answer = verified();
+        let said = text(&answer.stdout);
+        assert_eq!(answer.status.code(), Some(1), "after {sql}: {said}");
+        assert!(said.contains(&says), "after {sql}: {said}");
+        cluster::run(&url, &all(&saved));
+    }
+    assert_eq!(verified().status.code(), Some(0));
 }
