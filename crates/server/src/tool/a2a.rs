@@ -69,6 +69,13 @@ pub struct RemoteOptions {
     pub description: Option<String>,
 }
 
+impl RemoteOptions {
+    /// What must not come back from there.
+    fn secrets(&self) -> Secrets {
+        Secrets::of_headers(self.headers.iter().map(|(name, value)| (name, value)))
+    }
+}
+
 /// An agent elsewhere.
 pub struct RemoteAgent {
     options: RemoteOptions,
@@ -450,9 +457,7 @@ impl Tool for AsksRemote {
     }
 
     fn secrets(&self, _invocation: &Invocation) -> Option<Handed> {
-        let headers = self.0.options.headers.iter().map(|(name, value)| (name, value));
-        let handed = Secrets::of_headers(headers);
-        Some(Box::pin(std::future::ready(handed)))
+        Some(Box::pin(std::future::ready(self.0.options.secrets())))
     }
 
     fn look(&self, _owner: &UserId) -> Option<Looking> {

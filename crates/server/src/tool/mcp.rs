@@ -117,7 +117,7 @@ impl Tool for McpTool {
 
     fn secrets(&self, invocation: &Invocation) -> Option<Handed> {
         let (server, owner) = (self.server.clone(), invocation.owner.clone());
-        Some(Box::pin(async move { server.handed(&owner).await }))
+        Some(Box::pin(async move { server.handed(Some(&owner)).await }))
     }
 
     fn look(&self, owner: &UserId) -> Option<Looking> {

@@ -89,6 +89,7 @@ fn a_login_is_waited_for() {
 fn an_echoed_header_is_cut() {
     let remote = Unruly::start(card);
     remote.answers(Answers::Echoes);
+    remote.change(|card| card["description"] = json!("Pays, with the token not-for-logs."));
     let folder = boss(&remote.url(), "");
     std::fs::write(folder.path().join(".env"), "REMOTE_TOKEN=not-for-logs\n").unwrap();
     write_boss(&folder, &remote.url(), ", headers: {Authorization: \"Bearer ${REMOTE_TOKEN}\"}");
@@ -98,6 +99,11 @@ fn an_echoed_header_is_cut() {
     assert!(text(&hold["question"]).contains("[secret]"), "{hold:#}");
     let shown = format!("{hold} {}", here.ask(&["show", &run]));
     assert!(!shown.contains("not-for-logs"), "{shown}");
+    drop(here);
+    for name in ["sessions.db", "sessions.db-wal"] {
+        let bytes = std::fs::read(folder.path().join(name)).unwrap_or_default();
+        assert!(!bytes.windows(12).any(|window| window == b"not-for-logs"), "it is in {name}");
+    }
 }
 
 /// A state that this version does not know may mean anything: a person is asked. Whoever denies that question has the
