@@ -32,10 +32,11 @@ mod retention;
 mod sessions;
 mod submit;
 mod subscriptions;
+mod tenants;
 mod views;
 mod worker;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
@@ -43,7 +44,7 @@ use holdpoint_core::definition::Definition;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::Envelope;
 use holdpoint_core::id::{Incarnation, RunId, Seq};
-use holdpoint_core::name::{AgentName, SessionId};
+use holdpoint_core::name::{AgentName, SessionId, Tenant};
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::Facts;
 use holdpoint_core::time::{Millis, Timestamp};
@@ -137,6 +138,10 @@ struct Shared {
     node: Incarnation,
     settings: RwLock<Arc<Settings>>,
     wakes: follow::Wakes,
+    /// The tenants that have runs, as far as this node knows.
+    tenants: tenants::Tenants,
+    /// The latest tokens that were shown here.
+    seen_tokens: identify::SeenTokens,
     deltas: Arc<deltas::Deltas>,
     /// How many runs of each agent are worked on here.
     busy: Mutex<HashMap<AgentName, usize>>,
@@ -148,10 +153,12 @@ struct Shared {
     looking: Mutex<recovery::Looking>,
     /// What this node is among others.
     membership: nodes::Membership,
-    /// The last counts, and when they were made.
-    counted: tokio::sync::Mutex<Option<(Timestamp, Counts)>>,
+    /// The last counts of each tenant, and when they were made.
+    counted: tokio::sync::Mutex<BTreeMap<Tenant, (Timestamp, Counts)>>,
     /// Whether a run found no place in its agent's pool, so that whoever leaves one looks for it.
     is_crowded: AtomicBool,
+    /// The hosts that deliveries are under way to.
+    hosts: deliver::Hosts,
     /// Kinds of receivers that can be told something.
     kinds: OnceLock<Vec<Arc<dyn deliver::Kind>>>,
     /// Held by whoever tells the outside, until it has stopped.
@@ -178,6 +185,8 @@ impl Engine {
             membership,
             settings: RwLock::new(Arc::new(settings)),
             wakes: follow::Wakes::default(),
+            tenants: tenants::Tenants::default(),
+            seen_tokens: identify::SeenTokens::default(),
             deltas: Arc::default(),
             busy: Mutex::default(),
             serving: Mutex::default(),
@@ -185,6 +194,7 @@ impl Engine {
             looking: Mutex::default(),
             counted: tokio::sync::Mutex::default(),
             is_crowded: AtomicBool::new(false),
+            hosts: deliver::Hosts::default(),
             kinds: OnceLock::new(),
             delivering: Arc::default(),
             silent_jobs: AtomicU64::new(0),
@@ -365,10 +375,14 @@ impl Shared {
                 return Ok(serves.definition.clone());
             }
         }
-        let tenant = settings.tenant.clone();
-        let bytes = self.store.definition(tenant, digest).await?;
-        let parsed = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        parsed.map(Arc::new).ok_or(EngineError::NotFound)
+        // Named by what it says, so it is the same whoever keeps it.
+        for tenant in self.known_tenants() {
+            let bytes = self.store.definition(tenant, digest).await?;
+            if let Some(parsed) = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
+                return Ok(Arc::new(parsed));
+            }
+        }
+        Err(EngineError::NotFound)
     }
 
     async fn events(&self, run: RunId, after: Seq) -> Result<Vec<Envelope>, StoreError> {

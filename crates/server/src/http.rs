@@ -6,6 +6,7 @@ mod app;
 mod attempts;
 mod busy;
 mod extract;
+mod forwarded;
 mod guard;
 mod listen;
 mod openapi;

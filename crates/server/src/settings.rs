@@ -14,6 +14,7 @@ use holdpoint_core::event::Inbox;
 use holdpoint_core::id::Place;
 use holdpoint_core::name::{AgentName, InboxName, Tenant, ToolName};
 use holdpoint_core::time::Millis;
+use ipnet::IpNet;
 
 use crate::auth::{Issuer, Party, Principal};
 use crate::card_key::CardKey;
@@ -197,6 +198,8 @@ pub struct Access {
     pub listen: IpAddr,
     /// Names that callers may know it by, beside that address and those of this machine: in lower case, without port.
     pub hosts: BTreeSet<String>,
+    /// Proxies that are believed when they say whom a request comes from.
+    pub trusted_proxies: Vec<IpNet>,
 }
 
 /// How callers are known.
@@ -379,7 +382,12 @@ impl Auth {
 
 impl Default for Access {
     fn default() -> Access {
-        Access { auth: Auth::Local, listen: Ipv4Addr::LOCALHOST.into(), hosts: BTreeSet::new() }
+        Access {
+            auth: Auth::Local,
+            listen: Ipv4Addr::LOCALHOST.into(),
+            hosts: BTreeSet::new(),
+            trusted_proxies: Vec::new(),
+        }
     }
 }
 

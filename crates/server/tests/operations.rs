@@ -456,7 +456,7 @@ async fn the_report_tells_what_expired_and_what_was_taken_over() {
     }
     let found = second.recovery();
     assert_eq!((found.waiting_for_person, found.expired, found.taken_over), (0, 1, 1));
-    assert!(second.metrics().await.contains("holdpoint_holds_expired_total 1\n"));
+    assert!(second.metrics(&Principal::local()).await.contains("holdpoint_holds_expired_total 1\n"));
 }
 
 /// C35, T15: a run that cannot be read is still nobody's but its owner's.

@@ -22,7 +22,9 @@ use crate::query::{
     KeyRecord, NodeRow, OpenHolds, Page, RunQuery, SCAN_MAX, SealedChange, SessionChange, SessionKey,
     SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
-use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
+use crate::subscription::{
+    DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
+};
 
 /// Marks a cursor that stands in the memory store.
 const IN_MEMORY: u64 = 1 << 63;
@@ -72,7 +74,7 @@ impl Beside {
             if is_time { mirrored.tenants.clone() } else { BTreeSet::new() }
         };
         for tenant in tenants {
-            let query = SubscriptionQuery { tenant, after: None, limit: SCAN_MAX };
+            let query = SubscriptionQuery { tenant, owner: None, after: None, limit: SCAN_MAX };
             for subscription in self.durable.list_subscriptions(query).await? {
                 self.copy(subscription).await?;
             }
@@ -291,10 +293,18 @@ impl Store for Beside {
             let limit = query.limit;
             let memory = this.memory.due_notices(NoticeQuery { shards: ShardSet::all(), ..query.clone() });
             let durable = this.durable.due_notices(query);
-            let mut due = durable.await?;
-            due.extend(memory.await?.into_iter().map(|notice| DueNotice { no: !notice.no, ..notice }));
-            due.truncate(limit);
-            Ok(due)
+            let mut durable = durable.await?.into_iter();
+            let mut memory = memory.await?.into_iter().map(|notice| DueNotice { no: !notice.no, ..notice });
+            // One from each in turn, so that the backlog of neither hides the other.
+            let mut due = Vec::new();
+            loop {
+                let next = [durable.next(), memory.next()];
+                if next.iter().all(Option::is_none) || due.len() >= limit {
+                    due.truncate(limit);
+                    return Ok(due);
+                }
+                due.extend(next.into_iter().flatten());
+            }
         })
     }
 
@@ -311,6 +321,10 @@ impl Store for Beside {
 
     fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
         self.durable.list_subscriptions(query)
+    }
+
+    fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize> {
+        self.durable.count_subscriptions(count)
     }
 
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
@@ -372,6 +386,14 @@ impl Store for Beside {
             true => self.memory.resend(tenant, !no, at),
             false => self.durable.resend(tenant, no, at),
         }
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        let (durable, memory) = (self.durable.tenants(), self.memory.tenants());
+        Box::pin(async move {
+            let all: BTreeSet<Tenant> = durable.await?.into_iter().chain(memory.await?).collect();
+            Ok(all.into_iter().collect())
+        })
     }
 
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {

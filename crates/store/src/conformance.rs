@@ -172,6 +172,7 @@ macro_rules! conformance {
                 a_cursor_survives_new_runs,
                 runs_are_listed_by_agent,
                 runs_are_listed_by_session,
+                runs_are_listed_by_owner_and_by_when_they_changed,
                 runs_are_listed_by_phase,
                 tenants_do_not_see_each_others_runs,
                 runs_are_listed_and_counted_by_inbox,
@@ -200,6 +201,8 @@ macro_rules! conformance {
                 metadata_change_only_as_they_were_read,
                 a_session_is_closed_for_good,
                 sessions_are_listed_newest_first,
+                a_session_belongs_to_its_user,
+                tenants_are_listed,
                 ;
             counts:
                 everything_is_counted,
@@ -243,11 +246,14 @@ macro_rules! conformance {
                 notices_of_a_busy_subscription_are_left_out,
                 a_notice_that_is_given_up_stays_out_of_the_way,
                 notices_come_longest_due_first,
+                notices_take_turns_between_owners,
+                a_letter_sent_again_keeps_its_owner,
                 notices_belong_to_the_shard_of_their_run,
                 an_unknown_notice_is_settled_without_effect,
                 ;
             subscriptions:
                 a_subscription_is_kept_as_it_is,
+                subscriptions_are_listed_and_counted_by_owner,
                 an_append_tells_those_who_listen,
                 only_the_wanted_kinds_are_told,
                 a_change_counts_only_for_what_was_read,

@@ -22,7 +22,9 @@ use crate::query::{
     KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
     SettleNotice, ShardSet, Stored,
 };
-use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
+use crate::subscription::{
+    DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
+};
 
 /// What a store answers with; boxed, so that `Arc<dyn Store>` works everywhere.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
@@ -86,8 +88,9 @@ pub trait Store: Send + Sync + 'static {
     /// many those were.
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize>;
 
-    /// Notices whose time has come, the longest due first. One for each subscription and run. Those of runs of a newer fold
-    /// are left to whoever can read them.
+    /// Notices whose time has come: turn by turn for each owner, in each round the longest due first, so that one backlog
+    /// does not starve others. One for each subscription and run. Those of runs of a newer fold are left to whoever can
+    /// read them.
     fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>>;
 
     /// What became of a notice.
@@ -99,11 +102,14 @@ pub trait Store: Send + Sync + 'static {
     /// Subscriptions of a tenant, by id.
     fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>>;
 
+    /// How many active subscriptions there are of a kind.
+    fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize>;
+
     /// Keeps a new subscription. False when its id is taken. Once this answers, every append that is written afterwards,
     /// by whichever node, and every append under way that has not been written yet, puts a notice for it.
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool>;
 
-    /// Changes a subscription, if its facts still are what the caller read; its scope stays. False when they are not, or
+    /// Changes a subscription, if its facts still are what the caller read; its scope and its owner stay. False when they are not, or
     /// there is none. From then on appends do as it says, as with a new one.
     fn change_subscription(&self, before: String, after: Subscription) -> Answer<bool>;
 
@@ -117,6 +123,9 @@ pub trait Store: Send + Sync + 'static {
     /// Makes a dead letter a notice again, due at this instant; a notice that is there already then begins as early as
     /// the letter did. False when the tenant has no such letter.
     fn resend(&self, tenant: Tenant, no: i64, at: Timestamp) -> Answer<bool>;
+
+    /// The tenants that have runs, by name.
+    fn tenants(&self) -> Answer<Vec<Tenant>>;
 
     /// A conversation.
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>>;

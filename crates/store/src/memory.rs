@@ -26,7 +26,9 @@ use crate::query::{
     KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
     SettleNotice, ShardSet, Stored,
 };
-use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
+use crate::subscription::{
+    DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
+};
 use state::State;
 
 /// Keeps runs until the process ends.
@@ -136,6 +138,10 @@ impl Store for MemoryStore {
         answer(Ok(self.state().list_subscriptions(&query)))
     }
 
+    fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize> {
+        answer(Ok(self.state().count_subscriptions(&count)))
+    }
+
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
         answer(Ok(self.state().put_subscription(subscription)))
     }
@@ -159,6 +165,10 @@ impl Store for MemoryStore {
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
         self.state().settle_notice(no, settle);
         answer(Ok(()))
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        answer(Ok(self.state().tenants()))
     }
 
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {

@@ -50,7 +50,9 @@ use crate::query::{
     KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
     SettleNotice, ShardSet, Stored,
 };
-use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
+use crate::subscription::{
+    DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
+};
 use connect::Connector;
 use group::Encoded;
 use hints::Hints;
@@ -270,6 +272,10 @@ impl Store for PostgresStore {
         self.begin(move |shared| async move { telling::list(&shared.pool, &query).await })
     }
 
+    fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize> {
+        self.begin(move |shared| async move { telling::count(&shared.pool, &count).await })
+    }
+
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
         self.begin(move |shared| async move { telling::put(&shared.side, subscription).await })
     }
@@ -292,6 +298,10 @@ impl Store for PostgresStore {
 
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
         self.begin(move |shared| async move { telling::settle_notice(&shared.pool, no, settle).await })
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        self.begin(move |shared| async move { read::tenants(&shared.pool).await })
     }
 
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {

@@ -42,7 +42,9 @@ use crate::query::{
     KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
     SettleNotice, ShardSet, Stored,
 };
-use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
+use crate::subscription::{
+    DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
+};
 use append::Encoded;
 use credentials::CredentialChange;
 use read::Readers;
@@ -220,6 +222,10 @@ impl Store for SqliteStore {
         self.read(|reading| reading.list_subscriptions(&query))
     }
 
+    fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize> {
+        self.read(|reading| reading.count_subscriptions(&count))
+    }
+
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
         let change = SubscriptionChange::Put(subscription);
         self.writer.hand_over(|reply| Job::Subscription(change, reply))
@@ -246,6 +252,10 @@ impl Store for SqliteStore {
 
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
         self.writer.hand_over(|reply| Job::SettleNotice(no, settle, reply))
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        self.read(|reading| reading.tenants())
     }
 
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {

@@ -414,7 +414,9 @@ fn access(server: &file::Server) -> Result<Access, BuildError> {
     };
     let public = server.public_url.as_deref().and_then(host_of);
     let hosts = server.hosts.iter().map(|host| host.to_ascii_lowercase()).chain(public).collect();
-    Ok(Access { auth, hosts, ..Access::default() })
+    // What is no network was refused when the file was checked.
+    let trusted_proxies = server.trusted_proxies.iter().filter_map(|text| file::network(text)).collect();
+    Ok(Access { auth, hosts, trusted_proxies, ..Access::default() })
 }
 
 /// The host of an address, in lower case, without its port.
@@ -485,6 +487,7 @@ fn issuer(jwt: &file::Jwt) -> Result<Issuer, BadIssuer> {
             user_claim: claim(&jwt.user_claim, "sub"),
             groups_claim: claim(&jwt.groups_claim, "groups"),
             roles_claim: claim(&jwt.roles_claim, "roles"),
+            tenant_claim: jwt.tenant_claim.clone(),
         },
     })
 }

@@ -93,6 +93,7 @@ impl Engine {
         let settings = self.settings();
         let key = settings.webhooks.key.as_ref().ok_or(SubscriptionError::NoKey)?;
         self.check_address(&callback.url).await?;
+        self.shared.keep_rights(who, true).await?;
         let id = row_id(who, run, callback.kind, &callback.name);
         let sealed = callback.secrets.as_ref().map(|secrets| key.seal(&[who.tenant.as_str(), &id], secrets));
         let brought = Brought { name: callback.name.clone(), details: callback.details.clone(), sealed };
@@ -115,6 +116,7 @@ impl Engine {
                 tenant: who.tenant.clone(),
                 id: id.clone(),
                 scope: Hears::Run(run),
+                owner: Owner::turn(&who.tenant, &who.user),
                 wants: Event::KINDS.iter().filter_map(|kind| Event::bit(kind)).fold(0, |all, bit| all | bit),
                 is_active: true,
                 facts: receiver.text(),
@@ -181,6 +183,7 @@ impl Engine {
         let begins = row_prefix(who, run, kind);
         let query = SubscriptionQuery {
             tenant: who.tenant.clone(),
+            owner: None,
             after: Some(begins.clone()),
             limit: CALLBACKS_MAX + 1,
         };

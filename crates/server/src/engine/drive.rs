@@ -195,7 +195,7 @@ pub(super) struct Drive {
     /// Whether a question to people was opened and not told of yet.
     asks_people: bool,
     /// The receivers of runs above that hear what this one asks.
-    pub(super) above: Vec<String>,
+    pub(super) above: Vec<super::above::ReceiverAbove>,
     /// The definition that the run is pinned to, kept so that nothing in hand is lost to a failing read.
     definition: Option<(Digest, Arc<Definition>)>,
     tools: JoinSet<Ended>,

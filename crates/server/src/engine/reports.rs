@@ -151,9 +151,8 @@ impl Engine {
             Err(EngineError::NotFound) => return Err(ReportError::NoSuchJob),
             other => other?,
         };
-        let (tenant, agent) = (view.run.tenant.clone(), view.run.agent.clone());
-        let key = SessionKey { tenant, agent, session: view.run.session.clone() };
-        let session = self.shared.store.session(key).await.map_err(EngineError::from)?;
+        let session =
+            self.shared.store.session(SessionKey::of(&view.run)).await.map_err(EngineError::from)?;
         match session.is_some_and(|session| !session.closed) {
             true => Ok(view),
             false => Err(ReportError::NoSuchJob),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use holdpoint_core::command::Command;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::id::{RunId, Seq};
+use holdpoint_core::name::Tenant;
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::{EndedQuery, StoreError};
 use serde::Serialize;
@@ -75,8 +76,15 @@ impl Engine {
     /// Erases what has been over for longer than this and is this node's to erase.
     async fn erase_old(&self, keep: Millis) -> Result<(), StoreError> {
         let shared = &self.shared;
-        let (tenant, before) =
-            (shared.settings().tenant.clone(), Timestamp(shared.clock.now().0.saturating_sub(keep.0)));
+        let before = Timestamp(shared.clock.now().0.saturating_sub(keep.0));
+        for tenant in shared.tenants().await? {
+            self.erase_old_of(tenant, keep, before).await?;
+        }
+        Ok(())
+    }
+
+    async fn erase_old_of(&self, tenant: Tenant, keep: Millis, before: Timestamp) -> Result<(), StoreError> {
+        let shared = &self.shared;
         let mut cursor = None;
         while !shared.is_stopping() {
             let query = EndedQuery { tenant: tenant.clone(), before, cursor, limit: AT_ONCE };

@@ -122,6 +122,7 @@ impl Engine {
                 SessionId::new(id.to_string().replace("run_", "ses_")).map_err(|_| EngineError::NotFound)?
             }
         };
+        shared.heard_of(&who.tenant);
         let (digest, definition) = new.definition;
         let start = Start {
             id,
@@ -137,8 +138,12 @@ impl Engine {
             taken,
         };
         let mut more = More::from(shared.mark(who, new.once.as_ref()));
-        let key =
-            SessionKey { tenant: who.tenant.clone(), agent: new.agent.clone(), session: session.clone() };
+        let key = SessionKey {
+            tenant: who.tenant.clone(),
+            agent: new.agent.clone(),
+            owner: who.user.clone(),
+            session: session.clone(),
+        };
         more.guards.push(Guard::SessionOpen { session: key });
         more.puts.push(Put::Definition { digest, bytes: definition.to_bytes() });
         let order = shared.order(

@@ -112,14 +112,18 @@ impl Shared {
     async fn claim_and_drive(self: &Arc<Shared>) -> usize {
         let now = self.clock.now();
         let settings = self.settings();
-        let rooms = settings.agents.keys().map(|agent| (agent, self.room(agent)));
+        let rooms: Vec<_> = settings.agents.keys().map(|agent| (agent, self.room(agent))).collect();
+        let tenants = self.known_tenants();
+        let rooms = tenants.iter().flat_map(|tenant| {
+            rooms.iter().map(move |(agent, room)| (tenant.clone(), (*agent).clone(), *room))
+        });
         let claim = Claim {
             node: self.node,
             now,
             until: now.plus(self.settings().lease),
             shards: self.shards(),
             limit: CLAIM_MAX,
-            room: rooms.map(|(agent, room)| (settings.tenant.clone(), agent.clone(), room)).collect(),
+            room: rooms.collect(),
         };
         let claimed = match self.store.claim_due(claim).await {
             Ok(claimed) => claimed,

@@ -17,7 +17,7 @@ use holdpoint_store::{
     Answer, AuditEntry, Batch, Claim, Claimed, Counts, Credential, DeadLetter, DeadQuery, DueNotice,
     EndedQuery, Heartbeat, HoldQuery, InboxCounts, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery,
     SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Store, Stored,
-    Subscription, SubscriptionQuery,
+    Subscription, SubscriptionCount, SubscriptionQuery,
 };
 use tokio::sync::Notify;
 
@@ -180,6 +180,10 @@ impl<S: Store> Store for Counted<S> {
         self.count(self.store.list_subscriptions(query))
     }
 
+    fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize> {
+        self.count(self.store.count_subscriptions(count))
+    }
+
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
         self.count(self.store.put_subscription(subscription))
     }
@@ -202,6 +206,10 @@ impl<S: Store> Store for Counted<S> {
 
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
         self.count(self.store.settle_notice(no, settle))
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        self.count(self.store.tenants())
     }
 
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {

@@ -133,6 +133,9 @@ macro_rules! forward_store {
         ) -> $crate::Answer<Vec<$crate::Subscription>> {
             self.$f.list_subscriptions(query)
         }
+        fn count_subscriptions(&self, count: $crate::SubscriptionCount) -> $crate::Answer<usize> {
+            self.$f.count_subscriptions(count)
+        }
         fn put_subscription(&self, subscription: $crate::Subscription) -> $crate::Answer<bool> {
             self.$f.put_subscription(subscription)
         }
@@ -176,6 +179,7 @@ macro_rules! forward_store {
         }
     };
     (@ session $f:ident) => {
+        fn tenants(&self) -> $crate::Answer<Vec<::holdpoint_core::name::Tenant>> { self.$f.tenants() }
         fn session(&self, key: $crate::SessionKey) -> $crate::Answer<Option<$crate::SessionRow>> {
             self.$f.session(key)
         }

@@ -6,7 +6,7 @@
 mod lists;
 mod telling;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use holdpoint_core::digest::Digest;
 use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
@@ -184,11 +184,7 @@ impl State {
 
     fn open_session(&mut self, row: &RunRow) {
         let facts = &row.run.facts;
-        let key = SessionKey {
-            tenant: facts.tenant.clone(),
-            agent: facts.agent.clone(),
-            session: facts.session.clone(),
-        };
+        let key = SessionKey::of(facts);
         let at = facts.started_at;
         let fresh = SessionRow {
             key: key.clone(),
@@ -320,6 +316,11 @@ impl State {
         if let Some(entry) = self.leased_by(run, node) {
             entry.change_lease(LeaseChange::Release);
         }
+    }
+
+    pub(super) fn tenants(&self) -> Vec<Tenant> {
+        let all: BTreeSet<&Tenant> = self.sessions.keys().map(|key| &key.tenant).collect();
+        all.into_iter().cloned().collect()
     }
 
     pub(super) fn session(&self, key: &SessionKey) -> Option<SessionRow> {

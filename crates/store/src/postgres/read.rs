@@ -130,9 +130,17 @@ pub(super) fn shard_numbers(shards: &ShardSet) -> Vec<i16> {
     shards.iter().map(|shard| i16::from(shard.0)).collect()
 }
 
+pub(super) async fn tenants(pool: &Pool) -> Result<Vec<Tenant>, StoreError> {
+    let rows = pool.read(sql::TENANTS, &[&""]).await?;
+    let names = rows.iter().map(|row| column::<String>(row, 0)).collect::<Result<Vec<_>, _>>();
+    // A name that is none has no runs that anybody could see.
+    Ok(names.map_err(unreadable)?.into_iter().filter_map(|name| Tenant::new(name).ok()).collect())
+}
+
 pub(super) async fn session(pool: &Pool, key: SessionKey) -> Result<Option<SessionRow>, StoreError> {
-    let name: [&str; 3] = [key.tenant.as_str(), key.agent.as_str(), key.session.as_str()];
-    let rows = pool.read(sql::SESSION, &[&name[0], &name[1], &name[2]]).await?;
+    let (tenant, agent) = (key.tenant.as_str(), key.agent.as_str());
+    let rows =
+        pool.read(sql::SESSION, &[&tenant, &agent, &key.session.as_str(), &key.owner.as_str()]).await?;
     let row = |row: &Row| -> Result<SessionRow, Corrupt> {
         Ok(SessionRow {
             key: key.clone(),

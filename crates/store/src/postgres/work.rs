@@ -182,12 +182,14 @@ pub(super) async fn change_session(
     change: &SessionChange,
     at: Timestamp,
 ) -> Result<bool, StoreError> {
-    let (tenant, agent, session) = (key.tenant.as_str(), key.agent.as_str(), key.session.as_str());
+    let (tenant, agent) = (key.tenant.as_str(), key.agent.as_str());
+    let (session, owner) = (key.session.as_str(), key.owner.as_str());
     let changed = match change {
         SessionChange::Metadata { before, after } => {
-            pool.write(sql::SESSION_METADATA, &[&tenant, &agent, &session, before, after, &at.0]).await?
+            pool.write(sql::SESSION_METADATA, &[&tenant, &agent, &session, &owner, before, after, &at.0])
+                .await?
         }
-        SessionChange::Close => pool.write(sql::SESSION_CLOSE, &[&tenant, &agent, &session]).await?,
+        SessionChange::Close => pool.write(sql::SESSION_CLOSE, &[&tenant, &agent, &session, &owner]).await?,
     };
     Ok(!changed.is_empty())
 }

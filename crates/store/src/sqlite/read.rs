@@ -26,7 +26,9 @@ use super::writer::Failure;
 use crate::columns::{self, Corrupt, Record};
 use crate::error::StoreError;
 use crate::query::{AuditEntry, Credential, DueNotice, KeyRecord, Page, SessionKey, SessionRow, Stored};
-use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
+use crate::subscription::{
+    DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
+};
 
 pub(super) mod lists;
 
@@ -212,13 +214,30 @@ impl Reading<'_> {
         telling::list(self.connection, query).map_err(unreadable)
     }
 
+    pub(super) fn count_subscriptions(&self, count: &SubscriptionCount) -> Result<usize, StoreError> {
+        telling::count(self.connection, count).map_err(unreadable)
+    }
+
+    pub(super) fn tenants(&self) -> Result<Vec<Tenant>, StoreError> {
+        let read = || -> rusqlite::Result<Vec<String>> {
+            let mut statement = self.connection.prepare_cached(sql::TENANTS)?;
+            statement.query_map([0], |row| row.get(0))?.collect()
+        };
+        // A name that is none has no runs that anybody could see.
+        let mut all: Vec<Tenant> =
+            read().map_err(unreadable)?.into_iter().filter_map(|name| Tenant::new(name).ok()).collect();
+        all.sort_unstable();
+        Ok(all)
+    }
+
     pub(super) fn dead_letters(&self, query: &DeadQuery) -> Result<Page<DeadLetter>, StoreError> {
         telling::dead_letters(self.connection, self.texts, query).map_err(unreadable)
     }
 
     pub(super) fn session(&self, key: &SessionKey) -> Result<Option<SessionRow>, StoreError> {
         let (tenant, agent) = (self.name(key.tenant.as_str())?, self.name(key.agent.as_str())?);
-        let (Some(tenant), Some(agent)) = (tenant, agent) else { return Ok(None) };
+        let owner = self.name(key.owner.as_str())?;
+        let (Some(tenant), Some(agent), Some(owner)) = (tenant, agent, owner) else { return Ok(None) };
         let row = |row: &rusqlite::Row<'_>| {
             Ok(SessionRow {
                 key: key.clone(),
@@ -229,7 +248,8 @@ impl Reading<'_> {
             })
         };
         let mut statement = self.connection.prepare_cached(sql::SESSION_ROW).map_err(unreadable)?;
-        statement.query_row(params![tenant, agent, key.session.as_str()], row).optional().map_err(unreadable)
+        let named = params![tenant, agent, key.session.as_str(), owner];
+        statement.query_row(named, row).optional().map_err(unreadable)
     }
 
     fn number(&self, run: RunId) -> Result<i64, StoreError> {

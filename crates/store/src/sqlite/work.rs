@@ -282,19 +282,12 @@ pub(super) fn change_session(
     change: &SessionChange,
     at: Timestamp,
 ) -> Result<bool, Failure> {
-    if find_session(connection, numbers, key)?.is_none() {
-        return Ok(false);
-    }
-    let tenant = numbers.number(connection, key.tenant.as_str())?;
-    let agent = numbers.number(connection, key.agent.as_str())?;
-    let session = key.session.as_str();
+    let Some((no, _)) = find_session(connection, numbers, key)? else { return Ok(false) };
     let changed = match change {
-        SessionChange::Metadata { before, after } => connection
-            .prepare_cached(sql::SESSION_METADATA)?
-            .execute(params![tenant, agent, session, before, after, at.0])?,
-        SessionChange::Close => {
-            connection.prepare_cached(sql::SESSION_CLOSE)?.execute(params![tenant, agent, session])?
+        SessionChange::Metadata { before, after } => {
+            connection.prepare_cached(sql::SESSION_METADATA)?.execute(params![no, before, after, at.0])?
         }
+        SessionChange::Close => connection.prepare_cached(sql::SESSION_CLOSE)?.execute(params![no])?,
     };
     Ok(changed > 0)
 }

@@ -2,8 +2,11 @@
 //!
 //! What the command line says (`--listen`, `--data`) wins over what stands here.
 
+use std::net::IpAddr;
+
 use garde::Validate;
 use holdpoint_core::time::Millis;
+use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -25,6 +28,10 @@ pub struct Server {
     pub public_url: Option<String>,
     /// Names that callers know this server by, beside its address: without scheme and port.
     pub hosts: Vec<String>,
+    /// Proxies in front of this server, as addresses or networks such as `10.0.0.0/8`. Only from these is `X-Forwarded-For` or
+    /// `Forwarded` believed, from its right end, when failed logins are counted by the client's address.
+    #[garde(inner(custom(proxy_network)))]
+    pub trusted_proxies: Vec<String>,
     /// The agent that A2A clients find at the root of the server. Without it, the only agent, if there is only one; each
     /// agent is at `/v1/agents/NAME` in any case.
     pub default_agent: Option<String>,
@@ -256,6 +263,24 @@ pub struct Jwt {
     #[garde(inner(length(min = 1)))]
     #[schemars(extend("default" = "roles"))]
     pub roles_claim: Option<String>,
+    /// The claim with the tenant of the user, as text. Tenants share nothing but the server; a token without it is refused.
+    /// Without this key everyone is of the tenant `default`.
+    #[garde(inner(length(min = 1)))]
+    pub tenant_claim: Option<String>,
+}
+
+/// A network, or a single address as one.
+pub fn network(text: &str) -> Option<IpNet> {
+    let single = || text.parse::<IpAddr>().ok().map(IpNet::from);
+    text.parse::<IpNet>().ok().map(|network| network.trunc()).or_else(single)
+}
+
+fn proxy_network(text: &str, (): &()) -> garde::Result {
+    // A variable that is not at hand is taken to be right.
+    match text.contains("${") || network(text).is_some() {
+        true => Ok(()),
+        false => Err(garde::Error::new("is no address or network; write 10.0.0.7 or 10.0.0.0/8")),
+    }
 }
 
 fn keys_address(text: &str, (): &()) -> garde::Result {

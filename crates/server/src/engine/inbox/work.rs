@@ -52,6 +52,7 @@ impl Engine {
                 tenant: who.tenant.clone(),
                 filter: RunFilter::Claimable(claim.inbox.clone(), self.shared.clock.now()),
                 phases: Vec::new(),
+                since: None,
                 cursor: None,
                 limit,
             };

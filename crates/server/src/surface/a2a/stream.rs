@@ -132,7 +132,7 @@ impl Frames {
             below: Vec::new(),
             follower,
             live: Live::default(),
-            stay: Stay::new(&asked.app, asked.pass.clone()),
+            stay: Stay::new(&asked.app, asked.pass.clone(), asked.who.clone(), run),
             stopping: asked.app.stopping.clone(),
             closes,
             ready: VecDeque::new(),
@@ -201,6 +201,8 @@ impl Frames {
                 () = self.stay.is_over() => Heard::ShutOut,
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
+            let is_news = matches!(heard, Heard::Steps(Ok(_)) | Heard::Nothing);
+            let heard = if is_news && !self.stay.may_hear().await { Heard::ShutOut } else { heard };
             let told = match heard {
                 Heard::Steps(Ok(steps)) => self.take(steps).await,
                 Heard::Steps(Err(error)) => Err(A2aError::of(None, &error)),
@@ -385,7 +387,7 @@ fn made(run: &Run, artifact: Artifact, chunk: Chunk) -> StreamResponse {
 
 /// What a reader hears last whose key was revoked, or whose token has run out.
 fn shut_out() -> A2aError {
-    let why = "the key or token that this stream was opened with is no longer valid";
+    let why = "the key or token that this stream was opened with is no longer valid, or may not see this task any more";
     A2aError::new(Kind::Unauthenticated, why)
 }
 

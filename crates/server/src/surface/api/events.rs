@@ -15,6 +15,7 @@ use holdpoint_core::id::{RunId, Seq};
 use tokio::sync::watch;
 
 use super::{error, map, wire};
+use crate::auth::Principal;
 use crate::engine::{EngineError, Follower, News};
 use crate::http::{App, Pass, Problem, Stay};
 
@@ -22,9 +23,9 @@ use crate::http::{App, Pass, Problem, Stay};
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The events after a position, and those to come.
-pub(super) fn stream(app: &App, pass: Pass, run: RunId, after: Seq) -> Response {
+pub(super) fn stream(app: &App, (pass, who): (Pass, Principal), run: RunId, after: Seq) -> Response {
     let reading = Reading {
-        stay: Stay::new(app, pass),
+        stay: Stay::new(app, pass, who, run),
         run,
         follower: app.engine.follow_live(run, after),
         stopping: app.stopping.clone(),
@@ -56,6 +57,9 @@ impl Reading {
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
             let Some(read) = read else { return Some(self.shut_out()) };
+            if read.is_ok() && !self.stay.may_hear().await {
+                return Some(self.shut_out());
+            }
             match read {
                 Ok(news) => self.ready.extend(news),
                 Err(error) => return Some(self.fail(&error)),
@@ -74,10 +78,10 @@ impl Reading {
         })
     }
 
-    /// The reader's key was revoked, or their token has run out: they are told as at the door, and hear nothing more.
+    /// The reader's key was revoked, their token has run out, or they may not see the run any more: they are told as at the door, and hear nothing more.
     fn shut_out(&mut self) -> Event {
         self.is_over = true;
-        let detail = "the key or token that this stream was opened with is no longer valid";
+        let detail = "the key or token that this stream was opened with is no longer valid, or may not see this run any more";
         let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", detail);
         Event::default().event("problem").json_data(&problem).unwrap_or_default()
     }

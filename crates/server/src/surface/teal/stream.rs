@@ -32,7 +32,7 @@ pub(super) async fn stream(asker: Asker, pass: Pass, resumed: Resumed) -> Result
     let streaming = Streaming {
         follower: asker.app.engine.follow_live(resumed.task, from),
         stopping: asker.app.stopping.clone(),
-        stay: Stay::new(&asker.app, pass),
+        stay: Stay::new(&asker.app, pass, asker.who.clone(), resumed.task),
         asker,
         resumed,
         speaker,
@@ -119,6 +119,8 @@ impl Streaming {
                 () = self.stay.is_over() => Heard::ShutOut,
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
+            let is_news = matches!(heard, Heard::News(Ok(_)) | Heard::Nothing);
+            let heard = if is_news && !self.stay.may_hear().await { Heard::ShutOut } else { heard };
             let taken = match heard {
                 Heard::News(Ok(news)) => self.take(news).await,
                 Heard::News(Err(error)) => Err(problem(&error)),
@@ -195,7 +197,7 @@ impl Streaming {
 
 /// The reader's key was revoked, or their token has run out.
 fn shut_out() -> Problem {
-    let detail = "the key or token that this stream was opened with is no longer valid";
+    let detail = "the key or token that this stream was opened with is no longer valid, or may not see this task any more";
     Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", detail)
 }
 

@@ -52,6 +52,8 @@ pub struct NewRun {
     pub tenant: Tenant,
     /// The agent.
     pub agent: AgentName,
+    /// Who started it.
+    pub owner: UserId,
     /// The conversation.
     pub session: SessionId,
     /// Who drives it.
@@ -75,6 +77,7 @@ impl NewRun {
         NewRun {
             tenant: tenant("default"),
             agent: agent(name),
+            owner: user("olga"),
             session: session("s-1"),
             driver: Driver::Loop,
             parent: None,
@@ -89,6 +92,12 @@ impl NewRun {
     #[must_use]
     pub fn in_session(self, name: &str) -> NewRun {
         NewRun { session: session(name), ..self }
+    }
+
+    /// Started by this user.
+    #[must_use]
+    pub fn of_user(self, name: &str) -> NewRun {
+        NewRun { owner: user(name), ..self }
     }
 
     /// Of this tenant.
@@ -145,7 +154,7 @@ impl Scribe {
             tenant: new.tenant.clone(),
             agent: new.agent.clone(),
             session: new.session.clone(),
-            owner: user("olga"),
+            owner: new.owner.clone(),
             driver: new.driver,
             definition: pinned,
             parent: new.parent,
