@@ -54,7 +54,7 @@ pub struct Invocation {
     pub message: MessageId,
     /// The model's own id of the call; may be empty.
     pub asked_as: String,
-    /// Whose run it is.
+    /// Whose logins it uses: the user whose run it is, told apart from users of other tenants.
     pub owner: UserId,
     /// What it goes on with, when it has asked for something before: see [`Ask::resume`].
     pub resumed: Option<Resumed>,

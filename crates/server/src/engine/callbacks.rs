@@ -10,7 +10,7 @@ use holdpoint_core::event::Event;
 use holdpoint_core::id::RunId;
 use holdpoint_store::{Scope as Hears, StoreError, Subscription, SubscriptionQuery};
 
-use super::deliver::{Brought, Owner, Receiver};
+use super::deliver::{Brought, COLUMN, Owner, Receiver};
 use super::identify::needs;
 use super::{Engine, EngineError, NewRun, SubscriptionError};
 use crate::auth::{Principal, Scope};
@@ -95,7 +95,8 @@ impl Engine {
         self.check_address(&callback.url).await?;
         self.shared.keep_rights(who, true).await?;
         let id = row_id(who, run, callback.kind, &callback.name);
-        let sealed = callback.secrets.as_ref().map(|secrets| key.seal(&[who.tenant.as_str(), &id], secrets));
+        let sealed =
+            callback.secrets.as_ref().map(|secrets| key.seal(COLUMN, &[who.tenant.as_str(), &id], secrets));
         let brought = Brought { name: callback.name.clone(), details: callback.details.clone(), sealed };
         for _ in 0..5 {
             let found = self.shared.store.subscription(who.tenant.clone(), id.clone()).await?;

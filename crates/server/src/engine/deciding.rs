@@ -304,7 +304,7 @@ impl Engine {
         let can_begin = |hold: &&HoldRow| {
             let called = stored.row.run.call(hold.id.key.call).map(|call| &call.tool);
             let tool = called.and_then(|tool| agent.as_ref()?.tools.get(tool));
-            tool.is_some_and(|tool| tool.look(&facts.owner).is_none())
+            tool.is_some_and(|tool| tool.look(&super::login::account(facts)).is_none())
         };
         let mut begins = Vec::new();
         if let Some(taking) = &taking {

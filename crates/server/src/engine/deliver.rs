@@ -27,6 +27,9 @@ pub(super) use places::Hosts;
 pub(super) use rounds::{NO_KEY, Tried, old_secret_until};
 pub use sign::{SigningKey, SigningSecret, seconds, signature};
 
+/// The column that what receivers brought along is sealed for.
+pub(super) const COLUMN: &str = "subscriptions";
+
 /// A kind of receiver.
 pub trait Kind: Send + Sync {
     /// Its name, as subscriptions have it.
@@ -278,7 +281,7 @@ impl Receiver {
     ) -> Result<Option<String>, &'static str> {
         let sealed = self.brought.as_ref().and_then(|brought| brought.sealed.as_deref());
         let open = |sealed| {
-            key.open(&[tenant.as_str(), id], sealed).ok_or(
+            key.open(COLUMN, &[tenant.as_str(), id], sealed).ok_or(
                 "its token and credentials were sealed under another server.webhooks.key; the client must send them again",
             )
         };

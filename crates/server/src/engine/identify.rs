@@ -18,6 +18,9 @@ use super::{Engine, EngineError, Shared};
 use crate::auth::{ApiKey, Identification, Issuer, NotLetIn, Principal, Scope, stands_for};
 use crate::settings::Auth;
 
+/// The column that rights are sealed for.
+const COLUMN: &str = "rights";
+
 /// Token holders whose latest token is remembered, so that the store is asked once for each token.
 const SEEN_MAX: usize = 10_000;
 
@@ -92,7 +95,8 @@ impl Shared {
             if before.is_none() && !is_needed {
                 return Ok(());
             }
-            let opened = before.as_ref().and_then(|sealed| key.open(&[tenant.as_str(), &name], sealed));
+            let opened =
+                before.as_ref().and_then(|sealed| key.open(COLUMN, &[tenant.as_str(), &name], sealed));
             let known = opened.and_then(|text| serde_json::from_str::<TokenRights>(&text).ok());
             let is_older =
                 |known: &TokenRights| (issued_at, expires_at) <= (known.issued_at, known.expires_at);
@@ -100,7 +104,7 @@ impl Shared {
                 return Ok(());
             }
             let text = serde_json::to_string(&rights).unwrap_or_default();
-            let after = Some(key.seal(&[tenant.as_str(), &name], &text));
+            let after = Some(key.seal(COLUMN, &[tenant.as_str(), &name], &text));
             let change = SealedChange { tenant: tenant.clone(), name: name.clone(), before, after };
             if self.store.change_sealed(change).await? {
                 return Ok(());
@@ -158,7 +162,7 @@ impl Shared {
         let name = rights_name(&owner.user);
         let sealed = self.store.sealed(tenant.clone(), name.clone()).await?;
         let opened = sealed.zip(settings.webhooks.key.as_ref());
-        let opened = opened.and_then(|(sealed, key)| key.open(&[tenant.as_str(), &name], &sealed));
+        let opened = opened.and_then(|(sealed, key)| key.open(COLUMN, &[tenant.as_str(), &name], &sealed));
         let rights = opened.and_then(|text| serde_json::from_str::<TokenRights>(&text).ok());
         let Some(TokenRights { groups, roles, scopes, issued_at, expires_at }) = rights else {
             return Ok(Err(format!("no token of {} is known", owner.user)));

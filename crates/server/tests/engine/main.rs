@@ -14,6 +14,7 @@ mod corners;
 mod family;
 mod gone;
 mod judged;
+mod lists;
 mod nodes;
 #[path = "../tooling/other_server.rs"]
 mod other_server;

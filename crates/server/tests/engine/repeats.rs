@@ -165,7 +165,7 @@ async fn a_closed_session_refuses_new_runs() {
     let new = || NewRun { session: Some(session.clone()), ..new(None) };
     let run = engine.start(&who("alice"), new()).await.unwrap();
     let facts = engine.load(run).await.unwrap().row.run.facts;
-    let key = SessionKey { tenant: facts.tenant, agent: agent(), session: session.clone() };
+    let key = SessionKey::of(&facts);
     assert_eq!(store.change_session(key, SessionChange::Close, engine.clock().now()).await, Ok(true));
     let closed = EngineError::SessionClosed { agent: agent(), session: session.clone() };
     assert_eq!(engine.start(&who("alice"), new()).await, Err(closed));

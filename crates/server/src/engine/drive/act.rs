@@ -24,6 +24,7 @@ use holdpoint_store::StoreError;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use super::{Drive, Ended, Step};
+use crate::engine::login::account;
 use crate::engine::{Engine, EngineError, Shared};
 use crate::policy;
 use crate::settings::Agent;
@@ -128,7 +129,7 @@ impl Drive {
     async fn look(&mut self, run: &Run, agent: &Agent, ready: &[CallNo]) -> Result<(), EngineError> {
         let calls = run.state.calls.iter().filter(|call| ready.contains(&call.no));
         let looks: Vec<Looking> =
-            calls.filter_map(|call| agent.tools.get(&call.tool)?.look(&run.facts.owner)).collect();
+            calls.filter_map(|call| agent.tools.get(&call.tool)?.look(&account(&run.facts))).collect();
         if looks.is_empty() {
             return Ok(());
         }
@@ -182,7 +183,7 @@ impl Drive {
             session: run.facts.session.clone(),
             message: MessageId { run: self.run, seq: run.state.replied_at },
             asked_as: asked_as(&self.log, call).unwrap_or_default(),
-            owner: run.facts.owner.clone(),
+            owner: account(&run.facts),
             resumed: continuation(&self.log, call),
             pending: HoldId { run: self.run, key: HoldKey { call, secret } },
         };
