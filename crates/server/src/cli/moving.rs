@@ -49,7 +49,10 @@ pub(super) struct Export {
     /// Where the lines go; standard output without it.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only this conversation; needs `--agent`.
+    /// Whose: an export has one tenant.
+    #[arg(long, value_name = "T", default_value_t = Tenant::default_tenant(), value_parser = |text: &str| Tenant::new(text))]
+    tenant: Tenant,
+    /// Only this conversation, of all users who have one of this name; needs `--agent`.
     #[arg(long, value_name = "ID", requires = "agent")]
     session: Option<String>,
     /// The agent of the conversation.
@@ -75,7 +78,7 @@ pub(super) struct Import {
 
 pub(crate) fn export(arguments: &Export) -> ExitCode {
     if let Some(directory) = &arguments.files {
-        return files(&arguments.place, directory);
+        return files(&arguments.place, directory, &arguments.tenant);
     }
     let done = wanted(arguments).and_then(|wanted| {
         let store = open(&arguments.place)?;
@@ -86,8 +89,7 @@ pub(crate) fn export(arguments: &Export) -> ExitCode {
             None => Box::new(BufWriter::new(io::stdout())),
         };
         let mut progress = progress("exported", arguments.place.json);
-        let tenant = Tenant::default_tenant();
-        wait(moving::export(store.as_ref(), &tenant, &wanted, &mut out, &mut progress))
+        wait(moving::export(store.as_ref(), &arguments.tenant, &wanted, &mut out, &mut progress))
     });
     finish("exported", done, arguments.place.json)
 }
@@ -110,14 +112,15 @@ pub(crate) fn import(arguments: &Import) -> ExitCode {
 }
 
 /// The calls and conversations of a database as readable files.
-fn files(place: &Place, directory: &Path) -> ExitCode {
+fn files(place: &Place, directory: &Path, tenant: &Tenant) -> ExitCode {
     let written = open(place).and_then(|store| {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         runtime.block_on(async {
             // An engine that only looks: nothing is worked on.
             let engine = Engine::new(store, Clock::system(), Settings::usual());
-            let written = async_tool::write_files(&engine, &Principal::local(), directory).await;
+            let who = Principal { tenant: tenant.clone(), ..Principal::local() };
+            let written = async_tool::write_files(&engine, &who, directory).await;
             written.map_err(|error| error.to_string())
         })
     });
