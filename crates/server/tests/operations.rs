@@ -497,7 +497,7 @@ async fn a_session_of_several_agents_is_asked_about() {
         };
         server.start(&alice(), new).await.unwrap();
     }
-    let name = SessionName { session: session.clone(), agent: None };
+    let name = SessionName { session: session.clone(), agent: None, owner: None };
     let Err(SessionError::Ambiguous { agents }) = server.session(&alice(), &name).await else {
         panic!("it is not ambiguous");
     };

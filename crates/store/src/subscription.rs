@@ -120,6 +120,8 @@ pub struct NoticeQuery {
     pub now: Timestamp,
     /// How many at most.
     pub limit: usize,
+    /// How many of one owner at most.
+    pub each: usize,
     /// Subscriptions that are busy: one with a long backlog must not hide the others.
     pub without: Vec<String>,
     /// Owners that are busy.
@@ -130,7 +132,14 @@ impl NoticeQuery {
     /// Everything that is due.
     #[must_use]
     pub fn all(now: Timestamp, limit: usize) -> NoticeQuery {
-        NoticeQuery { shards: ShardSet::all(), now, limit, without: Vec::new(), without_owners: Vec::new() }
+        NoticeQuery {
+            shards: ShardSet::all(),
+            now,
+            limit,
+            each: limit,
+            without: Vec::new(),
+            without_owners: Vec::new(),
+        }
     }
 }
 

@@ -44,6 +44,18 @@ impl Shared {
         }
     }
 
+    /// Finds out whose a run is, if this node has not heard of its tenant: other nodes may have begun it.
+    pub(super) async fn hear_of_tenant(&self, run: RunId) -> Result<(), StoreError> {
+        let is_known = |known: &BTreeMap<u32, Tenant>| known.contains_key(&run.tenant_tag());
+        if is_known(&self.tenants.0.read().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(());
+        }
+        if let Some(facts) = self.store.facts(run).await? {
+            self.heard_of(&facts.tenant);
+        }
+        Ok(())
+    }
+
     /// Whose a run is, by its id. The tenant of the server for one that nobody here has heard of.
     pub(super) fn tenant_of(&self, run: RunId) -> Tenant {
         let known = self.tenants.0.read().unwrap_or_else(PoisonError::into_inner);

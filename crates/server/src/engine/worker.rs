@@ -153,6 +153,7 @@ impl Shared {
     /// Drives a run that was claimed; says whether it is driven from here on.
     async fn take_over(self: &Arc<Shared>, stored: Stored, from: Option<Lease>) -> bool {
         let facts = stored.row.run.facts.clone();
+        self.heard_of(&facts.tenant);
         let (run, agent) = (facts.id, facts.agent.clone());
         // A drive whose lease ran out while it was alive has it again now.
         let Some(reins) = self.reins_of_claimed(run) else { return false };

@@ -203,6 +203,8 @@ pub fn notices_take_turns_between_owners(factory: &Factory) {
     };
     assert_eq!(due(NoticeQuery::all(later, 5)), named(&["ann/0", "bob/0", "server", "ann/1", "bob/1"]));
     assert_eq!(due(NoticeQuery::all(later, 2)), named(&["ann/0", "bob/0"]));
+    let few = NoticeQuery { each: 1, ..NoticeQuery::all(later, 9) };
+    assert_eq!(due(few), named(&["ann/0", "bob/0", "server"]));
     let without_owners = vec!["ann".to_owned(), String::new()];
     let rest = NoticeQuery { without_owners, ..NoticeQuery::all(later, 9) };
     assert_eq!(due(rest), named(&["bob/0", "bob/1"]));

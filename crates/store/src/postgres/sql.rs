@@ -408,7 +408,7 @@ pub(super) const NOTICES_DUE: &str = "WITH RECURSIVE owners AS (\
      (SELECT f.*, row_number() OVER (ORDER BY f.due_at, f.no) AS round FROM (SELECT n.* FROM \
      (SELECT * FROM notices WHERE owner = o.owner AND due_at IS NOT NULL AND due_at <= $1 AND shard = ANY($2) \
      AND subscription <> ALL($4) ORDER BY due_at, no) n LEFT JOIN runs r ON r.id = n.run \
-     WHERE coalesce(r.fold, 0) <= $5 ORDER BY n.due_at, n.no LIMIT $3) f) d \
+     WHERE coalesce(r.fold, 0) <= $5 ORDER BY n.due_at, n.no LIMIT $7) f) d \
      WHERE o.owner <> ALL($6) ORDER BY d.round, d.due_at, d.no LIMIT $3";
 /// What was told: all of it, or there is more.
 pub(super) const NOTICE_DELIVERED: &str = "WITH more AS (UPDATE notices SET attempts = 0, \

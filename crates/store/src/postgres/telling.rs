@@ -25,9 +25,9 @@ use crate::subscription::{
 pub(super) async fn due_notices(pool: &Pool, query: &NoticeQuery) -> Result<Vec<DueNotice>, StoreError> {
     let without: Vec<&[u8]> = query.without.iter().map(String::as_bytes).collect();
     let shards = shard_numbers(&query.shards);
-    let limit = types::rows(query.limit);
-    let params: [&(dyn ToSql + Sync); 6] =
-        [&query.now.0, &shards, &limit, &without, &types::fold(), &query.without_owners];
+    let (limit, each) = (types::rows(query.limit), types::rows(query.each));
+    let params: [&(dyn ToSql + Sync); 7] =
+        [&query.now.0, &shards, &limit, &without, &types::fold(), &query.without_owners, &each];
     let rows = pool.read(sql::NOTICES_DUE, &params).await?;
     // A row that cannot be read must not keep the others from being told.
     Ok(rows.iter().filter_map(|row| due_notice(row).ok()).collect())

@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use crate::engine::Shared;
 
 /// Deliveries at once.
-pub(super) const AT_ONCE: usize = 256;
+const AT_ONCE: usize = 256;
 
 /// Deliveries for one owner at once.
-const OF_OWNER: usize = 32;
+pub(super) const OF_OWNER: usize = 32;
 
 /// Deliveries to one host at once: more than one owner has, so that no owner alone keeps others from a host.
 const TO_HOST: usize = 64;
@@ -37,6 +37,10 @@ pub(super) struct UnderWay {
 impl UnderWay {
     pub(super) fn is_full(&self) -> bool {
         self.tasks.len() >= AT_ONCE
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.tasks.len()
     }
 
     /// Whether a notice is not under way yet, and subscription, owner and host have a place for it.

@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Weak};
 
-use super::places::{AT_ONCE, UnderWay};
+use super::places::{OF_OWNER, UnderWay};
 use super::{Disabled, Frame, Kind, Reading, Receiver, Sending, Telling, What};
 use crate::auth::Principal;
 use crate::clock;
@@ -23,6 +23,9 @@ use holdpoint_core::project::hold_of;
 use holdpoint_core::run::Facts;
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::{DueNotice, NoticeQuery, Scope, SettleNotice, StoreError, Subscription};
+
+/// Notices that are looked for at once, beside those that are under way.
+const LOOK: usize = 32;
 
 /// News that come together are looked for together.
 const GATHER: Millis = Millis(20);
@@ -104,10 +107,16 @@ async fn rounds(shared: Weak<Shared>) {
             tracing::warn!(%error, "notices cannot be looked for; trying again");
             Vec::new()
         });
+        let mut has_begun = false;
         for notice in found {
             if under_way.has_place_for(&shared, &notice) {
                 under_way.begin(&notice, shared.clone().tell(notice.clone()));
+                has_begun = true;
             }
+        }
+        // There may be more, behind those that now have all their places.
+        if has_begun {
+            continue;
         }
         let mut stopping = shared.stopping.subscribe();
         let is_news = tokio::select! {
@@ -133,7 +142,8 @@ impl Shared {
             shards: self.shards(),
             now: self.clock.now(),
             // Those that are under way are found again.
-            limit: AT_ONCE * 2,
+            limit: under_way.len() + LOOK,
+            each: OF_OWNER + LOOK,
             without: under_way.busy_subscriptions(),
             without_owners: under_way.busy_owners(),
         };
@@ -143,6 +153,10 @@ impl Shared {
     /// Tells what one notice is about, and settles it. Stops when its shard becomes another node's: that one tells it
     /// again from the first event that was not settled.
     async fn tell(self: Arc<Shared>, notice: DueNotice) {
+        if let Err(error) = self.hear_of_tenant(notice.run).await {
+            tracing::warn!(run = %notice.run, %error, "not delivered; trying again");
+            return self.clock.sleep(STORE_AWAY).await;
+        }
         let telling = async {
             match self.told(&notice).await {
                 Ok(Some(settle)) => self.store.settle_notice(notice.no, settle).await,

@@ -82,7 +82,10 @@ impl State {
         for (no, entry) in self.telling.notices.iter().filter(|(_, entry)| is_due(entry)) {
             queues.entry(&entry.notice.owner).or_default().push((entry.notice.due_at, *no));
         }
-        queues.values_mut().for_each(|queue| queue.sort_unstable());
+        for queue in queues.values_mut() {
+            queue.sort_unstable();
+            queue.truncate(query.each);
+        }
         let row = |no: i64| {
             let entry = self.telling.notices.get(&no)?;
             Some(DueNotice {

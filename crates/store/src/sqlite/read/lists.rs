@@ -492,7 +492,7 @@ fn due_notices_of(
     let mut rows = statement.query(params![query.now.0, scan, FOLD_VERSION, owner])?;
     let mut due = Vec::new();
     while let Some(row) = rows.next()? {
-        if due.len() >= query.limit {
+        if due.len() >= query.each.min(query.limit) {
             break;
         }
         if without.contains(&row.get(2)?) {
