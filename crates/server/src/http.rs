@@ -23,5 +23,5 @@ pub use guard::{Pass, Peer};
 pub use listen::{receivers, router, serve};
 pub use problem::{More, Problem, RecordedDecision};
 pub use site::{mount, site};
-pub use stay::Stay;
+pub use stay::{INVALID, Stay};
 pub use time::{http_date, parse_rfc3339, rfc3339};

@@ -30,7 +30,7 @@ struct Site {
     client: reqwest::Client,
 }
 
-/// What a request came to: status, body, and every header but the date.
+/// What a request came to: status, body, and every header but the date and the token of forms, which is drawn each time.
 type Answered = (u16, String, Vec<(String, String)>);
 
 impl Site {
@@ -65,8 +65,10 @@ impl Site {
         };
         let response = request.send().await.unwrap();
         let status = response.status().as_u16();
-        let headers =
-            response.headers().iter().filter(|(name, _)| *name != "date" && *name != "content-length");
+        let headers = response
+            .headers()
+            .iter()
+            .filter(|(name, _)| !["date", "content-length", "set-cookie"].contains(&name.as_str()));
         let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
         let headers = headers.collect();
         (status, response.text().await.unwrap(), headers)

@@ -19,6 +19,12 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// How long a look counts when there is news.
 const LOOK_LASTS: Duration = Duration::from_secs(1);
 
+/// What a reader hears last whose key was revoked, or whose token has run out.
+pub const INVALID: &str = "the key or token that this stream was opened with is no longer valid";
+
+/// What a reader hears last who may not see the run any more.
+const UNSEEN: &str = "you may not see this run any more";
+
 /// Somebody who was let in, and stays to hear of a run.
 pub struct Stay {
     app: App,
@@ -62,16 +68,18 @@ impl Stay {
         }
     }
 
-    /// Whether they may hear the news of the run. A server that cannot tell says yes: it will be asked again.
-    pub async fn may_hear(&mut self) -> bool {
+    /// Why they may not hear the news of the run; none when they may. A server that cannot tell lets them: it will be asked
+    /// again.
+    pub async fn is_shut_out(&mut self) -> Option<&'static str> {
         let is_due = !self.pass.is_for_all() && self.looked_at.elapsed() >= LOOK_LASTS;
         if is_due && !self.looks().await {
-            return false;
+            return Some(INVALID);
         }
         if self.facts.is_none() {
             self.facts = self.app.engine.facts(self.run).await.ok().flatten();
         }
-        self.facts.as_ref().is_none_or(|facts| self.app.engine.may_see(&self.who, facts))
+        let may_see = |facts: &Facts| self.app.engine.may_see(&self.who, facts);
+        (!self.facts.as_ref().is_none_or(may_see)).then_some(UNSEEN)
     }
 
     /// Whether they would still be let in; as whom is remembered.

@@ -27,7 +27,7 @@ use super::wire::{
     TaskStatusUpdateEvent,
 };
 use crate::engine::{EngineError, Follower, Step};
-use crate::http::{Stay, rfc3339};
+use crate::http::{INVALID, Stay, rfc3339};
 
 /// How often a comment shows that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -84,7 +84,7 @@ enum Heard {
     /// Nothing, and a sub-run may have moved.
     Nothing,
     /// That the reader may hear nothing any more.
-    ShutOut,
+    ShutOut(&'static str),
 }
 
 impl From {
@@ -198,16 +198,17 @@ impl Frames {
             let heard = tokio::select! {
                 read = self.follower.steps() => Heard::Steps(read),
                 () = clock.sleep(poll), if looks_below => Heard::Nothing,
-                () = self.stay.is_over() => Heard::ShutOut,
+                () = self.stay.is_over() => Heard::ShutOut(INVALID),
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
             let is_news = matches!(heard, Heard::Steps(Ok(_)) | Heard::Nothing);
-            let heard = if is_news && !self.stay.may_hear().await { Heard::ShutOut } else { heard };
+            let why = if is_news { self.stay.is_shut_out().await } else { None };
+            let heard = why.map_or(heard, Heard::ShutOut);
             let told = match heard {
                 Heard::Steps(Ok(steps)) => self.take(steps).await,
                 Heard::Steps(Err(error)) => Err(A2aError::of(None, &error)),
                 Heard::Nothing => self.tell_below().await,
-                Heard::ShutOut => Err(shut_out()),
+                Heard::ShutOut(why) => Err(shut_out(why)),
             };
             if let Err(error) = told {
                 // Without an id, so that coming back goes on in the same place.
@@ -386,8 +387,7 @@ fn made(run: &Run, artifact: Artifact, chunk: Chunk) -> StreamResponse {
 }
 
 /// What a reader hears last whose key was revoked, or whose token has run out.
-fn shut_out() -> A2aError {
-    let why = "the key or token that this stream was opened with is no longer valid, or may not see this task any more";
+fn shut_out(why: &'static str) -> A2aError {
     A2aError::new(Kind::Unauthenticated, why)
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use super::{error, map, wire};
 use crate::auth::Principal;
 use crate::engine::{EngineError, Follower, News};
-use crate::http::{App, Pass, Problem, Stay};
+use crate::http::{App, INVALID, Pass, Problem, Stay};
 
 /// How often a comment shows that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -56,9 +56,11 @@ impl Reading {
                 () = self.stay.is_over() => None,
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
-            let Some(read) = read else { return Some(self.shut_out()) };
-            if read.is_ok() && !self.stay.may_hear().await {
-                return Some(self.shut_out());
+            let Some(read) = read else { return Some(self.shut_out(INVALID)) };
+            if read.is_ok()
+                && let Some(why) = self.stay.is_shut_out().await
+            {
+                return Some(self.shut_out(why));
             }
             match read {
                 Ok(news) => self.ready.extend(news),
@@ -79,10 +81,9 @@ impl Reading {
     }
 
     /// The reader's key was revoked, their token has run out, or they may not see the run any more: they are told as at the door, and hear nothing more.
-    fn shut_out(&mut self) -> Event {
+    fn shut_out(&mut self, why: &'static str) -> Event {
         self.is_over = true;
-        let detail = "the key or token that this stream was opened with is no longer valid, or may not see this run any more";
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", detail);
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", why);
         Event::default().event("problem").json_data(&problem).unwrap_or_default()
     }
 

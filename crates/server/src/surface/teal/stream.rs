@@ -20,7 +20,7 @@ use super::reply::{Asker, NOW};
 use super::resume::Resumed;
 use super::wire::{Answered, Streamed, StreamedEvent, TaskStatus, TealAgentsPartialResponse};
 use crate::engine::{Delta, EngineError, Follower, News};
-use crate::http::{Pass, Problem, Stay};
+use crate::http::{INVALID, Pass, Problem, Stay};
 
 /// How often a comment shows that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -69,7 +69,7 @@ enum Heard {
     /// Nothing, and a sub-run may have moved.
     Nothing,
     /// That the reader may hear nothing any more.
-    ShutOut,
+    ShutOut(&'static str),
 }
 
 /// The reply that is being told.
@@ -116,16 +116,17 @@ impl Streaming {
             let heard = tokio::select! {
                 read = self.follower.news() => Heard::News(read),
                 () = clock.sleep(poll), if self.waits_below => Heard::Nothing,
-                () = self.stay.is_over() => Heard::ShutOut,
+                () = self.stay.is_over() => Heard::ShutOut(INVALID),
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
             let is_news = matches!(heard, Heard::News(Ok(_)) | Heard::Nothing);
-            let heard = if is_news && !self.stay.may_hear().await { Heard::ShutOut } else { heard };
+            let why = if is_news { self.stay.is_shut_out().await } else { None };
+            let heard = why.map_or(heard, Heard::ShutOut);
             let taken = match heard {
                 Heard::News(Ok(news)) => self.take(news).await,
                 Heard::News(Err(error)) => Err(problem(&error)),
                 Heard::Nothing => self.end_if_settled().await,
-                Heard::ShutOut => Err(shut_out()),
+                Heard::ShutOut(why) => Err(shut_out(why)),
             };
             if let Err(failure) = taken {
                 self.fail(&failure);
@@ -196,9 +197,8 @@ impl Streaming {
 }
 
 /// The reader's key was revoked, or their token has run out.
-fn shut_out() -> Problem {
-    let detail = "the key or token that this stream was opened with is no longer valid, or may not see this task any more";
-    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", detail)
+fn shut_out(why: &'static str) -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", why)
 }
 
 fn named(event: &'static str, value: &Streamed) -> Event {
