@@ -4,6 +4,7 @@
 //! that names a call or hold the run does not have changes nothing, so that a damaged log cannot bring a node down.
 
 use crate::actor::Actor;
+use crate::digest;
 use crate::event::{AfterOrphan, Driver, Envelope, Event, HoldOpened, HoldResolved, Released, RunStarted};
 use crate::hold::{Hold, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, RunId};
@@ -12,6 +13,7 @@ use crate::mutant::Mutant;
 use crate::name::RuleId;
 use crate::policy::Effect;
 use crate::run::{Call, CallAttempt, CallState, Facts, InboxPlace, Run, Settled, Stage, State};
+use crate::transcript;
 
 /// Folds a whole log. None when it is empty or does not begin with `run.started`.
 #[must_use]
@@ -35,6 +37,13 @@ pub fn apply(run: &mut Run, envelope: &Envelope) {
     run.state.seq = envelope.seq;
     run.state.at = envelope.at;
     change(run, envelope);
+    run.state.results = match (run.facts.driver, run.state.stage) {
+        (Driver::Loop, Stage::Thinking { .. } | Stage::Acting) => {
+            transcript::digest::after(run.state.results, &envelope.event)
+        }
+        // There is no model to ask.
+        (Driver::Loop, Stage::Ended(_)) | (Driver::Outside, _) => None,
+    };
     settle_turn(run);
     // An outside worker that waited for a person gets its full time again.
     if was_held
@@ -164,7 +173,7 @@ fn change(run: &mut Run, envelope: &Envelope) {
             });
             with_call(state, edited.hold.call, |call| {
                 call.at = envelope.seq;
-                call.show(Some(edited.edited.digest));
+                call.show(Some(edited.edited.digest), &edited.edited.files);
             });
         }
         Event::HoldAssigned(assigned) => {
@@ -223,6 +232,7 @@ fn fresh(first: &Envelope, started: &RunStarted) -> State {
         replied_at: Default::default(),
         messages: 0,
         calls: Vec::new(),
+        results: None,
         calls_made: 0,
         request: None,
         holds: Vec::new(),
@@ -246,6 +256,8 @@ fn proposed(call: &ToolCall, envelope: &Envelope) -> Call {
         at: envelope.seq,
         digest: call.digest,
         schema: None,
+        files: digest::of_files(&call.files),
+        revision: 0,
         replay: call.replay,
         attempt: 0,
         satisfied: Vec::new(),
@@ -266,7 +278,7 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
         at: envelope.seq,
         opened_at: envelope.at,
         rules,
-        revision: 0,
+        revision: opened.revision,
         votes_needed: opened.votes_needed,
         votes: Vec::new(),
         expires_at: opened.expires_at,
@@ -288,7 +300,8 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
     with_call(state, opened.hold.call, |call| {
         call.state = CallState::Held;
         if opened.digest.is_some() {
-            call.show(opened.digest);
+            call.show(opened.digest, &opened.files);
+            call.revision = call.revision.max(opened.revision);
         }
     });
 }
@@ -324,7 +337,7 @@ fn resolve(state: &mut State, envelope: &Envelope, resolved: &HoldResolved) {
         }
         if let Resolution::Approve { edited: Some(edited) } = &resolved.resolution {
             call.at = envelope.seq;
-            call.show(Some(edited.digest));
+            call.show(Some(edited.digest), &edited.files);
         }
     });
 }

@@ -83,6 +83,8 @@ pub struct Limits {
     pub cost_micros: Option<u64>,
     /// How long after its `start_by` a started call is still taken to be somebody's.
     pub orphan_margin: Millis,
+    /// How long a denied call is refused without asking, unless a person asks for it.
+    pub deny_memory: Millis,
 }
 
 impl Default for Limits {
@@ -97,6 +99,7 @@ impl Default for Limits {
             tokens: None,
             cost_micros: None,
             orphan_margin: Millis::seconds(2),
+            deny_memory: Millis::hours(24),
         }
     }
 }
@@ -302,6 +305,8 @@ pub struct FailRun {
     pub detail: Option<Body>,
     /// What it means.
     pub kind: FailKind,
+    /// What the model had before it when it gave up; none when it is not the model that did.
+    pub heard: Option<Heard>,
 }
 
 /// What a failure of a run means.
@@ -430,6 +435,8 @@ pub struct RecordFailure {
     pub error: Body,
     /// When to ask again; none when asking again cannot help.
     pub retry_at: Option<Timestamp>,
+    /// What the model had before it; none when whoever asked it is gone and nobody knows.
+    pub heard: Option<Heard>,
 }
 
 /// A node is about to run a call.

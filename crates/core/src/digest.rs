@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::base32;
 use crate::id::BadId;
+use crate::message::FileDigest;
 use crate::name::ToolName;
 
 /// A SHA-256, written like ids in base 32: a fifth shorter than hex, in every row that waits.
@@ -38,6 +39,26 @@ pub fn of_bytes(bytes: &[u8]) -> Digest {
 #[must_use]
 pub fn of_call(tool: &ToolName, arguments: &str, schema: Digest) -> Digest {
     of_parts("holdpoint.call.1", &[tool.as_str().as_bytes(), arguments.as_bytes(), &schema.0])
+}
+
+/// The same, of a call that names files: their contents are part of what was shown.
+#[must_use]
+pub fn of_call_with(tool: &ToolName, arguments: &str, schema: Digest, files: Option<Digest>) -> Digest {
+    match files {
+        None => of_call(tool, arguments, schema),
+        Some(files) => of_parts(
+            "holdpoint.call.2",
+            &[tool.as_str().as_bytes(), arguments.as_bytes(), &schema.0, &files.0],
+        ),
+    }
+}
+
+/// The digest of the files that a call names; none when it names none.
+#[must_use]
+pub fn of_files(files: &[FileDigest]) -> Option<Digest> {
+    let parts: Vec<&[u8]> =
+        files.iter().flat_map(|file| [file.path.as_bytes(), file.sha256.as_bytes()]).collect();
+    (!parts.is_empty()).then(|| of_parts("holdpoint.files.1", &parts))
 }
 
 impl fmt::Display for Digest {
@@ -70,5 +91,29 @@ impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
         text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// T3: files are part of a call's digest by path and contents, and a call without any has the digest that it always
+    /// had.
+    #[test]
+    fn files_are_part_of_what_was_shown() {
+        let tool = ToolName::new("execute_command").unwrap();
+        let of = |files: &[(&str, &str)]| {
+            let file =
+                |(path, sha256): &(&str, &str)| FileDigest { path: (*path).into(), sha256: (*sha256).into() };
+            let files: Vec<FileDigest> = files.iter().map(file).collect();
+            of_call_with(&tool, "{}", Digest([1; 32]), of_files(&files))
+        };
+        assert_eq!(of(&[]), of_call(&tool, "{}", Digest([1; 32])));
+        let all =
+            [of(&[]), of(&[("a", "1")]), of(&[("a", "2")]), of(&[("b", "1")]), of(&[("a", "1"), ("b", "1")])];
+        for (at, one) in all.iter().enumerate() {
+            assert!(!all[at + 1..].contains(one), "{at}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::body::{Blob, BlobRef, Body, WrongBlob};
 use crate::digest::Digest;
 use crate::hold::{Ask, HoldKind, HoldPolicy, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, Seq};
-use crate::message::{Judged, Message, Reply, ToolCall, ToolResult, is_default};
+use crate::message::{FileDigest, Judged, Message, Reply, ToolCall, ToolResult, is_default};
 use crate::name::{AgentName, InboxName, SessionId, Tenant, UserId, WorkerName};
 use crate::policy::Role;
 use crate::time::{Millis, Timestamp};
@@ -304,6 +304,10 @@ pub struct ModelReplied {
     pub reply: Reply,
     /// How many of the run's messages the model had heard; later ones are still to be heard.
     pub heard: u32,
+    /// Digest of what the calls of the turn before came to, as the model was asked with it
+    /// ([`results_digest`](crate::transcript::results_digest)); absent when there was nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_with: Option<Digest>,
 }
 
 /// What `model.failed` says.
@@ -438,6 +442,13 @@ pub struct HoldOpened {
     /// The attempt whose outcome is unknown, on a recovery hold.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attempt: u32,
+    /// How often what is shown has changed: of a call that is asked about again because a file that it names is another
+    /// one now, and 0 otherwise. Then a decision must say which it means.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub revision: u32,
+    /// The files that the call names, as they are now, when it is asked about again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileDigest>,
     /// What is asked.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ask: Ask,

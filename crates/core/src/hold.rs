@@ -9,7 +9,7 @@ use crate::actor::Actor;
 use crate::body::Body;
 use crate::id::{CallNo, HoldKey, RunId, Seq};
 use crate::json::RawJson;
-use crate::message::is_default;
+use crate::message::{FileDigest, is_default};
 use crate::name::{RuleId, UserId};
 use crate::time::{Millis, Timestamp};
 
@@ -119,6 +119,9 @@ pub struct Edited {
     pub digest: crate::digest::Digest,
     /// Counts the edits of a hold; what the model asked for is revision 0.
     pub revision: u32,
+    /// The files that the new arguments name, as they were; part of the digest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileDigest>,
 }
 
 /// What happens when a hold is denied.
@@ -217,6 +220,27 @@ pub struct Ask {
     /// started again with this and the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Box<Body>>,
+}
+
+/// Begins the list of files in the reason of a hold.
+const FILES_NAMED: &str = "Files it names: ";
+
+/// The reason of a hold with the files that its call names, instead of those that it had before: what is in them is
+/// approved with the call.
+#[must_use]
+pub fn name_files(reason: Option<String>, files: &[FileDigest]) -> Option<String> {
+    let plain = match reason.as_deref().and_then(|reason| reason.split_once(FILES_NAMED)) {
+        Some(("", _)) => None,
+        Some((plain, _)) => Some(plain.trim_end_matches(". ").to_owned()),
+        None => reason,
+    };
+    if files.is_empty() {
+        return plain;
+    }
+    let each: Vec<String> =
+        files.iter().map(|file| format!("{} (sha256 {})", file.path, file.sha256)).collect();
+    let named = format!("{FILES_NAMED}{}", each.join(", "));
+    Some(plain.map_or_else(|| named.clone(), |plain| format!("{plain}. {named}")))
 }
 
 /// An open hold, as the run carries it: control state only.

@@ -11,6 +11,7 @@ pub mod body;
 pub mod command;
 pub mod decide;
 pub mod definition;
+pub mod denials;
 pub mod digest;
 pub mod event;
 pub mod execution_state;

@@ -108,6 +108,18 @@ pub struct ToolCall {
     /// Why it was answered without running: unknown tool, bad arguments, a rule that forbids it, a cap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// The files that it names, as they were; part of its digest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileDigest>,
+}
+
+/// A file that a call names, as it was when the call was shown.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FileDigest {
+    /// Its path, as people know it.
+    pub path: String,
+    /// What is in it: SHA-256 in hexadecimal, or why that is not known.
+    pub sha256: String,
 }
 
 /// Whether a started call with an unknown outcome may be started again by itself.

@@ -21,11 +21,16 @@ pub enum Mutant {
     AuthorityUnchecked,
     /// A call that no rule judged is allowed.
     MissingVerdictAllows,
+    /// A reply counts whatever the model was asked with.
+    TranscriptUnchecked,
+    /// A model is asked with a decision before it is known whether that counts. A rule of the engine, which the simulation
+    /// must notice; nothing below it can.
+    DecisionsAskedAhead,
 }
 
 impl Mutant {
-    /// All of them.
-    pub const ALL: [Mutant; 8] = [
+    /// All of them but those of the engine.
+    pub const ALL: [Mutant; 9] = [
         Mutant::SequenceUnchecked,
         Mutant::DecisionConsumedTwice,
         Mutant::OrphanRetriedBlindly,
@@ -34,6 +39,7 @@ impl Mutant {
         Mutant::ExpiryUnchecked,
         Mutant::AuthorityUnchecked,
         Mutant::MissingVerdictAllows,
+        Mutant::TranscriptUnchecked,
     ];
 
     /// Whether the rule is switched off on this thread.

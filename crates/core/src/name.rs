@@ -161,6 +161,18 @@ impl RuleId {
         RuleId(Arc::from("holdpoint:batch"))
     }
 
+    /// What re-asks when a file that the call names is no longer the one that was shown.
+    #[must_use]
+    pub fn files_changed() -> RuleId {
+        RuleId(Arc::from("holdpoint:files-changed"))
+    }
+
+    /// What refuses a call that a person has denied before, while nobody has asked for it since.
+    #[must_use]
+    pub fn denied_before() -> RuleId {
+        RuleId(Arc::from("holdpoint:denied-before"))
+    }
+
     /// What re-asks when the tool's schema is no longer the one that was shown.
     #[must_use]
     pub fn schema_changed() -> RuleId {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::id::CallNo;
-use crate::message::Judged;
+use crate::message::{FileDigest, Judged};
 use crate::name::{GrantId, RuleId};
 
 /// What should happen to a call; later ones are stricter.
@@ -54,6 +54,8 @@ pub struct Verdicts {
     pub policy: Option<Digest>,
     /// What each rule said of each call. For a model's reply the calls are numbered as they will be.
     pub by_call: Vec<(CallNo, Verdict)>,
+    /// The files that each call names, as they are now.
+    pub files: Vec<(CallNo, FileDigest)>,
 }
 
 /// What the verdicts about one call come to.
@@ -95,6 +97,12 @@ impl Verdicts {
 }
 
 impl Verdicts {
+    /// The files that a call names, as they are now.
+    #[must_use]
+    pub fn files(&self, call: CallNo) -> Vec<FileDigest> {
+        self.files.iter().filter(|(no, _)| *no == call).map(|(_, file)| file.clone()).collect()
+    }
+
     /// What whoever follows the run is told when this call is denied.
     #[must_use]
     pub fn note(&self, call: CallNo) -> Option<&str> {
@@ -128,7 +136,7 @@ mod tests {
     }
 
     fn combine(by_call: Vec<(CallNo, Verdict)>) -> (Effect, Vec<String>) {
-        let judged = Verdicts { policy: None, by_call }.combine(CallNo(1)).judged;
+        let judged = Verdicts { by_call, ..Verdicts::default() }.combine(CallNo(1)).judged;
         (judged.effect, judged.rules.iter().map(ToString::to_string).collect())
     }
 

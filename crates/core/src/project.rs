@@ -7,7 +7,7 @@ use crate::apply;
 use crate::digest::Digest;
 use crate::event::{Envelope, Event, HoldResolved, Outcome};
 use crate::hold::{Hold, HoldKind, Resolution};
-use crate::id::{HoldId, HoldKey, MessageId, RequestId, Seq};
+use crate::id::{HoldId, HoldKey, MessageId, RequestId, RunId, Seq};
 use crate::name::{AgentName, InboxName, SessionId, ToolName, UserId};
 use crate::next;
 use crate::run::{Run, Status, Waiting, status};
@@ -258,6 +258,27 @@ pub fn hold_changes(before: Option<&Run>, events: &[Envelope], after: &Run) -> V
         });
     }
     changes
+}
+
+/// Every hold of a run as its events say, open and decided, in the order in which they were opened.
+#[must_use]
+pub fn hold_rows(run: RunId, events: &[Envelope]) -> Vec<HoldRow> {
+    let Some(folded) = apply::fold(run, events) else { return Vec::new() };
+    let mut rows: Vec<HoldRow> = Vec::new();
+    for change in hold_changes(None, events, &folded) {
+        let (HoldChange::Open(row) | HoldChange::Update(row) | HoldChange::Close(row)) = change;
+        match rows.iter_mut().find(|known| known.id == row.id) {
+            Some(known) => *known = row,
+            None => rows.push(row),
+        }
+    }
+    // What an open hold says beyond its events stands in the fold.
+    for row in rows.iter_mut().filter(|row| row.closed.is_none()) {
+        if let Some(open) = folded.hold(row.id.key) {
+            *row = hold_row(&folded, open);
+        }
+    }
+    rows
 }
 
 fn closed(row: HoldRow, envelope: &Envelope, resolved: &HoldResolved) -> HoldRow {

@@ -94,7 +94,7 @@ pub enum Refusal {
         /// From when it can be said.
         from: Timestamp,
     },
-    /// The model is not due.
+    /// The model is not due, or what it said was asked with something else than what is stored.
     NotThinking,
     /// A call has started that may have changed the world; the run cannot simply fail.
     CallStarted(CallNo),

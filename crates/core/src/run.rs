@@ -6,16 +6,16 @@
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
-use crate::digest::Digest;
+use crate::digest::{self, Digest};
 use crate::event::{Claim, Driver, Outcome, Parent};
 use crate::hold::{Hold, HoldKind};
 use crate::id::{CallNo, HoldKey, Incarnation, RequestKey, RunId, Seq};
-use crate::message::{Replay, Usage, is_default};
+use crate::message::{FileDigest, Replay, Usage, is_default};
 use crate::name::{AgentName, InboxName, RuleId, SessionId, Tenant, ToolName, UserId, WorkerName};
 use crate::time::Timestamp;
 
 /// Version of the fold. A row with an older one is rebuilt from its events; a newer one is left alone.
-pub const FOLD_VERSION: u32 = 1;
+pub const FOLD_VERSION: u32 = 2;
 
 /// A run as its events left it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +95,9 @@ pub struct State {
     /// The calls of the current turn; of an outside run, those not yet settled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
+    /// Digest of what the calls of this turn came to so far, while somebody may still be asked with it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "res")]
+    pub results: Option<Digest>,
     /// How many calls were ever made.
     #[serde(default, skip_serializing_if = "is_default", rename = "made")]
     pub calls_made: u32,
@@ -104,7 +107,7 @@ pub struct State {
     /// What is waited for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<Hold>,
-    /// Who resolved the last hold, or the clock; a decision without an id counts only for the same caller (C26).
+    /// Who resolved the last hold, or the clock.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "last")]
     pub last_decider: Option<Actor>,
     /// Somebody took it before its first turn; later that goes without saying.
@@ -171,6 +174,12 @@ pub struct Call {
     /// Digest of the schema it was last shown with, if the run has moved to another definition since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Digest>,
+    /// Digest of the files that it named when it was last shown; part of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "f")]
+    pub files: Option<Digest>,
+    /// How often it was asked about again because of them.
+    #[serde(default, skip_serializing_if = "is_default", rename = "rev")]
+    pub revision: u32,
     /// Whether it may be started again by itself.
     #[serde(default, skip_serializing_if = "is_default")]
     pub replay: Replay,
@@ -236,14 +245,16 @@ pub struct CallAttempt {
     pub attempt: u32,
 }
 
-/// What a model has before it when it is asked: counted, not by position, because positions move when somebody else's
-/// append comes first.
+/// What a model has before it when it is asked: counted and digested, not by position, because positions move when
+/// somebody else's append comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Heard {
     /// Replies so far.
     pub turn: u32,
     /// Messages so far.
     pub messages: u32,
+    /// Digest of what the calls of the last reply came to; none when nothing did.
+    pub results: Option<Digest>,
 }
 
 /// What a held run waits for, when there are several holds: what a person can do first.
@@ -276,8 +287,9 @@ pub enum Status {
 
 impl Call {
     /// It is shown again, with the tool as it is now.
-    pub(crate) fn show(&mut self, digest: Option<Digest>) {
+    pub(crate) fn show(&mut self, digest: Option<Digest>, files: &[FileDigest]) {
         self.digest = digest;
+        self.files = digest::of_files(files);
         self.schema = None;
     }
 }
@@ -314,7 +326,14 @@ impl Run {
     /// What a model that is asked now has before it.
     #[must_use]
     pub fn heard(&self) -> Heard {
-        Heard { turn: self.state.turn, messages: self.state.messages }
+        Heard { turn: self.state.turn, messages: self.state.messages, results: self.state.results }
+    }
+
+    /// Whether a model that was asked with this would be told the same today, but for messages that came since: those
+    /// it hears in the next turn.
+    #[must_use]
+    pub fn is_asked_with(&self, heard: Heard) -> bool {
+        heard.turn == self.state.turn && heard.results == self.state.results
     }
 
     /// Whether anybody has worked on it.

@@ -233,7 +233,7 @@ impl Story {
             Vec::new()
         };
         let by_call = calls.into_iter().map(|(no, tool)| (no, self.verdict(&tool))).collect();
-        Verdicts { policy: Some(crate::digest::of_bytes(b"policy")), by_call }
+        Verdicts { policy: Some(crate::digest::of_bytes(b"policy")), by_call, ..Verdicts::default() }
     }
 
     fn verdict(&self, tool: &str) -> Verdict {

@@ -2,9 +2,10 @@
 //!
 //! Every call has at most one result, directly behind the reply that asked for it, and exactly one once the turn is
 //! over or the run has ended: providers refuse anything else. What each call came to is `transcript/results.rs`, what
-//! will run is `transcript/stored.rs`, what people are asked with is `transcript/prompt.rs`. How a provider spells a
-//! conversation is not known here.
+//! will run is `transcript/stored.rs`, what people are asked with is `transcript/prompt.rs`, what a reply names as what it
+//! was asked with is `transcript/digest.rs`. How a provider spells a conversation is not known here.
 
+pub(crate) mod digest;
 mod prompt;
 pub(crate) mod results;
 mod stored;
@@ -13,6 +14,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::digest::results_digest;
 pub use self::prompt::approval_text;
 use self::results::{Followed, Ran};
 pub use self::stored::{Continuation, continuation, stored_call};

@@ -1,17 +1,15 @@
-//! What free text means to a hold (C20, C23), and which hold a decision without an id means (C26).
+//! What free text means to a hold (C20, C23).
 //!
-//! A run is never decided by accident: text decides an approval only if it is one word of a fixed list, and a
-//! decision without an id counts only where it cannot be mistaken. Data parts are read by the surfaces.
+//! A run is never decided by accident: text decides an approval only if it is one word of a fixed list. Which hold a
+//! decision without an id means is worked out by whoever knows what its sender was shown (C26); data parts are read by
+//! the surfaces.
 
 use serde::Deserialize;
 
 use crate::body::Body;
 use crate::command::Wanted;
 use crate::hold::{Ask, HoldKind};
-use crate::id::HoldKey;
 use crate::json::RawJson;
-use crate::name::UserId;
-use crate::run::Run;
 
 /// Words that approve, trimmed and in lower case.
 pub const APPROVE: [&str; 3] = ["approve", "approved", "yes"];
@@ -36,19 +34,6 @@ pub fn read_text(kind: HoldKind, ask: &Ask, text: &str) -> Reading {
         HoldKind::Approval => read_word(text),
         HoldKind::Input => read_answer(ask, text),
         HoldKind::External | HoldKind::Auth | HoldKind::Recovery => Reading::NotADecision,
-    }
-}
-
-/// The hold that a decision without an id means: the only open one, if the caller also decided the one before.
-/// Otherwise the open ones, for the reply to name.
-pub fn implied_hold(run: &Run, caller: Option<&UserId>) -> Result<HoldKey, Vec<HoldKey>> {
-    let is_first_or_same = match &run.state.last_decider {
-        Some(last) => caller.is_some() && caller == last.user(),
-        None => true,
-    };
-    match run.state.holds.as_slice() {
-        [only] if is_first_or_same => Ok(only.key),
-        open => Err(open.iter().map(|hold| hold.key).collect()),
     }
 }
 
@@ -86,11 +71,7 @@ fn is_string_schema(schema: &RawJson) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actor::Actor;
-    use crate::command::{Command, FailKind, FailRun, OnHold};
-    use crate::message::ToolResult;
-    use crate::testing::{NODE, Story, json, user, worker};
-    use crate::time::Millis;
+    use crate::testing::json;
 
     fn approval(text: &str) -> Reading {
         read_text(HoldKind::Approval, &Ask::default(), text)
@@ -148,84 +129,5 @@ mod tests {
         for kind in [HoldKind::External, HoldKind::Auth, HoldKind::Recovery] {
             assert_eq!(read_text(kind, &Ask::default(), "yes"), Reading::NotADecision, "{kind:?}");
         }
-    }
-
-    /// C26: the only open hold is meant, unless someone else decided the one before.
-    #[test]
-    fn a_decision_without_an_id_means_the_only_hold_of_the_same_caller() {
-        let mut story = Story::new();
-        let (alice, bob) = (user("alice"), user("bob"));
-        assert_eq!(implied_hold(&story.run, Some(&alice)), Err(vec![]));
-
-        story.replies("", &[("write", "{}"), ("write", "{}")]);
-        let (first, second) = (story.hold(1), story.hold(2));
-        assert_eq!(implied_hold(&story.run, Some(&alice)), Err(vec![first, second]));
-
-        story.decides_as("bob", 1, Wanted::Deny { reason: None });
-        assert_eq!(implied_hold(&story.run, Some(&bob)), Ok(second));
-        assert_eq!(implied_hold(&story.run, Some(&alice)), Err(vec![second]));
-        assert_eq!(implied_hold(&story.run, None), Err(vec![second]));
-    }
-
-    /// C26: what nobody decided was decided by no caller, so the next hold must be named.
-    #[test]
-    fn after_a_hold_that_nobody_decided_the_next_one_must_be_named() {
-        let ways: [fn(&mut Story) -> Actor; 3] = [
-            |story| {
-                story.waits(Millis::hours(101));
-                Actor::Clock
-            },
-            |story| {
-                story.says("rather this", OnHold::Supersede);
-                Actor::Clock
-            },
-            |story| {
-                story.decides_as("alice", 1, Wanted::Approve);
-                story.begins(1);
-                story.loses(1);
-                story.finishes(1, ToolResult::Ok(Body::text("it ran after all")));
-                Actor::Node(NODE)
-            },
-        ];
-        for way in ways {
-            let mut story = Story::new();
-            story.replies("", &[("write", "{}")]);
-            let last = way(&mut story);
-            assert_eq!(story.run.state.last_decider, Some(last));
-            story.replies("", &[("write", "{}")]);
-            let open = story.hold(2);
-            assert_eq!(implied_hold(&story.run, Some(&user("alice"))), Err(vec![open]));
-            assert_eq!(implied_hold(&story.run, None), Err(vec![open]));
-        }
-
-        let mut story = Story::outside();
-        story.proposes("write", "{}");
-        let kind = FailKind::Transient { retry_at: story.now.plus(Millis::seconds(9)) };
-        let fail = FailRun { worker: Some(worker()), error: "no network".into(), detail: None, kind };
-        story.by(Actor::Outside(worker()), Command::Fail(fail));
-        assert_eq!(story.run.state.last_decider, Some(Actor::Clock), "it was withdrawn");
-    }
-
-    /// C26: the same caller is the same person, also when an earlier hold was resolved by nobody.
-    #[test]
-    fn the_last_hold_counts_and_not_an_earlier_one() {
-        let mut story = Story::new();
-        story.replies("", &[("write", "{}"), ("write", "{}")]);
-        story.decides_as("alice", 1, Wanted::Deny { reason: None });
-        assert_eq!(story.run.state.last_decider, Some(Actor::Person(user("alice"))));
-        story.says("rather this", OnHold::Supersede);
-        assert_eq!(story.run.state.last_decider, Some(Actor::Clock));
-        story.replies("", &[("write", "{}"), ("write", "{}")]);
-        story.decides_as("alice", 3, Wanted::Approve);
-        assert_eq!(implied_hold(&story.run, Some(&user("alice"))), Ok(story.hold(4)));
-    }
-
-    /// C26: without a hold before it, anyone who may decide means the only one.
-    #[test]
-    fn the_first_hold_is_anyones() {
-        let mut story = Story::new();
-        story.replies("", &[("write", "{}")]);
-        assert_eq!(implied_hold(&story.run, None), Ok(story.hold(1)));
-        assert_eq!(implied_hold(&story.run, Some(&user("alice"))), Ok(story.hold(1)));
     }
 }

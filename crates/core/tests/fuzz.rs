@@ -281,7 +281,8 @@ fn prepare(scene: &mut Scene, setup: &Setup, step: &Step) {
     let current = scene.run.state.calls.iter().map(|call| call.no.0);
     let numbers: Vec<u32> = current.chain(next_call..next_call + 4).collect();
     let verdicts = numbers.iter().flat_map(|no| verdict(step.verdicts[*no as usize % 4], *no, setup.quorum));
-    scene.verdicts = Verdicts { policy: Some(Digest([4; 32])), by_call: verdicts.collect() };
+    scene.verdicts =
+        Verdicts { policy: Some(Digest([4; 32])), by_call: verdicts.collect(), ..Verdicts::default() };
     scene.actor = match step.who % 16 {
         0..6 => person("alice"),
         6..10 => person("bob"),
@@ -422,7 +423,7 @@ fn while_thinking(scene: &Scene, step: &Step) -> Vec<Command> {
         reply.clone(),
         reply.clone(),
         reply,
-        Command::RecordFailure(RecordFailure { error: Body::text("overloaded"), retry_at }),
+        Command::RecordFailure(RecordFailure { error: Body::text("overloaded"), retry_at, heard: None }),
         Command::Claim(ClaimRun::Node),
     ]
 }
@@ -454,6 +455,7 @@ fn by_the_worker(scene: &Scene, step: &Step) -> Vec<Command> {
             error: "oops".into(),
             detail: None,
             kind,
+            heard: None,
         }));
     }
     if step.detail.is_multiple_of(9) {
@@ -474,6 +476,7 @@ fn by_anyone(scene: &Scene, step: &Step) -> Vec<Command> {
             error: "panic".into(),
             detail: None,
             kind: FailKind::Final,
+            heard: None,
         })),
         6 => options.push(Command::Repin { definition: scene.run.state.definition }),
         _ => {}
@@ -518,7 +521,7 @@ fn noise(scene: &Scene, step: &Step) -> Command {
             asked("no such tool", "{}"),
             asked(SHELL, "{\"a\":1,\"a\":2}"),
         ]),
-        7 => Command::RecordFailure(RecordFailure { error: Body::text("?"), retry_at: None })
+        7 => Command::RecordFailure(RecordFailure { error: Body::text("?"), retry_at: None, heard: None })
             .only_if(step.who < 32),
         8 => Command::Return { call, attempt },
         9 => progress(call, step),
@@ -532,7 +535,7 @@ fn noise(scene: &Scene, step: &Step) -> Command {
         17 => Command::Finish { worker: worker("w-2"), result: Body::text("mine") },
         18 => Command::Heartbeat { worker: someone },
         19 => Command::Release { worker: someone },
-        20 => stale_reply(scene),
+        20 => stale_reply(scene, step),
         21 => {
             let open = scene.run.state.holds.iter().map(|hold| Resolve {
                 decide: Decide { hold: hold.key, digest: None, revision: Some(hold.revision) },
@@ -557,9 +560,13 @@ impl OnlyIf for Command {
     }
 }
 
-fn stale_reply(scene: &Scene) -> Command {
+/// What a model says that was asked with another turn, or with a decision that lost its race.
+fn stale_reply(scene: &Scene, step: &Step) -> Command {
     let Command::RecordReply(mut reply) = scene.reply(vec![]) else { unreachable!("a reply") };
-    reply.heard.turn += 1;
+    match step.who.is_multiple_of(2) {
+        true => reply.heard.turn += 1,
+        false => reply.heard.results = Some(Digest([step.who; 32])),
+    }
     Command::RecordReply(reply)
 }
 

@@ -352,5 +352,5 @@ fn table_of_properties() {
 }
 
 fn an_edit() -> Edited {
-    Edited { arguments: Body::text("{}"), digest: Digest([1; 32]), revision: 1 }
+    Edited { arguments: Body::text("{}"), digest: Digest([1; 32]), revision: 1, files: Vec::new() }
 }

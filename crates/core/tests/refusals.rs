@@ -316,7 +316,8 @@ fn failing_a_run_whose_call_has_started() -> Refused {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
     scene.begins(1).unwrap();
-    let fail = FailRun { worker: None, error: "panic".into(), detail: None, kind: FailKind::Final };
+    let fail =
+        FailRun { worker: None, error: "panic".into(), detail: None, kind: FailKind::Final, heard: None };
     let text = "call 1 has started and may have changed something; report it as orphaned instead";
     (scene.send(Command::Fail(fail)).unwrap_err(), text.into())
 }
@@ -346,6 +347,7 @@ fn claiming_a_run_before_it_is_due_again() -> Refused {
             error: "oops".into(),
             detail: None,
             kind,
+            heard: None,
         }))
         .unwrap();
     let claim = ClaimRun::Worker { worker: worker("w-2"), period: Millis::seconds(60) };

@@ -8,7 +8,7 @@ mod support;
 
 use holdpoint_core::body::Body;
 use holdpoint_core::command::{
-    ClaimRun, Command, FailKind, FailRun, OnHold, RecordFailure, Suspend, SuspendFor, Wanted,
+    ClaimRun, Command, Decide, FailKind, FailRun, OnHold, RecordFailure, Resolve, Suspend, SuspendFor, Wanted,
 };
 use holdpoint_core::decide::{self, Answer};
 use holdpoint_core::definition::Definition;
@@ -16,9 +16,10 @@ use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Driver, Event, Outcome};
 use holdpoint_core::hold::{HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
 use holdpoint_core::id::{CallNo, RequestId};
+use holdpoint_core::message::FileDigest;
 use holdpoint_core::name::{RuleId, ToolName};
 use holdpoint_core::next::{self, Next};
-use holdpoint_core::policy::{Effect, Role};
+use holdpoint_core::policy::{Effect, Role, Verdicts};
 use holdpoint_core::project;
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::{CallState, Settled};
@@ -52,7 +53,13 @@ fn a_run_that_is_out_of_time_ends_while_its_call_runs() {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
     scene.begins(1).unwrap();
-    let fail = FailRun { worker: None, error: "too long".into(), detail: None, kind: FailKind::OutOfTime };
+    let fail = FailRun {
+        worker: None,
+        error: "too long".into(),
+        detail: None,
+        kind: FailKind::OutOfTime,
+        heard: None,
+    };
     scene.send(Command::Fail(fail)).unwrap();
     assert_eq!(scene.run.outcome(), Some(Outcome::Failed));
     let before = scene.log.len();
@@ -249,6 +256,7 @@ fn a_worker_that_gives_up_for_now_cancels_its_sub_runs() {
             error: "oops".into(),
             detail: None,
             kind,
+            heard: None,
         }))
         .unwrap();
     assert_eq!(scene.canceled_children, [child]);
@@ -388,7 +396,9 @@ fn a_run_stays_claimed() {
     scene.begins(1).unwrap();
     scene.finishes(1, 1).unwrap();
     let retry_at = Some(scene.now.plus(Millis::seconds(1)));
-    scene.send(Command::RecordFailure(RecordFailure { error: Body::text("busy"), retry_at })).unwrap();
+    scene
+        .send(Command::RecordFailure(RecordFailure { error: Body::text("busy"), retry_at, heard: None }))
+        .unwrap();
     assert!(scene.run.was_claimed() && !scene.run.state.claimed);
 }
 
@@ -467,6 +477,40 @@ fn a_changed_tool_is_asked_about_again() {
     assert_ne!(scene.run.call(CallNo(1)).unwrap().digest, before);
     let hold = scene.hold();
     scene.resolves(hold, Wanted::Approve).unwrap();
+    assert_eq!(scene.begins(1), Ok(Answer::Done));
+}
+
+/// T3, rule 3: a call whose file changed after its approval is asked about again, as a new revision whose digest has it
+/// and which a decision has to name; one that nobody was asked about is not.
+#[test]
+fn a_changed_file_is_asked_about_again() {
+    let with_file = |effect: Effect, sha256: &str| {
+        let file = FileDigest { path: "deploy.sh".into(), sha256: sha256.into() };
+        Verdicts { files: vec![(CallNo(1), file)], ..the_policy_says(effect) }
+    };
+    let mut scene = Scene::of_loop();
+    scene.verdicts = with_file(Effect::Hold, "first");
+    scene.the_model_asks(&[SHELL]);
+    let digest = |scene: &Scene| scene.run.call(CallNo(1)).unwrap().digest;
+    let (before, hold) = (digest(&scene), scene.hold());
+    scene.resolves(hold, Wanted::Approve).unwrap();
+    scene.verdicts = with_file(Effect::Hold, "second");
+    assert_eq!(scene.begins(1), Ok(Answer::Held));
+    assert!(scene.hold_of(1).rules.contains(&RuleId::files_changed()));
+    assert_eq!(scene.hold_of(1).revision, 1);
+    assert_ne!(digest(&scene), before);
+    let hold = scene.hold();
+    let blind = scene.resolves(hold, Wanted::Approve);
+    assert!(matches!(blind, Err(Refusal::MustRepeatDigest { .. })), "{blind:?}");
+    let decide = Decide { hold, digest: digest(&scene), revision: None };
+    let seen = Resolve { decide, resolution: Wanted::Approve, idempotency_key: None };
+    scene.send(Command::Resolve(seen)).unwrap();
+    assert_eq!(scene.begins(1), Ok(Answer::Done));
+
+    let mut scene = Scene::of_loop();
+    scene.verdicts = with_file(Effect::Allow, "first");
+    scene.the_model_asks(&[SHELL]);
+    scene.verdicts = with_file(Effect::Allow, "second");
     assert_eq!(scene.begins(1), Ok(Answer::Done));
 }
 

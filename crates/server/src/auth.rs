@@ -11,9 +11,9 @@ mod jwt;
 mod may_decide;
 mod principal;
 
-pub use api_key::{ApiKey, KEY_BYTES, KeyFacts};
+pub use api_key::{ApiKey, KEY_BYTES, KeyEnd, KeyFacts, stands_for};
 pub use issuer::{BadIssuer, Issuer, IssuerSettings, NotLetIn, TRY_AGAIN};
 pub use jwks::{BadAddress, keys_address};
 pub use jwt::{MAX_TOKEN, Refused, TokenRules};
 pub use may_decide::{ToDecide, may_decide, may_log_in, may_see};
-pub use principal::{BadParty, Party, Principal, Scope};
+pub use principal::{BadParty, Identification, Party, Principal, Scope};

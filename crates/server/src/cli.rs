@@ -94,11 +94,24 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum Audit {
-    /// Check every hash chain of a database, SQLite or Postgres, and that each run's events reproduce its row. Reads only; the server may
-    /// be running.
+    /// Check every hash chain of a database, SQLite or Postgres, and that everything stored of a run follows from its
+    /// events; with signed heads also that nothing is gone or was rolled back. Reads only; the server may be running.
     Verify {
         #[command(flatten)]
         what: audit::Audited,
+        #[command(flatten)]
+        signed: audit::Signed,
+        /// Print one JSON object instead of text.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Sign where every hash chain of a database ends now, and add that to a file of signed heads. A server does it by
+    /// itself when its configuration has `server.audit`.
+    Head {
+        #[command(flatten)]
+        what: audit::Audited,
+        #[command(flatten)]
+        signed: audit::Signed,
         /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
@@ -138,7 +151,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Schema(schema) => schema::run(&schema),
         Command::Export(export) => moving::export(&export),
         Command::Import(import) => moving::import(&import),
-        Command::Audit(Audit::Verify { what, json }) => audit::verify(&what, json),
+        Command::Audit(Audit::Verify { what, signed, json }) => audit::verify(&what, &signed, json),
+        Command::Audit(Audit::Head { what, signed, json }) => audit::head(&what, &signed, json),
         Command::Audit(Audit::Export { what, run, json }) => audit_export::run(&what, run.as_deref(), json),
         Command::ExecChild(order) => exec_child::run(&order),
     }

@@ -11,6 +11,7 @@ mod deciding;
 mod deliver;
 mod deltas;
 mod drive;
+mod facts;
 mod family;
 mod fits;
 mod follow;
@@ -30,12 +31,14 @@ mod reports;
 mod requests;
 mod retention;
 mod sessions;
+mod shown;
 mod submit;
 mod subscriptions;
+mod tenants;
 mod views;
 mod worker;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
@@ -43,7 +46,7 @@ use holdpoint_core::definition::Definition;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::event::Envelope;
 use holdpoint_core::id::{Incarnation, RunId, Seq};
-use holdpoint_core::name::{AgentName, SessionId};
+use holdpoint_core::name::{AgentName, SessionId, Tenant};
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::Facts;
 use holdpoint_core::time::{Millis, Timestamp};
@@ -79,6 +82,7 @@ pub use requests::RequestView;
 pub use sessions::{
     Deleted, Metadata, PENDING, SessionError, SessionList, SessionName, SessionView, metadata,
 };
+pub use shown::{Implied, Showing, ShownHold};
 pub use submit::NewRun;
 pub use subscriptions::{NewSubscription, SubscriptionError, SubscriptionView, USUAL_EVENTS, hears};
 pub use views::{HoldList, HoldView, RunList, RunView, Seen};
@@ -137,7 +141,13 @@ struct Shared {
     node: Incarnation,
     settings: RwLock<Arc<Settings>>,
     wakes: follow::Wakes,
+    /// The tenants that have runs, as far as this node knows.
+    tenants: tenants::Tenants,
+    /// The latest tokens that were shown here.
+    seen_tokens: identify::SeenTokens,
     deltas: Arc<deltas::Deltas>,
+    /// Facts of runs that somebody was allowed to see lately.
+    facts: facts::KnownFacts,
     /// How many runs of each agent are worked on here.
     busy: Mutex<HashMap<AgentName, usize>>,
     /// How many of those came from an inbox.
@@ -148,10 +158,16 @@ struct Shared {
     looking: Mutex<recovery::Looking>,
     /// What this node is among others.
     membership: nodes::Membership,
-    /// The last counts, and when they were made.
-    counted: tokio::sync::Mutex<Option<(Timestamp, Counts)>>,
-    /// Whether a run found no place in its agent's pool, so that whoever leaves one looks for it.
-    is_crowded: AtomicBool,
+    /// What was shown to whom, on its way to the store.
+    notes: shown::Notes,
+    /// The last counts of each tenant, and when they were made.
+    counted: tokio::sync::Mutex<BTreeMap<Tenant, (Timestamp, Counts)>>,
+    /// The agents of which more runs may be due than there are places: whoever leaves one has the next run looked for.
+    crowded: Mutex<HashSet<AgentName>>,
+    /// Whether it was stopped as by a crash: nothing more is done.
+    is_dead: AtomicBool,
+    /// The hosts that deliveries are under way to.
+    hosts: deliver::Hosts,
     /// Kinds of receivers that can be told something.
     kinds: OnceLock<Vec<Arc<dyn deliver::Kind>>>,
     /// Held by whoever tells the outside, until it has stopped.
@@ -178,13 +194,19 @@ impl Engine {
             membership,
             settings: RwLock::new(Arc::new(settings)),
             wakes: follow::Wakes::default(),
+            tenants: tenants::Tenants::default(),
+            seen_tokens: identify::SeenTokens::default(),
             deltas: Arc::default(),
+            facts: facts::KnownFacts::default(),
             busy: Mutex::default(),
             serving: Mutex::default(),
             driven: Mutex::default(),
             looking: Mutex::default(),
+            notes: shown::Notes::default(),
             counted: tokio::sync::Mutex::default(),
-            is_crowded: AtomicBool::new(false),
+            crowded: Mutex::default(),
+            is_dead: AtomicBool::new(false),
+            hosts: deliver::Hosts::default(),
             kinds: OnceLock::new(),
             delivering: Arc::default(),
             silent_jobs: AtomicU64::new(0),
@@ -277,6 +299,7 @@ impl Engine {
     /// Stops everything at once, as a crash would: what is stored is all that is left. Until then the tasks keep the
     /// engine alive, whoever drops it.
     pub async fn die(&self) {
+        self.shared.is_dead.store(true, Ordering::SeqCst);
         let mut tasks = std::mem::take(&mut *self.shared.tasks());
         tasks.shutdown().await;
     }
@@ -325,7 +348,8 @@ impl Shared {
         let mut busy = self.busy();
         let count = busy.entry(name.clone()).or_default();
         if *count >= pool {
-            self.is_crowded.store(true, Ordering::SeqCst);
+            drop(busy);
+            self.crowded().insert(name.clone());
             return None;
         }
         *count += 1;
@@ -350,6 +374,19 @@ impl Shared {
         pool.saturating_sub(self.busy().get(name).copied().unwrap_or(0))
     }
 
+    /// Sleeps, but not longer than until nothing new is begun here.
+    async fn sleep_unless_stopping(&self, span: Millis) {
+        let mut stopping = self.stopping.subscribe();
+        tokio::select! {
+            _ = stopping.wait_for(|stopping| *stopping) => {}
+            () = self.clock.sleep(span) => {}
+        }
+    }
+
+    fn crowded(&self) -> MutexGuard<'_, HashSet<AgentName>> {
+        self.crowded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn busy(&self) -> MutexGuard<'_, HashMap<AgentName, usize>> {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -365,10 +402,14 @@ impl Shared {
                 return Ok(serves.definition.clone());
             }
         }
-        let tenant = settings.tenant.clone();
-        let bytes = self.store.definition(tenant, digest).await?;
-        let parsed = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        parsed.map(Arc::new).ok_or(EngineError::NotFound)
+        // Named by what it says, so it is the same whoever keeps it.
+        for tenant in self.known_tenants() {
+            let bytes = self.store.definition(tenant, digest).await?;
+            if let Some(parsed) = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
+                return Ok(Arc::new(parsed));
+            }
+        }
+        Err(EngineError::NotFound)
     }
 
     async fn events(&self, run: RunId, after: Seq) -> Result<Vec<Envelope>, StoreError> {
@@ -432,6 +473,10 @@ impl Drop for Place {
     fn drop(&mut self) {
         if let Some(count) = self.shared.busy().get_mut(&self.agent) {
             *count = count.saturating_sub(1);
+        }
+        // Looking for due runs costs the writer's time: only when there may be one.
+        if self.shared.crowded().contains(&self.agent) {
+            self.shared.wakes.wake_worker();
         }
         if self.queue == Queue::Inbox {
             if let Some(count) = self.shared.serving().get_mut(&self.agent) {

@@ -3,7 +3,8 @@
 //! Direction inside: surfaces → engine → (store, model, tool). `engine` is the only write path; `policy` and `auth` work
 //! out verdicts and authority before the core is asked; `clock` is the one file that reads time and draws randomness.
 //! `surface` has one folder for each protocol, `http` what they share, `html` what their pages share; `scenario` plays
-//! people's own tests. `telemetry` is what the server measures of itself, `vault` the secrets that it keeps. `config` turns a
+//! people's own tests. `telemetry` is what the server measures of itself, `vault` the secrets that it keeps, `heads` what it signs
+//! of its database. `config` turns a
 //! file into `settings`.
 
 pub mod auth;
@@ -13,6 +14,7 @@ pub mod config;
 pub mod conformance;
 pub mod demo;
 pub mod engine;
+pub mod heads;
 mod html;
 pub mod http;
 mod http_date;

@@ -6,9 +6,10 @@ use holdpoint_core::command::AskedCall;
 use holdpoint_core::definition::{Definition, ToolSpec};
 use holdpoint_core::id::CallNo;
 use holdpoint_core::json::RawJson;
+use holdpoint_core::message::FileDigest;
 use holdpoint_core::name::{RuleId, ToolName, UserId};
 use holdpoint_core::policy::{Effect, Verdict, Verdicts};
-use holdpoint_core::run::Run;
+use holdpoint_core::run::{CallState, Run};
 
 use crate::schema;
 use crate::settings::{Agent, Tracking};
@@ -41,14 +42,30 @@ pub const ARGUMENTS_BREAK_SCHEMA: &str = "tool:arguments_break_schema";
 /// Verdicts on the calls of a reply, numbered as they will be.
 #[must_use]
 pub fn of_reply(agent: &Agent, definition: &Definition, run: &Run, calls: &[AskedCall]) -> Verdicts {
-    let numbers = (run.state.calls_made + 1..).map(CallNo);
-    let mut by_call = Vec::new();
-    for (no, call) in numbers.zip(calls) {
+    let mut verdicts = Verdicts::default();
+    for (no, call) in numbered(run, calls) {
         let Ok(tool) = ToolName::new(&call.tool) else { continue };
-        let verdicts = judge(agent, definition, (&tool, &run.facts.owner), Some(&call.arguments));
-        by_call.extend(verdicts.into_iter().map(|verdict| (no, verdict)));
+        let judged = judge(agent, definition, (&tool, &run.facts.owner), Some(&call.arguments));
+        verdicts.by_call.extend(judged.into_iter().map(|verdict| (no, verdict)));
     }
-    Verdicts { policy: None, by_call }
+    // One that holds may hold the whole turn. What nobody is asked about is shown to nobody.
+    if verdicts.by_call.iter().any(|(_, verdict)| verdict.effect == Effect::Hold) {
+        for (no, call) in numbered(run, calls) {
+            let Ok(tool) = ToolName::new(&call.tool) else { continue };
+            verdicts.files.extend(files(agent, &tool, &call.arguments).into_iter().map(|file| (no, file)));
+        }
+    }
+    verdicts
+}
+
+/// The calls of a reply, numbered as they will be.
+pub fn numbered<'a>(run: &Run, calls: &'a [AskedCall]) -> impl Iterator<Item = (CallNo, &'a AskedCall)> {
+    (run.state.calls_made + 1..).map(CallNo).zip(calls)
+}
+
+/// The files that a call names, as they are now.
+fn files(agent: &Agent, tool: &ToolName, arguments: &str) -> Vec<FileDigest> {
+    agent.tools.get(tool).map(|tool| tool.files(arguments)).unwrap_or_default()
 }
 
 /// Verdicts on the calls of the current turn, as of now, with the arguments that they would run with. Of an agent that
@@ -60,14 +77,19 @@ pub fn of_run(
     run: &Run,
     arguments: impl Fn(CallNo) -> Option<String>,
 ) -> Verdicts {
-    let mut by_call = Vec::new();
-    let Some(agent) = agent else { return Verdicts::default() };
+    let mut verdicts = Verdicts::default();
+    let Some(agent) = agent else { return verdicts };
     for call in &run.state.calls {
         let arguments = arguments(call.no);
-        let verdicts = judge(agent, definition, (&call.tool, &run.facts.owner), arguments.as_deref());
-        by_call.extend(verdicts.into_iter().map(|verdict| (call.no, verdict)));
+        let judged = judge(agent, definition, (&call.tool, &run.facts.owner), arguments.as_deref());
+        verdicts.by_call.extend(judged.into_iter().map(|verdict| (call.no, verdict)));
+        let is_approved = call.state == CallState::Ready && !call.satisfied.is_empty();
+        if let Some(arguments) = arguments.filter(|_| is_approved || call.state == CallState::Held) {
+            let files = files(agent, &call.tool, &arguments);
+            verdicts.files.extend(files.into_iter().map(|file| (call.no, file)));
+        }
     }
-    Verdicts { policy: None, by_call }
+    verdicts
 }
 
 /// What the agent's settings say, and what the tool itself says of the arguments and of how the run was told of it; the

@@ -14,6 +14,7 @@ use holdpoint_core::event::Inbox;
 use holdpoint_core::id::Place;
 use holdpoint_core::name::{AgentName, InboxName, Tenant, ToolName};
 use holdpoint_core::time::Millis;
+use ipnet::IpNet;
 
 use crate::auth::{Issuer, Party, Principal};
 use crate::card_key::CardKey;
@@ -92,11 +93,28 @@ pub struct A2a {
     pub extended_card: bool,
     /// What cards are signed with, if they are.
     pub card_key: Option<CardKey>,
+    /// Which decisions count that name no hold.
+    pub decisions: Decisions,
+}
+
+/// Which decisions count that name no hold (C26).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decisions {
+    /// Those of callers who were shown the hold, by the last answer about its task.
+    Shown,
+    /// None.
+    Strict,
 }
 
 impl Default for A2a {
     fn default() -> A2a {
-        A2a { push_notifications: true, streaming: true, extended_card: true, card_key: None }
+        A2a {
+            push_notifications: true,
+            streaming: true,
+            extended_card: true,
+            card_key: None,
+            decisions: Decisions::Shown,
+        }
     }
 }
 
@@ -197,6 +215,8 @@ pub struct Access {
     pub listen: IpAddr,
     /// Names that callers may know it by, beside that address and those of this machine: in lower case, without port.
     pub hosts: BTreeSet<String>,
+    /// Proxies that are believed when they say whom a request comes from.
+    pub trusted_proxies: Vec<IpNet>,
 }
 
 /// How callers are known.
@@ -379,7 +399,12 @@ impl Auth {
 
 impl Default for Access {
     fn default() -> Access {
-        Access { auth: Auth::Local, listen: Ipv4Addr::LOCALHOST.into(), hosts: BTreeSet::new() }
+        Access {
+            auth: Auth::Local,
+            listen: Ipv4Addr::LOCALHOST.into(),
+            hosts: BTreeSet::new(),
+            trusted_proxies: Vec::new(),
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod a2a;
 pub mod agent;
+pub mod cgroup;
 pub mod child;
 pub mod command;
 pub mod descendants;
@@ -16,6 +17,7 @@ pub mod http_request;
 pub mod mcp;
 pub mod read_result;
 pub mod sandbox;
+pub mod secrets;
 pub mod suspend;
 pub mod workspace;
 
@@ -30,12 +32,13 @@ use holdpoint_core::event::Envelope;
 use holdpoint_core::hold::Ask;
 use holdpoint_core::id::{CallId, HoldId, MessageId, Secret};
 use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, ToolResult};
+use holdpoint_core::message::{FileDigest, Message, ToolResult};
 use holdpoint_core::name::{AgentName, SessionId, ToolName, UserId};
 use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::Continuation;
 
 use self::mcp::login::Desk;
+use self::secrets::Secrets;
 
 /// One start of a call.
 #[derive(Debug, Clone)]
@@ -54,7 +57,7 @@ pub struct Invocation {
     pub message: MessageId,
     /// The model's own id of the call; may be empty.
     pub asked_as: String,
-    /// Whose run it is.
+    /// Whose logins it uses: the user whose run it is, told apart from users of other tenants.
     pub owner: UserId,
     /// What it goes on with, when it has asked for something before: see [`Ask::resume`].
     pub resumed: Option<Resumed>,
@@ -158,15 +161,35 @@ pub struct SubRun {
 /// What running comes to.
 pub type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
+/// What the outside was given for a call, as of when it is asked.
+pub type Handed = Pin<Box<dyn Future<Output = Secrets> + Send>>;
+
 /// Something that a model can call. What it is called, takes and promises stands in the agent's definition.
 pub trait Tool: Send + Sync {
     /// Runs it. Dropping the future stops it as far as that is possible.
     fn run(&self, invocation: Invocation) -> Running;
 
+    /// The secrets that the outside gets with this call. They are cut from whatever comes of it before that is stored
+    /// (T29); asked for after the call, so that one that was renewed meanwhile is among them. None: it gets none.
+    fn secrets(&self, _invocation: &Invocation) -> Option<Handed> {
+        None
+    }
+
     /// What it says of arguments, before people are asked and again directly before it runs. Arguments that cannot be
     /// read are never allowed by a tool that judges at all.
     fn judge(&self, _arguments: &str) -> Judgement {
         Judgement::Allow
+    }
+
+    /// The files that these arguments name, as they are now: shown with the call, part of what is approved, and compared
+    /// again directly before it runs (T3).
+    fn files(&self, _arguments: &str) -> Vec<FileDigest> {
+        Vec::new()
+    }
+
+    /// What a call is remembered by when somebody denied it, where equal arguments can be written in several ways (T28).
+    fn loose_key(&self, _arguments: &str) -> Option<String> {
+        None
     }
 
     /// Finds out how things are outside for a user, for [`Tool::changed`]; none for a tool that cannot change by itself.

@@ -1,7 +1,7 @@
 //! Secrets that the server keeps for later: tokens of logins, sealed before they reach the database (T29, T30).
 //!
-//! The key never is in the database. Tenant and name are part of what is sealed, so a row that was moved to another name
-//! or tenant cannot be opened. What cannot be opened, because the key is another one now, is as good as not there.
+//! The key never is in the database. Column, tenant and name are part of what is sealed, so a row that was moved to another
+//! name, tenant or column cannot be opened. What cannot be opened, because the key is another one now, is as good as not there.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +10,9 @@ use holdpoint_core::name::Tenant;
 use holdpoint_store::{SealedChange, Store, StoreError};
 
 use crate::engine::SigningKey;
+
+/// The column that its secrets are sealed for.
+const COLUMN: &str = "sealed";
 
 /// Keeps secrets.
 pub struct Vault {
@@ -36,13 +39,13 @@ impl Vault {
     /// Seals a secret under a name, for whoever carries it in between.
     #[must_use]
     pub fn seal(&self, name: &str, text: &str) -> String {
-        self.key.seal(&[self.tenant.as_str(), name], text)
+        self.key.seal(COLUMN, &[self.tenant.as_str(), name], text)
     }
 
     /// Opens what was sealed here under this name; none for anything else.
     #[must_use]
     pub fn open(&self, name: &str, sealed: &str) -> Option<String> {
-        self.key.open(&[self.tenant.as_str(), name], sealed)
+        self.key.open(COLUMN, &[self.tenant.as_str(), name], sealed)
     }
 
     /// A secret that is kept.
@@ -118,6 +121,30 @@ mod tests {
         assert_eq!(ours.open("other", &sealed), None);
         assert_eq!(vault(&store, "acme", 1).open("login", &sealed), None);
         assert_eq!(vault(&store, "default", 2).open("login", &sealed), None);
+    }
+
+    /// T30: a row that somebody who can write the database moves to another tenant, to another name or into another column does
+    /// not open there, and opens again where it belongs.
+    #[tokio::test]
+    async fn a_row_that_was_moved_does_not_open() {
+        let store = Arc::new(MemoryStore::new());
+        let (ours, theirs) = (vault(&store, "default", 1), vault(&store, "acme", 1));
+        ours.put("login", "geheim").await.unwrap();
+        let sealed = store.sealed(Tenant::new("default").unwrap(), "login".into()).await.unwrap().unwrap();
+        for (tenant, name) in [("acme", "login"), ("default", "other")] {
+            let (tenant, name) = (Tenant::new(tenant).unwrap(), name.to_owned());
+            let change = SealedChange { tenant, name, before: None, after: Some(sealed.clone()) };
+            assert!(store.change_sealed(change).await.unwrap());
+        }
+        assert_eq!(theirs.get("login").await.unwrap(), None);
+        assert_eq!(ours.get("other").await.unwrap(), None);
+        assert_eq!(ours.get("login").await.unwrap().unwrap().text, "geheim");
+        // What a subscription keeps under the same name is sealed for that column.
+        let key = SigningKey::new([1; 32]);
+        let brought = key.seal("subscriptions", &["default", "login"], "a token");
+        assert_eq!(ours.open("login", &brought), None);
+        assert_eq!(key.open("subscriptions", &["default", "login"], &sealed), None);
+        assert_eq!(key.open("subscriptions", &["default", "login"], &brought).as_deref(), Some("a token"));
     }
 
     #[tokio::test]

@@ -416,19 +416,19 @@ async fn listening_elsewhere_needs_keys_or_a_flag() {
     assert_eq!(answer(open.client.get(here(&open))).await.status, 200);
 }
 
-/// Wrong keys from one address are answered with 429 after a while, on pages and on the API; a key that was right
-/// lately is still taken, and whoever shows nothing is only asked who they are.
+/// T37: wrong keys from one address are answered with 429 after a while, on pages and on the API. A valid key is never
+/// concerned, also one that was not shown before, and whoever shows nothing is only asked who they are.
 #[tokio::test]
-async fn many_wrong_keys_from_one_address_have_to_wait() {
+async fn wrong_keys_are_throttled_and_valid_ones_never() {
     let server = serve(&["--auth", "keys"]);
-    let key = server.key(&["--user", "alice"]);
+    let (known, unused) = (server.key(&["--user", "alice"]), server.key(&["--user", "bob"]));
     let page = |password: &str| {
         let request = server.client.get(format!("{}/", server.base)).header("accept", "text/html");
         request.basic_auth("anyone", Some(password)).send()
     };
     let wrong = format!("hp_{}", "x".repeat(60));
     assert_eq!(page(&wrong).await.unwrap().status(), 401);
-    assert_eq!(page(&key).await.unwrap().status(), 200);
+    assert_eq!(page(&known).await.unwrap().status(), 200);
     let mut refused = None;
     for _ in 0..60 {
         let response = page(&wrong).await.unwrap();
@@ -442,13 +442,105 @@ async fn many_wrong_keys_from_one_address_have_to_wait() {
     let seconds: u32 = refused.headers()["retry-after"].to_str().unwrap().parse().unwrap();
     assert!((1..=60).contains(&seconds), "{seconds}");
     assert!(refused.text().await.unwrap().contains("Too many wrong keys"));
-    let api = server.client.get(format!("{}/api/v1/runs", server.base)).bearer_auth(&wrong);
-    assert_eq!(api.send().await.unwrap().status(), 429);
-    assert_eq!(page(&key).await.unwrap().status(), 200, "it was right before");
+    let api = |key: &str| server.client.get(format!("{}/api/v1/runs", server.base)).bearer_auth(key).send();
+    assert_eq!(api(&wrong).await.unwrap().status(), 429);
+    for key in [&known, &unused, &server.key(&["--user", "carol"])] {
+        assert_eq!(page(key).await.unwrap().status(), 200, "a valid key is let in");
+        assert_eq!(api(key).await.unwrap().status(), 200);
+    }
+    assert_eq!(
+        api(&wrong).await.unwrap().status(),
+        429,
+        "a valid key of others changes nothing for a wrong one"
+    );
     let nothing = server.client.get(format!("{}/api/v1/runs", server.base));
     assert_eq!(nothing.send().await.unwrap().status(), 401);
     let up = server.client.get(format!("{}/healthz", server.base));
     assert_eq!(up.send().await.unwrap().status(), 200);
+}
+
+/// T37: behind a proxy that the configuration trusts failures count for the client that the proxy names, and a client that
+/// names others itself is counted all the same. Guesses at one key count together wherever they come from; the key itself
+/// still opens.
+#[tokio::test]
+async fn failures_count_for_the_client_behind_a_trusted_proxy() {
+    let data = tempfile::tempdir().unwrap();
+    let config = data.path().join("holdpoint.yaml");
+    let script = data.path().join("script.yaml");
+    std::fs::write(&script, "replies: [{text: done}]\n").unwrap();
+    let text = "llms: {script: {type: scripted, script: script.yaml}}\nagents: {ops: {llm: script, task: {}}}\n\
+                server: {auth: {api_keys: true}, trusted_proxies: [127.0.0.0/8]}\n";
+    std::fs::write(&config, text).unwrap();
+    let (child, base) = spawn(data.path(), &["--config", config.to_str().unwrap()]);
+    let server = Server { child, base, data, client: Client::builder().no_proxy().build().unwrap() };
+    let ask = async |forwarded: &str, key: &str| {
+        let request = server.client.get(format!("{}/api/v1/runs", server.base)).bearer_auth(key);
+        request.header("x-forwarded-for", forwarded).send().await.unwrap().status().as_u16()
+    };
+    let wrong = format!("hp_{}", "x".repeat(60));
+    for n in 0..20 {
+        assert_eq!(ask(&format!("203.0.113.{n}, 198.51.100.1"), &wrong).await, 401);
+    }
+    assert_eq!(
+        ask("198.51.100.7, 198.51.100.1", &wrong).await,
+        429,
+        "what stands further left is the client's word"
+    );
+    assert_eq!(ask("198.51.100.2", &wrong).await, 401, "another client");
+    let key = server.key(&["--user", "alice"]);
+    // The same prefix with another secret, and the check that fits it, from many clients.
+    let prefix = key.split('_').nth(1).unwrap();
+    let forged = |n: u8| holdpoint::auth::ApiKey::new([n; holdpoint::auth::KEY_BYTES]).reveal();
+    let mut seen = Vec::new();
+    for n in 0..25 {
+        let other = server.client.get(format!("{}/api/v1/runs", server.base)).bearer_auth(forged(1));
+        let client = format!("192.0.2.{n}");
+        seen.push(other.header("x-forwarded-for", client).send().await.unwrap().status().as_u16());
+    }
+    assert_eq!((&seen[..20], &seen[20..]), (&[401; 20][..], &[429; 5][..]));
+    assert!(!forged(1).contains(prefix));
+    assert_eq!(ask("192.0.2.1", &key).await, 200);
+}
+
+/// Somebody who is taken off the list of approvers while they listen hears no more of a run from the next news on.
+#[tokio::test]
+async fn a_stream_ends_when_its_reader_may_not_see_the_run_any_more() {
+    let data = tempfile::tempdir().unwrap();
+    let config = data.path().join("holdpoint.yaml");
+    std::fs::write(
+        data.path().join("script.yaml"),
+        "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n",
+    )
+    .unwrap();
+    let text = |approver: &str| {
+        format!(
+            "llms: {{script: {{type: scripted, script: script.yaml}}}}\n\
+             tools: {{execute_command: {{approval_prompt: 'Run {{input}}?', allowed_commands: [echo]}}}}\n\
+             agents: {{ops: {{llm: script, tools: [execute_command], task: {{}}, approvers: ['user:{approver}']}}}}\n\
+             server: {{auth: {{api_keys: true}}}}\n"
+        )
+    };
+    std::fs::write(&config, text("bob")).unwrap();
+    let (child, base) = spawn(data.path(), &["--config", config.to_str().unwrap()]);
+    let server = Server { child, base, data, client: Client::builder().no_proxy().build().unwrap() };
+    let (ann, bob) = (server.key(&["--user", "ann"]), server.key(&["--user", "bob"]));
+    let (run, hold) = server.held(&ann).await;
+    let stream = server.client.get(format!("{}/api/v1/runs/{run}/events", server.base));
+    let stream = stream.header("accept", "text/event-stream").bearer_auth(&bob).send().await.unwrap();
+    assert_eq!(stream.status(), 200);
+    std::fs::write(&config, text("carol")).unwrap();
+    let reloaded = Command::new("kill").args(["-HUP", &server.child.id().to_string()]).status().unwrap();
+    assert!(reloaded.success());
+    for _ in 0..600 {
+        if server.status(&bob, &format!("/api/v1/runs/{run}")).await == 404 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(server.decide(&ann, &hold).await.status, 200);
+    let whole = tokio::time::timeout(Duration::from_secs(60), stream.text()).await.unwrap().unwrap();
+    assert!(whole.contains("hold.opened") && whole.contains("event: problem"), "{whole}");
+    assert!(!whole.contains("hold.resolved") && !whole.contains("run.ended"), "{whole}");
 }
 
 /// A stream that was opened with a key ends soon after the key is revoked, and says why; others stay open.

@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
+#[path = "operations/files.rs"]
+mod files;
 #[path = "tooling/started.rs"]
 mod started;
 
@@ -188,6 +190,37 @@ async fn a_broken_link_puts_its_run_aside() {
     let third = serve(data.path());
     assert_eq!(third.recovered().await["quarantined"], 1);
     assert_eq!(third.read(&format!("/api/v1/runs/{broken}")).await["reason"], failed["reason"]);
+}
+
+/// T20: whatever is asked, on every surface, and whatever the answer is, nobody guesses what it might be instead.
+#[tokio::test]
+async fn every_answer_is_what_its_type_says() {
+    let data = tempfile::tempdir().unwrap();
+    let server = serve(data.path());
+    let (run, hold) = server.held().await;
+    for path in [
+        "/healthz".to_owned(),
+        "/readyz".into(),
+        "/metrics".into(),
+        "/openapi.json".into(),
+        "/".into(),
+        "/no/such/path".into(),
+        "/api/v1/runs".into(),
+        format!("/api/v1/runs/{run}"),
+        format!("/api/v1/runs/{run}/events"),
+        format!("/api/v1/holds/{hold}"),
+        "/api/v1/runs/none".into(),
+        "/v1/agents/ops/.well-known/agent-card.json".into(),
+        format!("/v1/agents/ops/tasks/{run}"),
+        "/v1/agents/ops/tasks/none".into(),
+        "/async-tool/pending".into(),
+        "/async-tool/pending/none".into(),
+        "/api/inboxes".into(),
+    ] {
+        let response = server.client.get(format!("{}{path}", server.program.base)).send().await.unwrap();
+        let said = response.headers().get("x-content-type-options").map(|value| value.to_str().unwrap());
+        assert_eq!(said, Some("nosniff"), "{path}: {response:?}");
+    }
 }
 
 /// The metrics that operators alert on: what waits, since when, how long people and the disk take. No ids in labels.
@@ -391,7 +424,7 @@ async fn a_model_call_that_kills_its_server_ends_the_run_after_five_tries() {
     }
     until(&server, run, |status| status == Status::Ended(Outcome::Failed)).await;
     let why = reason(&server, run).await;
-    assert!(why.contains("5 tries") && why.contains("the server ended while it waited"), "{why}");
+    assert!(why.contains("5 tries") && why.contains("ended or lost its lease"), "{why}");
     assert_eq!(asked(), 5);
 }
 
@@ -456,7 +489,7 @@ async fn the_report_tells_what_expired_and_what_was_taken_over() {
     }
     let found = second.recovery();
     assert_eq!((found.waiting_for_person, found.expired, found.taken_over), (0, 1, 1));
-    assert!(second.metrics().await.contains("holdpoint_holds_expired_total 1\n"));
+    assert!(second.metrics(&Principal::local()).await.contains("holdpoint_holds_expired_total 1\n"));
 }
 
 /// C35, T15: a run that cannot be read is still nobody's but its owner's.
@@ -497,7 +530,7 @@ async fn a_session_of_several_agents_is_asked_about() {
         };
         server.start(&alice(), new).await.unwrap();
     }
-    let name = SessionName { session: session.clone(), agent: None };
+    let name = SessionName { session: session.clone(), agent: None, owner: None };
     let Err(SessionError::Ambiguous { agents }) = server.session(&alice(), &name).await else {
         panic!("it is not ambiguous");
     };

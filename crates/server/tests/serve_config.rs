@@ -282,6 +282,7 @@ fn plain(value: &Value) -> Value {
                 "durable",
                 "actor",
                 "definition",
+                "asked_with",
             ];
             let kept = members.iter().filter(|(name, _)| !varies.contains(&name.as_str()));
             let kept = kept.filter(|(name, _)| !name.ends_with("_url"));

@@ -313,3 +313,76 @@ async fn a_deleted_session_loses_its_contents_and_takes_no_more_runs() {
     let head = of_run.map(|line| line["link"]["hash"].clone()).next_back().unwrap();
     assert_eq!(said["erased"][0]["hash"], head, "the proof names the head of the chain that stays");
 }
+
+/// Two users with a session of the same name have two sessions: neither reads, changes or closes the other's. Who administers
+/// sees both and says whose; approvers see the owner's by right, without its metadata, and cannot change it.
+#[tokio::test]
+async fn a_session_belongs_to_its_user() {
+    let data = tempfile::tempdir().unwrap();
+    let holdpoint = || Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = holdpoint();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--auth", "keys", "--approver", "user:zoe", "--data"]);
+    let program = started(command.arg(data.path()).env("RUST_LOG", "warn"));
+    let key = |arguments: &[&str]| {
+        let made =
+            holdpoint().args(["keys", "create", "--data"]).arg(data.path()).args(arguments).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        String::from_utf8(made.stdout).unwrap().trim().to_owned()
+    };
+    let [ann, eve, zoe] = ["ann", "eve", "zoe"].map(|user| key(&["--user", user]));
+    let admin = key(&["--user", "root", "--scope", "admin"]);
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let ask = async |key: &str, method: &str, path: &str, body: Option<Value>| {
+        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
+        let request = client.request(method, format!("{}/api/v1{path}", program.base)).bearer_auth(key);
+        let request = request.timeout(Duration::from_secs(30));
+        let request = match body {
+            Some(body) => request.header("content-type", "application/json").body(body.to_string()),
+            None => request,
+        };
+        let response = request.send().await.unwrap();
+        let status = response.status().as_u16();
+        (status, serde_json::from_str(&response.text().await.unwrap()).unwrap_or(Value::Null))
+    };
+    let start = async |key: &str| {
+        let body = json!({"input": "Free some space", "session": "disk", "wait": "settled"});
+        ask(key, "POST", "/agents/ops/runs", Some(body)).await
+    };
+    let (status, ours) = start(&ann).await;
+    assert_eq!(status, 201, "{ours}");
+    let metadata = json!({"metadata": {"note": "mine"}});
+    assert_eq!(ask(&ann, "PATCH", "/sessions/disk", Some(metadata)).await.0, 200);
+    assert_eq!(ask(&eve, "GET", "/sessions/disk", None).await.0, 404);
+    // A run in the name gives a session of one's own, and nothing of the other.
+    assert_eq!(start(&eve).await.0, 201);
+    let (_, seen) = ask(&eve, "GET", "/sessions/disk", None).await;
+    assert_eq!((&seen["owner"], &seen["metadata"]["note"]), (&json!("eve"), &Value::Null), "{seen}");
+    assert_eq!(seen["metadata"]["pending_executions"].as_object().unwrap().len(), 1, "{seen}");
+    let theirs = json!({"metadata": {"note": "hers"}});
+    assert_eq!(ask(&eve, "PATCH", "/sessions/disk", Some(theirs)).await.0, 200);
+    for path in ["/sessions/disk?owner=ann", "/sessions/disk?owner=nobody"] {
+        assert_eq!(ask(&eve, "GET", path, None).await.0, 404);
+        assert_eq!(ask(&eve, "DELETE", path, None).await.0, 404);
+    }
+    let (_, listed) = ask(&eve, "GET", "/sessions", None).await;
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), 1, "{listed}");
+    let (_, listed) = ask(&eve, "GET", "/runs?agent=ops&session=disk", None).await;
+    assert_eq!(listed["runs"].as_array().unwrap().len(), 1, "{listed}");
+    // Deleting closes one's own.
+    assert_eq!(ask(&eve, "DELETE", "/sessions/disk?force=true", None).await.0, 200);
+    assert_eq!(start(&eve).await.0, 409);
+    assert_eq!(start(&ann).await.0, 201);
+    let (_, kept) = ask(&ann, "GET", "/sessions/disk", None).await;
+    assert_eq!((&kept["metadata"]["note"], &kept["closed"]), (&json!("mine"), &json!(false)), "{kept}");
+    // By right: whoever administers sees both, an approver those of the agent.
+    let (status, which) = ask(&admin, "GET", "/sessions/disk", None).await;
+    assert!(status == 409 && which.to_string().contains("?owner="), "{which}");
+    let (_, seen) = ask(&admin, "GET", "/sessions/disk?owner=ann", None).await;
+    assert_eq!(seen["metadata"]["note"], "mine");
+    let (status, seen) = ask(&zoe, "GET", "/sessions/disk?owner=ann", None).await;
+    assert_eq!((status, &seen["metadata"]["note"]), (200, &Value::Null), "{seen}");
+    assert_eq!(seen["metadata"]["pending_executions"].as_object().unwrap().len(), 2, "{seen}");
+    let change = json!({"metadata": {"note": "theirs"}});
+    assert_eq!(ask(&zoe, "PATCH", "/sessions/disk?owner=ann", Some(change)).await.0, 403);
+    assert_eq!(ask(&zoe, "DELETE", "/sessions/disk?owner=ann", None).await.0, 403);
+}

@@ -235,7 +235,7 @@ fn who(user: &str) -> Principal {
 async fn key_of(user: &str, store: &SqliteStore) -> String {
     let mut random = [7; KEY_BYTES];
     random.iter_mut().zip(user.bytes()).for_each(|(byte, letter)| *byte = letter);
-    let Principal { tenant, user, groups, roles, scopes } = who(user);
+    let Principal { tenant, user, groups, roles, scopes, by: _ } = who(user);
     let facts = KeyFacts { name: None, user, groups, roles, scopes, created_at: Timestamp(0) };
     let key = ApiKey::new(random);
     // A second browser of the same user has the same key.
@@ -672,7 +672,7 @@ async fn others_see_nothing_and_lookers_decide_nothing() {
     assert_eq!(site.effects().len(), 1);
 }
 
-/// One decision: a form sent twice is one, another one is refused and told which counts.
+/// T5: one decision: a form sent twice is one, another one is refused and told which counts.
 #[tokio::test]
 async fn a_hold_is_decided_once() {
     let site = Site::new();

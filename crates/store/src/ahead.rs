@@ -3,8 +3,9 @@
 //! Each command is decided on the state that the run will have; its append is handed to the store at once. Nothing
 //! that was decided on state which is not durable leaves this module: outcomes come out of [`Driver::settle`] only,
 //! after the store has acknowledged everything below them. If an append fails, everything decided on top of it is
-//! thrown away and the same *commands* are decided again on what is really there: a model's reply or a tool's result
-//! is a command and is kept, never asked for or run again.
+//! thrown away and the same *commands* are decided again on what is really there: a tool's result is a command and is
+//! kept, never run again; so is a model's reply, unless it was asked with something that is not there in the end: then the
+//! core refuses it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -156,6 +156,8 @@ pub enum Put {
 pub struct Notice {
     /// Who is told.
     pub subscription: String,
+    /// Whose turn it counts for: the owner of the subscription.
+    pub owner: String,
     /// From which event on.
     pub from: Seq,
     /// When.

@@ -19,10 +19,12 @@ use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyRecord, NodeRow, OpenHolds, Page, RunQuery, SCAN_MAX, SealedChange, SessionChange, SessionKey,
-    SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
+    KeyNote, KeyRecord, NodeRow, OpenHolds, Page, RunQuery, SCAN_MAX, SealedChange, SessionChange,
+    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
 };
-use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
+use crate::subscription::{
+    DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
+};
 
 /// Marks a cursor that stands in the memory store.
 const IN_MEMORY: u64 = 1 << 63;
@@ -72,7 +74,7 @@ impl Beside {
             if is_time { mirrored.tenants.clone() } else { BTreeSet::new() }
         };
         for tenant in tenants {
-            let query = SubscriptionQuery { tenant, after: None, limit: SCAN_MAX };
+            let query = SubscriptionQuery { tenant, owner: None, after: None, limit: SCAN_MAX };
             for subscription in self.durable.list_subscriptions(query).await? {
                 self.copy(subscription).await?;
             }
@@ -230,8 +232,8 @@ impl Store for Beside {
         })
     }
 
-    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
-        self.of(run).release(run, node)
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
+        self.of(run).release(run, node, wake_at)
     }
 
     fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
@@ -291,10 +293,18 @@ impl Store for Beside {
             let limit = query.limit;
             let memory = this.memory.due_notices(NoticeQuery { shards: ShardSet::all(), ..query.clone() });
             let durable = this.durable.due_notices(query);
-            let mut due = durable.await?;
-            due.extend(memory.await?.into_iter().map(|notice| DueNotice { no: !notice.no, ..notice }));
-            due.truncate(limit);
-            Ok(due)
+            let mut durable = durable.await?.into_iter();
+            let mut memory = memory.await?.into_iter().map(|notice| DueNotice { no: !notice.no, ..notice });
+            // One from each in turn, so that the backlog of neither hides the other.
+            let mut due = Vec::new();
+            loop {
+                let next = [durable.next(), memory.next()];
+                if next.iter().all(Option::is_none) || due.len() >= limit {
+                    due.truncate(limit);
+                    return Ok(due);
+                }
+                due.extend(next.into_iter().flatten());
+            }
         })
     }
 
@@ -311,6 +321,10 @@ impl Store for Beside {
 
     fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
         self.durable.list_subscriptions(query)
+    }
+
+    fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize> {
+        self.durable.count_subscriptions(count)
     }
 
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
@@ -374,6 +388,14 @@ impl Store for Beside {
         }
     }
 
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        let (durable, memory) = (self.durable.tenants(), self.memory.tenants());
+        Box::pin(async move {
+            let all: BTreeSet<Tenant> = durable.await?.into_iter().chain(memory.await?).collect();
+            Ok(all.into_iter().collect())
+        })
+    }
+
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
         Box::pin(either(self.durable.session(key.clone()), self.memory.session(key)))
     }
@@ -405,6 +427,20 @@ impl Store for Beside {
 
     fn erase(&self, run: RunId) -> Answer<()> {
         self.of(run).erase(run)
+    }
+
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        let (durable, memory): (Vec<KeyNote>, Vec<KeyNote>) =
+            notes.into_iter().partition(|note| note.run.place() == Place::Durable);
+        let is_empty = (durable.is_empty(), memory.is_empty());
+        match is_empty {
+            (_, true) => self.durable.note_keys(durable),
+            (true, false) => self.memory.note_keys(memory),
+            (false, false) => {
+                let (durable, memory) = (self.durable.note_keys(durable), self.memory.note_keys(memory));
+                Box::pin(async move { durable.await.and(memory.await) })
+            }
+        }
     }
 
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {

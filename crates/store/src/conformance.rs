@@ -25,6 +25,7 @@ pub mod flaky;
 pub mod forward;
 pub mod guards;
 pub mod hold_lists;
+pub mod key_notes;
 pub mod leases;
 pub mod lost_answers;
 pub mod nodes;
@@ -172,6 +173,7 @@ macro_rules! conformance {
                 a_cursor_survives_new_runs,
                 runs_are_listed_by_agent,
                 runs_are_listed_by_session,
+                runs_are_listed_by_owner_and_by_when_they_changed,
                 runs_are_listed_by_phase,
                 tenants_do_not_see_each_others_runs,
                 runs_are_listed_and_counted_by_inbox,
@@ -200,6 +202,8 @@ macro_rules! conformance {
                 metadata_change_only_as_they_were_read,
                 a_session_is_closed_for_good,
                 sessions_are_listed_newest_first,
+                a_session_belongs_to_its_user,
+                tenants_are_listed,
                 ;
             counts:
                 everything_is_counted,
@@ -223,6 +227,11 @@ macro_rules! conformance {
                 a_tenant_lists_its_own_credentials_in_order,
                 a_credential_is_revoked_once,
                 ;
+            key_notes:
+                a_noted_key_says_the_last_that_was_noted,
+                a_note_about_no_run_is_left_out,
+                a_noted_key_guards_like_any_other,
+                ;
             sealed:
                 a_sealed_secret_is_found_by_its_whole_name,
                 a_sealed_secret_is_changed_by_whoever_read_the_latest,
@@ -243,11 +252,14 @@ macro_rules! conformance {
                 notices_of_a_busy_subscription_are_left_out,
                 a_notice_that_is_given_up_stays_out_of_the_way,
                 notices_come_longest_due_first,
+                notices_take_turns_between_owners,
+                a_letter_sent_again_keeps_its_owner,
                 notices_belong_to_the_shard_of_their_run,
                 an_unknown_notice_is_settled_without_effect,
                 ;
             subscriptions:
                 a_subscription_is_kept_as_it_is,
+                subscriptions_are_listed_and_counted_by_owner,
                 an_append_tells_those_who_listen,
                 only_the_wanted_kinds_are_told,
                 a_change_counts_only_for_what_was_read,
@@ -280,6 +292,7 @@ macro_rules! conformance {
                 an_append_keeps_the_lease,
                 an_append_gives_the_lease_back,
                 a_wake_makes_a_held_run_due,
+                a_wake_is_given_back_with_the_lease,
                 a_wake_of_an_unknown_run_does_nothing,
                 a_wake_while_leased_is_not_forgotten,
                 a_wake_in_the_append_that_moves_the_run_is_not_forgotten,

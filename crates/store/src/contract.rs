@@ -19,10 +19,12 @@ use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
-    SettleNotice, ShardSet, Stored,
+    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
+    SessionRow, SettleNotice, ShardSet, Stored,
 };
-use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
+use crate::subscription::{
+    DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
+};
 
 /// What a store answers with; boxed, so that `Arc<dyn Store>` works everywhere.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
@@ -49,11 +51,13 @@ pub trait Store: Send + Sync + 'static {
     /// starve others. Runs under a live lease are not due; those of a newer fold are left alone.
     fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>>;
 
-    /// Extends the node's leases. Answers which of the runs it still has.
+    /// Extends the node's leases. Answers which of the runs it still has. Without runs it changes nothing, and answers
+    /// whether an append could be written now: it fails when the disk is full or the writer has stopped.
     fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>>;
 
-    /// Gives a lease back; the run is due when its row says. Does nothing when the node no longer has it.
-    fn release(&self, run: RunId, node: Incarnation) -> Answer<()>;
+    /// Gives a lease back; the run is due when its row says, or at `wake_at` if that is earlier: for a node that has used up
+    /// a wake without looking. Does nothing when the node no longer has it.
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()>;
 
     /// What never changes of a run, from its columns alone: also for a run that cannot be loaded. None when there is
     /// no such run, or when not even that can be read.
@@ -82,12 +86,18 @@ pub trait Store: Send + Sync + 'static {
     /// What an idempotency key was used for.
     fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>>;
 
+    /// Keeps or forgets idempotency keys apart from any append, all of these or none, at once for every node. Without a sync
+    /// of its own: it is durable with the next append that is written after it. A crash of the machine may lose it, and
+    /// then everything that was noted later too. Notes about a run that is not there are left out.
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()>;
+
     /// Forgets idempotency keys that were to be remembered until this instant or earlier, at most `limit`. Answers how
     /// many those were.
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize>;
 
-    /// Notices whose time has come, the longest due first. One for each subscription and run. Those of runs of a newer fold
-    /// are left to whoever can read them.
+    /// Notices whose time has come: turn by turn for each owner, in each round the longest due first, so that one backlog
+    /// does not starve others. One for each subscription and run. Those of runs of a newer fold are left to whoever can
+    /// read them.
     fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>>;
 
     /// What became of a notice.
@@ -99,11 +109,14 @@ pub trait Store: Send + Sync + 'static {
     /// Subscriptions of a tenant, by id.
     fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>>;
 
+    /// How many active subscriptions there are of a kind.
+    fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize>;
+
     /// Keeps a new subscription. False when its id is taken. Once this answers, every append that is written afterwards,
     /// by whichever node, and every append under way that has not been written yet, puts a notice for it.
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool>;
 
-    /// Changes a subscription, if its facts still are what the caller read; its scope stays. False when they are not, or
+    /// Changes a subscription, if its facts still are what the caller read; its scope and its owner stay. False when they are not, or
     /// there is none. From then on appends do as it says, as with a new one.
     fn change_subscription(&self, before: String, after: Subscription) -> Answer<bool>;
 
@@ -117,6 +130,9 @@ pub trait Store: Send + Sync + 'static {
     /// Makes a dead letter a notice again, due at this instant; a notice that is there already then begins as early as
     /// the letter did. False when the tenant has no such letter.
     fn resend(&self, tenant: Tenant, no: i64, at: Timestamp) -> Answer<bool>;
+
+    /// The tenants that have runs, by name.
+    fn tenants(&self) -> Answer<Vec<Tenant>>;
 
     /// A conversation.
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>>;
@@ -153,7 +169,8 @@ pub trait Store: Send + Sync + 'static {
     /// Keeps, changes or removes a sealed secret, if it still is what the caller read. False when it is not.
     fn change_sealed(&self, change: SealedChange) -> Answer<bool>;
 
-    /// Adds an entry to a tenant's audit, with the next number. Nothing changes or removes one.
+    /// Adds an entry to a tenant's audit, with the next number and the hash that ties it to the one before. Nothing
+    /// changes or removes one.
     fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()>;
 
     /// A tenant's audit after this number, oldest first, at most `limit`.

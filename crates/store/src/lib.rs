@@ -31,8 +31,10 @@ pub use error::StoreError;
 pub use observer::Observer;
 pub use query::{
     Audience, AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldFilter,
-    HoldQuery, InboxCounts, KeyRecord, Lease, NodeRow, OpenHolds, Page, RunFilter, RunQuery, SCAN_MAX,
-    SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
-    Unreadable,
+    HoldQuery, InboxCounts, KeyNote, KeyRecord, Lease, NodeRow, OpenHolds, Page, RunFilter, RunQuery,
+    SCAN_MAX, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet,
+    Stored, Unreadable,
 };
-pub use subscription::{DeadLetter, DeadQuery, NoticeQuery, Scope, Subscription, SubscriptionQuery};
+pub use subscription::{
+    DeadLetter, DeadQuery, NoticeQuery, Scope, Subscription, SubscriptionCount, SubscriptionQuery,
+};

@@ -23,10 +23,12 @@ use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
-    SettleNotice, ShardSet, Stored,
+    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
+    SessionRow, SettleNotice, ShardSet, Stored,
 };
-use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
+use crate::subscription::{
+    DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
+};
 use state::State;
 
 /// Keeps runs until the process ends.
@@ -83,8 +85,8 @@ impl Store for MemoryStore {
         answer(Ok(self.state().renew(runs, node, until)))
     }
 
-    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
-        self.state().release(run, node);
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
+        self.state().release(run, node, wake_at);
         answer(Ok(()))
     }
 
@@ -120,6 +122,11 @@ impl Store for MemoryStore {
         answer(Ok(self.state().find_key(tenant, key)))
     }
 
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.state().note_keys(notes);
+        answer(Ok(()))
+    }
+
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
         answer(Ok(self.state().forget_keys(until, limit)))
     }
@@ -134,6 +141,10 @@ impl Store for MemoryStore {
 
     fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
         answer(Ok(self.state().list_subscriptions(&query)))
+    }
+
+    fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize> {
+        answer(Ok(self.state().count_subscriptions(&count)))
     }
 
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
@@ -159,6 +170,10 @@ impl Store for MemoryStore {
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
         self.state().settle_notice(no, settle);
         answer(Ok(()))
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        answer(Ok(self.state().tenants()))
     }
 
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {

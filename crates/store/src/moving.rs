@@ -12,7 +12,7 @@ use holdpoint_core::digest::{self, Digest};
 use holdpoint_core::event::{Envelope, Event};
 use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::link::{Contents, FIRST_PREVIOUS, Header, Link};
-use holdpoint_core::name::{AgentName, SessionId, Tenant};
+use holdpoint_core::name::{AgentName, SessionId, Tenant, UserId};
 use holdpoint_core::project;
 use holdpoint_core::run::Run;
 use holdpoint_core::time::Timestamp;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::batch::{Batch, Expected, LeaseChange, Put, Who};
 use crate::contract::Store;
 use crate::error::StoreError;
-use crate::query::{Credential, RunFilter, RunQuery, SessionChange, SessionKey};
+use crate::query::{Credential, RunFilter, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow};
 use crate::subscription::{Scope, Subscription, SubscriptionQuery};
 
 /// The version of the lines.
@@ -46,6 +46,9 @@ enum Line {
     Session {
         agent: AgentName,
         session: SessionId,
+        /// None in files of versions whose conversations belonged to nobody in particular.
+        #[serde(default)]
+        owner: Option<UserId>,
         metadata: String,
         closed: bool,
         updated_at: Timestamp,
@@ -101,6 +104,9 @@ struct SubscriptionLine {
     wants: u64,
     is_active: bool,
     facts: String,
+    /// Empty in files of older versions.
+    #[serde(default)]
+    owner: String,
 }
 
 /// How much was moved.
@@ -183,9 +189,10 @@ pub async fn export(
     }
     for key in known {
         if let Some(row) = store.session(key).await? {
-            let SessionKey { agent, session, .. } = row.key;
+            let SessionKey { agent, owner, session, tenant: _ } = row.key;
             let (metadata, closed, updated_at) = (row.metadata, row.closed, row.updated_at);
-            put(out, &Line::Session { agent, session, metadata, closed, updated_at })?;
+            let owner = Some(owner);
+            put(out, &Line::Session { agent, session, owner, metadata, closed, updated_at })?;
         }
     }
     if wanted.session.is_none() {
@@ -212,6 +219,7 @@ async fn runs(
             tenant: tenant.clone(),
             filter: filter.clone(),
             phases: Vec::new(),
+            since: None,
             cursor,
             limit: AT_ONCE,
         };
@@ -221,8 +229,7 @@ async fn runs(
         }
         for row in page.items {
             let facts = row.run.facts;
-            let (agent, session) = (facts.agent, facts.session);
-            found.push((facts.id, SessionKey { tenant: tenant.clone(), agent, session }));
+            found.push((facts.id, SessionKey::of(&facts)));
         }
         cursor = page.next;
         if cursor.is_none() {
@@ -275,17 +282,19 @@ async fn export_rest(
     }
     let mut after = None;
     loop {
-        let query = SubscriptionQuery { tenant: tenant.clone(), after: after.clone(), limit: AT_ONCE };
+        let query =
+            SubscriptionQuery { tenant: tenant.clone(), owner: None, after: after.clone(), limit: AT_ONCE };
         let page = store.list_subscriptions(query).await?;
         let Some(last) = page.last() else { break };
         after = Some(last.id.clone());
-        for Subscription { id, scope, wants, is_active, facts, .. } in page {
+        for Subscription { id, scope, owner, wants, is_active, facts, tenant: _ } in page {
             let (run, agent) = match scope {
                 Scope::Tenant => (None, None),
                 Scope::Agent(agent) => (None, Some(agent)),
                 Scope::Run(run) => (Some(run), None),
             };
-            put(out, &Line::Subscription(SubscriptionLine { id, run, agent, wants, is_active, facts }))?;
+            let line = SubscriptionLine { id, run, agent, wants, is_active, facts, owner };
+            put(out, &Line::Subscription(line))?;
         }
     }
     let mut after = 0;
@@ -406,6 +415,7 @@ impl Import<'_> {
                     tenant: tenant.clone(),
                     filter: RunFilter::All,
                     phases: Vec::new(),
+                    since: None,
                     cursor: None,
                     limit: 1,
                 };
@@ -433,11 +443,11 @@ impl Import<'_> {
                 self.moved.runs += 1;
                 self.blobs.clear();
             }
-            Line::Session { agent, session, metadata, closed, updated_at } => {
+            Line::Session { agent, session, owner, metadata, closed, updated_at } => {
                 let Some(tenant) = self.tenant.clone() else { return Err(bad(no, "no tenant")) };
-                let key = SessionKey { tenant, agent, session };
-                let before = self.store.session(key.clone()).await?;
+                let before = self.conversation(tenant, agent, session, owner).await?;
                 let Some(before) = before else { return Err(bad(no, "a conversation without runs")) };
+                let key = before.key;
                 let change = SessionChange::Metadata { before: before.metadata, after: metadata };
                 self.store.change_session(key.clone(), change, updated_at).await?;
                 if closed {
@@ -504,6 +514,30 @@ impl Import<'_> {
         opened.map(|hold| Put::Audience { hold, who: (self.audiences)(run) }).collect()
     }
 
+    /// A conversation that the runs before it have begun. Without an owner it is the one that was begun first.
+    async fn conversation(
+        &self,
+        tenant: Tenant,
+        agent: AgentName,
+        session: SessionId,
+        owner: Option<UserId>,
+    ) -> Result<Option<SessionRow>, StoreError> {
+        if let Some(owner) = owner {
+            return self.store.session(SessionKey { tenant, agent, owner, session }).await;
+        }
+        let (mut first, mut cursor) = (None, None);
+        loop {
+            let (tenant, agent, session) = (tenant.clone(), Some(agent.clone()), Some(session.clone()));
+            let query = SessionQuery { tenant, owner: None, agent, session, cursor, limit: AT_ONCE };
+            let page = self.store.list_sessions(query).await?;
+            first = page.items.into_iter().next_back().or(first);
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(first);
+            }
+        }
+    }
+
     async fn rest(&self, no: u64, line: Line) -> Result<(), MoveError> {
         let Some(tenant) = self.tenant.clone() else { return Err(bad(no, "no tenant")) };
         match line {
@@ -511,14 +545,14 @@ impl Import<'_> {
                 let credential = Credential { tenant, prefix, hash, facts, expires_at, revoked_at };
                 self.store.put_credential(credential).await?;
             }
-            Line::Subscription(SubscriptionLine { id, run, agent, wants, is_active, facts }) => {
+            Line::Subscription(SubscriptionLine { id, run, agent, wants, is_active, facts, owner }) => {
                 let scope = match (run, agent) {
                     (Some(run), _) => Scope::Run(run),
                     (None, Some(agent)) => Scope::Agent(agent),
                     (None, None) => Scope::Tenant,
                 };
                 self.store
-                    .put_subscription(Subscription { tenant, id, scope, wants, is_active, facts })
+                    .put_subscription(Subscription { tenant, id, scope, owner, wants, is_active, facts })
                     .await?;
             }
             Line::Audit { at, entry } => self.store.put_audit(tenant, at, entry).await?,

@@ -47,10 +47,12 @@ use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
-    SettleNotice, ShardSet, Stored,
+    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
+    SessionRow, SettleNotice, ShardSet, Stored,
 };
-use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
+use crate::subscription::{
+    DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
+};
 use connect::Connector;
 use group::Encoded;
 use hints::Hints;
@@ -59,7 +61,7 @@ use pool::Pool;
 use side::Side;
 use writer::Writer;
 
-pub use audit::{audit_entries, export, verify};
+pub use audit::{audit_entries, export, heads, verify, verify_against};
 pub use schema::OpenError;
 
 /// Keeps runs in Postgres.
@@ -218,8 +220,8 @@ impl Store for PostgresStore {
         self.begin(move |shared| async move { work::renew(&shared.pool, runs, node, until).await })
     }
 
-    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
-        self.begin(move |shared| async move { work::release(&shared.pool, run, node).await })
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
+        self.begin(move |shared| async move { work::release(&shared.pool, run, node, wake_at).await })
     }
 
     fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
@@ -254,6 +256,10 @@ impl Store for PostgresStore {
         self.begin(move |shared| async move { read::find_key(&shared.pool, &tenant, &key).await })
     }
 
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.begin(move |shared| async move { work::note_keys(&shared.pool, notes).await })
+    }
+
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
         self.begin(move |shared| async move { work::forget_keys(&shared.pool, until, limit).await })
     }
@@ -268,6 +274,10 @@ impl Store for PostgresStore {
 
     fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
         self.begin(move |shared| async move { telling::list(&shared.pool, &query).await })
+    }
+
+    fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize> {
+        self.begin(move |shared| async move { telling::count(&shared.pool, &count).await })
     }
 
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
@@ -292,6 +302,10 @@ impl Store for PostgresStore {
 
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
         self.begin(move |shared| async move { telling::settle_notice(&shared.pool, no, settle).await })
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        self.begin(move |shared| async move { read::tenants(&shared.pool).await })
     }
 
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{Incarnation, RunId, Seq, Shard};
-use holdpoint_core::name::{AgentName, InboxName, SessionId, Tenant, ToolName};
+use holdpoint_core::name::{AgentName, InboxName, SessionId, Tenant, ToolName, UserId};
 use holdpoint_core::project::{Phase, RunRow};
 use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
@@ -228,8 +228,12 @@ impl InboxCounts {
 pub struct SessionQuery {
     /// Whose.
     pub tenant: Tenant,
+    /// Of which user; none means any.
+    pub owner: Option<UserId>,
     /// With which agent; none means any.
     pub agent: Option<AgentName>,
+    /// With which name; none means any.
+    pub session: Option<SessionId>,
     /// Where to go on.
     pub cursor: Option<u64>,
     /// How many at most.
@@ -245,6 +249,8 @@ pub struct RunQuery {
     pub filter: RunFilter,
     /// Only those in one of these phases; empty means any.
     pub phases: Vec<Phase>,
+    /// Only those that changed at this instant or later; none means any.
+    pub since: Option<Timestamp>,
     /// Where to go on.
     pub cursor: Option<u64>,
     /// How many at most.
@@ -258,8 +264,12 @@ pub enum RunFilter {
     All,
     /// One agent.
     Agent(AgentName),
-    /// One conversation.
+    /// The conversations of this name with an agent, whoever has them.
     Session(AgentName, SessionId),
+    /// One conversation: a user's with an agent.
+    SessionOf(UserId, AgentName, SessionId),
+    /// Those that one user started.
+    Owner(UserId),
     /// One inbox.
     Inbox(InboxName),
     /// What workers of an inbox may claim at this instant: highest priority first, then oldest.
@@ -301,7 +311,7 @@ pub enum HoldFilter {
     Agent(AgentName),
     /// One tool.
     Tool(ToolName),
-    /// One conversation.
+    /// The conversations of this name with an agent, whoever has them.
     Session(AgentName, SessionId),
     /// One run.
     Run(RunId),
@@ -364,6 +374,33 @@ pub struct KeyRecord {
     pub expires_at: Timestamp,
 }
 
+/// What becomes of an idempotency key apart from any append.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyNote {
+    /// Whose.
+    pub tenant: Tenant,
+    /// The key.
+    pub key: String,
+    /// The run that it is about.
+    pub run: RunId,
+    /// What it says from now on and until when it is remembered; none forgets it.
+    pub kept: Option<(Digest, Timestamp)>,
+}
+
+impl KeyNote {
+    /// A note that changes nothing but the time until which a key is remembered is left out while there is more than a
+    /// day to go: whoever looks at the same thing again and again writes nothing.
+    pub(crate) const REFRESHED_MILLIS: i64 = 24 * 60 * 60 * 1000;
+
+    /// The notes with the last word on each key only, by key: those of one write must not get in each other's way.
+    pub(crate) fn last_of_each(notes: Vec<KeyNote>) -> Vec<KeyNote> {
+        let named = |note: KeyNote| ((note.tenant.clone(), note.key.clone()), note);
+        let last: std::collections::BTreeMap<(Tenant, String), KeyNote> =
+            notes.into_iter().map(named).collect();
+        last.into_values().collect()
+    }
+}
+
 /// How a sealed secret changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealedChange {
@@ -401,6 +438,8 @@ pub struct DueNotice {
     pub no: i64,
     /// Who is told.
     pub subscription: String,
+    /// Whose turn it counts for.
+    pub owner: String,
     /// Of which run.
     pub run: RunId,
     /// From which event on.
@@ -442,8 +481,23 @@ pub struct SessionKey {
     pub tenant: Tenant,
     /// With which agent.
     pub agent: AgentName,
+    /// Of which user: the same name of another user is another conversation.
+    pub owner: UserId,
     /// Its name.
     pub session: SessionId,
+}
+
+impl SessionKey {
+    /// The conversation that a run belongs to.
+    #[must_use]
+    pub fn of(facts: &Facts) -> SessionKey {
+        SessionKey {
+            tenant: facts.tenant.clone(),
+            agent: facts.agent.clone(),
+            owner: facts.owner.clone(),
+            session: facts.session.clone(),
+        }
+    }
 }
 
 /// A conversation.
@@ -470,6 +524,8 @@ pub struct AuditEntry {
     pub at: Timestamp,
     /// What, as JSON; a store does not look into it.
     pub entry: String,
+    /// Ties it to the entry before it: see [`crate::audit::entry_hash`].
+    pub hash: Digest,
 }
 
 /// How a conversation changes.

@@ -9,6 +9,7 @@ mod append;
 mod audit;
 mod credentials;
 mod erase;
+mod files;
 mod names;
 #[cfg(test)]
 mod plans;
@@ -39,10 +40,12 @@ use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
     AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow,
-    SettleNotice, ShardSet, Stored,
+    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
+    SessionRow, SettleNotice, ShardSet, Stored,
 };
-use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
+use crate::subscription::{
+    DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
+};
 use append::Encoded;
 use credentials::CredentialChange;
 use read::Readers;
@@ -50,7 +53,7 @@ use tally::Tallies;
 use telling::SubscriptionChange;
 use writer::{Job, Writer};
 
-pub use audit::{audit_entries, export, verify};
+pub use audit::{audit_entries, export, heads, verify, verify_against};
 pub use credentials::CredentialFile;
 pub use schema::OpenError;
 
@@ -90,7 +93,7 @@ impl SqliteStore {
     /// program, a file that another store has open, and a SQLite library with known corruption bugs.
     pub fn open(options: &SqliteOptions) -> Result<SqliteStore, OpenError> {
         let file = schema::open(options)?;
-        let readers = Arc::new(Readers::new(&options.path)?);
+        let readers = Arc::new(Readers::of_open(&options.path, file.files.clone()));
         let tallies = Arc::new(Tallies::default());
         let writer = Writer::start(file, options, tallies.clone())?;
         Ok(SqliteStore {
@@ -102,7 +105,7 @@ impl SqliteStore {
         })
     }
 
-    /// Why the writer stopped for good, if it did: a sync that failed. Reads still work; nothing more is written.
+    /// Why the writer stopped for good, if it did: a sync that failed, or files that lost their names. Reads still work; nothing more is written.
     #[must_use]
     pub fn stopped(&self) -> Option<String> {
         self.writer.stopped()
@@ -159,11 +162,14 @@ impl Store for SqliteStore {
     }
 
     fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
-        self.writer.hand_over(|reply| Job::Renew(runs, node, until, reply))
+        match runs.is_empty() {
+            true => self.writer.probe(),
+            false => self.writer.hand_over(|reply| Job::Renew(runs, node, until, reply)),
+        }
     }
 
-    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
-        self.writer.hand_over(|reply| Job::Release(run, node, reply))
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
+        self.writer.hand_over(|reply| Job::Release(run, node, wake_at, reply))
     }
 
     fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
@@ -204,6 +210,10 @@ impl Store for SqliteStore {
         self.read(|reading| reading.find_key(&tenant, &key))
     }
 
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.writer.hand_over(|reply| Job::NoteKeys(KeyNote::last_of_each(notes), reply))
+    }
+
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
         self.writer.hand_over(|reply| Job::ForgetKeys(until, limit, reply))
     }
@@ -218,6 +228,10 @@ impl Store for SqliteStore {
 
     fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
         self.read(|reading| reading.list_subscriptions(&query))
+    }
+
+    fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize> {
+        self.read(|reading| reading.count_subscriptions(&count))
     }
 
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
@@ -246,6 +260,10 @@ impl Store for SqliteStore {
 
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
         self.writer.hand_over(|reply| Job::SettleNotice(no, settle, reply))
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        self.read(|reading| reading.tenants())
     }
 
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {

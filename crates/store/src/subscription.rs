@@ -19,6 +19,8 @@ pub struct Subscription {
     pub id: String,
     /// Which runs it is about; never changes.
     pub scope: Scope,
+    /// Whose it is, as a text that the server chooses; never changes. Deliveries take turns by it.
+    pub owner: String,
     /// The kinds of events that it wants, as the bits of `Event::bit`.
     pub wants: u64,
     /// Whether appends put notices for it.
@@ -67,8 +69,8 @@ impl Scope {
 
 impl Notice {
     /// What a subscription is told of a batch.
-    pub(crate) fn of_batch(batch: &Batch, subscription: String) -> Notice {
-        Notice { subscription, from: batch.link.header.first, due_at: batch.link.header.at }
+    pub(crate) fn of_batch(batch: &Batch, subscription: String, owner: String) -> Notice {
+        Notice { subscription, owner, from: batch.link.header.first, due_at: batch.link.header.at }
     }
 }
 
@@ -77,13 +79,39 @@ impl Notice {
 pub struct SubscriptionQuery {
     /// Whose.
     pub tenant: Tenant,
+    /// Only those of one owner.
+    pub owner: Option<String>,
     /// The last id of the page before.
     pub after: Option<String>,
     /// How many at most.
     pub limit: usize,
 }
 
-/// Which notices are asked for: those whose time has come, the longest due first.
+/// Which active subscriptions are counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubscriptionCount {
+    /// Whose.
+    pub tenant: Tenant,
+    /// Only those of one owner.
+    pub owner: Option<String>,
+    /// Only those to this run; none counts those to an agent or the whole tenant.
+    pub run: Option<RunId>,
+}
+
+impl SubscriptionCount {
+    /// Whether a subscription counts.
+    pub(crate) fn counts(&self, one: &Subscription) -> bool {
+        let is_meant = match (&one.scope, self.run) {
+            (Scope::Run(run), Some(wanted)) => *run == wanted,
+            (Scope::Run(_), None) | (Scope::Tenant | Scope::Agent(_), Some(_)) => false,
+            (Scope::Tenant | Scope::Agent(_), None) => true,
+        };
+        let is_owners = self.owner.as_ref().is_none_or(|owner| *owner == one.owner);
+        one.is_active && one.tenant == self.tenant && is_owners && is_meant
+    }
+}
+
+/// Which notices are asked for: those whose time has come, turn by turn for each owner, in each round the longest due first.
 #[derive(Debug, Clone)]
 pub struct NoticeQuery {
     /// The shards to look in.
@@ -92,15 +120,26 @@ pub struct NoticeQuery {
     pub now: Timestamp,
     /// How many at most.
     pub limit: usize,
+    /// How many of one owner at most.
+    pub each: usize,
     /// Subscriptions that are busy: one with a long backlog must not hide the others.
     pub without: Vec<String>,
+    /// Owners that are busy.
+    pub without_owners: Vec<String>,
 }
 
 impl NoticeQuery {
     /// Everything that is due.
     #[must_use]
     pub fn all(now: Timestamp, limit: usize) -> NoticeQuery {
-        NoticeQuery { shards: ShardSet::all(), now, limit, without: Vec::new() }
+        NoticeQuery {
+            shards: ShardSet::all(),
+            now,
+            limit,
+            each: limit,
+            without: Vec::new(),
+            without_owners: Vec::new(),
+        }
     }
 }
 

@@ -38,6 +38,8 @@ fn guardian(mutant: Mutant) -> &'static str {
         Mutant::ExpiryUnchecked => "a_decision_after_the_deadline_is_refused",
         Mutant::AuthorityUnchecked => "who_may_not_decide_learns_nothing",
         Mutant::MissingVerdictAllows => "a_missing_verdict_holds",
+        Mutant::TranscriptUnchecked => "a_reply_to_a_refused_decision_is_thrown_away",
+        Mutant::DecisionsAskedAhead => unreachable!("a rule of the engine, which the simulation notices"),
     }
 }
 

@@ -364,6 +364,7 @@ fn a_row_that_cannot_be_read_concerns_its_own_run_only() {
         tenant: NewRun::of("helper").tenant,
         id: "sub_1".into(),
         scope: Scope::Tenant,
+        owner: String::new(),
         wants: u64::MAX,
         is_active: true,
         facts: "{}".into(),

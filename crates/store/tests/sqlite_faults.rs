@@ -33,9 +33,10 @@ fn an_io_error_stops_the_writer_and_loses_nothing() {
     io_errors::io_errors(&program(), count(10)).assert_clean();
 }
 
+/// F16, I1, T29.
 #[test]
 fn unusable_files_are_refused_with_a_reason() {
-    unusable_files::unusable_files(count(7)).assert_clean();
+    unusable_files::unusable_files(count(14)).assert_clean();
 }
 
 #[test]

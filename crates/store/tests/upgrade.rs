@@ -10,14 +10,15 @@ use std::sync::Arc;
 
 use holdpoint_core::command::{Command, Wanted};
 use holdpoint_core::id::HoldId;
+use holdpoint_core::name::Tenant;
 use holdpoint_core::project::RunRow;
 use holdpoint_store::conformance::cluster::{self, query_text, shared};
 use holdpoint_store::conformance::faults::{fresh_file, open};
 use holdpoint_store::conformance::support::{
-    NewRun, SHELL, Scribe, block_on, checked, holds_by, resolve, the_hold,
+    NewRun, SHELL, Scribe, block_on, checked, holds_by, resolve, runs_by, the_hold,
 };
 use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
-use holdpoint_store::{HoldFilter, Store, postgres, sqlite};
+use holdpoint_store::{HoldFilter, RunFilter, SessionChange, SessionKey, Store, postgres, sqlite};
 use rusqlite::Connection;
 
 /// The texts of the migrations, by number.
@@ -36,29 +37,49 @@ fn migrations(backend: &str) -> Vec<(u32, String)> {
     all
 }
 
-/// Runs that wait, one that is over, one that waits for a node.
+/// Runs that wait, one that is over, two that wait for a node: one of them of another user, in a conversation of the same name.
 fn fill(store: &dyn Store, scribe: &mut Scribe) -> (Vec<(RunRow, HoldId)>, Vec<RunRow>) {
     let write = |batch: holdpoint_store::Batch| {
         let row = batch.row.clone();
         block_on(store.append(vec![batch])).unwrap();
         row
     };
+    let started = |scribe: &mut Scribe, new: &NewRun| {
+        let mut batch = scribe.start(new);
+        batch.puts.push(scribe.pinned(&batch.row));
+        batch
+    };
     let mut held = Vec::new();
     for n in 0..5 {
-        let row = write(scribe.start(&NewRun::of("helper").in_session(&format!("s-{n}"))));
+        let row = write(started(scribe, &NewRun::of("helper").in_session(&format!("s-{n}"))));
         let row = write(scribe.reply(&row, &[SHELL]));
         held.push((row.clone(), the_hold(&row)));
     }
-    let queued = write(scribe.start(&NewRun::of("other")));
-    let ended = write(scribe.start(&NewRun::of("other")));
+    for (tenant, entry) in [("default", "{\"n\":1}"), ("acme", "{}"), ("default", "{\"n\":\"é\"}")] {
+        block_on(store.put_audit(Tenant::new(tenant).unwrap(), scribe.now, entry.into())).unwrap();
+    }
+    let first = SessionKey::of(&held[0].0.run.facts);
+    let notes = SessionChange::Metadata { before: "{}".into(), after: "{\"a\":1}".into() };
+    assert!(block_on(store.change_session(first, notes, scribe.now)).unwrap());
+    let queued = write(started(scribe, &NewRun::of("other")));
+    let shared = write(started(scribe, &NewRun::of("helper").in_session("s-0").of_user("eve")));
+    let ended = write(started(scribe, &NewRun::of("other")));
     let ended = write(scribe.batch(&ended, &Command::Cancel { reason: None }));
-    (held, vec![queued, ended])
+    (held, vec![queued, shared, ended])
 }
 
 /// Everything is there as it was, and every hold can be decided.
 fn expect_whole(store: &dyn Store, scribe: &mut Scribe, held: &[(RunRow, HoldId)], others: &[RunRow]) {
     for row in others {
         assert_eq!(checked(store, row.run.facts.id).as_ref(), Ok(row));
+    }
+    // Each user has the conversation with what was theirs: whoever began it has its metadata.
+    for (row, metadata) in [(&held[0].0, "{\"a\":1}"), (&others[1], "{}")] {
+        let key = SessionKey::of(&row.run.facts);
+        let found = block_on(store.session(key.clone())).unwrap().unwrap();
+        assert_eq!((found.metadata.as_str(), found.closed), (metadata, false), "{key:?}");
+        let filter = RunFilter::SessionOf(key.owner, key.agent, key.session);
+        assert_eq!(block_on(store.list_runs(runs_by(filter))).unwrap().items, std::slice::from_ref(row));
     }
     let open = block_on(store.list_holds(holds_by(HoldFilter::All))).unwrap();
     assert_eq!(open.items.len(), held.len());
@@ -105,8 +126,16 @@ fn sqlite_files_of_every_earlier_schema_are_upgraded() {
                 "true".into()
             };
             old.execute_batch(&format!(
-                "DELETE FROM {table}; INSERT INTO {table} ({columns}) SELECT {columns} FROM newer.{table} WHERE {kept}"
+                "DELETE FROM {table}; INSERT OR IGNORE INTO {table} ({columns}) SELECT {columns} FROM newer.{table} WHERE {kept}"
             ))
+            .unwrap();
+        }
+        // Before conversations had owners there was one of each name.
+        if version < 16 {
+            old.execute_batch(
+                "UPDATE runs SET session = (SELECT o.no FROM newer.sessions n JOIN sessions o ON o.tenant = n.tenant \
+                 AND o.agent = n.agent AND o.session = n.session WHERE n.no = runs.session)",
+            )
             .unwrap();
         }
         drop(old);
@@ -141,7 +170,7 @@ fn postgres_databases_of_every_earlier_schema_are_upgraded() {
         );
         cluster::run(&url, &statements);
         let copy = "SELECT string_agg(format('DELETE FROM public.%1$I; INSERT INTO public.%1$I (%2$s) SELECT %2$s FROM \
-                    newer.%1$I', t, c), '; ') FROM (SELECT table_name AS t, string_agg(quote_ident(column_name), ', ' \
+                    newer.%1$I ON CONFLICT DO NOTHING', t, c), '; ') FROM (SELECT table_name AS t, string_agg(quote_ident(column_name), ', ' \
                     ORDER BY ordinal_position) AS c FROM information_schema.columns JOIN information_schema.tables \
                     USING (table_schema, table_name) WHERE table_schema = 'public' AND table_type = 'BASE TABLE' \
                     GROUP BY table_name) AS tables";

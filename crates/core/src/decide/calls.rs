@@ -13,9 +13,9 @@ use crate::event::{
     AfterOrphan, CallFinished, CallOrphaned, CallProgressed, CallReturned, CallStarted, Driver, Event,
     HoldResolved, Released, RunReleased,
 };
-use crate::hold::{Ask, Hold, HoldKind, HoldPolicy, Resolution};
+use crate::hold::{Ask, Hold, HoldKind, HoldPolicy, Resolution, name_files};
 use crate::id::{CallNo, HoldKey, Incarnation};
-use crate::message::{Judged, Replay, ToolResult};
+use crate::message::{FileDigest, Judged, Replay, ToolResult};
 use crate::mutant::Mutant;
 use crate::name::RuleId;
 use crate::policy::{Combined, Effect, Role};
@@ -37,7 +37,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
     // Within a pinned definition the schema cannot change; after a move the call remembers what it was shown with.
     let schema = draft.ctx.definition.tools.get(&call.tool).map(ToolSpec::schema_digest);
     let shown_with = call.schema.or(schema).unwrap_or_default();
-    let stored = digest::of_call(&begin.stored.tool, &begin.stored.arguments, shown_with);
+    let stored = digest::of_call_with(&begin.stored.tool, &begin.stored.arguments, shown_with, call.files);
     let is_as_shown = call.tool == begin.stored.tool && call.digest == Some(stored);
     if !is_as_shown && !Mutant::DigestUnchecked.is_on() {
         return Err(Refusal::Tampered { call: call.no, decided: call.digest, stored });
@@ -55,9 +55,16 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
     if shown_with != schema {
         unsatisfied.push(RuleId::schema_changed());
     }
+    // What nobody has approved has been shown to nobody either.
+    let files = draft.ctx.verdicts.files(call.no);
+    let has_other_files = digest::of_files(&files) != call.files && !call.satisfied.is_empty();
+    if has_other_files && !Mutant::DigestUnchecked.is_on() {
+        unsatisfied.push(RuleId::files_changed());
+    }
     if !unsatisfied.is_empty() {
-        let now = digest::of_call(&call.tool, &begin.stored.arguments, schema);
-        return Ok(ask_again(draft, &call, now, combined, unsatisfied));
+        let now = digest::of_call_with(&call.tool, &begin.stored.arguments, schema, digest::of_files(&files));
+        let revision = call.revision + u32::from(has_other_files);
+        return Ok(ask_again(draft, &call, Exhibit { digest: now, files, revision }, combined, unsatisfied));
     }
     draft.emit(Event::CallStarted(CallStarted {
         call: call.no,
@@ -83,11 +90,18 @@ fn refuse(draft: &mut Draft<'_>, call: &Call, judged: Judged, reason: Option<Str
     Answer::Refused
 }
 
-/// An approval satisfies the rules it was shown; a new rule or a changed tool asks again.
+/// What people are shown when they are asked again.
+struct Exhibit {
+    digest: Digest,
+    files: Vec<FileDigest>,
+    revision: u32,
+}
+
+/// An approval satisfies the rules it was shown; a new rule, a changed tool or a changed file asks again.
 fn ask_again(
     draft: &mut Draft<'_>,
     call: &Call,
-    digest: Digest,
+    exhibit: Exhibit,
     combined: Combined,
     unsatisfied: Vec<RuleId>,
 ) -> Answer {
@@ -100,20 +114,32 @@ fn ask_again(
         Effect::Hold => combined.judged.rules.clone(),
         Effect::Allow | Effect::Deny => Vec::new(),
     };
+    let is_changed = unsatisfied.contains(&RuleId::files_changed());
+    let changed = is_changed.then(|| FILES_CHANGED.to_owned());
+    let reason = name_files(combined.reason.into_iter().chain(changed).reduce(join), &exhibit.files);
     rules.extend(unsatisfied);
     rules.sort();
     rules.dedup();
     let opening = Opening {
         call: call.no,
         policy: draft.ctx.definition.policy_for(&call.tool),
-        ask: Ask { reason: combined.reason, ..Ask::default() },
+        ask: Ask { reason, ..Ask::default() },
         judged: Some(Judged { effect: Effect::Hold, rules, ..combined.judged }),
         votes: combined.votes,
-        digest: Some(digest),
+        digest: Some(exhibit.digest),
+        files: exhibit.files,
+        revision: exhibit.revision,
         ..Opening::default()
     };
     judge::open(draft, opening);
     Answer::Held
+}
+
+/// What people are told when a call is asked about again because of its files.
+const FILES_CHANGED: &str = "A file that the call names has changed since it was approved";
+
+fn join(first: String, second: String) -> String {
+    format!("{first}. {second}")
 }
 
 /// Nothing happened. The call is ready again; after the end of the run it stays not executed (rule 5).

@@ -352,8 +352,10 @@ fn checked_edit(draft: &Draft<'_>, hold: &Hold, arguments: &RawJson) -> Result<C
         return Err(forbidden(verdict.reason.clone().unwrap_or_else(|| judge::forbidden(&verdict.judged))));
     }
     let schema = spec.schema_digest();
-    let digest = digest::of_call(&call.tool, arguments.text(), schema);
-    let edited = Edited { arguments: Body::Json(arguments.clone()), digest, revision: hold.revision + 1 };
+    let files = draft.ctx.verdicts.files(call.no);
+    let digest = digest::of_call_with(&call.tool, arguments.text(), schema, digest::of_files(&files));
+    let revision = hold.revision + 1;
+    let edited = Edited { arguments: Body::Json(arguments.clone()), digest, revision, files };
     let needs_new_decision = !judge::unsatisfied(&verdict.judged, &hold.rules).is_empty();
     Ok(Change { edited, verdict, needs_new_decision })
 }

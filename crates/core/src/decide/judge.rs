@@ -8,10 +8,10 @@ use crate::body::Body;
 use crate::command::AskedCall;
 use crate::digest;
 use crate::event::{Event, HoldOpened};
-use crate::hold::{Ask, HoldKind, HoldPolicy, OnTimeout};
+use crate::hold::{Ask, HoldKind, HoldPolicy, OnTimeout, name_files};
 use crate::id::{CallNo, HoldKey};
 use crate::json::RawJson;
-use crate::message::{Judged, ToolCall};
+use crate::message::{FileDigest, Judged, ToolCall};
 use crate::mutant::Mutant;
 use crate::name::{RuleId, ToolName};
 use crate::policy::{Combined, Effect};
@@ -39,8 +39,11 @@ pub(super) fn judge(draft: &Draft<'_>, no: CallNo, asked: &AskedCall) -> Judgeme
         Ok(json) => Body::Json(json),
         Err(_) => Body::text(&asked.arguments),
     };
+    let files = draft.ctx.verdicts.files(no);
     let digest = match (&arguments, schema) {
-        (Body::Json(json), Some(schema)) => Some(digest::of_call(&tool, json.text(), schema)),
+        (Body::Json(json), Some(schema)) => {
+            Some(digest::of_call_with(&tool, json.text(), schema, digest::of_files(&files)))
+        }
         (Body::Json(_) | Body::Text(_) | Body::Blob(_), _) => None,
     };
     let mut call = ToolCall {
@@ -52,9 +55,11 @@ pub(super) fn judge(draft: &Draft<'_>, no: CallNo, asked: &AskedCall) -> Judgeme
         replay: spec.map(|spec| spec.replay).unwrap_or_default(),
         judged: None,
         refused: problem,
+        files,
     };
     if call.refused.is_some() {
         call.digest = None;
+        call.files.clear();
         return Judgement { call, hold: None };
     }
     let combined = verdict(draft, no);
@@ -118,7 +123,7 @@ pub(super) fn too_many_holds(max: usize) -> String {
 /// Opens the approval hold of a call that was judged.
 pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: Combined) {
     let policy = draft.ctx.definition.policy_for(&call.tool);
-    let ask = Ask { reason: combined.reason, ..Ask::default() };
+    let ask = Ask { reason: name_files(combined.reason, &call.files), ..Ask::default() };
     open(
         draft,
         Opening {
@@ -142,6 +147,8 @@ pub(super) struct Opening {
     pub(super) judged: Option<Judged>,
     pub(super) votes: u32,
     pub(super) digest: Option<digest::Digest>,
+    pub(super) files: Vec<FileDigest>,
+    pub(super) revision: u32,
     pub(super) attempt: u32,
     pub(super) secret: Option<crate::id::Secret>,
 }
@@ -156,6 +163,8 @@ impl Default for Opening {
             judged: None,
             votes: 1,
             digest: None,
+            files: Vec::new(),
+            revision: 0,
             attempt: 0,
             secret: None,
         }
@@ -181,6 +190,8 @@ pub(super) fn open(draft: &mut Draft<'_>, opening: Opening) -> HoldKey {
         policy: opening.policy,
         muted: draft.ctx.over_soft_cap,
         attempt: opening.attempt,
+        revision: opening.revision,
+        files: opening.files,
         ask: opening.ask,
     })));
     hold

@@ -10,15 +10,13 @@ use crate::command::{RecordFailure, RecordReply};
 use crate::event::{CallProgressed, Driver, Event, ModelFailed, ModelReplied, Outcome};
 use crate::id::CallNo;
 use crate::message::Reply;
+use crate::mutant::Mutant;
 use crate::refusal::Refusal;
-use crate::run::Stage;
+use crate::run::{Heard, Stage};
 
 pub(super) fn reply(draft: &mut Draft<'_>, reply: &RecordReply) -> Result<Answer, Refusal> {
     refuse_unless_thinking(draft)?;
-    // A stored reply is never replaced: this one was thought of before it (rule 1).
-    if reply.heard.turn != draft.run.state.turn {
-        return Err(Refusal::NotThinking);
-    }
+    refuse_if_outdated(draft, Some(reply.heard))?;
     let mut judgements: Vec<Judgement> = Vec::with_capacity(reply.calls.len());
     for (no, asked) in (draft.run.state.calls_made + 1..).zip(&reply.calls) {
         judgements.push(judge::judge(draft, CallNo(no), asked));
@@ -37,6 +35,7 @@ pub(super) fn reply(draft: &mut Draft<'_>, reply: &RecordReply) -> Result<Answer
             model: reply.model.clone(),
         },
         heard: reply.heard.messages,
+        asked_with: reply.heard.results,
     }));
     for judgement in &judgements {
         let is_denied = judgement.call.refused.is_some() && judgement.call.judged.is_some();
@@ -65,6 +64,7 @@ pub(super) fn reply(draft: &mut Draft<'_>, reply: &RecordReply) -> Result<Answer
 /// A retry is counted before it happens, and the count ends the run (S0-47).
 pub(super) fn failure(draft: &mut Draft<'_>, failure: &RecordFailure) -> Result<Answer, Refusal> {
     let failures = refuse_unless_thinking(draft)? + 1;
+    refuse_if_outdated(draft, failure.heard)?;
     let may_retry = failures < draft.ctx.limits.model_attempts;
     let retry_at = failure.retry_at.filter(|_| may_retry);
     draft.emit(Event::ModelFailed(ModelFailed { failures, error: failure.error.clone(), retry_at }));
@@ -74,6 +74,20 @@ pub(super) fn failure(draft: &mut Draft<'_>, failure: &RecordFailure) -> Result<
         draft.end(Outcome::Failed, Some(reason), None);
     }
     Ok(Answer::Done)
+}
+
+/// What the model says counts only if it was asked with what is stored. A stored reply is never replaced, so one that was
+/// thought of before it is late (rule 1); and one that was asked with a decision or a result that lost its race is about
+/// something that never was. Either is thrown away, and the model is asked anew.
+pub(super) fn refuse_if_outdated(draft: &Draft<'_>, heard: Option<Heard>) -> Result<(), Refusal> {
+    let is_asked_with = |heard: Heard| match Mutant::TranscriptUnchecked.is_on() {
+        true => heard.turn == draft.run.state.turn,
+        false => draft.run.is_asked_with(heard),
+    };
+    match heard.is_none_or(is_asked_with) {
+        true => Ok(()),
+        false => Err(Refusal::NotThinking),
+    }
 }
 
 fn refuse_unless_thinking(draft: &Draft<'_>) -> Result<u32, Refusal> {

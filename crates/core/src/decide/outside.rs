@@ -4,8 +4,7 @@
 //! run and never reported is shown as unknown.
 
 use super::clock::{max_attempts, unreported_calls_are_unknown};
-use super::judge;
-use super::{Answer, Draft};
+use super::{Answer, Draft, judge, model};
 use crate::body::Body;
 use crate::command::{ClaimRun, FailKind, FailRun, Propose};
 use crate::event::{CallProposed, Claim, Driver, Event, Outcome, Released, RunClaimed, RunReleased};
@@ -76,6 +75,7 @@ pub(super) fn fail(draft: &mut Draft<'_>, fail: &FailRun) -> Result<Answer, Refu
         Driver::Loop if fail.kind == FailKind::OutOfTime => {}
         Driver::Loop => refuse_if_something_may_have_run(draft)?,
     }
+    model::refuse_if_outdated(draft, fail.heard)?;
     let has_attempts_left = draft.run.attempts() < max_attempts(draft);
     let error = Some(fail.error.clone());
     match fail.kind {

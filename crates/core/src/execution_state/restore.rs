@@ -183,7 +183,7 @@ impl Log<'_> {
             }
         }
         self.replies += 1;
-        self.push_at(seq, Event::ModelReplied(ModelReplied { reply, heard: self.heard }));
+        self.push_at(seq, Event::ModelReplied(ModelReplied { reply, heard: self.heard, asked_with: None }));
         Ok(())
     }
 
@@ -211,6 +211,7 @@ impl Log<'_> {
             replay: spec.map(|spec| spec.replay).unwrap_or_default(),
             judged: None,
             refused: self.refusal(call.id.no),
+            files: Vec::new(),
         }
     }
 
@@ -298,7 +299,12 @@ impl Log<'_> {
             let schema = self.setting.definition.tools.get(tool)?.schema_digest();
             Some(digest::of_call(tool, arguments.text(), schema))
         });
-        Edited { arguments: body_of(arguments), digest: digest.unwrap_or_default(), revision: 1 }
+        Edited {
+            arguments: body_of(arguments),
+            digest: digest.unwrap_or_default(),
+            revision: 1,
+            files: Vec::new(),
+        }
     }
 
     fn call(&self, no: CallNo) -> Option<&ToolCall> {
@@ -353,6 +359,8 @@ impl Log<'_> {
             policy,
             muted: false,
             attempt: 0,
+            revision: 0,
+            files: Vec::new(),
             ask: Ask::default(),
         })));
         hold

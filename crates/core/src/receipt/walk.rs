@@ -70,7 +70,7 @@ impl Walk<'_> {
             Event::HoldOpened(opened) => self.of_hold(opened.hold, |walk| {
                 walk.now.digest = opened.digest.or(walk.now.digest);
                 if opened.hold == walk.receipt.hold {
-                    walk.show(envelope, 0, opened.judged.as_ref(), opened.ask.clone());
+                    walk.show(envelope, opened.revision, opened.judged.as_ref(), opened.ask.clone());
                 }
             }),
             Event::HoldEdited(edited) => self.of_hold(edited.hold, |walk| {

@@ -59,7 +59,7 @@ fn a_conversation_is_what_was_said_asked_and_done() {
     let opaque = json(r#"[{"signature" : "x="}]"#);
     let reply = RecordReply {
         opaque: Some(opaque.clone()),
-        ..reply(Heard { turn: 0, messages: 1 }, "I look", &[("read", r#"{ "path":"a" }"#)])
+        ..reply(Heard { turn: 0, messages: 1, results: None }, "I look", &[("read", r#"{ "path":"a" }"#)])
     };
     story.by(Actor::Node(NODE), Command::RecordReply(reply));
     story.begins(1);
@@ -140,7 +140,7 @@ fn a_denial_is_a_structured_result() {
 #[test]
 fn a_call_refused_at_the_door_says_why() {
     let mut story = Story::new();
-    let mut reply = reply(Heard { turn: 0, messages: 1 }, "", &[("write", "{}")]);
+    let mut reply = reply(Heard { turn: 0, messages: 1, results: None }, "", &[("write", "{}")]);
     reply.calls[0].problem = Some("Tool requires approval but task tracking not enabled".into());
     story.by(Actor::Node(NODE), Command::RecordReply(reply));
     story.replies("", &[("banned", "{}"), ("read", "{")]);

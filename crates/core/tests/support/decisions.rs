@@ -47,7 +47,8 @@ fn check_rules_of_one_command(scene: &Scene, command: &Command, decided: &Decide
     }
     if let (Command::Begin(begin), Ok(Answer::Done)) = (command, &decided.outcome) {
         let schema = scene.definition.tools[&begin.stored.tool].schema_digest();
-        let runs = digest::of_call(&begin.stored.tool, &begin.stored.arguments, schema);
+        let files = decided.run.call(begin.call).and_then(|call| call.files);
+        let runs = digest::of_call_with(&begin.stored.tool, &begin.stored.arguments, schema, files);
         if decided.run.call(begin.call).and_then(|call| call.digest) != Some(runs) {
             return Err("what runs was not shown".into());
         }

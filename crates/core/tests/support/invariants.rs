@@ -46,7 +46,20 @@ pub(crate) fn check_invariants(log: &[Envelope], run: &Run, definitions: &Defini
     work_is_never_forgotten(run)?;
     the_row_survives_and_is_small(&run.state)?;
     the_request_is_in_the_log(log, run)?;
+    each_reply_was_asked_with_what_is_stored(log)?;
     hold_rows_follow_the_log(log, run)
+}
+
+/// The model was asked with what stands before its reply, and with nothing that lost its race.
+fn each_reply_was_asked_with_what_is_stored(log: &[Envelope]) -> Result<(), String> {
+    for (at, envelope) in log.iter().enumerate() {
+        if let Event::ModelReplied(replied) = &envelope.event
+            && replied.asked_with != holdpoint_core::transcript::results_digest(&log[..at])
+        {
+            return Err(format!("the reply at event {} was asked with something else", envelope.seq));
+        }
+    }
+    Ok(())
 }
 
 /// Whatever a run waits for is found in its log by the id that its rows name (S1-4).
@@ -149,7 +162,7 @@ impl<'a> Walk<'a> {
         let in_state: Vec<HoldKey> = run.state.holds.iter().map(|hold| hold.key).collect();
         ensure(open == in_state, || format!("open by the log: {open:?}, in the state: {in_state:?}"))?;
         let last = &run.state.last_decider;
-        ensure(*last == self.last_decider, || format!("the last hold was not resolved by {last:?} (C26)"))
+        ensure(*last == self.last_decider, || format!("the last hold was not resolved by {last:?}"))
     }
 
     fn event(&mut self, past: &[Envelope], before: &Run, envelope: &Envelope) -> Result<(), String> {
@@ -292,7 +305,8 @@ impl<'a> Walk<'a> {
     fn runs(&self, past: &[Envelope], before: &Run, no: CallNo) -> Option<Digest> {
         let stored = stored(past, no)?;
         let spec = self.definitions.get(&before.state.definition)?.tools.get(&stored.tool)?;
-        Some(digest::of_call(&stored.tool, &stored.arguments, spec.schema_digest()))
+        let files = before.call(no).and_then(|call| call.files);
+        Some(digest::of_call_with(&stored.tool, &stored.arguments, spec.schema_digest(), files))
     }
 
     /// What was approved is what runs (I4), and no second start without a reason (I3).

@@ -319,7 +319,7 @@ pub(crate) fn the_policy_says(effect: Effect) -> Verdicts {
 /// A verdict of this rule for every call; so many people must agree if it holds.
 pub(crate) fn the_rule_says(rule: &str, effect: Effect, votes: u32) -> Verdicts {
     let verdict = Verdict { votes, ..Verdict::new(effect, RuleId::new(rule).unwrap()) };
-    Verdicts { policy: None, by_call: (1..100).map(|no| (CallNo(no), verdict.clone())).collect() }
+    Verdicts { by_call: (1..100).map(|no| (CallNo(no), verdict.clone())).collect(), ..Verdicts::default() }
 }
 
 pub(crate) fn run_id() -> RunId {

@@ -2,13 +2,14 @@
 //!
 //! Beside it, in alternating rounds of the same run and on the same HTTP stack: the floor (three group-committed 4 KiB
 //! rows a cycle, no logic) and our own statements without logic. What counts is the ratio: machines are noisy.
-//! `cargo xtask bench [--postgres] [--quick] [--full] [--seconds N] [--held N,N] [--json FILE]`; with `--postgres` it is
-//! several servers on one Postgres, beside pgbench (`postgres.rs`); with `--a2a [--subscribers N,N]` it is A2A, beside the
-//! server of the official Python SDK (`a2a.rs`).
+//! `cargo xtask bench [--postgres] [--quick] [--full] [--seconds N] [--held N,N] [--backlog N] [--json FILE]`; with
+//! `--postgres` it is several servers on one Postgres, beside pgbench (`postgres.rs`); with `--a2a [--subscribers N,N]` it
+//! is A2A, beside the server of the official Python SDK (`a2a.rs`); with `--backlog N` only that (`backlog.rs`).
 
 #![expect(clippy::unwrap_used, reason = "a bench stops where something is missing")]
 
 mod a2a;
+mod backlog;
 mod client;
 mod floor;
 mod held;
@@ -27,6 +28,10 @@ pub(crate) struct Plan {
     pub(crate) seconds: f64,
     pub(crate) concurrency: Vec<usize>,
     pub(crate) held: Vec<usize>,
+    /// How many queued runs are worked off.
+    pub(crate) backlog: usize,
+    /// Nothing but that.
+    pub(crate) only_backlog: bool,
     pub(crate) json: Option<PathBuf>,
     /// Several servers on one Postgres instead of one on a file.
     pub(crate) postgres: bool,
@@ -42,6 +47,7 @@ fn main() {
         return process::serve(&arguments[at + 1..]);
     }
     match plan(&arguments) {
+        Ok(plan) if plan.only_backlog => measure::only_backlog(&plan),
         Ok(plan) if plan.postgres => postgres::print(&plan, &postgres::all(&plan)),
         Ok(plan) if plan.a2a => match a2a::all(&plan) {
             Ok(results) => a2a::print(&plan, &results),
@@ -62,6 +68,8 @@ fn plan(arguments: &[String]) -> Result<Plan, String> {
         seconds: 4.0,
         concurrency: vec![1, 16, 64],
         held: vec![100_000],
+        backlog: 10_000,
+        only_backlog: false,
         json: None,
         postgres: false,
         a2a: false,
@@ -74,17 +82,24 @@ fn plan(arguments: &[String]) -> Result<Plan, String> {
             "--bench" => {}
             "--postgres" => plan.postgres = true,
             "--a2a" => plan.a2a = true,
-            "--quick" => (plan.seconds, plan.held, plan.subscribers) = (1.0, vec![2_000], vec![1_000]),
+            "--quick" => {
+                (plan.seconds, plan.held, plan.subscribers) = (1.0, vec![2_000], vec![1_000]);
+                plan.backlog = 1_000;
+            }
             "--full" => plan.held = vec![100_000, 1_000_000],
             "--seconds" => {
                 plan.seconds = value("--seconds")?.parse().map_err(|e| format!("--seconds: {e}"))?
             }
             "--json" => plan.json = Some(value("--json")?.into()),
+            "--backlog" => {
+                plan.backlog = value("--backlog")?.parse().map_err(|e| format!("--backlog: {e}"))?;
+                plan.only_backlog = true;
+            }
             "--held" => plan.held = counts("--held", &value("--held")?)?,
             "--subscribers" => plan.subscribers = counts("--subscribers", &value("--subscribers")?)?,
             other => {
                 return Err(format!(
-                    "unknown argument {other}; known: --postgres --a2a --quick --full --seconds --json --held --subscribers"
+                    "unknown argument {other}; known: --postgres --a2a --quick --full --seconds --json --held --backlog --subscribers"
                 ));
             }
         }

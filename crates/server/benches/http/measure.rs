@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Runtime;
+
 use crate::client::Connection;
 use crate::process::{Served, runtime};
-use crate::{Plan, floor, held, ours};
+use crate::{Plan, backlog, floor, held, ours, postgres};
 
 /// What one configuration reached.
 #[derive(Debug, Clone, Default)]
@@ -42,6 +44,7 @@ pub(crate) struct Results {
     pub(crate) with_model: ByConcurrency,
     pub(crate) base_rss_mb: f64,
     pub(crate) held: Vec<held::Held>,
+    pub(crate) backlog: backlog::Backlog,
 }
 
 /// One cycle: how long it took in all, and from approve to done.
@@ -95,7 +98,22 @@ pub(crate) fn all(plan: &Plan) -> Results {
         let size = || std::fs::metadata(&file).map_or(0.0, |file| file.len() as f64);
         results.held.push(held::run(&runtime, *count, directory.path(), size));
     }
+    results.backlog = backlog_in_file(&runtime, plan);
     results
+}
+
+fn backlog_in_file(runtime: &Runtime, plan: &Plan) -> backlog::Backlog {
+    eprintln!("bench: a backlog of {} …", plan.backlog);
+    backlog::run(runtime, plan.backlog, tempfile::tempdir().unwrap().path())
+}
+
+/// The backlog alone, in a file or on Postgres.
+pub(crate) fn only_backlog(plan: &Plan) {
+    let runtime = runtime();
+    match plan.postgres {
+        true => postgres::backlog(&runtime, plan).print("Postgres"),
+        false => backlog_in_file(&runtime, plan).print("SQLite FULL"),
+    }
 }
 
 /// So many kept connections, spread over the servers.

@@ -31,7 +31,7 @@ use crate::measure::{Lap, now};
 const ARGUMENTS: &str = r#"{"path": "/var/lib/app/cache/2026-11-15/segment-000017", "recursive": true, "reason": "disk nearly full"}"#;
 
 /// What the model says in the end.
-const DONE: &str = "Done: 4.2 GB are free now.";
+pub(crate) const DONE: &str = "Done: 4.2 GB are free now.";
 
 /// How often a server looks by itself, in milliseconds: as the product does.
 pub(crate) const POLL_MS: i64 = 500;
@@ -73,7 +73,7 @@ fn settings(thinks: i64) -> Settings {
 }
 
 /// An agent with a tool that needs approval, whose model says these lines.
-fn agent(name: &str, lines: Vec<Line>) -> (AgentName, Arc<Agent>) {
+pub(crate) fn agent(name: &str, lines: Vec<Line>) -> (AgentName, Arc<Agent>) {
     let (name, tool) = (AgentName::new(name).unwrap(), ToolName::new("delete_file").unwrap());
     let spec = ToolSpec {
         description: "Deletes a file".into(),

@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use crate::client::Connection;
 use crate::measure::{ByConcurrency, Cycle, Measured, connected, load, now};
 use crate::process::{Served, runtime};
-use crate::{Plan, held, ours};
+use crate::{Plan, backlog, held, ours};
 use database::{Database, Postgres};
 
 pub(crate) use report::print;
@@ -51,6 +51,7 @@ pub(crate) struct Results {
     crossed: ByConcurrency,
     snapshot: Snapshot,
     held: Vec<held::Held>,
+    backlog: backlog::Backlog,
     hints: Hints,
 }
 
@@ -103,7 +104,19 @@ pub(crate) fn all(plan: &Plan) -> Results {
         let database = postgres.database();
         results.held.push(held::run(&runtime, *count, Path::new(&database.address), || database.bytes()));
     }
+    results.backlog = backlog_on(&runtime, &postgres, plan);
     results
+}
+
+/// The backlog alone.
+pub(crate) fn backlog(runtime: &Runtime, plan: &Plan) -> backlog::Backlog {
+    backlog_on(runtime, &Postgres::start(), plan)
+}
+
+fn backlog_on(runtime: &Runtime, postgres: &Postgres, plan: &Plan) -> backlog::Backlog {
+    eprintln!("bench: a backlog of {} …", plan.backlog);
+    let database = postgres.database();
+    backlog::run(runtime, plan.backlog, Path::new(&database.address))
 }
 
 /// So many nodes on a database.

@@ -58,6 +58,7 @@ pub(crate) fn print(plan: &Plan, results: &Results) {
     }
     println!("resident after load: {:.1} MB", results.base_rss_mb);
     print_held(&results.held);
+    results.backlog.print("SQLite FULL");
     write_json(plan, &as_json(results));
 }
 
@@ -95,6 +96,7 @@ fn as_json(results: &Results) -> Value {
     sqlite["rss_mb"] = json!(results.base_rss_mb);
     sqlite["model_50ms"] = figures(&results.with_model);
     sqlite["held"] = held_figures(&results.held);
+    sqlite["backlog"] = results.backlog.figures();
     json!({
         "floor": figures(&results.floor),
         "statements_floor": figures(&results.statements),

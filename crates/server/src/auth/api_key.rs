@@ -13,7 +13,7 @@ use holdpoint_core::time::Timestamp;
 use holdpoint_store::Credential;
 use serde::{Deserialize, Serialize};
 
-use super::principal::{Principal, Scope};
+use super::principal::{Identification, Principal, Scope};
 
 /// Random bytes that a key is made of.
 pub const KEY_BYTES: usize = PREFIX_BYTES + SECRET_BYTES;
@@ -99,15 +99,10 @@ impl ApiKey {
     /// Whom it stands for at this instant, by what is kept; none when it opens nothing (any more).
     #[must_use]
     pub fn opens(&self, kept: &Credential, now: Timestamp) -> Option<Principal> {
-        let is_over = kept.revoked_at.is_some() || kept.expires_at.is_some_and(|at| at <= now);
-        if !is_same(self.hash(), kept.hash) || kept.prefix != self.prefix || is_over {
+        if !is_same(self.hash(), kept.hash) || kept.prefix != self.prefix {
             return None;
         }
-        let facts: KeyFacts = serde_json::from_str(&kept.facts)
-            .inspect_err(|error| tracing::warn!(prefix = kept.prefix, %error, "this API key cannot be read and opens nothing"))
-            .ok()?;
-        let KeyFacts { user, groups, roles, scopes, .. } = facts;
-        Some(Principal { tenant: kept.tenant.clone(), user, groups, roles, scopes })
+        stands_for(kept, now).ok()
     }
 
     /// A plain digest, without the slowness that passwords need: nobody can try out 200 random bits, so there is
@@ -121,6 +116,37 @@ impl ApiKey {
             digest::of_parts("holdpoint.api-key-check.1", &[self.prefix.as_bytes(), &self.secret]);
         [a, b, c, d, e]
     }
+}
+
+/// Why a key that is kept opens nothing any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeyEnd {
+    /// Somebody ended it.
+    #[error("was revoked")]
+    Revoked,
+    /// It ended by itself.
+    #[error("has expired")]
+    Expired,
+    /// What is kept of it cannot be read.
+    #[error("cannot be read")]
+    Unreadable,
+}
+
+/// Whom a key stands for at this instant, by what is kept of it: for whoever has seen the key before.
+pub fn stands_for(kept: &Credential, now: Timestamp) -> Result<Principal, KeyEnd> {
+    if kept.revoked_at.is_some() {
+        return Err(KeyEnd::Revoked);
+    }
+    if kept.expires_at.is_some_and(|at| at <= now) {
+        return Err(KeyEnd::Expired);
+    }
+    let facts: KeyFacts = serde_json::from_str(&kept.facts).map_err(|error| {
+        tracing::warn!(prefix = kept.prefix, %error, "this API key cannot be read and opens nothing");
+        KeyEnd::Unreadable
+    })?;
+    let KeyFacts { user, groups, roles, scopes, .. } = facts;
+    let by = Identification::ApiKey { prefix: kept.prefix.clone() };
+    Ok(Principal { tenant: kept.tenant.clone(), user, groups, roles, scopes, by })
 }
 
 /// Never the secret.
@@ -192,7 +218,8 @@ mod tests {
     fn a_key_stands_for_whom_it_was_made() {
         let who = key(3).opens(&kept(), Timestamp(5)).unwrap();
         let KeyFacts { user, groups, roles, scopes, .. } = facts();
-        assert_eq!(who, Principal { tenant: Tenant::new("acme").unwrap(), user, groups, roles, scopes });
+        let by = Identification::ApiKey { prefix: key(3).prefix().to_owned() };
+        assert_eq!(who, Principal { tenant: Tenant::new("acme").unwrap(), user, groups, roles, scopes, by });
     }
 
     #[test]

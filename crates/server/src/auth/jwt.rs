@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
-use holdpoint_core::name::{GroupName, RoleName, UserId};
+use holdpoint_core::name::{GroupName, RoleName, Tenant, UserId};
 use holdpoint_core::time::{Millis, Timestamp};
 use jsonwebtoken::Algorithm;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::principal::{Principal, Scope};
+use super::principal::{Identification, Principal, Scope};
 
 /// How long a token may be. Room for some hundred groups, and little to read for nothing.
 pub const MAX_TOKEN: usize = 16 * 1024;
@@ -51,6 +51,8 @@ pub struct TokenRules {
     pub groups_claim: String,
     /// The claim with the roles.
     pub roles_claim: String,
+    /// The claim with the tenant; none: everyone is of the tenant of the server.
+    pub tenant_claim: Option<String>,
 }
 
 /// Why a token opens nothing. For the log: callers are not told.
@@ -134,14 +136,26 @@ impl<'a> Token<'a> {
     /// Whom it stands for at this instant. Only for tokens whose signature was found right.
     pub(super) fn principal(&self, rules: &TokenRules, now: Timestamp) -> Result<Principal, Refused> {
         let claims = Value::Object(object(self.claims).ok_or(Refused::Unreadable("claims"))?);
-        check(&claims, rules, now)?;
+        let expires_at = check(&claims, rules, now)?;
+        // Without a time of issue the later end tells the later token.
+        let issued_at = instant(&claims, "iat").ok().flatten().unwrap_or(expires_at);
         let named = |name: &str| Refused::Claim(name.to_owned());
         let user = claim(&claims, &rules.user_claim).and_then(Value::as_str);
         let user = user.and_then(|user| UserId::new(user).ok()).ok_or_else(|| named(&rules.user_claim))?;
         let groups = words(&claims, &rules.groups_claim)?.unwrap_or_default();
         let roles = words(&claims, &rules.roles_claim)?.unwrap_or_default();
+        // Whoever is of no tenant, or of one whose name cannot be one, is nobody here: never of the usual one.
+        let tenant = match &rules.tenant_claim {
+            Some(name) => {
+                let text = claim(&claims, name).and_then(Value::as_str);
+                text.and_then(|text| Tenant::new(text).ok()).ok_or_else(|| Refused::Claim(name.clone()))?
+            }
+            None => Tenant::default_tenant(),
+        };
         // A group whose name cannot be one names nobody here, so leaving it out takes nothing but rights.
         Ok(Principal {
+            tenant,
+            by: Identification::Token { issued_at, expires_at: expires_at.plus(rules.skew) },
             groups: groups.iter().filter_map(|name| GroupName::new(name).ok()).collect(),
             roles: roles.iter().filter_map(|name| RoleName::new(name).ok()).collect(),
             scopes: scopes(&claims)?,
@@ -150,7 +164,8 @@ impl<'a> Token<'a> {
     }
 }
 
-fn check(claims: &Value, rules: &TokenRules, now: Timestamp) -> Result<(), Refused> {
+/// When the token expires, if it is one that counts now.
+fn check(claims: &Value, rules: &TokenRules, now: Timestamp) -> Result<Timestamp, Refused> {
     if claims.get("iss").and_then(Value::as_str) != Some(rules.issuer.as_str()) {
         return Err(Refused::Issuer);
     }
@@ -168,7 +183,7 @@ fn check(claims: &Value, rules: &TokenRules, now: Timestamp) -> Result<(), Refus
     }
     match instant(claims, "nbf")? {
         Some(from) if now.plus(rules.skew) < from => Err(Refused::NotYet),
-        Some(_) | None => Ok(()),
+        Some(_) | None => Ok(expires_at),
     }
 }
 
@@ -285,6 +300,7 @@ mod tests {
             user_claim: "sub".into(),
             groups_claim: "groups".into(),
             roles_claim: "roles".into(),
+            tenant_claim: None,
         }
     }
 
@@ -312,6 +328,25 @@ mod tests {
     fn claims_stand_for(claims: &str, rules: &TokenRules) -> Result<Principal, Refused> {
         let text = format!("{}.{}.AAAA", encoded(r#"{"alg":"ES256"}"#), encoded(claims));
         Token::parse(&text)?.principal(rules, Timestamp(1_000_000))
+    }
+
+    /// T16: with a claim for the tenant, a token is of the tenant that it names and of no other; without a name of nobody's.
+    #[test]
+    fn a_token_is_of_the_tenant_that_it_names() {
+        let of = |rules: &TokenRules, tenant: Value| {
+            let claims = json!({"iss": "https://login.example/", "aud": "holdpoint", "sub": "ann", "exp": 2000,
+                "iat": 900, "org": {"id": tenant}});
+            claims_stand_for(&claims.to_string(), rules)
+        };
+        let named = TokenRules { tenant_claim: Some("/org/id".into()), ..rules() };
+        let who = of(&named, json!("acme")).unwrap();
+        assert_eq!(who.tenant, Tenant::new("acme").unwrap());
+        let by = Identification::Token { issued_at: Timestamp(900_000), expires_at: Timestamp(2_060_000) };
+        assert_eq!(who.by, by);
+        for tenant in [json!(null), json!(""), json!(7), json!(["acme"]), json!("a\nb")] {
+            assert_eq!(of(&named, tenant.clone()), Err(Refused::Claim("/org/id".into())), "{tenant}");
+        }
+        assert_eq!(of(&rules(), json!("acme")).unwrap().tenant, Tenant::default_tenant());
     }
 
     /// T9: shared secrets and unsigned tokens are refused before any key is looked at, in whatever spelling.

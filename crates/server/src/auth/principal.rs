@@ -8,6 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use holdpoint_core::name::{BadName, GroupName, RoleName, Tenant, UserId};
+use holdpoint_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Who is calling.
@@ -23,6 +24,29 @@ pub struct Principal {
     pub roles: BTreeSet<RoleName>,
     /// What their credential may be used for.
     pub scopes: BTreeSet<Scope>,
+    /// How they were identified, so that it can be asked again later whether that still holds.
+    pub by: Identification,
+}
+
+/// How somebody was identified.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Identification {
+    /// Not at all: no identities are configured.
+    #[default]
+    Local,
+    /// By an API key.
+    ApiKey {
+        /// The part of it that is no secret.
+        prefix: String,
+    },
+    /// By a token of the identity provider.
+    Token {
+        /// When it was issued: of two tokens the later one says what its holder may.
+        issued_at: Timestamp,
+        /// When it stops to be taken.
+        expires_at: Timestamp,
+    },
 }
 
 /// What a credential may be used for.
@@ -58,6 +82,7 @@ impl Principal {
             groups: BTreeSet::new(),
             roles: BTreeSet::new(),
             scopes: Scope::usual(),
+            by: Identification::Local,
         }
     }
 

@@ -1,6 +1,7 @@
-//! `holdpoint audit verify`: is everything that is stored what was stored?
+//! `holdpoint audit verify` and `head`: is everything that is stored what was stored, and signing that it is there.
 //!
-//! The proof is the store's; this finds the database and turns the report into words, JSON and an exit code.
+//! The proof is the store's, signing is `heads`; this finds the database and the files and turns what comes of it into
+//! words, JSON and an exit code.
 
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -8,7 +9,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use holdpoint::config::Database;
+use holdpoint::clock::Clock;
+use holdpoint::config::{self, Database, Unset};
+use holdpoint::heads::{self, HeadSettings, KeySource, PublicKey, SignedHeads};
+use holdpoint::http::rfc3339;
 use holdpoint_core::id::RunId;
 use holdpoint_store::audit::{Exported, Report};
 use holdpoint_store::{AuditEntry, postgres, sqlite};
@@ -28,7 +32,57 @@ pub(super) struct Audited {
     config: Option<PathBuf>,
 }
 
+/// The file of signed heads, and its keys.
+#[derive(Debug, Args)]
+pub(super) struct Signed {
+    /// A file of signed heads. Default: what the configuration says.
+    #[arg(long, value_name = "FILE")]
+    heads: Option<PathBuf>,
+    /// A file with the key, as PEM. To verify, the public half is enough, and it may be repeated after a change of keys.
+    /// Default: the key that the configuration names.
+    #[arg(long = "key", value_name = "FILE")]
+    keys: Vec<PathBuf>,
+}
+
+impl Signed {
+    /// The heads that must hold; none when nobody names any.
+    fn read(&self, what: &Audited) -> Result<Option<SignedHeads>, String> {
+        let settings = what.heads()?;
+        let configured = settings.as_ref().map(|settings| &settings.file);
+        let Some(file) = self.heads.as_ref().or(configured) else { return Ok(None) };
+        let mut sources: Vec<KeySource> = self.keys.iter().cloned().map(KeySource::File).collect();
+        if sources.is_empty() {
+            sources.extend(settings.as_ref().map(|settings| settings.key.clone()));
+        }
+        let keys: Result<Vec<PublicKey>, _> = sources.iter().map(KeySource::public).collect();
+        let keys = keys.map_err(|error| error.to_string())?;
+        heads::read(file, &keys).map(Some).map_err(|error| error.to_string())
+    }
+
+    /// Which file is added to, with which key.
+    fn settings(&self, what: &Audited) -> Result<(PathBuf, KeySource), String> {
+        let settings = what.heads()?;
+        let (file, key) = match settings {
+            Some(HeadSettings { file, key, .. }) => (Some(file), Some(key)),
+            None => (None, None),
+        };
+        let file = self.heads.clone().or(file);
+        let key = self.keys.last().cloned().map(KeySource::File).or(key);
+        let named = file.zip(key);
+        named.ok_or_else(|| {
+            "name the file with --heads and the key with --key, or both in the configuration: server.audit".into()
+        })
+    }
+}
+
 impl Audited {
+    /// What the configuration says of signed heads.
+    fn heads(&self) -> Result<Option<HeadSettings>, String> {
+        let Some(path) = &self.config else { return Ok(None) };
+        let config = config::load(path, Unset::Allow).map_err(|error| error.to_string())?;
+        Ok(config.heads())
+    }
+
     fn database(&self) -> Result<Database, String> {
         match &self.file {
             Some(file) => Ok(Database::Sqlite(file.clone())),
@@ -37,14 +91,19 @@ impl Audited {
     }
 
     /// What there is to say of every run, and which database that was.
-    fn verify(&self, progress: impl FnMut(u64)) -> Result<(Database, Report), String> {
+    fn verify(&self, signed: &Signed, progress: impl FnMut(u64)) -> Result<Verified, String> {
         let database = self.database()?;
+        // Read first: what is appended meanwhile is in the database, not in the heads.
+        let heads = signed.read(self)?;
+        let covered = heads.as_ref().map(|heads| heads.covered.clone()).unwrap_or_default();
         let report = match &database {
-            Database::Sqlite(file) => sqlite::verify(file, progress).map_err(|error| error.to_string()),
-            Database::Postgres(named) => postgres::verify(&named.options(), progress)
+            Database::Sqlite(file) => {
+                sqlite::verify_against(file, &covered, progress).map_err(|error| error.to_string())
+            }
+            Database::Postgres(named) => postgres::verify_against(&named.options(), &covered, progress)
                 .map_err(|error| format!("{}: {error}", named.setting)),
         };
-        Ok((database, report?))
+        Ok(Verified { database, report: report?, heads })
     }
 
     /// Hands over the log of one run, or of every run.
@@ -75,7 +134,47 @@ impl Audited {
     }
 }
 
-pub(crate) fn verify(what: &Audited, as_json: bool) -> ExitCode {
+/// What was verified, and with which heads.
+struct Verified {
+    database: Database,
+    report: Report,
+    heads: Option<SignedHeads>,
+}
+
+/// Signs a head, whether or not anything changed.
+pub(crate) fn head(what: &Audited, signed: &Signed, as_json: bool) -> ExitCode {
+    let write = || -> Result<heads::WrittenHead, String> {
+        let (file, key) = signed.settings(what)?;
+        let written = heads::append(&what.database()?, &file, &key, Clock::system().now(), true);
+        written.map_err(|error| error.to_string())?.ok_or_else(|| "there was nothing to sign".into())
+    };
+    match (write(), as_json) {
+        (Ok(head), true) => {
+            let key = head.key.to_string();
+            println!(
+                "{}",
+                json!({ "head": head.no, "runs": head.runs, "changed": head.changed, "key": key })
+            );
+            ExitCode::SUCCESS
+        }
+        (Ok(head), false) => {
+            let heads::WrittenHead { no, runs, changed, key } = head;
+            println!("head {no}: {runs} runs, {changed} of them new or changed; signed with key {key}");
+            ExitCode::SUCCESS
+        }
+        (Err(error), as_json) => could_not(&error, as_json),
+    }
+}
+
+fn could_not(error: &str, as_json: bool) -> ExitCode {
+    match as_json {
+        true => println!("{}", json!({ "error": error })),
+        false => eprintln!("holdpoint: {}", plain(error)),
+    }
+    ExitCode::from(2)
+}
+
+pub(crate) fn verify(what: &Audited, signed: &Signed, as_json: bool) -> ExitCode {
     let shows_progress = std::io::stderr().is_terminal() && !as_json;
     let progress = |runs: u64| {
         if shows_progress {
@@ -83,52 +182,63 @@ pub(crate) fn verify(what: &Audited, as_json: bool) -> ExitCode {
             let _ = write!(std::io::stderr(), "\r{runs} runs checked");
         }
     };
-    let result = what.verify(progress);
+    let result = what.verify(signed, progress);
     if shows_progress {
         eprintln!();
     }
     match (result, as_json) {
-        (Ok((_, report)), true) => print_json(&report),
-        (Ok((database, report)), false) => print_text(&database, &report),
-        (Err(error), true) => {
-            println!("{}", json!({ "error": error }));
-            ExitCode::from(2)
-        }
-        (Err(error), false) => {
-            eprintln!("holdpoint: {}", plain(&error));
-            ExitCode::from(2)
-        }
+        (Ok(verified), true) => print_json(&verified),
+        (Ok(verified), false) => print_text(&verified),
+        (Err(error), as_json) => could_not(&error, as_json),
     }
 }
 
-fn print_text(database: &Database, report: &Report) -> ExitCode {
+fn print_text(Verified { database, report, heads }: &Verified) -> ExitCode {
     for finding in &report.findings {
         println!("{}: {}", plain(&finding.run), plain(&finding.what));
     }
-    let Report { runs, links, events, erased, findings } = report;
-    println!("{database}: {runs} runs, {links} links, {events} events, {erased} erased");
+    let Report { runs, links, events, erased, entries, findings } = report;
+    println!(
+        "{database}: {runs} runs, {links} links, {events} events, {erased} erased, {entries} audit entries"
+    );
+    match heads {
+        Some(heads) => {
+            let keys: Vec<String> = heads.keys.iter().map(ToString::to_string).collect();
+            let newest = heads.newest.map(rfc3339).unwrap_or_else(|| "never".into());
+            println!("{} signed heads, the newest of {newest}, by key {}", heads.heads, keys.join(", "));
+        }
+        None => println!(
+            "no signed heads were given: what is gone altogether, or was sealed anew, is not noticed"
+        ),
+    }
     if findings.is_empty() {
         println!("every chain verifies and every row follows from its events");
         ExitCode::SUCCESS
     } else {
         println!(
-            "{} runs are quarantined: restore them from a backup, or leave them; others are not affected",
+            "{} findings: restore what they name from a backup, or leave it; other runs are not affected",
             findings.len()
         );
         ExitCode::FAILURE
     }
 }
 
-fn print_json(report: &Report) -> ExitCode {
+fn print_json(Verified { report, heads, .. }: &Verified) -> ExitCode {
     let findings: Vec<_> =
         report.findings.iter().map(|finding| json!({ "run": finding.run, "what": finding.what })).collect();
     let is_good = findings.is_empty();
+    let heads = heads.as_ref().map(|heads| {
+        let keys: Vec<String> = heads.keys.iter().map(ToString::to_string).collect();
+        json!({ "count": heads.heads, "newest": heads.newest.map(rfc3339), "keys": keys })
+    });
     let body = json!({
         "ok": is_good,
         "runs": report.runs,
         "links": report.links,
         "events": report.events,
         "erased": report.erased,
+        "entries": report.entries,
+        "heads": heads,
         "findings": findings,
     });
     println!("{body}");

@@ -120,9 +120,11 @@ fn print_entry(out: &mut impl Write, tenant: &str, entry: &AuditEntry) -> io::Re
         tenant: &'a str,
         at: String,
         data: Box<RawValue>,
+        hash: String,
     }
     let data = RawValue::from_string(entry.entry.clone()).unwrap_or_else(|_| RawValue::NULL.to_owned());
-    writeln!(out, "{}", text(&AuditLine { audit: entry.no, tenant, at: rfc3339(entry.at), data }))
+    let hash = entry.hash.to_string();
+    writeln!(out, "{}", text(&AuditLine { audit: entry.no, tenant, at: rfc3339(entry.at), data, hash }))
 }
 
 fn line(run: RunId, envelope: &Envelope, link: &Link) -> Line {
@@ -160,7 +162,7 @@ fn text(line: &impl Serialize) -> String {
 
 /// On standard error: the lines are for whoever reads standard output.
 fn summary(report: &Report, as_json: bool) {
-    let Report { runs, links, events, erased, findings } = report;
+    let Report { runs, links, events, erased, findings, .. } = report;
     if as_json {
         let is_good = findings.is_empty();
         let body = json!({ "ok": is_good, "runs": runs, "links": links, "events": events, "erased": erased,

@@ -2,6 +2,8 @@
 //!
 //! The same rule for the server and for the commands that work on its files.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use holdpoint::config::{self, Database, LoadError, Unset};
@@ -24,7 +26,8 @@ pub(super) fn directory(wanted: Option<&Path>) -> Result<PathBuf, NoDirectory> {
         variable("XDG_DATA_HOME").or_else(share).map(|share| share.join("holdpoint"))
     };
     let path = wanted.map(Path::to_owned).or_else(usual).ok_or(NoDirectory::Unknown)?;
-    match std::fs::create_dir_all(&path) {
+    // What is kept there is for the server's own eyes.
+    match DirBuilder::new().recursive(true).mode(0o700).create(&path) {
         Ok(()) => Ok(path),
         Err(error) => Err(NoDirectory::Unusable { path, error }),
     }

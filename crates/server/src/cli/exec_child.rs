@@ -5,27 +5,31 @@
 //! closes: then the server does not want the command any more, or is dead. The shim is a subreaper: what leaves the
 //! group stays below it and is found. What it has to say it says last, and then it ends itself with the group.
 //!
+//! A confined command is started in three stages (`stages.rs`); what is described here is the last one.
+//!
 //! With `--relay` it reports nothing: standard input is handed on to the program, whose output goes straight to the
 //! server. Then closing standard input is the only way to let go of it.
 
+mod stages;
+
 use std::io::{Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use holdpoint::tool::cgroup::ControlGroups;
 use holdpoint::tool::child::{End, Kept, Ran, Report};
 use holdpoint::tool::descendants::{below, end_below, tasks_of_machine};
 use holdpoint::tool::sandbox::Plan;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpid, kill_current_process_group,
-    set_child_subreaper, setrlimit, setsid, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_current_process_group, set_child_subreaper, setsid,
+    waitid,
 };
-use tempfile::TempDir;
 
 /// How long output may still come after everything has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -51,15 +55,51 @@ pub(super) struct ExecChild {
     /// How many processes it may have at a time.
     #[arg(long, default_value_t = 64)]
     process_limit: u32,
+    /// Bytes of memory that its processes may have together; 0 is no limit.
+    #[arg(long, default_value_t = 0)]
+    memory_limit: u64,
+    /// Bytes of memory that each of its processes may have; 0 is no limit.
+    #[arg(long, default_value_t = 0)]
+    data_limit: u64,
+    /// Bytes that a file may have that it writes; 0 is no limit.
+    #[arg(long, default_value_t = 0)]
+    file_limit: u64,
     /// What it can reach, as JSON; without this, everything.
     #[arg(long)]
     sandbox: Option<String>,
+    /// How far a confined command is on its way.
+    #[arg(long, value_enum, default_value_t = Stage::Outside)]
+    stage: Stage,
+    /// The directory for temporary files of a confined command.
+    #[arg(long)]
+    scratch: Option<PathBuf>,
     /// Where it runs.
     #[arg(long)]
     directory: Option<PathBuf>,
     /// The program and its arguments.
     #[arg(last = true, required = true)]
     argv: Vec<String>,
+}
+
+/// How far a confined command is on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Stage {
+    /// Beside the server.
+    Outside,
+    /// About to leave the server's namespaces.
+    Between,
+    /// In its own.
+    Inside,
+}
+
+impl Stage {
+    fn name(self) -> &'static str {
+        match self {
+            Stage::Outside => "outside",
+            Stage::Between => "between",
+            Stage::Inside => "inside",
+        }
+    }
 }
 
 /// What happens to a running command.
@@ -74,23 +114,12 @@ enum News {
 
 /// Runs a command until it ends, its time is over or standard input closes.
 pub(super) fn run(order: &ExecChild) -> ExitCode {
-    // A session of its own, so that no command can ask on a terminal. Only the leader of a group is refused one, and it
-    // has a group already. Who leads is not asked: a group may be 0 in a container, which rustix does not expect.
-    if setsid().is_err_and(|error| error != Errno::PERM) {
-        report(&Report::NotStarted("a process group of its own could not be made".into()));
-        return ExitCode::FAILURE;
-    }
-    // Where there is no such thing, the group has to do.
-    let _ = set_child_subreaper(Some(getpid()));
-    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-    if order.relay {
-        return relay(order);
-    }
-    let pipes = |command: &mut Command| {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    };
-    match start(order, pipes) {
-        Ok(started) => supervise(started, order),
+    match staged(order) {
+        Ok(code) => code,
+        Err(why) if order.relay => {
+            eprintln!("{why}");
+            ExitCode::from(127)
+        }
         Err(why) => {
             report(&Report::NotStarted(why));
             ExitCode::FAILURE
@@ -98,18 +127,53 @@ pub(super) fn run(order: &ExecChild) -> ExitCode {
     }
 }
 
-/// Hands standard input on to a program until the program ends or nobody is at the other end of standard input.
-fn relay(order: &ExecChild) -> ExitCode {
-    let started = start(order, |command| {
-        command.stdin(Stdio::piped());
-    });
-    let Started { mut child, scratch } = match started {
-        Ok(started) => started,
-        Err(why) => {
-            eprintln!("{why}");
-            return ExitCode::from(127);
+fn staged(order: &ExecChild) -> Result<ExitCode, String> {
+    let plan = order.sandbox.as_deref().map(serde_json::from_str::<Plan>).transpose();
+    let plan = plan.map_err(|error| format!("what it can reach cannot be read: {error}"))?;
+    // Where there is no such thing, the group has to do.
+    let _ = set_child_subreaper(Some(getpid()));
+    match (order.stage, plan, &order.scratch) {
+        (Stage::Outside, plan, _) => {
+            // A session of its own, so that no command can ask on a terminal. Only the leader of a group is refused one,
+            // and it has a group already. Who leads is not asked: a group may be 0 in a container, which rustix does not
+            // expect.
+            if setsid().is_err_and(|error| error != Errno::PERM) {
+                return Err("a process group of its own could not be made".into());
+            }
+            match plan {
+                Some(plan) => stages::outside(order, plan),
+                None => attend(order, None),
+            }
         }
-    };
+        (Stage::Between, Some(plan), Some(scratch)) => stages::between(order, plan, scratch),
+        (Stage::Inside, Some(mut plan), Some(scratch)) => {
+            stages::inside(&mut plan);
+            plan.writable.push(scratch.clone());
+            attend(order, Some(plan))
+        }
+        (Stage::Between | Stage::Inside, _, _) => Err("it was not told what can be reached".into()),
+    }
+}
+
+/// Starts the command and stays with it.
+fn attend(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> {
+    stages::limit(order, plan.as_ref());
+    match order.relay {
+        true => relay(order, plan),
+        false => {
+            let pipes = |command: &mut Command| {
+                command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            };
+            Ok(supervise(start(order, plan, pipes)?, order))
+        }
+    }
+}
+
+/// Hands standard input on to a program until the program ends or nobody is at the other end of standard input.
+fn relay(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> {
+    let Started { mut child, groups } = start(order, plan, |command| {
+        command.stdin(Stdio::piped());
+    })?;
     let (tell, news) = channel();
     let (program, ended, too_many) = (Pid::from_child(&child), tell.clone(), tell.clone());
     let limit = order.process_limit;
@@ -143,20 +207,22 @@ fn relay(order: &ExecChild) -> ExitCode {
         }
     }
     end_below(getpid());
-    drop(scratch);
-    end_group()
+    drop(groups);
+    Ok(end(order.stage))
 }
 
-/// A command that runs, and the directory for its temporary files, which goes with it.
+/// A command that runs, and what counts its memory and tasks, where the first stage has not seen to that.
 struct Started {
     child: Child,
-    scratch: Option<TempDir>,
+    groups: ControlGroups,
 }
 
 /// The program in its directory, and the words for when it cannot be started.
 fn command_of(order: &ExecChild) -> Result<(Command, String), String> {
     let Some((program, rest)) = order.argv.split_first() else { return Err("no program is named".into()) };
     let directory = order.directory.clone().unwrap_or_else(|| PathBuf::from("."));
+    // By its whole path: the directory may have been mounted anew since this process was started in it.
+    let directory = std::path::absolute(&directory).unwrap_or(directory);
     std::env::set_current_dir(&directory).map_err(|error| {
         format!("the working directory {} cannot be entered: {error}", directory.display())
     })?;
@@ -166,56 +232,62 @@ fn command_of(order: &ExecChild) -> Result<(Command, String), String> {
 }
 
 /// Starts the program, confined if it is to be, with these ends of its standard streams.
-fn start(order: &ExecChild, streams: impl FnOnce(&mut Command)) -> Result<Started, String> {
+fn start(
+    order: &ExecChild,
+    plan: Option<Plan>,
+    streams: impl FnOnce(&mut Command),
+) -> Result<Started, String> {
     let (mut command, cannot) = command_of(order)?;
     streams(&mut command);
     let spawn = move |command: &mut Command| command.spawn().map_err(|error| format!("{cannot}: {error}"));
-    let Some(plan) = &order.sandbox else {
-        return Ok(Started { child: spawn(&mut command)?, scratch: None });
+    let Some(plan) = plan else {
+        let groups = ControlGroups::join(&stages::bounds(order));
+        let child = spawn(&mut command);
+        groups.leave();
+        return Ok(Started { child: child?, groups });
     };
-    let mut plan: Plan =
-        serde_json::from_str(plan).map_err(|error| format!("what it can reach cannot be read: {error}"))?;
-    let scratch = tempfile::Builder::new().prefix("holdpoint-").tempdir();
-    let scratch = scratch.map_err(|error| format!("no directory for temporary files: {error}"))?;
-    plan.writable.push(scratch.path().to_owned());
-    command.env("TMPDIR", scratch.path());
+    command.envs(order.scratch.as_ref().map(|scratch| ("TMPDIR", scratch)));
+    if plan.spaces.processes {
+        // A signal to its whole group reaches nobody but itself. It ends with this process, whatever group it is in.
+        command.process_group(0);
+    }
     // Only this thread is confined, and the command inherits it. The others have to end what the command started.
     let confined = std::thread::spawn(move || {
         plan.apply().map_err(|error| error.to_string())?;
         spawn(&mut command)
     });
     let child = confined.join().map_err(|_| "starting it ended in a panic".to_owned())??;
-    Ok(Started { child, scratch: Some(scratch) })
+    Ok(Started { child, groups: ControlGroups::default() })
 }
 
 fn supervise(started: Started, order: &ExecChild) -> ExitCode {
-    let Started { mut child, scratch } = started;
+    let Started { mut child, groups } = started;
     let budget = Arc::new(Mutex::new(order.output_limit));
     let (closed, all_closed) = channel();
     let stdout = Stream::keep(child.stdout.take(), &budget, &closed);
     let stderr = Stream::keep(child.stderr.take(), &budget, &closed);
     drop(closed);
-    let news = listen(&child, order.process_limit);
-    let end = match news.recv_timeout(Duration::from_millis(order.time_limit_ms)) {
+    let news = listen(&child, order.process_limit, order.stage);
+    let how = match news.recv_timeout(Duration::from_millis(order.time_limit_ms)) {
         Ok(News::Ended) => child.wait().map_or(End::TimedOut, end_of),
         Ok(News::TooMany) => End::TooManyProcesses,
         Err(RecvTimeoutError::Timeout) => End::TimedOut,
         Ok(News::Unwanted) | Err(RecvTimeoutError::Disconnected) => {
             end_below(getpid());
-            drop(scratch);
-            return end_group();
+            drop(groups);
+            return end(order.stage);
         }
     };
     // Before the report, which may have to wait for its reader. With them the pipes close.
     end_below(getpid());
     while all_closed.recv_timeout(LAST_WORDS).is_ok() {}
-    drop(scratch);
-    report(&Report::Ran(Ran { end, stdout: stdout.take(), stderr: stderr.take() }));
-    end_group()
+    drop(groups);
+    report(&Report::Ran(Ran { end: how, stdout: stdout.take(), stderr: stderr.take() }));
+    end(order.stage)
 }
 
 /// Three threads that wait: for the end of the command, for the end of standard input, for too many processes.
-fn listen(child: &Child, process_limit: u32) -> Receiver<News> {
+fn listen(child: &Child, process_limit: u32, stage: Stage) -> Receiver<News> {
     let (tell, news) = channel();
     let command = Pid::from_child(child);
     let (ended, too_many) = (tell.clone(), tell.clone());
@@ -236,7 +308,7 @@ fn listen(child: &Child, process_limit: u32) -> Receiver<News> {
         // The main thread may be stuck with a report on its way to a server that is gone.
         std::thread::sleep(LAST_WORDS);
         end_below(getpid());
-        end_group();
+        end(stage);
     });
     news
 }
@@ -269,10 +341,16 @@ fn report(report: &Report) {
     let _ = stdout.flush();
 }
 
-/// Ends everything in the group, this process with it.
-fn end_group() -> ExitCode {
-    let _ = kill_current_process_group(Signal::KILL);
-    ExitCode::FAILURE
+/// Ends this process, and with it everything in its group; of a confined command the stages before see to that, and
+/// have something to remove.
+fn end(stage: Stage) -> ExitCode {
+    match stage {
+        Stage::Outside => {
+            let _ = kill_current_process_group(Signal::KILL);
+            ExitCode::FAILURE
+        }
+        Stage::Between | Stage::Inside => std::process::exit(1),
+    }
 }
 
 /// What has been kept of a stream so far.

@@ -48,6 +48,9 @@ pub(super) struct Which {
     /// The server's configuration file, when that names the database: SQLite or Postgres.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Whose keys: tenants share nothing but the server. One is there as soon as it has a key.
+    #[arg(long, value_name = "T", default_value_t = Tenant::default_tenant(), value_parser = |text: &str| Tenant::new(text))]
+    tenant: Tenant,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -92,8 +95,10 @@ enum Failure {
     Json(#[from] serde_json::Error),
     #[error("no free prefix was found; try again")]
     NoPrefix,
-    #[error("there is no key with the prefix {0}; `holdpoint keys list` shows those there are")]
-    Unknown(String),
+    #[error(
+        "tenant {1} has no key with the prefix {0}; `holdpoint keys list --tenant {1}` shows those it has"
+    )]
+    Unknown(String, String),
 }
 
 pub(super) fn run(keys: &Keys) -> ExitCode {
@@ -110,7 +115,7 @@ pub(super) fn run(keys: &Keys) -> ExitCode {
         Err(failure) => {
             eprintln!("holdpoint: {failure}");
             match failure {
-                Failure::Unknown(_) => ExitCode::FAILURE,
+                Failure::Unknown(..) => ExitCode::FAILURE,
                 Failure::NoDatabase(_)
                 | Failure::Open(_)
                 | Failure::Database { .. }
@@ -186,7 +191,7 @@ fn create(order: &Create) -> Result<String, Failure> {
     let expires_at = order.expires.map(|span| now.plus(span));
     for _ in 0..TRIES {
         let key = ApiKey::new(clock::random_bytes());
-        let credential = key.credential(Tenant::default_tenant(), &facts, expires_at)?;
+        let credential = key.credential(order.which.tenant.clone(), &facts, expires_at)?;
         if !file.put(credential.clone())? {
             continue;
         }
@@ -196,24 +201,28 @@ fn create(order: &Create) -> Result<String, Failure> {
             return Ok(format!("{shown}\n"));
         }
         // Beside standard output, so that `HOLDPOINT_KEY=$(holdpoint keys create …)` has the key alone.
-        eprintln!("{}", remark(&facts, key.prefix(), expires_at));
+        eprintln!("{}", remark(&facts, key.prefix(), expires_at, &order.which.tenant));
         return Ok(format!("{}\n", key.reveal()));
     }
     Err(Failure::NoPrefix)
 }
 
-fn remark(facts: &KeyFacts, prefix: &str, expires_at: Option<Timestamp>) -> String {
+fn remark(facts: &KeyFacts, prefix: &str, expires_at: Option<Timestamp>, tenant: &Tenant) -> String {
+    let of_tenant = match *tenant == Tenant::default_tenant() {
+        true => String::new(),
+        false => format!(" --tenant {}", plain(tenant.as_str())),
+    };
     let until =
         expires_at.map_or("it does not expire".to_owned(), |at| format!("it expires at {}", rfc3339(at)));
     format!(
-        "key {prefix} of {} for {}; {until}\nkeep it now, it is not shown again; `holdpoint keys revoke {prefix}` ends it",
+        "key {prefix} of {} for {}; {until}\nkeep it now, it is not shown again; `holdpoint keys revoke {prefix}{of_tenant}` ends it",
         plain(facts.user.as_str()),
         texts(&facts.scopes).join(", ")
     )
 }
 
 fn list(which: &Which) -> Result<String, Failure> {
-    let (credentials, now) = (open(which)?.list(&Tenant::default_tenant())?, Clock::system().now());
+    let (credentials, now) = (open(which)?.list(&which.tenant)?, Clock::system().now());
     if which.json {
         let keys: Vec<Value> = credentials.iter().map(|one| as_json(one, now)).collect();
         return Ok(format!("{}\n", json!({ "keys": keys })));
@@ -230,8 +239,8 @@ fn revoke(prefix: &str, which: &Which) -> Result<String, Failure> {
     let prefix = prefix.strip_prefix("hp_").unwrap_or(prefix);
     let prefix = prefix.split_once('_').map_or(prefix, |(prefix, _)| prefix).to_owned();
     let at = Clock::system().now();
-    match open(which)?.revoke(Tenant::default_tenant(), prefix.clone(), at)? {
-        false => Err(Failure::Unknown(plain(&prefix))),
+    match open(which)?.revoke(which.tenant.clone(), prefix.clone(), at)? {
+        false => Err(Failure::Unknown(plain(&prefix), plain(which.tenant.as_str()))),
         true if which.json => Ok(format!("{}\n", json!({ "prefix": prefix, "state": "revoked" }))),
         true => Ok(format!("{prefix} is revoked\n")),
     }
@@ -264,6 +273,7 @@ fn row(credential: &Credential, now: Timestamp) -> Vec<String> {
 
 fn as_json(credential: &Credential, now: Timestamp) -> Value {
     let mut shown = json!({
+        "tenant": credential.tenant,
         "prefix": credential.prefix,
         "state": state(credential, now),
         "expires_at": credential.expires_at.map(rfc3339),

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -49,7 +50,10 @@ pub(super) struct Export {
     /// Where the lines go; standard output without it.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only this conversation; needs `--agent`.
+    /// Whose: an export has one tenant.
+    #[arg(long, value_name = "T", default_value_t = Tenant::default_tenant(), value_parser = |text: &str| Tenant::new(text))]
+    tenant: Tenant,
+    /// Only this conversation, of all users who have one of this name; needs `--agent`.
     #[arg(long, value_name = "ID", requires = "agent")]
     session: Option<String>,
     /// The agent of the conversation.
@@ -75,19 +79,16 @@ pub(super) struct Import {
 
 pub(crate) fn export(arguments: &Export) -> ExitCode {
     if let Some(directory) = &arguments.files {
-        return files(&arguments.place, directory);
+        return files(&arguments.place, directory, &arguments.tenant);
     }
     let done = wanted(arguments).and_then(|wanted| {
         let store = open(&arguments.place)?;
         let mut out: Box<dyn Write + Send> = match &arguments.output {
-            Some(path) => {
-                Box::new(BufWriter::new(File::create(path).map_err(|error| unusable(path, &error))?))
-            }
+            Some(path) => Box::new(BufWriter::new(private(path).map_err(|error| unusable(path, &error))?)),
             None => Box::new(BufWriter::new(io::stdout())),
         };
         let mut progress = progress("exported", arguments.place.json);
-        let tenant = Tenant::default_tenant();
-        wait(moving::export(store.as_ref(), &tenant, &wanted, &mut out, &mut progress))
+        wait(moving::export(store.as_ref(), &arguments.tenant, &wanted, &mut out, &mut progress))
     });
     finish("exported", done, arguments.place.json)
 }
@@ -110,14 +111,15 @@ pub(crate) fn import(arguments: &Import) -> ExitCode {
 }
 
 /// The calls and conversations of a database as readable files.
-fn files(place: &Place, directory: &Path) -> ExitCode {
+fn files(place: &Place, directory: &Path, tenant: &Tenant) -> ExitCode {
     let written = open(place).and_then(|store| {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         runtime.block_on(async {
             // An engine that only looks: nothing is worked on.
             let engine = Engine::new(store, Clock::system(), Settings::usual());
-            let written = async_tool::write_files(&engine, &Principal::local(), directory).await;
+            let who = Principal { tenant: tenant.clone(), ..Principal::local() };
+            let written = async_tool::write_files(&engine, &who, directory).await;
             written.map_err(|error| error.to_string())
         })
     });
@@ -214,6 +216,11 @@ fn finish(what: &str, done: Result<Moved, String>, as_json: bool) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// A file for its owner's eyes: an export has everything that the database has.
+fn private(path: &Path) -> std::io::Result<File> {
+    File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
 fn unusable(path: &Path, error: &io::Error) -> String {

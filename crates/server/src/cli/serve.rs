@@ -23,7 +23,7 @@ use holdpoint::surface::async_tool;
 use holdpoint::telemetry::Telemetry;
 use holdpoint::tool::mcp::login::{Logins, Site};
 use holdpoint::vault::Vault;
-use holdpoint::{conformance, demo, http};
+use holdpoint::{conformance, demo, heads, http};
 use holdpoint_core::time::Millis;
 use holdpoint_store::beside::Beside;
 use holdpoint_store::memory::MemoryStore;
@@ -199,6 +199,10 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         tokio::spawn(async_tool::mirror(engine.clone(), directory, agents));
     }
     let (stop, stopping) = watch::channel(false);
+    let signing = config
+        .as_ref()
+        .and_then(Config::heads)
+        .map(|heads| tokio::spawn(heads::keep_signing(heads, at, engine.clock().clone(), stopping.clone())));
     let app = http::App { engine: engine.clone(), stopping: stopping.clone() };
     let server =
         tokio::spawn(async move { http::serve(listener, http::router(app), &limits, stopping).await });
@@ -230,6 +234,9 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         let _ = tokio::join!(requests, engine.drain(DRAIN_RUNS));
         // What the last requests began.
         engine.drain(Millis(0)).await;
+        if let Some(signing) = signing {
+            let _ = signing.await;
+        }
     };
     tokio::select! {
         () = stopped => {}

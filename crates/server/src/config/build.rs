@@ -27,10 +27,11 @@ use crate::card_key::{CardKey, NoCardKey};
 use crate::clock::Clock;
 use crate::conformance;
 use crate::engine::SigningKey;
+use crate::heads::{self, HeadSettings, KeySource};
 use crate::model::provider::BadProvider;
 use crate::settings::{
-    A2a, Access, Agent, Approvers, Auth, Card, Connections, Jobs, SelfApproval as Decides, ServedInbox,
-    Serves, Settings, Skill, Streaming, Tracking, Webhooks,
+    A2a, Access, Agent, Approvers, Auth, Card, Connections, Decisions, Jobs, SelfApproval as Decides,
+    ServedInbox, Serves, Settings, Skill, Streaming, Tracking, Webhooks,
 };
 use crate::tool::Tool;
 use crate::tool::guard::Guard;
@@ -228,6 +229,21 @@ impl Config {
         self.file.server.webhooks.key.as_ref().map(|key| SigningKey::of_text(key.expose()))
     }
 
+    /// How heads of the database are signed, if they are.
+    #[must_use]
+    pub fn heads(&self) -> Option<HeadSettings> {
+        let audit = self.file.server.audit.as_ref()?;
+        let key = match &audit.key_file {
+            Some(file) => KeySource::File(absolute(&self.folder, file)),
+            None => KeySource::Command(audit.key_command.clone()),
+        };
+        Some(HeadSettings {
+            file: absolute(&self.folder, &audit.heads),
+            key,
+            every: audit.every.map_or(heads::USUAL_INTERVAL, |span| span.0),
+        })
+    }
+
     /// Where readable copies are kept, and of which agents.
     fn mirrors(&self) -> BTreeMap<PathBuf, BTreeSet<AgentName>> {
         let mut mirrors: BTreeMap<PathBuf, BTreeSet<AgentName>> = BTreeMap::new();
@@ -414,7 +430,9 @@ fn access(server: &file::Server) -> Result<Access, BuildError> {
     };
     let public = server.public_url.as_deref().and_then(host_of);
     let hosts = server.hosts.iter().map(|host| host.to_ascii_lowercase()).chain(public).collect();
-    Ok(Access { auth, hosts, ..Access::default() })
+    // What is no network was refused when the file was checked.
+    let trusted_proxies = server.trusted_proxies.iter().filter_map(|text| file::network(text)).collect();
+    Ok(Access { auth, hosts, trusted_proxies, ..Access::default() })
 }
 
 /// The host of an address, in lower case, without its port.
@@ -431,6 +449,11 @@ fn a2a(server: &file::Server) -> Result<A2a, NoCardKey> {
         streaming: usual.streaming,
         extended_card: usual.extended_card,
         card_key: signature.map(read).transpose()?,
+        decisions: match server.a2a.decisions {
+            Some(file::A2aDecisions::Strict) => Decisions::Strict,
+            Some(file::A2aDecisions::Shown) => Decisions::Shown,
+            None => usual.decisions,
+        },
     })
 }
 
@@ -485,6 +508,7 @@ fn issuer(jwt: &file::Jwt) -> Result<Issuer, BadIssuer> {
             user_claim: claim(&jwt.user_claim, "sub"),
             groups_claim: claim(&jwt.groups_claim, "groups"),
             roles_claim: claim(&jwt.roles_claim, "roles"),
+            tenant_claim: jwt.tenant_claim.clone(),
         },
     })
 }
@@ -501,6 +525,7 @@ fn limits(limits: &file::Limits) -> Limits {
         tokens: limits.tokens.or(usual.tokens),
         cost_micros: limits.cost.map(micros).or(usual.cost_micros),
         orphan_margin: Millis(usual.orphan_margin.0),
+        deny_memory: limits.deny_memory.map_or(usual.deny_memory, |span| span.0),
     }
 }
 

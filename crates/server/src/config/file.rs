@@ -19,7 +19,9 @@ use serde::Deserialize;
 
 pub use agent::{A2a as AgentA2a, Agent, Engine, Hitl, Mode, Reasoning, Skill, Task, TaskBackend};
 pub use llm::{Llm, LlmType};
-pub use server::{AsyncTools, Auth, CardSignature, ConformancePass, Jwt, Limits, Server};
+pub use server::{
+    A2aDecisions, AsyncTools, Audit, Auth, CardSignature, ConformancePass, Jwt, Limits, Server, network,
+};
 pub use store::{Backend, Driver, SessionStore, Sql, SslMode};
 pub use tool::{McpOverride, Sandbox, Tool, ToolType};
 pub use values::{AfterGrace, OnDeny, OnTimeout, Parameters, Secret, SelfApproval, Span};

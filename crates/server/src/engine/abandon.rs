@@ -70,7 +70,7 @@ impl Shared {
 fn notice(decided: &Decided) -> Option<Put> {
     let first = decided.events.iter().find(|envelope| given_up(envelope).is_some())?;
     let (from, due_at) = (first.seq, decided.run.state.at);
-    Some(Put::Notice(Notice { subscription: ABANDONED.to_owned(), from, due_at }))
+    Some(Put::Notice(Notice { subscription: ABANDONED.to_owned(), owner: String::new(), from, due_at }))
 }
 
 /// The hold that ended here, if its call does not go on.

@@ -18,13 +18,20 @@ const RECEIVERS_MAX: usize = 100;
 
 type Besides = Arc<dyn Fn(&Decided) -> Beside + Send + Sync>;
 
+/// A receiver of a run further up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ReceiverAbove {
+    subscription: String,
+    owner: String,
+}
+
 impl Shared {
     /// The receivers of all runs above a sub-run whose kinds want to hear what is asked below.
     pub(super) async fn receivers_above(
         &self,
         tenant: &Tenant,
         parent: Option<Parent>,
-    ) -> Result<Vec<String>, StoreError> {
+    ) -> Result<Vec<ReceiverAbove>, StoreError> {
         let kinds = self.kinds.get().into_iter().flatten().filter(|kind| kind.hears_below());
         let names: Vec<&str> = kinds.map(|kind| kind.name()).collect();
         let (mut found, mut above) = (Vec::new(), parent);
@@ -33,12 +40,13 @@ impl Shared {
                 let begins = ids_of_run(parent.run, kind);
                 let query = SubscriptionQuery {
                     tenant: tenant.clone(),
+                    owner: None,
                     after: Some(begins.clone()),
                     limit: RECEIVERS_MAX,
                 };
                 let rows = self.store.list_subscriptions(query).await?;
                 let theirs = rows.into_iter().filter(|row| row.is_active && row.id.starts_with(&begins));
-                found.extend(theirs.map(|row| row.id));
+                found.extend(theirs.map(|row| ReceiverAbove { subscription: row.id, owner: row.owner }));
             }
             above = self.store.facts(parent.run).await?.and_then(|facts| facts.parent);
         }
@@ -47,7 +55,7 @@ impl Shared {
 }
 
 /// Puts a notice for each of these where `asks` finds a question, beside what else is written.
-pub(super) fn telling(receivers: &[String], asks: fn(&Envelope) -> bool, beside: Besides) -> Besides {
+pub(super) fn telling(receivers: &[ReceiverAbove], asks: fn(&Envelope) -> bool, beside: Besides) -> Besides {
     if receivers.is_empty() {
         return beside;
     }
@@ -56,7 +64,10 @@ pub(super) fn telling(receivers: &[String], asks: fn(&Envelope) -> bool, beside:
         let mut all = beside(decided);
         if let Some(asked) = decided.events.iter().find(|envelope| asks(envelope)) {
             let (from, due_at) = (asked.seq, decided.run.state.at);
-            let notice = |id: &String| Put::Notice(Notice { subscription: id.clone(), from, due_at });
+            let notice = |receiver: &ReceiverAbove| {
+                let ReceiverAbove { subscription, owner } = receiver.clone();
+                Put::Notice(Notice { subscription, owner, from, due_at })
+            };
             all.puts.extend(receivers.iter().map(notice));
         }
         all

@@ -10,7 +10,7 @@ use holdpoint_core::event::Event;
 use holdpoint_core::id::RunId;
 use holdpoint_store::{Scope as Hears, StoreError, Subscription, SubscriptionQuery};
 
-use super::deliver::{Brought, Owner, Receiver};
+use super::deliver::{Brought, COLUMN, Owner, Receiver};
 use super::identify::needs;
 use super::{Engine, EngineError, NewRun, SubscriptionError};
 use crate::auth::{Principal, Scope};
@@ -93,8 +93,10 @@ impl Engine {
         let settings = self.settings();
         let key = settings.webhooks.key.as_ref().ok_or(SubscriptionError::NoKey)?;
         self.check_address(&callback.url).await?;
+        self.shared.keep_rights(who, true).await?;
         let id = row_id(who, run, callback.kind, &callback.name);
-        let sealed = callback.secrets.as_ref().map(|secrets| key.seal(&[who.tenant.as_str(), &id], secrets));
+        let sealed =
+            callback.secrets.as_ref().map(|secrets| key.seal(COLUMN, &[who.tenant.as_str(), &id], secrets));
         let brought = Brought { name: callback.name.clone(), details: callback.details.clone(), sealed };
         for _ in 0..5 {
             let found = self.shared.store.subscription(who.tenant.clone(), id.clone()).await?;
@@ -115,6 +117,7 @@ impl Engine {
                 tenant: who.tenant.clone(),
                 id: id.clone(),
                 scope: Hears::Run(run),
+                owner: Owner::turn(&who.tenant, &who.user),
                 wants: Event::KINDS.iter().filter_map(|kind| Event::bit(kind)).fold(0, |all, bit| all | bit),
                 is_active: true,
                 facts: receiver.text(),
@@ -181,6 +184,7 @@ impl Engine {
         let begins = row_prefix(who, run, kind);
         let query = SubscriptionQuery {
             tenant: who.tenant.clone(),
+            owner: None,
             after: Some(begins.clone()),
             limit: CALLBACKS_MAX + 1,
         };

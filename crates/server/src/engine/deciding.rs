@@ -3,6 +3,7 @@
 //! Every decision, on every surface, comes through here: who may is worked out by `auth`, what fits by `fits.rs`, and the
 //! core says what follows. Several holds are decided by one command in one append, all or none of them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdpoint_core::actor::Actor;
@@ -12,6 +13,7 @@ use holdpoint_core::digest::Digest;
 use holdpoint_core::event::{Envelope, Event};
 use holdpoint_core::hold::{HoldKind, Recorded};
 use holdpoint_core::id::{CallNo, HoldId, HoldKey, RunId, Seq};
+use holdpoint_core::name::ToolName;
 use holdpoint_core::policy::Role;
 use holdpoint_core::project::HoldRow;
 use holdpoint_core::refusal::Refusal;
@@ -29,6 +31,7 @@ use super::{Engine, EngineError, Queue, Shared};
 use crate::auth::{Principal, Scope, may_decide};
 use crate::policy;
 use crate::settings::Approvers;
+use crate::tool::Tool;
 
 /// A decision on a hold.
 #[derive(Debug, Clone)]
@@ -152,15 +155,29 @@ impl Deciding {
         })
     }
 
-    fn command(self, idempotency_key: Option<&String>) -> Command {
+    /// Whoever reports for a job, also by a decision, may repeat what the job was told (T29).
+    fn cut_secrets(&mut self, holds: &[HoldRow], tools: &BTreeMap<ToolName, Arc<dyn Tool>>) {
+        let Deciding::Each(each) = self else { return };
+        for one in each {
+            let hold = holds.iter().find(|hold| hold.id.key == one.hold);
+            let job = hold.filter(|hold| hold.kind == HoldKind::External);
+            let tool = job.and_then(|hold| Some((hold.id, tools.get(hold.tool.as_ref()?)?)));
+            if let Some((id, job)) = tool.and_then(|(id, tool)| Some((id, tool.external()?))) {
+                let wanted = std::mem::replace(&mut one.wanted, Wanted::Withdraw);
+                one.wanted = job.handed(id).cut_wanted(wanted);
+            }
+        }
+    }
+
+    fn command(self, idempotency_key: Option<&str>) -> Command {
         let resolve = |one: One| Resolve {
             decide: Decide { hold: one.hold, digest: one.digest, revision: one.revision },
             resolution: one.wanted,
-            idempotency_key: idempotency_key.cloned(),
+            idempotency_key: idempotency_key.map(str::to_owned),
         };
         match self {
             Deciding::Reject { holds, reason } => {
-                Command::Reject(Reject { holds, reason, idempotency_key: idempotency_key.cloned() })
+                Command::Reject(Reject { holds, reason, idempotency_key: idempotency_key.map(str::to_owned) })
             }
             Deciding::Each(mut each) => match each.len() {
                 1 => Command::Resolve(resolve(each.remove(0))),
@@ -179,12 +196,14 @@ impl Shared {
     ) -> Result<Option<Taking>, EngineError> {
         let facts = &stored.row.run.facts;
         let Some(reins) = reins else { return Ok(None) };
-        if stored.lease.is_some_and(|lease| lease.until > self.clock.now()) {
+        // A lease of this very node, whose run nobody drives here, is about to be given back, or to be driven with.
+        let is_others = |lease: holdpoint_store::Lease| lease.node != self.node;
+        if stored.lease.is_some_and(|lease| is_others(lease) && lease.until > self.clock.now()) {
             return Ok(None);
         }
         let Some(place) = self.place(&facts.agent, Queue::of(facts)) else { return Ok(None) };
         match self.events(facts.id, Seq(0)).await {
-            Ok(log) => Ok(Some(Taking { place, reins, log })),
+            Ok(log) => Ok(Some(Taking { place, reins, log, may_lose: true })),
             Err(StoreError::Corrupt { run, why }) => {
                 self.put_aside(run, &why).await;
                 Err(StoreError::Corrupt { run, why }.into())
@@ -261,7 +280,7 @@ impl Engine {
         take: Take,
     ) -> Result<Answer, EngineError> {
         let who = by.principal();
-        let Decisions { run, what, once } = decisions;
+        let Decisions { run, mut what, once } = decisions;
         let shared = &self.shared;
         let reins = match (take, &what) {
             (Take::IfFree, Deciding::Each(_)) => shared.reins(run),
@@ -281,6 +300,9 @@ impl Engine {
         }
         if shared.done_before(who, once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);
+        }
+        if let Some(agent) = &agent {
+            what.cut_secrets(&holds, &agent.tools);
         }
         let authority = shared.authority(by, facts, &holds, &approvers);
         let closed = holds.iter().find_map(|hold| Some((hold.id, hold.closed.as_ref()?.seq)));
@@ -304,7 +326,7 @@ impl Engine {
         let can_begin = |hold: &&HoldRow| {
             let called = stored.row.run.call(hold.id.key.call).map(|call| &call.tool);
             let tool = called.and_then(|tool| agent.as_ref()?.tools.get(tool));
-            tool.is_some_and(|tool| tool.look(&facts.owner).is_none())
+            tool.is_some_and(|tool| tool.look(&super::login::account(facts)).is_none())
         };
         let mut begins = Vec::new();
         if let Some(taking) = &taking {
@@ -319,7 +341,7 @@ impl Engine {
             Some(_) => shared.while_busy(),
             None => Lease::Untouched,
         };
-        let command = what.command(once.as_ref().map(|once| &once.key));
+        let command = what.command(once.as_ref().and_then(Once::chosen_key));
         let mut order = shared.order(
             std::iter::once(command).chain(begins).collect(),
             by.actor(),

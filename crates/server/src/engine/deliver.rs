@@ -4,6 +4,7 @@
 //! notices that are due, reads the log, sends in order for each subscription and run, and settles; it knows no kind.
 //! `sign.rs` is the scheme of Standard Webhooks, `seal.rs` keeps secrets that receivers brought along.
 
+mod places;
 mod rounds;
 mod seal;
 pub(super) mod sign;
@@ -20,10 +21,14 @@ use holdpoint_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Engine, EngineError, HoldView};
-use crate::auth::{Principal, Scope};
+use crate::auth::{Identification, Principal, Scope};
 
+pub(super) use places::Hosts;
 pub(super) use rounds::{NO_KEY, Tried, old_secret_until};
 pub use sign::{SigningKey, SigningSecret, seconds, signature};
+
+/// The column that what receivers brought along is sealed for.
+pub(super) const COLUMN: &str = "subscriptions";
 
 /// A kind of receiver.
 pub trait Kind: Send + Sync {
@@ -189,7 +194,7 @@ pub struct Disabled {
     pub why: String,
 }
 
-/// Whoever made a subscription, as they were then.
+/// Whoever made a subscription, as they were then. What they may see is worked out anew for each delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// Who they are.
@@ -203,6 +208,9 @@ pub struct Owner {
     /// Whether they administer.
     #[serde(default)]
     pub is_admin: bool,
+    /// How they were identified; none for subscriptions of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Identification>,
 }
 
 impl Owner {
@@ -210,10 +218,16 @@ impl Owner {
     #[must_use]
     pub fn of(who: &Principal) -> Owner {
         let (user, groups, roles) = (who.user.clone(), who.groups.clone(), who.roles.clone());
-        Owner { user, groups, roles, is_admin: who.is_admin() }
+        Owner { user, groups, roles, is_admin: who.is_admin(), by: Some(who.by.clone()) }
     }
 
-    /// Somebody who may look at what they may see, and nothing else.
+    /// Whose turn a delivery counts for.
+    #[must_use]
+    pub fn turn(tenant: &Tenant, user: &UserId) -> String {
+        format!("{tenant} {user}")
+    }
+
+    /// Somebody who may look at what they could see when they subscribed, and nothing else.
     #[must_use]
     pub fn principal(&self, tenant: Tenant) -> Principal {
         let scope = if self.is_admin { Scope::Admin } else { Scope::RunsRead };
@@ -223,6 +237,7 @@ impl Owner {
             groups: self.groups.clone(),
             roles: self.roles.clone(),
             scopes: BTreeSet::from([scope]),
+            by: self.by.clone().unwrap_or_default(),
         }
     }
 }
@@ -266,7 +281,7 @@ impl Receiver {
     ) -> Result<Option<String>, &'static str> {
         let sealed = self.brought.as_ref().and_then(|brought| brought.sealed.as_deref());
         let open = |sealed| {
-            key.open(&[tenant.as_str(), id], sealed).ok_or(
+            key.open(COLUMN, &[tenant.as_str(), id], sealed).ok_or(
                 "its token and credentials were sealed under another server.webhooks.key; the client must send them again",
             )
         };

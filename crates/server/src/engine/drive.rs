@@ -2,9 +2,11 @@
 //!
 //! `think.rs` asks the model, `act.rs` starts calls and reports what they did, `family.rs` (beside this file) looks
 //! after sub-runs. A run is driven once at a time in a process, whoever asks for it; between processes the sequence
-//! tells who was first. What was handed over is kept until it is durable: a reply or a result is never asked for again.
+//! tells who was first. What was handed over is kept until it is durable: a result is never asked for again, nor is a
+//! reply that was asked with what is stored. A lease always has somebody who works under it, or is about to give it back.
 
 mod act;
+mod denied;
 mod login;
 mod think;
 mod work_time;
@@ -47,6 +49,14 @@ const STORE_TRIES: u32 = 120;
 /// What the first thing that a drive wrote came to, told once it is durable.
 pub(super) type Accepted = oneshot::Sender<Result<Answer, EngineError>>;
 
+/// Somebody's wish, whose append a drive begins with.
+pub(super) struct Wish {
+    /// Who waits to hear what became of it.
+    pub(super) accepted: Accepted,
+    /// Whether somebody else's wish may count in its place: a decision, or a start that a guard can refuse.
+    pub(super) may_lose: bool,
+}
+
 /// The right to drive a run in this process, given back when it is dropped. Two drives of one run would each take the
 /// other's tools for lost.
 pub(super) struct Reins {
@@ -55,7 +65,8 @@ pub(super) struct Reins {
 }
 
 impl Reins {
-    /// Whether the run was claimed once more since this was last asked.
+    /// Whether the run was claimed once more since this was last asked. The lease of such a claim is this node's, and
+    /// whoever asks has it from now on.
     fn was_claimed(&self) -> bool {
         let mut driven = self.shared.driven();
         driven.get_mut(&self.run).is_some_and(|driven| std::mem::take(&mut driven.is_claimed))
@@ -72,10 +83,13 @@ impl Reins {
 
 impl Drop for Reins {
     fn drop(&mut self) {
-        let driven = self.shared.driven().remove(&self.run);
+        let Some(driven) = self.shared.driven().remove(&self.run) else { return };
         // It was going on when it was last seen, and nobody here will tell when it rests.
-        if driven.is_some_and(|driven| driven.goes == Goes::On) {
+        if driven.goes == Goes::On {
             self.shared.wakes.wake(self.run);
+        }
+        if driven.is_claimed {
+            self.shared.return_claim(self.run);
         }
     }
 }
@@ -114,6 +128,40 @@ impl Shared {
         reins
     }
 
+    /// Gives back the lease of a claim that found its run driven here, by somebody who has left it since without a look:
+    /// a lease always has somebody who works under it.
+    fn return_claim(self: &Arc<Shared>, run: RunId) {
+        if self.is_dead.load(Ordering::SeqCst) {
+            return;
+        }
+        let shared = self.clone();
+        self.spawn(async move {
+            // Whoever drives it by now has the claim.
+            let Some(reins) = shared.reins_of_claimed(run) else { return };
+            shared.release(run, Some(shared.clock.now())).await;
+            drop(reins);
+            shared.wakes.wake_worker();
+        });
+    }
+
+    /// Gives a lease of this node back after a while: trying again at once would fail at once.
+    pub(super) fn release_later(self: &Arc<Shared>, reins: Reins) {
+        let shared = self.clone();
+        self.spawn(async move {
+            shared.sleep_unless_stopping(shared.settings().lease).await;
+            shared.release(reins.run, Some(shared.clock.now())).await;
+            drop(reins);
+            shared.wakes.wake_worker();
+        });
+    }
+
+    /// Gives a lease of this node back. If the store is away, it runs out.
+    pub(super) async fn release(&self, run: RunId, wake_at: Option<Timestamp>) {
+        if let Err(error) = self.store.release(run, self.node, wake_at).await {
+            tracing::warn!(%run, %error, "engine: could not release a lease; it expires by itself");
+        }
+    }
+
     /// Whether a run is driven here and known to go on.
     pub(super) fn goes_on(&self, run: RunId) -> bool {
         self.driven().get(&run).is_some_and(|driven| driven.goes == Goes::On)
@@ -130,19 +178,27 @@ impl Shared {
         driver: Driver,
         log: Vec<Envelope>,
         (place, reins): (Place, Reins),
-        accepted: Option<Accepted>,
+        wish: Option<Wish>,
     ) {
         let (shared, run) = (reins.shared.clone(), reins.run);
+        let now = shared.clock.now();
+        let (accepted, may_lose) = match wish {
+            Some(Wish { accepted, may_lose }) => (Some(accepted), may_lose),
+            None => (None, false),
+        };
         let drive = Drive {
             run,
             worked: Worked::before(&shared, &driver, &log),
             driver,
             log,
+            pushed_at: accepted.as_ref().map(|_| now),
             accepted,
+            may_lose,
             is_void: false,
             is_leased: true,
+            leased_until: now,
             is_family_seen: false,
-            renews_at: shared.clock.now().plus(shared.renewal()),
+            renews_at: now.plus(shared.renewal()),
             is_lost: false,
             refused: None,
             asks_people: false,
@@ -180,10 +236,16 @@ pub(super) struct Drive {
     worked: Worked,
     /// Who waits to hear that what they wished is durable.
     accepted: Option<Accepted>,
+    /// Whether what they wished may lose to somebody else's wish, so that nobody outside hears of it before it is durable.
+    may_lose: bool,
     /// Whether what they wished was not written, so that there is nothing to drive.
     is_void: bool,
     /// Whether this node has the run: the append after which there is nothing to do gives it back by itself.
     is_leased: bool,
+    /// Until when no other node can have taken the run, as far as the store has confirmed it.
+    leased_until: Timestamp,
+    /// When the first of what is on its way was handed over.
+    pushed_at: Option<Timestamp>,
     /// Whether this drive has looked after sub-runs and parent.
     is_family_seen: bool,
     /// When it next says that it is still there, however often it is woken until then.
@@ -195,7 +257,7 @@ pub(super) struct Drive {
     /// Whether a question to people was opened and not told of yet.
     asks_people: bool,
     /// The receivers of runs above that hear what this one asks.
-    pub(super) above: Vec<String>,
+    pub(super) above: Vec<super::above::ReceiverAbove>,
     /// The definition that the run is pinned to, kept so that nothing in hand is lost to a failing read.
     definition: Option<(Digest, Arc<Definition>)>,
     tools: JoinSet<Ended>,
@@ -246,32 +308,33 @@ impl Drive {
         self.leave(ended_well).await;
     }
 
-    /// Gives the run back. After an error its lease runs out instead: trying again at once would fail at once.
+    /// Gives the run back.
     async fn leave(self, ended_well: bool) {
         let has_family = self
             .driver
             .durable()
             .is_some_and(|row| row.run.facts.parent.is_some() || row.run.state.children > 0);
-        // A claim that found the run driven has used up a wake. If nobody looked, nothing but the end of the lease is left
-        // to bring the run back.
-        let may_release = (self.is_family_seen && !self.reins.was_claimed())
-            || !self.driver.durable().is_some_and(|row| has_relatives(&row.run));
+        let was_claimed = self.reins.was_claimed();
+        // A claim that found the run driven, or the one that this drive began with, has used up a wake. If nobody looked, it
+        // is given back with the lease.
+        let is_unseen = (was_claimed || !self.is_family_seen)
+            && self.driver.durable().is_some_and(|row| has_relatives(&row.run));
         let is_task = self.driver.durable().is_some_and(|row| row.run.facts.inbox.is_some());
         let Drive { shared, run, reins, tools, _place, is_leased, .. } = self;
-        drop(tools);
-        // Handed over before the reins are free, so that it cannot undo the next drive's lease.
-        let released =
-            (ended_well && is_leased && may_release).then(|| shared.store.release(run, shared.node));
-        drop((reins, _place));
-        let is_due = released.is_some();
-        if let Some(released) = released {
-            let _ = released.await;
+        drop((tools, _place));
+        let is_due = is_leased || was_claimed;
+        match is_due {
+            true if !ended_well => return shared.release_later(reins),
+            // Before the reins are free, so that it cannot undo the next drive's lease.
+            true => shared.release(run, is_unseen.then(|| shared.clock.now())).await,
+            false => {}
         }
+        drop(reins);
         if is_task {
             shared.wakes.wake_inboxes();
         }
         // Looking for due runs costs the writer's time: only when there may be one.
-        if is_due || has_family || shared.is_crowded.swap(false, Ordering::SeqCst) {
+        if is_due || has_family {
             shared.wakes.wake_worker();
         }
     }
@@ -324,13 +387,16 @@ impl Drive {
     async fn step(&mut self) -> Result<Step, EngineError> {
         let Some(run) = self.driver.tip().cloned() else { return Ok(Step::Stop) };
         if self.is_void {
-            return Ok(Step::Stop);
+            return match self.goes_on_with_claim().await? {
+                true => Ok(Step::GoOn),
+                false => Ok(Step::Stop),
+            };
         }
         if (self.shared.is_stopping() || self.is_lost) && self.at_work.is_empty() {
             return self.give_back().await;
         }
         match next(&run, self.shared.clock.now()) {
-            // Only asking a model may come before what it is asked with is durable.
+            // Only asking a model may come before what it is asked with is durable: `think.rs` says when.
             Next::Tick | Next::Act { .. } | Next::Wait(_) | Next::Nothing if self.accepted.is_some() => {
                 self.settle().await?;
             }
@@ -344,7 +410,9 @@ impl Drive {
             Next::Wait(_) if !self.at_work.is_empty() => self.wait_for_news().await?,
             Next::Wait(_) | Next::Nothing => {
                 self.settle().await?;
-                self.is_family_seen &= !self.reins.was_claimed();
+                if self.goes_on_with_claim().await? {
+                    return Ok(Step::GoOn);
+                }
                 if self.is_family_seen {
                     self.tell_of_pause();
                     return Ok(Step::Stop);
@@ -353,6 +421,18 @@ impl Drive {
             }
         }
         Ok(Step::GoOn)
+    }
+
+    /// The run was claimed while it was driven here: something made it due, and the lease is this node's. Then there is
+    /// more to do, on what is stored now.
+    async fn goes_on_with_claim(&mut self) -> Result<bool, EngineError> {
+        if self.is_lost || !self.reins.was_claimed() {
+            return Ok(false);
+        }
+        (self.is_leased, self.is_void, self.is_family_seen) = (true, false, false);
+        self.leased_until = self.shared.clock.now();
+        self.refresh().await?;
+        Ok(true)
     }
 
     /// S0-33: a pause is no failure, and is told as what it is.
@@ -406,6 +486,7 @@ impl Drive {
         let beside = above::telling(&self.above, asks_people, beside);
         let mut order = shared.order(vec![command], actor, definition, verdicts, beside);
         order.given.authority = authority;
+        self.pushed_at.get_or_insert(order.given.now);
         self.driver.push(order);
         Ok(())
     }
@@ -426,6 +507,14 @@ impl Drive {
     async fn settle(&mut self) -> Result<(), EngineError> {
         let settlement = self.driver.settle().await;
         self.refused = None;
+        // Whatever was written has renewed the lease; counted from the first of it.
+        if settlement.failed.is_none()
+            && let Some(pushed_at) = self.pushed_at.take()
+            && settlement.done.iter().any(|settled| !settled.events.is_empty())
+        {
+            self.leased_until = pushed_at.plus(self.shared.settings().lease);
+        }
+        self.may_lose &= settlement.failed.is_some();
         for settled in settlement.done {
             if let Err(refusal) = &settled.outcome {
                 tracing::debug!(run = %self.run, %refusal, "refused");
@@ -473,8 +562,10 @@ impl Drive {
         let until = self.shared.clock.now().plus(self.shared.settings().lease);
         // Losing a lease never harms state: whoever takes over is told apart by the sequence.
         let kept = self.shared.store.renew(vec![self.run], self.shared.node, until).await;
-        if self.is_leased && kept.is_ok_and(|kept| kept.is_empty()) {
-            self.lose();
+        match kept {
+            Ok(kept) if kept.is_empty() && self.is_leased => self.lose(),
+            Ok(kept) if !kept.is_empty() => self.leased_until = until,
+            Ok(_) | Err(_) => {}
         }
         self.refresh().await
     }
@@ -509,21 +600,32 @@ impl Drive {
         self.catch_up().await
     }
 
-    /// Reads what others appended, so that the log is whole up to what is durable.
+    /// Reads what others appended, so that the log is whole up to what is durable. What was appended since the run was last
+    /// loaded is not looked at before the run is: the two must be of the same moment.
     async fn catch_up(&mut self) -> Result<(), EngineError> {
-        let durable = self.driver.durable().map_or(Seq(0), |row| row.run.state.seq);
-        let whole = (1..).zip(&self.log).take_while(|(seq, envelope)| envelope.seq == Seq(*seq)).count();
+        let durable = self.durable_seq();
+        let is_next =
+            |(seq, envelope): &(u64, &Envelope)| envelope.seq == Seq(*seq) && envelope.seq <= durable;
+        let whole = (1..).zip(&self.log).take_while(is_next).count();
         if whole == self.log.len() && Seq(whole as u64) == durable {
             return Ok(());
         }
         self.log.truncate(whole);
-        self.log.extend(self.shared.events(self.run, Seq(whole as u64)).await?);
+        let more = self.shared.events(self.run, Seq(whole as u64)).await?;
+        self.log.extend(more.into_iter().take_while(|envelope| envelope.seq <= durable));
         Ok(())
     }
 
-    /// The run's events with those that are still on their way.
+    fn durable_seq(&self) -> Seq {
+        self.driver.durable().map_or(Seq(0), |row| row.run.state.seq)
+    }
+
+    /// The run's events with those that are still on their way. A log that was read a moment later than the run may have
+    /// more than the run has heard of.
     fn events(&self) -> Vec<Envelope> {
-        self.log.iter().chain(self.driver.unsettled()).cloned().collect()
+        let durable = self.durable_seq();
+        let log = self.log.iter().take_while(|envelope| envelope.seq <= durable);
+        log.chain(self.driver.unsettled()).cloned().collect()
     }
 }
 

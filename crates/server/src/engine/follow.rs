@@ -10,8 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use holdpoint_core::event::Envelope;
 use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::name::Tenant;
+use holdpoint_core::id::{RunId, Seq, Shard};
 use holdpoint_core::run::{Run, Status, Waiting, status};
 use holdpoint_core::time::Millis;
 use holdpoint_store::ShardSet;
@@ -132,9 +131,9 @@ impl Wakes {
 
     /// Other nodes changed something in these shards. Whose runs those are is worked out here, so that a hint costs
     /// nothing where nobody listens.
-    pub(super) fn wake_shards(&self, shards: &ShardSet, tenant: &Tenant) {
+    pub(super) fn wake_shards(&self, shards: &ShardSet, shard_of: impl Fn(RunId) -> Shard) {
         let is_all = *shards == ShardSet::all();
-        let is_meant = |run: RunId| is_all || shards.contains(run.shard(tenant));
+        let is_meant = |run: RunId| is_all || shards.contains(shard_of(run));
         let mut meant: Vec<(RunId, Arc<Ear>)> = self
             .runs()
             .iter()

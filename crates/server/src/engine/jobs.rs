@@ -13,10 +13,10 @@ use holdpoint_core::event::{Envelope, Event};
 use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::job::{self, Job, Stands};
-use holdpoint_core::name::{AgentName, SessionId, ToolName};
+use holdpoint_core::name::{AgentName, SessionId, Tenant, ToolName};
 use holdpoint_core::run::{Facts, Stage, Status, status};
 use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, StoreError};
+use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunQuery, StoreError};
 use tokio::sync::broadcast;
 
 use super::{Callback, Engine, EngineError, HoldList, SessionError, SessionName, Shared};
@@ -176,17 +176,14 @@ impl Engine {
     }
 
     async fn jobs_over(&self, who: &Principal, list: &JobList) -> Result<Vec<JobView>, EngineError> {
-        let filter = match (&list.agent, &list.session) {
-            (Some(agent), Some(session)) => RunFilter::Session(agent.clone(), session.clone()),
-            (Some(agent), None) => RunFilter::Agent(agent.clone()),
-            (None, _) => RunFilter::All,
-        };
+        let filter = self.run_filter(who, list.agent.as_ref(), list.session.as_ref());
         let (mut found, mut cursor, mut looked_at) = (Vec::new(), None, 0);
         while looked_at < LOOKED_AT_MAX && found.len() < list.limit {
             let query = RunQuery {
                 tenant: who.tenant.clone(),
                 filter: filter.clone(),
                 phases: Vec::new(),
+                since: None,
                 cursor,
                 limit: AT_ONCE,
             };
@@ -194,7 +191,8 @@ impl Engine {
             looked_at += page.items.len();
             for row in page.items {
                 let facts = &row.run.facts;
-                let is_wanted = list.session.as_ref().is_none_or(|session| *session == facts.session);
+                let is_wanted = list.session.as_ref().is_none_or(|session| *session == facts.session)
+                    && list.agent.as_ref().is_none_or(|agent| *agent == facts.agent);
                 if !is_wanted || row.run.state.calls_made == 0 || !self.may_see(who, facts) {
                     continue;
                 }
@@ -334,7 +332,14 @@ impl Engine {
 
     /// S2-37: what is `processing` on record and has been silent for too long goes back to waiting.
     async fn sweep(&self) -> Result<u64, EngineError> {
-        let tenant = self.shared.settings().tenant.clone();
+        let mut silent = 0;
+        for tenant in self.shared.tenants().await? {
+            silent += self.sweep_of(tenant).await?;
+        }
+        Ok(silent)
+    }
+
+    async fn sweep_of(&self, tenant: Tenant) -> Result<u64, EngineError> {
         let shards = self.shared.shards();
         let (mut silent, mut cursor) = (0, None);
         loop {

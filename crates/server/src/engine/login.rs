@@ -7,13 +7,16 @@
 use std::sync::Arc;
 
 use holdpoint_core::actor::Actor;
+use holdpoint_core::base32;
 use holdpoint_core::body::Body;
 use holdpoint_core::command::{Command, Wanted};
+use holdpoint_core::digest::{self, Digest};
 use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{CallNo, HoldId};
+use holdpoint_core::name::{Tenant, UserId};
 use holdpoint_core::policy::Verdicts;
 use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::Run;
+use holdpoint_core::run::{Facts, Run};
 use holdpoint_core::time::Millis;
 use holdpoint_store::Put;
 use holdpoint_store::ahead::Driver;
@@ -35,6 +38,22 @@ pub enum LoginError {
     /// The login itself did not come about.
     #[error(transparent)]
     NoLogin(#[from] NoLogin),
+}
+
+/// Under what name the logins of a run's owner are kept: users of the same name in two tenants are two people.
+pub(super) fn account(facts: &Facts) -> UserId {
+    let (tenant, owner) = (&facts.tenant, &facts.owner);
+    if *tenant == Tenant::default_tenant() {
+        return owner.clone();
+    }
+    let parts = [tenant.as_str().as_bytes(), owner.as_str().as_bytes()];
+    let Digest(bytes) = digest::of_parts("holdpoint.account.1", &parts);
+    let tag = base32::encode(bytes.get(..15).unwrap_or_default());
+    // A name that would be too long is told by its tag alone.
+    UserId::new(format!("{owner} of {tenant} ({tag})")).unwrap_or_else(|_| match UserId::new(tag) {
+        Ok(account) => account,
+        Err(bad) => unreachable!("24 letters and digits are a name: {bad}"),
+    })
 }
 
 impl Engine {
@@ -60,9 +79,9 @@ impl Engine {
         returned: &Returned,
     ) -> Result<(), LoginError> {
         let (view, run, desk) = self.login_of(who, hold).await?;
-        desk.finish(hold, &run.facts.owner, cookie, returned).await?;
+        desk.finish(hold, &account(&run.facts), cookie, returned).await?;
         if view.row.id.key.call == CallNo::RUN {
-            desk.learn(&run.facts.owner).await?;
+            desk.learn(&account(&run.facts)).await?;
             self.shared.read_again(&run, &desk).await;
             self.repin(who, hold).await?;
         }

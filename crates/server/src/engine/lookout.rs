@@ -178,24 +178,26 @@ impl Shared {
 
     /// The open holds of these tools in the shards of this node.
     async fn waiting_for(&self, tools: &[ToolName]) -> Result<Vec<HoldRow>, StoreError> {
-        let (tenant, shards) = (self.settings().tenant.clone(), self.shards());
+        let shards = self.shards();
         let mut found = Vec::new();
-        for tool in tools {
-            let mut cursor = None;
-            loop {
-                let query = HoldQuery {
-                    tenant: tenant.clone(),
-                    audience: Audience::Everyone,
-                    filter: HoldFilter::Tool(tool.clone()),
-                    kinds: KINDS.to_vec(),
-                    cursor,
-                    limit: PAGE,
-                };
-                let page = self.store.list_holds(query).await?;
-                found.extend(page.items.into_iter().filter(|row| self.is_own(&shards, row.id.run)));
-                cursor = page.next;
-                if cursor.is_none() {
-                    break;
+        for tenant in self.tenants().await? {
+            for tool in tools {
+                let mut cursor = None;
+                loop {
+                    let query = HoldQuery {
+                        tenant: tenant.clone(),
+                        audience: Audience::Everyone,
+                        filter: HoldFilter::Tool(tool.clone()),
+                        kinds: KINDS.to_vec(),
+                        cursor,
+                        limit: PAGE,
+                    };
+                    let page = self.store.list_holds(query).await?;
+                    found.extend(page.items.into_iter().filter(|row| self.is_own(&shards, row.id.run)));
+                    cursor = page.next;
+                    if cursor.is_none() {
+                        break;
+                    }
                 }
             }
         }

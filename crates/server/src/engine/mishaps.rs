@@ -20,7 +20,7 @@ use super::orders::{More, beside};
 use super::{EngineError, Shared};
 
 /// What the log says of a model call that was cut off.
-const CUT_OFF: &str = "the server ended while it waited for the model's reply";
+const CUT_OFF: &str = "the server waiting for the model's reply ended or lost its lease";
 
 impl Shared {
     /// Puts a run aside whose rows or log cannot be read. Everything else goes on.
@@ -41,13 +41,15 @@ impl Shared {
     ) -> Result<(), EngineError> {
         let Some(run) = driver.tip().cloned() else { return Ok(()) };
         let was_thinking = matches!(run.state.stage, Stage::Thinking { .. }) && !run.is_blocked();
-        if from.is_none() || !was_thinking {
+        // A lease of this very server that ran out cut nothing off: it is there.
+        let is_anothers = from.is_some_and(|lease| lease.node != self.node);
+        if !is_anothers || !was_thinking {
             return Ok(());
         }
         tracing::warn!(run = %run.facts.id, "{CUT_OFF}; it is counted as a failure");
         let error = Body::text(CUT_OFF);
         let retry_at = Some(self.clock.now());
-        let failure = Command::RecordFailure(RecordFailure { error, retry_at });
+        let failure = Command::RecordFailure(RecordFailure { error, retry_at, heard: None });
         match self.submit_as_node(driver, &run, failure).await {
             // Somebody ended it meanwhile.
             Ok(_) | Err(EngineError::Refused(_)) => Ok(()),
@@ -60,7 +62,11 @@ impl Shared {
         let what = said(&*panic);
         tracing::error!(%run, what, "panicked while it was worked on");
         if let Err(error) = self.end_after_panic(run, &what).await {
-            tracing::warn!(%run, %error, "could not be ended after a panic; trying again when its lease has run out");
+            tracing::warn!(%run, %error, "could not be ended after a panic; trying again later");
+            // Unless somebody drives it by now, who then has the lease.
+            if let Some(reins) = self.reins_of_claimed(run) {
+                self.release_later(reins);
+            }
         }
         self.wakes.wake(run);
         self.wakes.wake_worker();
@@ -77,7 +83,8 @@ impl Shared {
         let mut driver = Driver::of(self.store.clone(), row);
         let Some(tip) = driver.tip().cloned() else { return Ok(()) };
         let error = format!("the worker panicked: {what}");
-        let fail = Command::Fail(FailRun { worker: None, error, detail: None, kind: FailKind::Final });
+        let fail =
+            Command::Fail(FailRun { worker: None, error, detail: None, kind: FailKind::Final, heard: None });
         match self.submit_as_node(&mut driver, &tip, fail).await {
             Err(EngineError::Refused(Refusal::CallStarted(_))) => {}
             Ok(_) | Err(EngineError::Refused(_)) => return Ok(()),

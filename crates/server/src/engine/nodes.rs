@@ -72,7 +72,7 @@ pub struct NodeView {
 #[derive(Debug)]
 pub(super) struct Membership {
     /// Whether there can be other nodes.
-    is_shared: bool,
+    pub(super) is_shared: bool,
     own: watch::Sender<Own>,
     /// Whether it has ever agreed with the others on the time.
     has_agreed: AtomicBool,
@@ -156,7 +156,7 @@ impl Shared {
 
     /// Whether a run is among those that a node with these shards looks after. What lives in memory is nobody else's.
     pub(super) fn is_own(&self, shards: &ShardSet, run: RunId) -> bool {
-        run.place() == Place::Memory || shards.contains(run.shard(&self.settings().tenant))
+        run.place() == Place::Memory || shards.contains(run.shard(&self.tenant_of(run)))
     }
 
     /// Waits until a run is no longer among those that this node looks after: its shard was given to another one, or this
@@ -312,7 +312,7 @@ async fn hear(shared: std::sync::Weak<Shared>, mut hints: Receiver<ShardSet>) {
             Err(RecvError::Closed) => return,
         };
         let Some(shared) = shared.upgrade() else { return };
-        shared.wakes.wake_shards(&heard, &shared.settings().tenant);
+        shared.wakes.wake_shards(&heard, |run| run.shard(&shared.tenant_of(run)));
         shared.wakes.wake_inboxes();
         let own = shared.shards();
         if heard.iter().any(|shard| own.contains(shard)) {

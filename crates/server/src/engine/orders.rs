@@ -40,7 +40,7 @@ pub(super) struct More {
 
 impl From<Mark> for More {
     fn from(mark: Mark) -> More {
-        More { guards: mark.guard.into_iter().collect(), puts: mark.put.into_iter().collect() }
+        More { guards: mark.guards, puts: mark.puts }
     }
 }
 

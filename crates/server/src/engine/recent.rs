@@ -1,15 +1,17 @@
 //! Runs by when they last changed, for surfaces whose lists are in that order.
 //!
 //! Stores index runs by when they began, because an index on what changes with every append would cost every append. So
-//! the newest runs are read, up to a bound, and put in order here.
+//! the newest runs are read, up to a bound, and put in order here. Whoever sees only their own runs looks at no others, and
+//! what a filter leaves out is told by its columns, without reading it.
 
 use std::cmp::Reverse;
 
 use holdpoint_core::id::RunId;
 use holdpoint_core::name::{AgentName, SessionId};
 use holdpoint_core::project::{Phase, RunRow};
+use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
-use holdpoint_store::{RunFilter, RunQuery, Unreadable};
+use holdpoint_store::{RunQuery, Unreadable};
 
 use super::{Engine, EngineError};
 use crate::auth::Principal;
@@ -64,9 +66,10 @@ impl Listed {
 impl Engine {
     /// The runs of an agent that the caller may see, those that changed last first.
     pub async fn recent_runs(&self, who: &Principal, wanted: RecentRuns) -> Result<Vec<Listed>, EngineError> {
-        let filter = match &wanted.session {
-            Some(session) => RunFilter::Session(wanted.agent.clone(), session.clone()),
-            None => RunFilter::Agent(wanted.agent.clone()),
+        let filter = self.run_filter(who, Some(&wanted.agent), wanted.session.as_ref());
+        let is_wanted = |facts: &Facts| {
+            facts.agent == wanted.agent
+                && wanted.session.as_ref().is_none_or(|session| *session == facts.session)
         };
         let (mut listed, mut cursor, mut looked_at) = (Vec::new(), None, 0);
         loop {
@@ -74,15 +77,20 @@ impl Engine {
                 tenant: who.tenant.clone(),
                 filter: filter.clone(),
                 phases: wanted.phases.clone(),
+                since: wanted.since,
                 cursor,
                 limit: AT_ONCE,
             };
             let found = self.shared.store.list_runs(query).await?;
-            looked_at += found.items.len() + found.unreadable.len();
-            let seen = found.items.into_iter().filter(|row| self.may_see(who, &row.run.facts));
+            // A page that gives little has looked at as many rows all the same.
+            looked_at += AT_ONCE;
+            let seen = |row: &RunRow| is_wanted(&row.run.facts) && self.may_see(who, &row.run.facts);
+            let seen = found.items.into_iter().filter(seen);
             listed.extend(seen.map(|row| Listed::Run(Box::new(row))));
             if wanted.phases.is_empty() || wanted.phases.contains(&Phase::Failed) {
-                let unreadable = found.unreadable.into_iter().filter(|one| self.may_see_unreadable(who, one));
+                let unreadable = found.unreadable.into_iter().filter(|one| {
+                    one.facts.as_ref().is_none_or(is_wanted) && self.may_see_unreadable(who, one)
+                });
                 listed.extend(unreadable.map(|one| Listed::Quarantined(Box::new(one))));
             }
             cursor = found.next;

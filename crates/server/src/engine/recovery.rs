@@ -78,6 +78,9 @@ impl Shared {
         let counting = self.store.counts(self.settings().tenant.clone());
         let shared = self.clone();
         self.spawn(async move {
+            if let Err(error) = shared.tenants().await {
+                tracing::warn!(%error, "tenants could not be listed; they are heard of when they do something");
+            }
             match counting.await {
                 Ok(counts) => shared.looking().counts = Some(counts),
                 Err(error) => {

@@ -5,6 +5,8 @@
 //! its hold is there waits a moment for it; one about a job of which nobody knows whether it began settles that
 //! question. Nothing here is a rule about holds: those are the core's.
 
+use std::sync::Arc;
+
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hmac::{Hmac, KeyInit, Mac};
 use holdpoint_core::body::Body;
@@ -26,6 +28,8 @@ use super::deciding::By;
 use super::orders::{Lease, beside};
 use super::{Decision, Engine, EngineError, JobView, Once, StoreError};
 use crate::auth::{Principal, Scope};
+use crate::tool::Tool;
+use crate::tool::secrets::Secrets;
 
 /// The role of systems that may report about any job.
 const SERVICE: &str = "service";
@@ -74,6 +78,20 @@ pub enum Said {
     Withdrawn,
 }
 
+impl Said {
+    /// The same without what the job was given to sign with (T29).
+    fn without(self, secrets: &Secrets) -> Said {
+        match self {
+            Said::Result(result) => Said::Result(secrets.cut_json(result)),
+            Said::Error(error) => Said::Error(secrets.cut(error)),
+            Said::Progress { note, processing } => {
+                Said::Progress { note: secrets.cut_body(note), processing }
+            }
+            Said::Withdrawn => Said::Withdrawn,
+        }
+    }
+}
+
 /// How a body is signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signature {
@@ -113,14 +131,25 @@ pub enum ReportError {
 impl Engine {
     /// Takes a report. It is durable when this comes back.
     pub async fn take_report(&self, report: Report) -> Result<JobView, ReportError> {
+        if let (None, Some(who)) = (&report.signature, &report.sender)
+            && !is_service(who)
+        {
+            // Before the log is read: a run of somebody else must not take longer than one that does not exist (T15).
+            self.see(who, report.job.run).await.map_err(|error| match error {
+                EngineError::NotFound => ReportError::NoSuchJob,
+                other => other.into(),
+            })?;
+        }
         let view = self.reportable(report.job).await?;
         let by = self.right_of(&report, &view)?;
+        let tool = self.tool_of(&view);
+        let handed = tool.and_then(|tool| tool.external().map(|job| job.handed(report.job)));
+        let said = report.said.without(&handed.unwrap_or_default());
         let once = match &report.signature {
-            Some(Signature::Standard { id, .. }) => Some(Once {
-                route: format!("async-tool {}", report.job),
-                key: id.clone(),
-                request: digest::of_bytes(&report.body),
-            }),
+            Some(Signature::Standard { id, .. }) => {
+                let request = digest::of_bytes(&report.body);
+                Some(Once::new(format!("async-tool {}", report.job), id.clone(), request))
+            }
             Some(Signature::Plain(_)) | None => report.once.clone(),
         };
         if self.shared.done_before(by.principal(), once.as_ref()).await?.is_some() {
@@ -130,8 +159,8 @@ impl Engine {
         let done = match &view.job.stands {
             Stands::Starting => return Err(ReportError::TooEarly),
             Stands::Over { .. } => return Err(ReportError::Over(Box::new(view))),
-            Stands::Waiting { .. } => self.settle_job(&by, report.job, &report.said, once).await,
-            Stands::Unknown { attempt } => self.tell_truth(&by, &view, *attempt, &report.said, once).await,
+            Stands::Waiting { .. } => self.settle_job(&by, report.job, &said, once).await,
+            Stands::Unknown { attempt } => self.tell_truth(&by, &view, *attempt, &said, once).await,
         };
         match done {
             Ok(_) => Ok(self.any_job(report.job).await?),
@@ -151,9 +180,8 @@ impl Engine {
             Err(EngineError::NotFound) => return Err(ReportError::NoSuchJob),
             other => other?,
         };
-        let (tenant, agent) = (view.run.tenant.clone(), view.run.agent.clone());
-        let key = SessionKey { tenant, agent, session: view.run.session.clone() };
-        let session = self.shared.store.session(key).await.map_err(EngineError::from)?;
+        let session =
+            self.shared.store.session(SessionKey::of(&view.run)).await.map_err(EngineError::from)?;
         match session.is_some_and(|session| !session.closed) {
             true => Ok(view),
             false => Err(ReportError::NoSuchJob),
@@ -171,10 +199,7 @@ impl Engine {
         let Some(who) = &report.sender else {
             return Err(ReportError::NotSigned("sign the body with the secret of this call"));
         };
-        let is_service = who.tenant == view.run.tenant
-            && who.has(Scope::HoldsDecide)
-            && who.roles.iter().any(|role| role.as_str() == SERVICE);
-        if is_service {
+        if is_service(who) && who.tenant == view.run.tenant {
             return Ok(By::Callback(reporter(view, Some(who.user.clone()))));
         }
         match self.may_see(who, &view.run) {
@@ -185,9 +210,13 @@ impl Engine {
 
     /// What its reports may be signed with. A tool that is not there any more has none, and nothing is taken.
     pub(super) fn secrets_of(&self, view: &JobView) -> Vec<String> {
-        let agent = self.shared.agent(&view.run.agent).ok();
-        let tool = agent.as_ref().and_then(|agent| agent.tools.get(&view.job.tool));
-        tool.and_then(|tool| tool.external()).map(|job| job.secrets(view.id())).unwrap_or_default()
+        let tool = self.tool_of(view);
+        tool.and_then(|tool| tool.external().map(|job| job.secrets(view.id()))).unwrap_or_default()
+    }
+
+    fn tool_of(&self, view: &JobView) -> Option<Arc<dyn Tool>> {
+        let agent = self.shared.agent(&view.run.agent).ok()?;
+        agent.tools.get(&view.job.tool).cloned()
     }
 
     /// Waits a moment for a job whose hold is not there yet.
@@ -279,6 +308,11 @@ impl Engine {
         driver.push(order);
         self.settled_once(by.principal(), job.run, driver, None, once.as_ref()).await
     }
+}
+
+/// Whether somebody may report about any job of their tenant.
+fn is_service(who: &Principal) -> bool {
+    who.has(Scope::HoldsDecide) && who.roles.iter().any(|role| role.as_str() == SERVICE)
 }
 
 /// Whoever reports, for the record.

@@ -1,15 +1,19 @@
 //! Retention: the contents of runs that have been over for long enough are erased, if the configuration says so.
 //!
-//! A run says `run.erased` in its own log first, then its contents go; a server that ends in between is found out by the
-//! next look. Headers, commitments and hashes stay, so the chain still verifies. Each run is erased by the node that has
-//! its shard, a few at a time. The tenant's audit keeps which runs those were.
+//! A run says `run.erased` in its own log first, then the tenant's audit gets the proof of it, then its contents go; a
+//! server that ends in between is found out by the next look. Headers, commitments and hashes stay, so the chain still verifies. Each run is erased by the node that has
+//! its shard, a few at a time.
 
 use std::sync::Arc;
 
 use holdpoint_core::command::Command;
 use holdpoint_core::digest::Digest;
 use holdpoint_core::id::{RunId, Seq};
+use holdpoint_core::link::{BadLink, Contents, Link};
+use holdpoint_core::name::Tenant;
+use holdpoint_core::project::hold_rows;
 use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_store::audit::remains_digest;
 use holdpoint_store::{EndedQuery, StoreError};
 use serde::Serialize;
 
@@ -33,12 +37,15 @@ struct Proof {
     erased: Vec<ErasedRun>,
 }
 
-/// A run whose contents are gone, with the head of the chain that stays.
+/// A run whose contents go, with the head of the chain that stays.
 #[derive(Serialize)]
 pub(super) struct ErasedRun {
     pub(super) run: RunId,
     pub(super) seq: Seq,
     pub(super) hash: Digest,
+    /// What else stays of it: there will be nothing to fold it from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) remains: Option<Digest>,
 }
 
 impl Engine {
@@ -75,8 +82,15 @@ impl Engine {
     /// Erases what has been over for longer than this and is this node's to erase.
     async fn erase_old(&self, keep: Millis) -> Result<(), StoreError> {
         let shared = &self.shared;
-        let (tenant, before) =
-            (shared.settings().tenant.clone(), Timestamp(shared.clock.now().0.saturating_sub(keep.0)));
+        let before = Timestamp(shared.clock.now().0.saturating_sub(keep.0));
+        for tenant in shared.tenants().await? {
+            self.erase_old_of(tenant, keep, before).await?;
+        }
+        Ok(())
+    }
+
+    async fn erase_old_of(&self, tenant: Tenant, keep: Millis, before: Timestamp) -> Result<(), StoreError> {
+        let shared = &self.shared;
         let mut cursor = None;
         while !shared.is_stopping() {
             let query = EndedQuery { tenant: tenant.clone(), before, cursor, limit: AT_ONCE };
@@ -93,13 +107,17 @@ impl Engine {
                 }
             }
             if !erased.is_empty() {
-                tracing::info!(
-                    runs = erased.len(),
-                    "erased the contents of runs that were over for long enough"
-                );
+                let runs: Vec<RunId> = erased.iter().map(|proof| proof.run).collect();
                 let proof = Proof { kind: "runs.erased", kept_ms: keep, erased };
                 let entry = serde_json::to_string(&proof).unwrap_or_default();
                 shared.store.put_audit(tenant.clone(), shared.clock.now(), entry).await?;
+                for run in &runs {
+                    shared.store.erase(*run).await?;
+                }
+                tracing::info!(
+                    runs = runs.len(),
+                    "erased the contents of runs that were over for long enough"
+                );
             }
             cursor = page.next;
             if cursor.is_none() {
@@ -110,7 +128,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Erases a run that is over; none when that has to wait. A sub-run is kept while whoever asked for it goes on.
+    /// Lets a run that is over say that it is erased; none when that has to wait. A sub-run is kept while whoever asked for it goes on.
     async fn erase_ended(&self, run: RunId) -> Result<Option<ErasedRun>, EngineError> {
         let store = &self.shared.store;
         let stored = store.load(run).await?;
@@ -121,14 +139,18 @@ impl Engine {
         }
         let reason = Some("it was kept for as long as server.retention says".to_owned());
         self.by_the_clock(run, Command::Erase { reason }).await?;
-        Ok(Some(self.erase_contents(run).await?))
+        Ok(Some(self.remains_of(run).await?))
     }
 
-    /// Deletes the contents of a run that says it is erased, and says what stays.
-    pub(super) async fn erase_contents(&self, run: RunId) -> Result<ErasedRun, StoreError> {
+    /// What stays of a run that says it is erased, for the proof of that: made while its contents are still there.
+    pub(super) async fn remains_of(&self, run: RunId) -> Result<ErasedRun, StoreError> {
         let store = &self.shared.store;
-        store.erase(run).await?;
         let row = store.load(run).await?.row;
-        Ok(ErasedRun { run, seq: row.run.state.seq, hash: row.head })
+        let links = store.links(run, Seq(0), usize::MAX).await?;
+        let is_whole = links.iter().all(|link| matches!(link.contents, Contents::Whole { .. }));
+        let events = links.iter().map(Link::events).collect::<Result<Vec<_>, BadLink>>();
+        let events = events.map_err(|bad| StoreError::Corrupt { run, why: bad.to_string() })?.concat();
+        let remains = is_whole.then(|| remains_digest(&row.run, &hold_rows(run, &events)));
+        Ok(ErasedRun { run, seq: row.run.state.seq, hash: row.head, remains })
     }
 }

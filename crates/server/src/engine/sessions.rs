@@ -1,9 +1,11 @@
 //! Conversations: which there are, what of theirs waits, their metadata, and deleting them.
 //!
 //! `pending_executions` is a view of the runs that wait, made whenever somebody asks; nothing is stored for it (C27). A
-//! conversation is seen by whoever may see one of its runs.
+//! conversation belongs to the user whose runs are in it: the same name of another user is another conversation. Approvers
+//! of its agent and administrators may see it, because they may see its runs; its metadata are for its user and
+//! administrators.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdpoint_core::command::Command;
 use holdpoint_core::execution_state::{ExecutionState, execution_state};
@@ -31,19 +33,24 @@ const RUNS_MAX: usize = 1000;
 const PAGES_MAX: usize = 16;
 /// Bytes of a conversation's metadata at most.
 const METADATA_MAX: usize = 64 * 1024;
+/// Conversations of one name that are looked at, at most.
+const OWNERS_MAX: usize = 100;
 /// How often a change of metadata is tried when others change them too.
 const TRIES: usize = 16;
 
 /// A JSON object whose values keep their text.
 pub type Metadata = BTreeMap<String, Box<RawValue>>;
 
-/// Names a conversation; without an agent its name must be that of one only.
+/// Names a conversation; without an agent its name must be that of one only. Without a user it is the caller's own, and
+/// somebody else's only where the caller has none of this name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionName {
     /// Its name.
     pub session: SessionId,
     /// With which agent.
     pub agent: Option<AgentName>,
+    /// Whose.
+    pub owner: Option<UserId>,
 }
 
 /// A conversation with what of it waits.
@@ -89,12 +96,18 @@ pub enum SessionError {
         /// Which.
         agents: Vec<AgentName>,
     },
+    /// Several users have a conversation of this name with one agent.
+    #[error("several users have a session of this name: {}; say whose with ?owner=", names(.owners))]
+    AmbiguousOwner {
+        /// Who.
+        owners: Vec<UserId>,
+    },
     /// The metadata cannot become that.
     #[error("{0}")]
     Metadata(String),
-    /// Somebody else's runs are in it.
-    #[error("run {0} of this session belongs to somebody else; an administrator can delete it")]
-    NotYours(RunId),
+    /// It is somebody else's.
+    #[error("this session belongs to {0}; only they and administrators can change or delete it")]
+    NotYours(UserId),
     /// A call that changes the world has started.
     #[error(
         "call {call} of run {run} has started and may have an effect; wait for it, or delete with ?force=true"
@@ -119,8 +132,8 @@ impl From<StoreError> for SessionError {
     }
 }
 
-fn names(agents: &[AgentName]) -> String {
-    agents.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", ")
+fn names<T: ToString>(all: &[T]) -> String {
+    all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl Engine {
@@ -131,19 +144,19 @@ impl Engine {
         list: SessionList,
     ) -> Result<Page<SessionRow>, EngineError> {
         let mut page = Page::of(Vec::new(), list.cursor);
+        // Whoever sees only their own conversations looks at no others.
+        let owner = (!self.sees_others(who, list.agent.as_ref())).then(|| who.user.clone());
         for _ in 0..PAGES_MAX {
             let query = SessionQuery {
                 tenant: who.tenant.clone(),
+                owner: owner.clone(),
                 agent: list.agent.clone(),
+                session: None,
                 cursor: page.next,
                 limit: list.limit - page.items.len(),
             };
             let found = self.shared.store.list_sessions(query).await?;
-            for row in found.items {
-                if who.is_admin() || self.sees_one_of(who, &row.key).await? {
-                    page.items.push(row);
-                }
-            }
+            page.items.extend(found.items.into_iter().filter_map(|row| self.seen_session(who, row)));
             page.next = found.next;
             if page.next.is_none() || page.items.len() >= list.limit {
                 break;
@@ -226,7 +239,7 @@ impl Engine {
             return Err(SessionError::Metadata(why));
         }
         for _ in 0..TRIES {
-            let row = self.find_session(who, name).await?;
+            let row = self.find_own_session(who, name).await?;
             let read = metadata(&row);
             let mut metadata = read.map_err(|error| SessionError::BadMetadata(error.to_string()))?;
             for (key, value) in change {
@@ -257,11 +270,8 @@ impl Engine {
         name: &SessionName,
         force: bool,
     ) -> Result<Deleted, SessionError> {
-        let row = self.find_session(who, name).await?;
+        let row = self.find_own_session(who, name).await?;
         for run in self.runs_of(&row.key, Vec::new()).await?.items {
-            if !who.is_admin() && run.run.facts.owner != who.user {
-                return Err(SessionError::NotYours(run.run.facts.id));
-            }
             if let (false, Some(call)) = (force, may_have_run(&run.run)) {
                 return Err(SessionError::CallStarted { run: run.run.facts.id, call });
             }
@@ -280,22 +290,26 @@ impl Engine {
                 self.unless_over(self.cancel(who, id, reason.clone(), None).await)?;
             }
             self.submit(who, id, Command::Erase { reason }, None).await?;
-            proven.push(self.erase_contents(id).await?);
+            proven.push(self.remains_of(id).await?);
             deleted.erased.push(id);
         }
         let proof = Proof {
             kind: "session.deleted",
             agent: &row.key.agent,
             session: &row.key.session,
+            owner: &row.key.owner,
             by: &who.user,
             forced: force,
             erased: proven,
             left: &deleted.left,
         };
-        // Written when everything is gone and before the conversation is empty: a server that ends in between has not
+        // Written before anything goes, so that nothing is gone without its proof. A server that ends in between has not
         // answered, and whoever asks again gets it.
         let entry = serde_json::to_string(&proof).unwrap_or_default();
         store.put_audit(who.tenant.clone(), self.shared.clock.now(), entry).await?;
+        for run in &deleted.erased {
+            store.erase(*run).await?;
+        }
         let empty = SessionChange::Metadata { before: row.metadata, after: "{}".into() };
         store.change_session(row.key, empty, now).await?;
         Ok(deleted)
@@ -309,33 +323,94 @@ impl Engine {
         }
     }
 
+    /// A conversation that the caller may see: their own, or the one that is named.
     async fn find_session(&self, who: &Principal, name: &SessionName) -> Result<SessionRow, SessionError> {
         let agents = match &name.agent {
             Some(agent) => vec![agent.clone()],
             None => self.shared.settings().agents.keys().cloned().collect(),
         };
         let mut found = Vec::new();
-        for agent in agents {
-            let key = SessionKey { tenant: who.tenant.clone(), agent, session: name.session.clone() };
-            if let Some(row) = self.shared.store.session(key).await?
-                && (who.is_admin() || self.sees_one_of(who, &row.key).await?)
-            {
-                found.push(row);
+        for agent in &agents {
+            let key = SessionKey {
+                tenant: who.tenant.clone(),
+                agent: agent.clone(),
+                owner: name.owner.clone().unwrap_or_else(|| who.user.clone()),
+                session: name.session.clone(),
+            };
+            let row = self.shared.store.session(key).await?;
+            found.extend(row.and_then(|row| self.seen_session(who, row)));
+        }
+        if found.is_empty() && name.owner.is_none() {
+            for agent in agents.iter().filter(|agent| self.sees_others(who, Some(agent))) {
+                let others = SessionQuery {
+                    tenant: who.tenant.clone(),
+                    owner: None,
+                    agent: Some(agent.clone()),
+                    session: Some(name.session.clone()),
+                    cursor: None,
+                    limit: OWNERS_MAX,
+                };
+                let others = self.shared.store.list_sessions(others).await?;
+                found.extend(others.items.into_iter().filter_map(|row| self.seen_session(who, row)));
             }
         }
-        match (found.pop(), found.is_empty()) {
-            (Some(row), true) => Ok(row),
-            (None, _) => Err(EngineError::NotFound.into()),
-            (Some(last), false) => {
-                let agents = found.into_iter().chain([last]).map(|row| row.key.agent).collect();
-                Err(SessionError::Ambiguous { agents })
+        let agents: BTreeSet<&AgentName> = found.iter().map(|row| &row.key.agent).collect();
+        match (agents.len(), found.len()) {
+            (0, _) | (_, 0) => Err(EngineError::NotFound.into()),
+            (1, 1) => found.pop().ok_or(EngineError::NotFound.into()),
+            (1, _) => {
+                let owners = found.into_iter().map(|row| row.key.owner).collect();
+                Err(SessionError::AmbiguousOwner { owners })
+            }
+            (_, _) => Err(SessionError::Ambiguous { agents: agents.into_iter().cloned().collect() }),
+        }
+    }
+
+    /// Who was the first to use the name of a conversation with its agent.
+    pub async fn first_of_name(&self, key: &SessionKey) -> Result<Option<UserId>, EngineError> {
+        let (mut first, mut cursor) = (None, None);
+        loop {
+            let query = SessionQuery {
+                tenant: key.tenant.clone(),
+                owner: None,
+                agent: Some(key.agent.clone()),
+                session: Some(key.session.clone()),
+                cursor,
+                limit: OWNERS_MAX,
+            };
+            let page = self.shared.store.list_sessions(query).await?;
+            first = page.items.into_iter().next_back().map(|row| row.key.owner).or(first);
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(first);
             }
         }
     }
 
-    async fn sees_one_of(&self, who: &Principal, key: &SessionKey) -> Result<bool, EngineError> {
-        let runs = self.runs_of(key, Vec::new()).await?;
-        Ok(runs.items.iter().any(|row| self.may_see(who, &row.run.facts)))
+    /// A conversation that the caller may change.
+    async fn find_own_session(
+        &self,
+        who: &Principal,
+        name: &SessionName,
+    ) -> Result<SessionRow, SessionError> {
+        let row = self.find_session(who, name).await?;
+        match who.is_admin() || row.key.owner == who.user {
+            true => Ok(row),
+            false => Err(SessionError::NotYours(row.key.owner)),
+        }
+    }
+
+    /// A conversation as somebody may see it: its user and administrators with its metadata, approvers of its agent without
+    /// them, everyone else not at all.
+    fn seen_session(&self, who: &Principal, row: SessionRow) -> Option<SessionRow> {
+        if who.tenant != row.key.tenant {
+            return None;
+        }
+        if who.is_admin() || row.key.owner == who.user {
+            return Some(row);
+        }
+        let is_approver = self.shared.agent(&row.key.agent).is_ok_and(|agent| agent.approvers.include(who));
+        is_approver.then(|| SessionRow { metadata: "{}".into(), ..row })
     }
 
     async fn runs_of(&self, key: &SessionKey, phases: Vec<Phase>) -> Result<Page<RunRow>, EngineError> {
@@ -343,8 +418,9 @@ impl Engine {
         loop {
             let query = RunQuery {
                 tenant: key.tenant.clone(),
-                filter: RunFilter::Session(key.agent.clone(), key.session.clone()),
+                filter: RunFilter::SessionOf(key.owner.clone(), key.agent.clone(), key.session.clone()),
                 phases: phases.clone(),
+                since: None,
                 cursor: page.next,
                 limit: RUNS_MAX,
             };
@@ -376,6 +452,7 @@ struct Proof<'a> {
     kind: &'static str,
     agent: &'a AgentName,
     session: &'a SessionId,
+    owner: &'a UserId,
     by: &'a UserId,
     /// Whether calls that had started were no hindrance.
     forced: bool,

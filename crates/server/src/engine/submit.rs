@@ -19,7 +19,7 @@ use holdpoint_store::ahead::Driver;
 use holdpoint_store::{Guard, Put, SessionKey, StoreError};
 use tokio::sync::oneshot;
 
-use super::drive::Reins;
+use super::drive::{Reins, Wish};
 use super::identify::needs;
 use super::once::Once;
 use super::orders::{Lease, More, beside};
@@ -61,6 +61,8 @@ pub(super) struct Taking {
     pub(super) place: Place,
     pub(super) reins: Reins,
     pub(super) log: Vec<Envelope>,
+    /// Whether somebody else's wish may count in the place of this one.
+    pub(super) may_lose: bool,
 }
 
 impl Engine {
@@ -122,6 +124,9 @@ impl Engine {
                 SessionId::new(id.to_string().replace("run_", "ses_")).map_err(|_| EngineError::NotFound)?
             }
         };
+        shared.heard_of(&who.tenant);
+        // The same request may be under way twice, and a conversation may be closed at the same moment.
+        let may_lose = new.once.is_some() || new.session.is_some();
         let (digest, definition) = new.definition;
         let start = Start {
             id,
@@ -137,8 +142,12 @@ impl Engine {
             taken,
         };
         let mut more = More::from(shared.mark(who, new.once.as_ref()));
-        let key =
-            SessionKey { tenant: who.tenant.clone(), agent: new.agent.clone(), session: session.clone() };
+        let key = SessionKey {
+            tenant: who.tenant.clone(),
+            agent: new.agent.clone(),
+            owner: who.user.clone(),
+            session: session.clone(),
+        };
         more.guards.push(Guard::SessionOpen { session: key });
         more.puts.push(Put::Definition { digest, bytes: definition.to_bytes() });
         let order = shared.order(
@@ -150,13 +159,17 @@ impl Engine {
         );
         let driver = Driver::start(shared.store.clone(), start, order)?;
         let taking = match (place, reins) {
-            (Some(place), Some(reins)) => Some(Taking { place, reins, log: Vec::new() }),
+            (Some(place), Some(reins)) => Some(Taking { place, reins, log: Vec::new(), may_lose }),
             (_, _) => None,
         };
+        let facts = driver.tip().map(|run| run.facts.clone());
         match self.settled(id, driver, taking).await {
-            Ok(_) => Ok(id),
+            Ok(_) => {
+                facts.into_iter().for_each(|facts| shared.facts.put(facts));
+                Ok(id)
+            }
             Err(EngineError::Store(StoreError::Guard { .. })) => {
-                match shared.done_before(who, new.once.as_ref()).await? {
+                match shared.done(who, new.once.as_ref()).await? {
                     Some(before) => Ok(before.run),
                     None => Err(EngineError::SessionClosed { agent: new.agent, session }),
                 }
@@ -240,7 +253,7 @@ impl Engine {
         match self.settled(run, driver, taking).await {
             // Refused, perhaps because of what it has done itself a moment ago.
             Err(error @ (EngineError::Store(StoreError::Guard { .. }) | EngineError::Refused(_))) => {
-                let before = self.shared.done_before(who, once).await?;
+                let before = self.shared.done(who, once).await?;
                 before.map(|_| Answer::Repeated).ok_or(error)
             }
             other => other,
@@ -257,8 +270,8 @@ impl Engine {
     ) -> Result<Answer, EngineError> {
         let (accepted, answer) = oneshot::channel();
         match taking {
-            Some(Taking { place, reins, log }) => {
-                self.shared.drive(driver, log, (place, reins), Some(accepted));
+            Some(Taking { place, reins, log, may_lose }) => {
+                self.shared.drive(driver, log, (place, reins), Some(Wish { accepted, may_lose }));
             }
             // In the background: who asked may hang up, and whoever drives the run must hear of it all the same.
             None => self.shared.spawn({

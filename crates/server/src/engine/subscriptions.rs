@@ -10,7 +10,8 @@ use holdpoint_core::event::Event;
 use holdpoint_core::id::RunId;
 use holdpoint_core::name::AgentName;
 use holdpoint_store::{
-    DeadLetter, DeadQuery, Page, Scope as Hears, StoreError, Subscription, SubscriptionQuery,
+    DeadLetter, DeadQuery, Page, Scope as Hears, StoreError, Subscription, SubscriptionCount,
+    SubscriptionQuery,
 };
 
 use super::deliver::{Disabled, Owner, Receiver, SigningSecret, What};
@@ -20,11 +21,17 @@ use super::{Engine, EngineError, Once};
 use crate::auth::{Principal, Scope};
 use crate::clock;
 
-/// Subscriptions to an agent or a tenant that a tenant may have: every append looks at them.
+/// Active subscriptions to an agent or a tenant that a tenant may have: every append looks at them.
 const BROAD_MAX: usize = 100;
 
-/// Subscriptions that are looked at together for that.
-const LOOK_MAX: usize = 2000;
+/// Those of one owner: nobody uses up what all share.
+const BROAD_OF_ONE_MAX: usize = 20;
+
+/// Active subscriptions of one owner to one run.
+const OF_RUN_MAX: usize = 20;
+
+/// Rows of others that a list reads at most before it answers with what it has.
+const PAGES_MAX: usize = 4;
 
 /// What is told when nobody says.
 pub const USUAL_EVENTS: [&str; 6] =
@@ -104,6 +111,7 @@ impl Engine {
         }
         self.check_address(&new.url).await?;
         self.check_number(who, &new.hears).await?;
+        self.shared.keep_rights(who, true).await?;
         let receiver = Receiver {
             kind: new.kind.to_owned(),
             url: new.url,
@@ -120,6 +128,7 @@ impl Engine {
             tenant: who.tenant.clone(),
             id: id.clone(),
             scope: new.hears.clone(),
+            owner: Owner::turn(&who.tenant, &who.user),
             wants,
             is_active: true,
             facts: receiver.text(),
@@ -150,9 +159,14 @@ impl Engine {
         limit: usize,
     ) -> Result<(Vec<SubscriptionView>, Option<String>), SubscriptionError> {
         let (mut found, mut after) = (Vec::new(), after);
-        loop {
-            let query =
-                SubscriptionQuery { tenant: who.tenant.clone(), after: after.clone(), limit: limit + 1 };
+        let owner = (!who.is_admin()).then(|| Owner::turn(&who.tenant, &who.user));
+        for _ in 0..PAGES_MAX {
+            let query = SubscriptionQuery {
+                tenant: who.tenant.clone(),
+                owner: owner.clone(),
+                after: after.clone(),
+                limit: limit + 1,
+            };
             let rows = self.shared.store.list_subscriptions(query).await?;
             let is_last = rows.len() <= limit;
             for row in rows.into_iter().take(limit) {
@@ -168,6 +182,7 @@ impl Engine {
                 return Ok((found, None));
             }
         }
+        Ok((found, after))
     }
 
     /// Ends a subscription.
@@ -197,9 +212,33 @@ impl Engine {
         Ok((view, secret))
     }
 
-    /// Tells a subscription again that was disabled.
+    /// Tells a subscription again that was disabled. From then on it goes by the credential that its owner shows now; for
+    /// anybody else its owner must still be somebody.
     pub async fn enable(&self, who: &Principal, id: &str) -> Result<SubscriptionView, SubscriptionError> {
-        self.change(who, id, |receiver| Receiver { disabled: None, ..receiver }).await
+        needs(who, Scope::RunsWrite)?;
+        let view = self.subscription(who, id).await?;
+        let is_owners = view.receiver.owner.user == who.user;
+        let owner = match is_owners {
+            true => who.clone(),
+            false => {
+                let now = self.shared.owner_now(&who.tenant, &view.receiver.owner).await?;
+                now.map_err(|why| {
+                    let owner = &view.receiver.owner.user;
+                    SubscriptionError::Invalid(format!("{why}; {owner} must enable this subscription"))
+                })?
+            }
+        };
+        needs(&owner, Scope::RunsRead)?;
+        self.may_hear(&owner, &view.hears).await?;
+        if !view.is_active {
+            self.check_number(&owner, &view.hears).await?;
+        }
+        self.shared.keep_rights(who, is_owners).await?;
+        let enabled = |receiver: Receiver| {
+            let owner = if is_owners { Owner::of(who) } else { receiver.owner };
+            Receiver { disabled: None, owner, ..receiver }
+        };
+        self.change(who, id, enabled).await
     }
 
     /// Tells a subscription nothing until it is enabled again.
@@ -318,25 +357,28 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether one more may be active: of one owner to one run, of one owner to agents or everything, and of all together.
     async fn check_number(&self, who: &Principal, hears: &Hears) -> Result<(), SubscriptionError> {
-        if matches!(hears, Hears::Run(_)) {
-            return Ok(());
+        let count = async |is_own: bool, run: Option<RunId>| {
+            let owner = is_own.then(|| Owner::turn(&who.tenant, &who.user));
+            let count = SubscriptionCount { tenant: who.tenant.clone(), owner, run };
+            self.shared.store.count_subscriptions(count).await
+        };
+        let too_many = |why: String| Err(SubscriptionError::Invalid(format!("{why}; delete one first")));
+        if let Hears::Run(run) = hears {
+            return match count(true, Some(*run)).await? < OF_RUN_MAX {
+                true => Ok(()),
+                false => too_many(format!("you have {OF_RUN_MAX} subscriptions to {run} already")),
+            };
         }
-        let (mut broad, mut after) = (0, None);
-        loop {
-            let query = SubscriptionQuery { tenant: who.tenant.clone(), after, limit: LOOK_MAX };
-            let page = self.shared.store.list_subscriptions(query).await?;
-            broad += page.iter().filter(|one| !matches!(one.scope, Hears::Run(_))).count();
-            match page.last().filter(|_| page.len() >= LOOK_MAX) {
-                Some(last) => after = Some(last.id.clone()),
-                None => break,
-            }
+        if count(true, None).await? >= BROAD_OF_ONE_MAX {
+            return too_many(format!(
+                "you have {BROAD_OF_ONE_MAX} subscriptions to agents or everything already"
+            ));
         }
-        match broad < BROAD_MAX {
+        match count(false, None).await? < BROAD_MAX {
             true => Ok(()),
-            false => Err(SubscriptionError::Invalid(format!(
-                "there are {BROAD_MAX} subscriptions to agents or everything already; delete one first"
-            ))),
+            false => too_many(format!("there are {BROAD_MAX} subscriptions to agents or everything already")),
         }
     }
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use holdpoint_core::body::Body;
 use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::hold::{Ask, HoldKind, Recorded};
+use holdpoint_core::hold::{Ask, HoldKind, Recorded, name_files};
 use holdpoint_core::id::{HoldId, RunId, Seq, tenant_tag};
 use holdpoint_core::json::RawJson;
 use holdpoint_core::name::{AgentName, SessionId, ToolName};
 use holdpoint_core::project::{HoldRow, RunRow};
 use holdpoint_core::receipt::{Receipt, receipt};
 use holdpoint_core::run::{Facts, Run};
-use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_core::time::Millis;
 use holdpoint_core::transcript::{approval_text, stored_call};
 use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, StoreError, Stored, Unreadable};
 
@@ -173,19 +173,19 @@ impl Engine {
     }
 
     /// How much there is of what, as `/metrics` shows it. At most a few seconds old, so that scraping costs nothing.
-    pub async fn metrics(&self) -> String {
+    /// Of runs and holds it counts those of the caller's tenant.
+    pub async fn metrics(&self, who: &Principal) -> String {
         let shared = &self.shared;
         let now = shared.clock.now();
         let mut counted = shared.counted.lock().await;
-        let is_fresh = |at: &Timestamp| now.since(*at) < COUNTS_LAST && now >= *at;
-        if counted.as_ref().is_none_or(|(at, _)| !is_fresh(at)) {
-            let counts = shared.store.counts(shared.settings().tenant.clone()).await;
-            *counted = counts
-                .inspect_err(|error| tracing::warn!(%error, "nothing was counted"))
-                .ok()
-                .map(|new| (now, new));
+        counted.retain(|_, (at, _)| now.since(*at) < COUNTS_LAST && now >= *at);
+        if !counted.contains_key(&who.tenant) {
+            match shared.store.counts(who.tenant.clone()).await {
+                Ok(counts) => drop(counted.insert(who.tenant.clone(), (now, counts))),
+                Err(error) => tracing::warn!(%error, "nothing was counted"),
+            }
         }
-        shared.settings().telemetry.render(counted.as_ref().map(|(_, counts)| counts), now)
+        shared.settings().telemetry.render(counted.get(&who.tenant).map(|(_, counts)| counts), now)
     }
 
     /// A run as soon as it waits or is over; as it is when that takes longer than `at_most`.
@@ -238,11 +238,7 @@ impl Engine {
 
     /// Runs, newest first.
     pub async fn runs(&self, who: &Principal, list: RunList) -> Result<Page<RunRow>, EngineError> {
-        let filter = match (&list.agent, &list.session) {
-            (Some(agent), Some(session)) => RunFilter::Session(agent.clone(), session.clone()),
-            (Some(agent), None) => RunFilter::Agent(agent.clone()),
-            (None, _) => RunFilter::All,
-        };
+        let filter = self.run_filter(who, list.agent.as_ref(), list.session.as_ref());
         let is_wanted = |row: &RunRow| {
             let facts = &row.run.facts;
             self.may_see(who, facts)
@@ -261,6 +257,7 @@ impl Engine {
                 tenant: who.tenant.clone(),
                 filter: filter.clone(),
                 phases: Vec::new(),
+                since: None,
                 cursor: page.next,
                 limit: list.limit - page.items.len() - page.unreadable.len(),
             };
@@ -278,6 +275,8 @@ impl Engine {
     /// Open holds, oldest first.
     pub async fn holds(&self, who: &Principal, list: HoldList) -> Result<Page<HoldRow>, EngineError> {
         let filter = match (&list.agent, &list.session, &list.tool) {
+            // Whoever is no approver sees few holds: theirs are looked through, not those of everybody.
+            (agent, _, _) if !self.sees_others(who, agent.as_ref()) => HoldFilter::All,
             (Some(agent), Some(session), _) => HoldFilter::Session(agent.clone(), session.clone()),
             (_, _, Some(tool)) => HoldFilter::Tool(tool.clone()),
             (Some(agent), None, None) => HoldFilter::Agent(agent.clone()),
@@ -391,6 +390,11 @@ impl Engine {
         Ok(())
     }
 
+    /// What never changes of a run, whoever asks: for those who then look whether they may see it.
+    pub async fn facts(&self, run: RunId) -> Result<Option<Facts>, EngineError> {
+        Ok(self.shared.store.facts(run).await?)
+    }
+
     /// The fold of a run, if the caller may see it.
     pub async fn see(&self, who: &Principal, run: RunId) -> Result<Run, EngineError> {
         Ok(self.visible(who, run).await?.row.run)
@@ -398,15 +402,35 @@ impl Engine {
 
     /// A run as it is stored, if the caller may see it. A foreign run and one that does not exist look alike (T15).
     pub(super) async fn visible(&self, who: &Principal, run: RunId) -> Result<Stored, EngineError> {
-        let stored = self.load(run).await?;
-        match self.may_see(who, &stored.row.run.facts) {
-            true => Ok(stored),
-            false => Err(EngineError::NotFound),
+        self.stored_if(who, run, |facts| self.may_see(who, facts)).await
+    }
+
+    /// Whether somebody sees runs of others: of this agent, or of any.
+    pub(super) fn sees_others(&self, who: &Principal, agent: Option<&AgentName>) -> bool {
+        let settings = self.shared.settings();
+        let mut agents = settings.agents.iter().filter(|(name, _)| agent.is_none_or(|agent| agent == *name));
+        who.is_admin() || agents.any(|(_, agent)| agent.approvers.include(who))
+    }
+
+    /// By what a list of runs is looked for: whoever sees only their own runs looks at no others.
+    pub(super) fn run_filter(
+        &self,
+        who: &Principal,
+        agent: Option<&AgentName>,
+        session: Option<&SessionId>,
+    ) -> RunFilter {
+        match (self.sees_others(who, agent), agent.cloned(), session.cloned()) {
+            (false, Some(agent), Some(session)) => RunFilter::SessionOf(who.user.clone(), agent, session),
+            (false, _, _) => RunFilter::Owner(who.user.clone()),
+            (true, Some(agent), Some(session)) => RunFilter::Session(agent, session),
+            (true, Some(agent), None) => RunFilter::Agent(agent),
+            (true, None, _) => RunFilter::All,
         }
     }
 
     /// Owners, approvers and administrators of the run's tenant.
-    pub(super) fn may_see(&self, who: &Principal, facts: &Facts) -> bool {
+    #[must_use]
+    pub fn may_see(&self, who: &Principal, facts: &Facts) -> bool {
         let agent = self.shared.agent(&facts.agent).ok();
         may_see(who, facts, agent.as_ref().map(|agent| &agent.approvers))
     }
@@ -448,9 +472,18 @@ fn arguments(row: &HoldRow, events: &[Envelope]) -> Option<RawJson> {
 /// What people were asked when it opened.
 pub(super) fn asked(row: &HoldRow, events: &[Envelope]) -> Ask {
     let opened = events.iter().find(|envelope| envelope.seq == row.at);
-    match opened.map(|envelope| &envelope.event) {
-        Some(Event::HoldOpened(opened)) => opened.ask.clone(),
-        Some(_) | None => Ask::default(),
+    let Some(Event::HoldOpened(opened)) = opened.map(|envelope| &envelope.event) else {
+        return Ask::default();
+    };
+    // Other arguments name other files.
+    let edited = events.iter().rev().find_map(|envelope| {
+        let Event::HoldEdited(edited) = &envelope.event else { return None };
+        (edited.hold == opened.hold).then_some(&edited.edited.files)
+    });
+    let ask = opened.ask.clone();
+    match edited {
+        Some(files) => Ask { reason: name_files(ask.reason, files), ..ask },
+        None => ask,
     }
 }
 

@@ -1,12 +1,15 @@
 //! Finding due runs: claim, drive, look again.
 //!
 //! Whatever is due is claimed through one list: runs whose node died, deadlines that passed, retries, runs that waited
-//! for room. Claims skip agents at their limit, so one backlog does not starve others.
+//! for room. Claims skip agents at their limit, so one backlog does not starve others; when a place of such an agent is
+//! free again, its next run is looked for at once.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdpoint_core::id::Seq;
+use holdpoint_core::name::{AgentName, Tenant};
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::ahead::Driver;
 use holdpoint_store::{Claim, Claimed, Lease, StoreError, Stored};
@@ -112,14 +115,19 @@ impl Shared {
     async fn claim_and_drive(self: &Arc<Shared>) -> usize {
         let now = self.clock.now();
         let settings = self.settings();
-        let rooms = settings.agents.keys().map(|agent| (agent, self.room(agent)));
+        let rooms: Vec<(AgentName, usize)> =
+            settings.agents.keys().map(|agent| (agent.clone(), self.room(agent))).collect();
+        let tenants = self.known_tenants();
+        let room_of = |tenant: &Tenant| -> Vec<(Tenant, AgentName, usize)> {
+            rooms.iter().map(|(agent, room)| (tenant.clone(), agent.clone(), *room)).collect()
+        };
         let claim = Claim {
             node: self.node,
             now,
             until: now.plus(self.settings().lease),
             shards: self.shards(),
             limit: CLAIM_MAX,
-            room: rooms.map(|(agent, room)| (settings.tenant.clone(), agent.clone(), room)).collect(),
+            room: tenants.iter().flat_map(room_of).collect(),
         };
         let claimed = match self.store.claim_due(claim).await {
             Ok(claimed) => claimed,
@@ -128,6 +136,7 @@ impl Shared {
                 return 0;
             }
         };
+        self.note_crowds(&rooms, &claimed);
         let since = |claimed: &Claimed| match claimed {
             Claimed::Run { stored, from } => from.map(|lease| lease.until).or(stored.row.due_at),
             Claimed::Corrupt { .. } => None,
@@ -146,18 +155,37 @@ impl Shared {
         taken
     }
 
+    /// Remembers of which agents there may be more due than they have room for: all of their room was used up.
+    fn note_crowds(&self, rooms: &[(AgentName, usize)], claimed: &[Claimed]) {
+        let mut taken: HashMap<&AgentName, usize> = HashMap::new();
+        for claimed in claimed {
+            if let Claimed::Run { stored, .. } = claimed {
+                *taken.entry(&stored.row.run.facts.agent).or_default() += 1;
+            }
+        }
+        let mut crowded = self.crowded();
+        for (agent, room) in rooms {
+            let is_full = taken.get(agent).copied().unwrap_or(0) >= *room || claimed.len() >= CLAIM_MAX;
+            if !is_full {
+                crowded.remove(agent);
+            } else if !crowded.contains(agent) {
+                crowded.insert(agent.clone());
+            }
+        }
+    }
+
     /// Drives a run that was claimed; says whether it is driven from here on.
     async fn take_over(self: &Arc<Shared>, stored: Stored, from: Option<Lease>) -> bool {
         let facts = stored.row.run.facts.clone();
+        self.heard_of(&facts.tenant);
         let (run, agent) = (facts.id, facts.agent.clone());
         // A drive whose lease ran out while it was alive has it again now.
         let Some(reins) = self.reins_of_claimed(run) else { return false };
         self.recovered(&stored.row, from);
         let Some(place) = self.place(&agent, Queue::of(&facts)) else {
-            if !has_relatives(&stored.row.run) {
-                drop(self.store.release(run, self.node).await);
-            }
-            // Otherwise the claim has used up a wake that may have been there: the end of the lease takes its place.
+            // The claim has used up a wake that may have been there: it is given back with the lease.
+            let wake_at = has_relatives(&stored.row.run).then(|| self.clock.now());
+            self.release(run, wake_at).await;
             return false;
         };
         let mut driver = Driver::of(self.store.clone(), stored.row);
@@ -169,8 +197,10 @@ impl Shared {
         match log {
             Ok(log) => self.drive(driver, log, (place, reins), None),
             Err(EngineError::Store(StoreError::Corrupt { why, .. })) => self.put_aside(run, &why).await,
-            // Its lease runs out, and it is tried again.
-            Err(error) => tracing::warn!(%run, %error, "could not be taken over; left for another try"),
+            Err(error) => {
+                tracing::warn!(%run, %error, "worker: could not take over a run; trying again later");
+                self.release_later(reins);
+            }
         }
         true
     }

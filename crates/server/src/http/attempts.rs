@@ -1,85 +1,101 @@
-//! Wrong keys and tokens, counted by the address that they come from: whoever tries many is made to wait.
+//! Failed authentications, counted by the address and by the key prefix that they come with: whoever fails often gets 429.
 //!
-//! Bounded: a table of so many addresses, each with one number and the last few credentials that were right. An address
-//! may stand for many people (a proxy, a company), so a credential that was right lately is still looked at; nothing
-//! else from there is, until the minute is over.
+//! A credential is always looked up first, so a valid one is never throttled, whatever others at its address send. Two
+//! tables of bounded size, one number for each entry; whoever was counted longest ago is forgotten first.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use holdpoint_core::digest::Digest;
 use holdpoint_core::time::{Millis, Timestamp};
 
-/// Wrong credentials of one address within [`WINDOW`] before it has to wait.
+/// Failures of one source within [`WINDOW`] before more of them are answered with 429.
 const MOST: u32 = 20;
-/// How long they are counted, and how long the wait is at most.
+/// How long failures are counted.
 const WINDOW: Millis = Millis::seconds(60);
-/// Addresses that are remembered at once.
-const ADDRESSES: usize = 4096;
-/// Right credentials that are remembered for an address.
-const KNOWN: usize = 8;
+/// Addresses, and prefixes, that are remembered at once.
+const SOURCES: usize = 4096;
 
-/// Who has shown wrong credentials lately.
+/// Who has failed lately.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
-    by_address: Mutex<HashMap<IpAddr, Entry>>,
+    by_address: Mutex<Sources<IpAddr>>,
+    by_prefix: Mutex<Sources<String>>,
 }
 
+/// Failures by what they came with.
 #[derive(Debug)]
-struct Entry {
+struct Sources<K>(HashMap<K, Failures>);
+
+#[derive(Debug)]
+struct Failures {
     since: Timestamp,
-    wrong: u32,
-    right: Vec<Digest>,
+    count: u32,
+}
+
+/// What a failure comes to for whoever caused it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Throttle {
+    /// It is only a failure.
+    No,
+    /// One too many. The wait is in seconds; `is_new` the first time within the window, for the log.
+    Wait { seconds: u32, is_new: bool },
 }
 
 impl Attempts {
-    /// After how many seconds this credential may be shown again; none when it is looked at now.
-    pub(super) fn wait(&self, from: IpAddr, shown: Digest, now: Timestamp) -> Option<u32> {
-        let mut entries = self.entries();
-        let entry = current(&mut entries, network(from), now)?;
-        let has_to_wait = entry.wrong >= MOST && !entry.right.contains(&shown);
-        let left = Millis(WINDOW.0.saturating_sub(now.since(entry.since).0));
-        has_to_wait.then(|| u32::try_from(left.0.saturating_add(999) / 1000).unwrap_or(u32::MAX).max(1))
-    }
-
-    /// It was wrong.
-    pub(super) fn wrong(&self, from: IpAddr, now: Timestamp) {
-        let mut entries = self.entries();
-        let from = network(from);
-        if let Some(entry) = current(&mut entries, from, now) {
-            entry.wrong = entry.wrong.saturating_add(1);
-            return;
-        }
-        if entries.len() >= ADDRESSES {
-            entries.retain(|_, entry| now.since(entry.since) < WINDOW);
-        }
-        if entries.len() >= ADDRESSES {
-            // Whoever has been counted the longest is forgotten first: they are nearest to the end of their minute.
-            let oldest = entries.iter().min_by_key(|(_, entry)| entry.since).map(|(address, _)| *address);
-            oldest.map(|address| entries.remove(&address));
-        }
-        entries.insert(from, Entry { since: now, wrong: 1, right: Vec::new() });
-    }
-
-    /// It was right. Remembered where somebody else's were wrong, so that they do not lock this one out.
-    pub(super) fn right(&self, from: IpAddr, shown: Digest, now: Timestamp) {
-        let mut entries = self.entries();
-        let Some(entry) = current(&mut entries, network(from), now) else { return };
-        if !entry.right.contains(&shown) {
-            entry.right.truncate(KNOWN - 1);
-            entry.right.insert(0, shown);
-        }
-    }
-
-    fn entries(&self) -> MutexGuard<'_, HashMap<IpAddr, Entry>> {
-        self.by_address.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Counts a failed authentication, by the client's address and by the prefix of the key if it was one.
+    pub(super) fn fail(&self, from: Option<IpAddr>, prefix: Option<&str>, now: Timestamp) -> Throttle {
+        let of_address = from.map(|from| lock(&self.by_address).count(network(from), now));
+        let of_prefix = prefix.map(|prefix| lock(&self.by_prefix).count(prefix.to_owned(), now));
+        of_address.into_iter().chain(of_prefix).fold(Throttle::No, Throttle::stricter)
     }
 }
 
-/// What is counted of an address in the minute that is under way.
-fn current(entries: &mut HashMap<IpAddr, Entry>, from: IpAddr, now: Timestamp) -> Option<&mut Entry> {
-    entries.get_mut(&from).filter(|entry| now.since(entry.since) < WINDOW)
+impl Throttle {
+    fn stricter(self, other: Throttle) -> Throttle {
+        match (self, other) {
+            (Throttle::No, throttle) | (throttle, Throttle::No) => throttle,
+            (Throttle::Wait { seconds: a, is_new: x }, Throttle::Wait { seconds: b, is_new: y }) => {
+                Throttle::Wait { seconds: a.max(b), is_new: x || y }
+            }
+        }
+    }
+}
+
+impl<K> Default for Sources<K> {
+    fn default() -> Sources<K> {
+        Sources(HashMap::new())
+    }
+}
+
+impl<K: Hash + Eq + Clone> Sources<K> {
+    fn count(&mut self, source: K, now: Timestamp) -> Throttle {
+        let is_current = |failures: &Failures| now.since(failures.since) < WINDOW;
+        if let Some(failures) = self.0.get_mut(&source).filter(|failures| is_current(failures)) {
+            failures.count = failures.count.saturating_add(1);
+            let left = WINDOW.0.saturating_sub(now.since(failures.since).0);
+            let seconds = u32::try_from(left.saturating_add(999) / 1000).unwrap_or(u32::MAX).max(1);
+            return match failures.count > MOST {
+                true => Throttle::Wait { seconds, is_new: failures.count == MOST + 1 },
+                false => Throttle::No,
+            };
+        }
+        if self.0.len() >= SOURCES {
+            self.0.retain(|_, failures| is_current(failures));
+        }
+        if self.0.len() >= SOURCES {
+            // Whoever has been counted the longest is nearest to the end of their minute.
+            let oldest = self.0.iter().min_by_key(|(_, failures)| failures.since).map(|(key, _)| key.clone());
+            oldest.map(|key| self.0.remove(&key));
+        }
+        self.0.insert(source, Failures { since: now, count: 1 });
+        Throttle::No
+    }
+}
+
+fn lock<K>(sources: &Mutex<Sources<K>>) -> MutexGuard<'_, Sources<K>> {
+    sources.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whoever has one address of version 6 has 2^64 of them.
@@ -96,54 +112,60 @@ mod tests {
 
     const NOON: Timestamp = Timestamp(1_762_000_000_000);
 
-    fn address(text: &str) -> IpAddr {
-        text.parse().unwrap()
+    fn address(text: &str) -> Option<IpAddr> {
+        Some(text.parse().unwrap())
     }
 
-    /// Guessing is slow, for one address and for its neighbours of version 6; nobody else notices.
-    #[test]
-    fn an_address_with_many_wrong_keys_waits() {
-        let attempts = Attempts::default();
-        let (one, guess) = (address("10.0.0.1"), Digest([1; 32]));
-        for _ in 0..MOST {
-            assert_eq!(attempts.wait(one, guess, NOON), None);
-            attempts.wrong(one, NOON);
+    fn wait(throttle: Throttle) -> Option<u32> {
+        match throttle {
+            Throttle::No => None,
+            Throttle::Wait { seconds, .. } => Some(seconds),
         }
-        assert_eq!(attempts.wait(one, guess, NOON.plus(Millis::seconds(10))), Some(50));
-        assert_eq!(attempts.wait(address("::ffff:10.0.0.1"), guess, NOON), Some(60));
-        assert_eq!(attempts.wait(address("10.0.0.2"), guess, NOON), None);
-        assert_eq!(attempts.wait(one, guess, NOON.plus(Millis::seconds(60))), None, "a minute later");
+    }
+
+    /// T37: failures of one address, and of its neighbours of version 6, are throttled; nobody else's are.
+    #[test]
+    fn an_address_with_many_failures_is_throttled() {
+        let attempts = Attempts::default();
+        let fail = |text: &str, now| wait(attempts.fail(address(text), None, now));
+        for _ in 0..MOST {
+            assert_eq!(fail("10.0.0.1", NOON), None);
+        }
+        assert_eq!(fail("10.0.0.1", NOON.plus(Millis::seconds(10))), Some(50));
+        assert_eq!(fail("::ffff:10.0.0.1", NOON), Some(60));
+        assert_eq!(fail("10.0.0.2", NOON), None);
+        assert_eq!(fail("10.0.0.1", NOON.plus(Millis::seconds(60))), None, "a minute later");
         for host in 0..MOST {
-            attempts.wrong(address(&format!("2001:db8::{host:x}")), NOON);
+            assert_eq!(fail(&format!("2001:db8::{host:x}"), NOON), None);
         }
-        assert_eq!(attempts.wait(address("2001:db8::ffff:1"), guess, NOON), Some(60));
-        assert_eq!(attempts.wait(address("2001:db8:0:1::1"), guess, NOON), None);
+        assert_eq!(fail("2001:db8::ffff:1", NOON), Some(60));
+        assert_eq!(fail("2001:db8:0:1::1", NOON), None);
+    }
+
+    /// T37: guesses at one key are throttled wherever they come from, and the log hears of it once.
+    #[test]
+    fn a_prefix_with_many_failures_is_throttled_from_every_address() {
+        let attempts = Attempts::default();
+        let fail = |host: u32, prefix| {
+            attempts.fail(Some(IpAddr::V4(std::net::Ipv4Addr::from_bits(host))), Some(prefix), NOON)
+        };
+        for host in 0..MOST {
+            assert_eq!(fail(host, "aaaaaaaa"), Throttle::No);
+        }
+        assert_eq!(fail(1000, "aaaaaaaa"), Throttle::Wait { seconds: 60, is_new: true });
+        assert_eq!(fail(1001, "aaaaaaaa"), Throttle::Wait { seconds: 60, is_new: false });
+        assert_eq!(fail(1002, "bbbbbbbb"), Throttle::No);
     }
 
     #[test]
-    fn a_key_that_was_right_is_still_looked_at() {
+    fn memory_is_bounded_however_many_addresses_and_prefixes_are_tried() {
         let attempts = Attempts::default();
-        let (proxy, good) = (address("10.0.0.1"), Digest([2; 32]));
-        attempts.wrong(proxy, NOON);
-        attempts.right(proxy, good, NOON);
-        for _ in 0..MOST {
-            attempts.wrong(proxy, NOON);
-        }
-        assert_eq!(attempts.wait(proxy, good, NOON), None);
-        assert!(attempts.wait(proxy, Digest([3; 32]), NOON).is_some());
-        for n in 0..100 {
-            attempts.right(proxy, Digest([n; 32]), NOON);
-        }
-        assert_eq!(attempts.entries()[&proxy].right.len(), KNOWN);
-    }
-
-    #[test]
-    fn memory_is_bounded_however_many_addresses_try() {
-        let attempts = Attempts::default();
-        for n in 0..3 * ADDRESSES as u32 {
+        for n in 0..3 * SOURCES as u32 {
             let now = NOON.plus(Millis(i64::from(n)));
-            attempts.wrong(IpAddr::V4(std::net::Ipv4Addr::from_bits(n)), now);
+            let from = IpAddr::V4(std::net::Ipv4Addr::from_bits(n));
+            attempts.fail(Some(from), Some(&n.to_string()), now);
         }
-        assert!(attempts.entries().len() <= ADDRESSES);
+        assert!(lock(&attempts.by_address).0.len() <= SOURCES);
+        assert!(lock(&attempts.by_prefix).0.len() <= SOURCES);
     }
 }

@@ -63,7 +63,7 @@ where
         let key = idempotency_key(request.headers())?;
         let route = format!("{} {}", request.method(), request.uri().path());
         let bytes = json_bytes(request).await?;
-        let once = key.map(|key| Once { route, key, request: digest::of_bytes(&bytes) });
+        let once = key.map(|key| Once::new(route, key, digest::of_bytes(&bytes)));
         Ok(Repeatable { body: read(&bytes)?, once })
     }
 }
@@ -92,7 +92,7 @@ impl Unjudged {
         let key = idempotency_key(&self.headers)?;
         let bytes = json_or_nothing(&self.headers, self.bytes.clone())?;
         let request = digest::of_parts("holdpoint.body.1", &[&bytes, arguments.as_bytes()]);
-        let once = key.map(|key| Once { route: self.route.clone(), key, request });
+        let once = key.map(|key| Once::new(self.route.clone(), key, request));
         Ok(Repeatable { body: read(&bytes)?, once })
     }
 }

@@ -3,7 +3,8 @@
 //! Without configured identities only this machine may call, and every caller is the user `local`. Otherwise every
 //! request needs an API key or a token of the identity provider, as configured, except those that ask whether the server
 //! is up. The `Host` check stops pages that point their own name at this server; the `Origin` check stops pages that
-//! post to it. Whoever shows many wrong keys is made to wait (`attempts.rs`).
+//! post to it. A credential is always looked up; only those who fail often are throttled (`attempts.rs`), by the address of
+//! the client, which proxies that are trusted may name (`forwarded.rs`).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use holdpoint_core::digest;
 
 use super::app::App;
-use super::attempts::Attempts;
+use super::attempts::{Attempts, Throttle};
+use super::forwarded;
 use super::problem::{More, Problem};
 use crate::auth::{ApiKey, NotLetIn, Principal, Scope};
 use crate::settings::{Access, Auth};
@@ -28,7 +29,7 @@ const OPEN: &[&str] = &["/healthz", "/readyz", "/login/client.json", "/assets/st
 /// What agents say about themselves to everyone, below their addresses: how to reach them, and how to say who you are.
 const CARD: &str = "/.well-known/agent-card.json";
 
-/// The address at the other end of the connection.
+/// The address of the client: the other end of the connection, or whom a trusted proxy there names.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub IpAddr);
 
@@ -49,13 +50,16 @@ impl Pass {
         self.0.is_none()
     }
 
-    /// Whether they would still be let in. A server that cannot tell says yes: it will be asked again.
-    pub async fn is_good(&self, app: &App) -> bool {
+    /// Whether they would still be let in; if so `who` becomes whom they are now. A server that cannot tell says yes: it will
+    /// be asked again.
+    pub async fn renew(&self, app: &App, who: &mut Principal) -> bool {
         let Some(shown) = &self.0 else { return true };
         match identify(app, &app.engine.settings().access.auth, shown).await {
-            Ok(_) | Err(NotIdentified::CannotTell(_)) => true,
-            Err(NotIdentified::Unknown) => false,
+            Ok(now) => *who = now,
+            Err(NotIdentified::CannotTell(_)) => {}
+            Err(NotIdentified::Unknown) => return false,
         }
+        true
     }
 }
 
@@ -65,7 +69,12 @@ pub(super) async fn check(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    refuse_foreign(&app.engine.settings().access, request.method(), request.headers())?;
+    let settings = app.engine.settings();
+    refuse_foreign(&settings.access, request.method(), request.headers())?;
+    if let Some(Peer(peer)) = request.extensions().get::<Peer>().copied() {
+        let client = forwarded::client(peer, request.headers(), &settings.access.trusted_proxies);
+        request.extensions_mut().insert(Peer(client));
+    }
     if !is_open(request.method(), request.uri().path()) && !is_report(&app, &request) {
         let from = request.extensions().get::<Peer>().map(|peer| peer.0);
         let (who, pass) = principal(&app, &attempts, from, request.headers()).await?;
@@ -165,25 +174,31 @@ async fn principal(
     }
     // Whoever shows nothing has tried nothing: a browser comes so before it asks its user.
     let Some(shown) = one(headers, header::AUTHORIZATION) else { return Err(unknown(auth, headers)) };
-    let digest = digest::of_parts("holdpoint.shown.1", &[shown.as_bytes()]);
-    let now = app.engine.clock().now();
     let from = from.filter(|_| is_guessable(shown));
-    if let Some(seconds) = from.and_then(|from| attempts.wait(from, digest, now)) {
-        return Err(too_many(seconds));
-    }
-    let identified = match credential(shown).map(Arc::new) {
-        Some(shown) => identify(app, auth, &shown).await.map(|who| (who, Pass(Some(shown)))),
+    let credential = credential(shown).map(Arc::new);
+    let identified = match &credential {
+        Some(shown) => identify(app, auth, shown).await,
         None => Err(NotIdentified::Unknown),
     };
     match identified {
-        Ok(known) => {
-            from.inspect(|from| attempts.right(*from, digest, now));
-            Ok(known)
-        }
+        Ok(who) => Ok((who, Pass(credential))),
         Err(NotIdentified::CannotTell(problem)) => Err(problem),
         Err(NotIdentified::Unknown) => {
-            from.inspect(|from| attempts.wrong(*from, now));
-            Err(unknown(auth, headers))
+            let prefix = credential.as_deref().and_then(Credential::prefix);
+            match attempts.fail(from, prefix, app.engine.clock().now()) {
+                Throttle::No => Err(unknown(auth, headers)),
+                Throttle::Wait { seconds, is_new } => {
+                    if is_new {
+                        tracing::warn!(
+                            ?from,
+                            prefix,
+                            seconds,
+                            "auth: too many failed attempts; answering 429"
+                        );
+                    }
+                    Err(too_many(seconds))
+                }
+            }
         }
     }
 }
@@ -232,10 +247,11 @@ async fn identify(app: &App, auth: &Auth, shown: &Credential) -> Result<Principa
     }
 }
 
-/// The answer to an address from which many wrong keys came.
+/// The answer to one wrong key too many. A valid key is not concerned: it was looked up before.
 fn too_many(seconds: u32) -> Problem {
     let detail = format!(
-        "too many wrong keys or tokens came from your address; nothing from there is looked at for {seconds} seconds"
+        "this key is not valid, and too many invalid keys came from your address or with its prefix; send a valid key, or \
+         try again in {seconds} seconds"
     );
     let status = StatusCode::TOO_MANY_REQUESTS;
     let problem = Problem::new(status, "too-many-attempts", "Too many wrong keys", detail);
@@ -247,6 +263,16 @@ enum Credential {
     Key(ApiKey),
     /// Whatever does not begin as keys do.
     Token(String),
+}
+
+impl Credential {
+    /// The part of a key that is no secret.
+    fn prefix(&self) -> Option<&str> {
+        match self {
+            Credential::Key(key) => Some(key.prefix()),
+            Credential::Token(_) => None,
+        }
+    }
 }
 
 /// The credential of `Bearer …`, or of `Basic` as password: so that a browser can ask for it. What it gives as user name
@@ -367,8 +393,10 @@ mod tests {
     #[test]
     fn elsewhere_names_must_be_given() {
         let hosts = BTreeSet::from(["approve.example".to_owned()]);
-        let at =
-            |listen: &str| Access { auth: Auth::Keys, listen: listen.parse().unwrap(), hosts: hosts.clone() };
+        let at = |listen: &str| {
+            let (listen, hosts) = (listen.parse().unwrap(), hosts.clone());
+            Access { auth: Auth::Keys, listen, hosts, ..Access::default() }
+        };
         for (listen, host, status) in [
             ("10.0.0.1", "10.0.0.1:8080", None),
             ("10.0.0.1", "10.0.0.2:8080", Some(421)),

@@ -81,7 +81,14 @@ pub fn router(app: App) -> Router {
         .layer(axum::middleware::from_fn(a2a::problems_as_errors))
         .layer(axum::middleware::from_fn(async_tool::problems_as_errors))
         .layer(axum::middleware::from_fn(teal::problems_as_errors))
+        .layer(axum::middleware::map_response(unsniffed))
         .with_state(app)
+}
+
+/// Every answer is what its content type says: what a model or a stranger wrote is never taken for a page (T20).
+async fn unsniffed(mut response: Response) -> Response {
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }
 
 /// Serves until `stopping` becomes true and what was in progress is done. A client that takes too long for the head of

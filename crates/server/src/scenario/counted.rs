@@ -15,9 +15,9 @@ use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::{
     Answer, AuditEntry, Batch, Claim, Claimed, Counts, Credential, DeadLetter, DeadQuery, DueNotice,
-    EndedQuery, Heartbeat, HoldQuery, InboxCounts, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery,
+    EndedQuery, Heartbeat, HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery,
     SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Store, Stored,
-    Subscription, SubscriptionQuery,
+    Subscription, SubscriptionCount, SubscriptionQuery,
 };
 use tokio::sync::Notify;
 
@@ -96,8 +96,8 @@ impl<S: Store> Store for Counted<S> {
         self.count(self.store.renew(runs, node, until))
     }
 
-    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
-        self.count(self.store.release(run, node))
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
+        self.count(self.store.release(run, node, wake_at))
     }
 
     fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
@@ -122,6 +122,10 @@ impl<S: Store> Store for Counted<S> {
 
     fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
         self.count(self.store.ended_runs(query))
+    }
+
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.count(self.store.note_keys(notes))
     }
 
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
@@ -180,6 +184,10 @@ impl<S: Store> Store for Counted<S> {
         self.count(self.store.list_subscriptions(query))
     }
 
+    fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize> {
+        self.count(self.store.count_subscriptions(count))
+    }
+
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
         self.count(self.store.put_subscription(subscription))
     }
@@ -202,6 +210,10 @@ impl<S: Store> Store for Counted<S> {
 
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
         self.count(self.store.settle_notice(no, settle))
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        self.count(self.store.tenants())
     }
 
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {

@@ -22,6 +22,7 @@ mod push;
 mod rest;
 mod routes;
 mod send;
+mod shows;
 mod signature;
 mod stream;
 mod v03;

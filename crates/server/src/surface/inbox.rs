@@ -7,6 +7,7 @@ mod error;
 mod map;
 mod notices;
 mod routes;
+mod shown;
 mod wire;
 
 pub use notices::TaskWebhook;

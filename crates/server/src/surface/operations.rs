@@ -3,12 +3,14 @@
 //! `/healthz` says that the process answers, `/readyz` that the store does too, `/metrics` what there is to measure, in
 //! the text format of Prometheus.
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::auth::Principal;
 use crate::http::{App, More, Problem};
 
 /// The routes.
@@ -24,8 +26,8 @@ async fn healthz() -> &'static str {
 
 /// What there is to measure, in the text format of Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, body = String)))]
-async fn metrics(State(app): State<App>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.engine.metrics().await)
+async fn metrics(State(app): State<App>, Extension(who): Extension<Principal>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.engine.metrics(&who).await)
 }
 
 /// Whether the server can work: its store answers and it is not stopping.

@@ -29,8 +29,10 @@ use self::task::{Stage, Task};
 use self::wire::{Line, No, Sent};
 use super::agent::{Arguments, SCHEMA};
 use super::guard::Guard;
+use super::secrets::Secrets;
 use super::{
-    Abandoning, Changed, Invocation, Looking, Outcome, Pending, Resumed, Running, Tool, Watching, look_again,
+    Abandoning, Changed, Handed, Invocation, Looking, Outcome, Pending, Resumed, Running, Tool, Watching,
+    look_again,
 };
 use crate::clock::Clock;
 
@@ -65,6 +67,13 @@ pub struct RemoteOptions {
     pub idempotent: Option<bool>,
     /// What the model is told, instead of what the card says.
     pub description: Option<String>,
+}
+
+impl RemoteOptions {
+    /// What must not come back from there.
+    fn secrets(&self) -> Secrets {
+        Secrets::of_headers(self.headers.iter().map(|(name, value)| (name, value)))
+    }
 }
 
 /// An agent elsewhere.
@@ -445,6 +454,10 @@ impl Tool for AsksRemote {
                 None => remote.begin(&invocation).await,
             }
         })
+    }
+
+    fn secrets(&self, _invocation: &Invocation) -> Option<Handed> {
+        Some(Box::pin(std::future::ready(self.0.options.secrets())))
     }
 
     fn look(&self, _owner: &UserId) -> Option<Looking> {

@@ -46,8 +46,14 @@ pub struct Order {
     pub output_limit: u64,
     /// How many processes it may have at a time.
     pub process_limit: u32,
+    /// How many bytes of memory its processes may have together.
+    pub memory_limit: u64,
+    /// How many bytes a file may have that it writes.
+    pub file_limit: u64,
     /// What it can reach; none is everything.
     pub plan: Option<Plan>,
+    /// Its environment, beside what every command has.
+    pub env: Vec<(&'static str, String)>,
     /// Names this start to the command.
     pub token: String,
 }
@@ -159,6 +165,7 @@ impl Group {
         command.env_clear().env("PATH", &order.path).env("LANG", "C.UTF-8").env("TERM", "dumb");
         let home = order.directory.clone().or_else(|| std::env::current_dir().ok());
         command.envs(home.map(|home| ("HOME", home))).env(TOKEN_VARIABLE, &order.token);
+        command.envs(order.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         let wanted = child.stdin.take();
@@ -220,6 +227,8 @@ fn arguments(order: &Order) -> Vec<OsString> {
     words.push(format!("--time-limit-ms={}", order.time_limit.0.max(0)).into());
     words.push(format!("--output-limit={}", order.output_limit).into());
     words.push(format!("--process-limit={}", order.process_limit).into());
+    words.push(format!("--memory-limit={}", order.memory_limit).into());
+    words.push(format!("--file-limit={}", order.file_limit).into());
     words.extend(sandbox_word(order.plan.as_ref()).map(OsString::from));
     if let Some(directory) = &order.directory {
         let mut word = OsString::from("--directory=");

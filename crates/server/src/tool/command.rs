@@ -4,7 +4,9 @@
 //! nothing else of a shell happens: `$HOME`, `;`, `|` and `*` are ordinary characters. Which commands need a person is
 //! `command/rules.rs`, how one is started and ended `child.rs`, what it can reach `sandbox.rs`.
 
-mod authority;
+pub mod authority;
+mod git;
+mod operands;
 pub mod rules;
 
 use std::ffi::OsString;
@@ -14,12 +16,12 @@ use std::path::{Path, PathBuf};
 use holdpoint_core::body::Body;
 use holdpoint_core::definition::ToolSpec;
 use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Replay, ToolResult};
+use holdpoint_core::message::{FileDigest, Replay, ToolResult};
 use holdpoint_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
 use super::child::{self, End, Kept, Lost, Order, Ran, Report};
-use super::sandbox::{self, Confinement, NoSandbox, Plan, Reach};
+use super::sandbox::{self, Confinement, Isolation, NoSandbox, Plan, Reach};
 use super::{Invocation, Judgement, Outcome, Running, Tool};
 
 /// What the model is told of it.
@@ -48,8 +50,14 @@ pub struct CommandOptions {
     pub output_limit: u64,
     /// How many processes one command may have at a time.
     pub process_limit: u32,
+    /// How many bytes of memory its processes may have together; of each, where the kernel does not count them together.
+    pub memory_limit: u64,
+    /// How many bytes a file may have that it writes.
+    pub file_limit: u64,
     /// Whether the kernel confines them.
     pub confinement: Confinement,
+    /// Whether they get namespaces of their own, where they are confined.
+    pub isolation: Isolation,
     /// What of the network they reach, where they are confined.
     pub network: Reach,
     /// Directories that they can read beside those of the system and the working directory.
@@ -59,7 +67,8 @@ pub struct CommandOptions {
 }
 
 impl Default for CommandOptions {
-    /// Every command asks a person; two minutes, 64 KiB of output, 64 processes, confined, without network.
+    /// Every command asks a person; two minutes, 64 KiB of output, 64 processes, 2 GiB of memory, files of 2 GiB, confined,
+    /// without network.
     fn default() -> CommandOptions {
         CommandOptions {
             allowed_commands: None,
@@ -69,7 +78,10 @@ impl Default for CommandOptions {
             max_execution_time: Millis::seconds(120),
             output_limit: 64 * 1024,
             process_limit: 64,
+            memory_limit: 2 << 30,
+            file_limit: 2 << 30,
             confinement: Confinement::On,
+            isolation: Isolation::Namespaces,
             network: Reach::None,
             readable: Vec::new(),
             protected: Vec::new(),
@@ -141,7 +153,10 @@ impl CommandTool {
             time_limit: self.options.max_execution_time,
             output_limit: self.options.output_limit,
             process_limit: self.options.process_limit,
+            memory_limit: self.options.memory_limit,
+            file_limit: self.options.file_limit,
             plan: self.plan.clone(),
+            env: git::environment(),
             token: invocation.token(),
         })
     }
@@ -161,6 +176,16 @@ impl Tool for CommandTool {
     fn judge(&self, arguments: &str) -> Judgement {
         rules::judge(&self.options, arguments)
     }
+
+    fn files(&self, arguments: &str) -> Vec<FileDigest> {
+        let Ok(argv) = argv(arguments) else { return Vec::new() };
+        operands::files(&self.options, &argv, &search_path(self.options.working_directory.as_deref()))
+    }
+
+    /// A line and its words are the same command.
+    fn loose_key(&self, arguments: &str) -> Option<String> {
+        argv(arguments).ok().map(|words| format!("{words:?}"))
+    }
 }
 
 /// What commands with these options can reach.
@@ -170,7 +195,8 @@ fn plan(options: &CommandOptions) -> Result<Plan, NoSandbox> {
         Some(directory) => directory.clone(),
         None => PathBuf::from("."),
     };
-    Plan::around(&workspace, &options.readable, &options.protected, options.network)
+    let plan = Plan::around(&workspace, &options.readable, &options.protected, options.network)?;
+    Ok(Plan { isolation: options.isolation, ..plan })
 }
 
 /// Why a command does not run.

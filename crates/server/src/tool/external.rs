@@ -18,7 +18,8 @@ use sha2::Sha256;
 
 use super::guard::Guard;
 use super::http::{self, Answer, HttpLimits, Request, Trouble};
-use super::{Because, Invocation, Judgement, Outcome, Pending, Running, Tool};
+use super::secrets::Secrets;
+use super::{Because, Handed, Invocation, Judgement, Outcome, Pending, Running, Tool};
 use crate::clock::Clock;
 use crate::schema;
 
@@ -166,6 +167,12 @@ impl External {
         self.options.secrets.iter().map(|secret| secret.of(&pending)).collect()
     }
 
+    /// What must not come back from the job.
+    #[must_use]
+    pub fn handed(&self, pending: HoldId) -> Secrets {
+        Secrets::of(self.secrets(pending))
+    }
+
     /// How long a job may take.
     #[must_use]
     pub fn timeout(&self) -> Millis {
@@ -212,6 +219,12 @@ impl External {
 impl Tool for External {
     fn external(&self) -> Option<&External> {
         Some(self)
+    }
+
+    /// A job that echoes its request would give everybody who reads the log what its reports are signed with.
+    fn secrets(&self, invocation: &Invocation) -> Option<Handed> {
+        let handed = self.handed(invocation.pending);
+        Some(Box::pin(std::future::ready(handed)))
     }
 
     /// What the job does not take is refused before anybody is asked.

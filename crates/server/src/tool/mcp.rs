@@ -26,7 +26,7 @@ use holdpoint_core::name::UserId;
 use self::login::Desk;
 use self::offer::{Terms, difference};
 use self::server::{Call, McpServer, Said, Trouble};
-use super::{Changed, Invocation, Looking, Outcome, Pending, Running, Tool};
+use super::{Changed, Handed, Invocation, Looking, Outcome, Pending, Running, Tool};
 
 /// The rule of tools that are no longer described as the model was told; what they are described as now follows it.
 pub const CHANGED_RULE: &str = "mcp:definition_changed";
@@ -113,6 +113,11 @@ impl Tool for McpTool {
             }
             failed(format!("the MCP server `{}` wants to be asked again and again", server.name()))
         })
+    }
+
+    fn secrets(&self, invocation: &Invocation) -> Option<Handed> {
+        let (server, owner) = (self.server.clone(), invocation.owner.clone());
+        Some(Box::pin(async move { server.handed(Some(&owner)).await }))
     }
 
     fn look(&self, owner: &UserId) -> Option<Looking> {

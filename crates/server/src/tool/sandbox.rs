@@ -44,6 +44,37 @@ pub struct Plan {
     pub readable: Vec<PathBuf>,
     /// The network.
     pub network: Reach,
+    /// Whether it gets namespaces of its own.
+    #[serde(default)]
+    pub isolation: Isolation,
+    /// What it has for itself; filled in by the shim, once that is known.
+    #[serde(default)]
+    pub spaces: Spaces,
+}
+
+/// Whether a command gets namespaces of its own where the kernel allows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Isolation {
+    /// Yes.
+    #[default]
+    Namespaces,
+    /// No, as on a machine that does not allow it; what they would have kept apart is closed instead.
+    Strict,
+}
+
+/// What a command has for itself. Whatever it has not is closed to it by stricter rules: without mounts of its own no
+/// mode, owner or time of a file can be changed; without a `/proc` of its own no process is in sight there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Spaces {
+    /// Everything that it may not change is mounted read-only.
+    pub mounts: bool,
+    /// Its processes are the only ones that it can name.
+    pub processes: bool,
+    /// `/proc` shows only those.
+    pub proc: bool,
+    /// What counts for its user counts for it alone.
+    pub users: bool,
 }
 
 /// Why commands cannot be confined as asked.
@@ -91,7 +122,13 @@ impl Plan {
         }
         let readable = readable.iter().map(|path| roots::real(path)).collect::<Result<Vec<_>, _>>()?;
         let readable = roots::readable(readable, protected);
-        Ok(Plan { writable: vec![workspace], readable, network })
+        Ok(Plan {
+            writable: vec![workspace],
+            readable,
+            network,
+            isolation: Isolation::default(),
+            spaces: Spaces::default(),
+        })
     }
 
     /// Confines the thread that calls this, and everything that it starts from now on. There is no way back.
@@ -103,9 +140,34 @@ impl Plan {
     }
 }
 
+/// Leaves the namespaces of the server for this process and what it starts, as far as the kernel allows it. To be called
+/// by a process with one thread, which only waits from then on: `/proc` is for [`own_proc`].
+#[must_use]
+pub fn leave(writable: &[PathBuf]) -> Spaces {
+    #[cfg(target_os = "linux")]
+    return linux::spaces::leave(writable);
+    #[cfg(not(target_os = "linux"))]
+    Spaces::default()
+}
+
+/// Mounts a `/proc` of the processes in sight; called by the first process of a tree of its own.
+#[must_use]
+pub fn own_proc() -> bool {
+    #[cfg(target_os = "linux")]
+    return linux::spaces::own_proc();
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
 /// Whether commands can be confined here: tried for real, on a thread that ends at once.
 pub fn probe() -> Result<(), NoSandbox> {
-    let nothing = Plan { writable: Vec::new(), readable: Vec::new(), network: Reach::None };
+    let nothing = Plan {
+        writable: Vec::new(),
+        readable: Vec::new(),
+        network: Reach::None,
+        isolation: Isolation::default(),
+        spaces: Spaces::default(),
+    };
     let tried = std::thread::Builder::new().name("sandbox-probe".into()).spawn(move || nothing.apply());
     let tried = tried.map_err(|error| NoSandbox::Kernel(format!("no thread to try it on: {error}")))?;
     tried.join().unwrap_or_else(|_| Err(NoSandbox::Kernel("trying it ended in a panic".into())))

@@ -12,7 +12,7 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
-use crate::server::{Server, decides, demo, demo_with, says};
+use crate::server::{Server, decides, demo, demo_with, says, unique};
 
 /// What an error says in all bindings.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ fn said_in_json(details: &Value) -> Said {
 fn message(task: Option<&Value>, text: &str) -> proto::Message {
     let id = |name: &str| task.map(|task| task[name].as_str().unwrap().to_owned()).unwrap_or_default();
     proto::Message {
-        message_id: "m".into(),
+        message_id: unique(),
         task_id: id("id"),
         context_id: id("contextId"),
         role: proto::Role::User.into(),

@@ -104,8 +104,10 @@ fn rpc(method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 }
 
-fn to(task: &Value, mut message: Value) -> Value {
+/// A message to a task, with an id of its own.
+fn to(task: &Value, id: &str, mut message: Value) -> Value {
     message["taskId"] = task["id"].clone();
+    message["messageId"] = json!(id);
     message
 }
 
@@ -120,21 +122,21 @@ async fn version_1_0_over_http_json() {
         .await;
     let task = &sent["task"];
     let path = format!("{at}/tasks/{}", task["id"].as_str().unwrap());
-    let deny = json!({"message": to(task, says("deny"))});
+    let deny = |id| json!({"message": to(task, id, says("deny"))});
     golden
         .hears(
             &server,
             "POST",
             &format!("{at}/message:stream"),
             "1.0",
-            Some(json!({"message": to(task, says("hm"))})),
+            Some(json!({"message": to(task, "m-2", says("hm"))})),
         )
         .await;
-    golden.asks(&server, "POST", &format!("{at}/message:send"), "1.0", deny.clone()).await;
+    golden.asks(&server, "POST", &format!("{at}/message:send"), "1.0", deny("m-3")).await;
     golden.asks(&server, "GET", &path, "1.0", Value::Null).await;
     golden.asks(&server, "GET", &format!("{at}/tasks?includeArtifacts=true"), "1.0", Value::Null).await;
     golden.asks(&server, "POST", &format!("{path}:cancel"), "1.0", Value::Null).await;
-    golden.asks(&server, "POST", &format!("{at}/message:send"), "1.0", deny).await;
+    golden.asks(&server, "POST", &format!("{at}/message:send"), "1.0", deny("m-4")).await;
     golden.asks(&server, "GET", &format!("{at}/tasks"), "9.9", Value::Null).await;
     insta::assert_json_snapshot!(golden.said);
 }
@@ -149,7 +151,7 @@ async fn version_1_0_over_json_rpc() {
         golden.asks(&server, "POST", at, "1.0", rpc("SendMessage", json!({"message": says("go")}))).await;
     let task = &sent["result"]["task"];
     let id = json!({"id": task["id"]});
-    let hm = rpc("SendStreamingMessage", json!({"message": to(task, says("hm"))}));
+    let hm = rpc("SendStreamingMessage", json!({"message": to(task, "m-2", says("hm"))}));
     golden.hears(&server, "POST", at, "1.0", Some(hm)).await;
     let config = json!({"taskId": task["id"], "id": "mine", "url": "http://127.0.0.1:9/hook", "token": "t",
         "authentication": {"scheme": "Bearer", "credentials": "c"}});
@@ -166,15 +168,15 @@ async fn version_1_0_over_json_rpc() {
     let mut reader = Reader::open(&server, "POST", at, &[], Some(&rpc("SubscribeToTask", id.clone()))).await;
     let first = reader.next().await.unwrap();
     golden.keeps(&server, "SubscribeToTask, the first event", &first.data);
-    let deny = rpc("SendMessage", json!({"message": to(task, says("deny"))}));
-    golden.asks(&server, "POST", at, "1.0", deny.clone()).await;
+    let deny = |id| rpc("SendMessage", json!({"message": to(task, id, says("deny"))}));
+    golden.asks(&server, "POST", at, "1.0", deny("m-3")).await;
     let rest: Vec<Value> = kept(reader).await.into_iter().map(|event| event.data).collect();
     golden.keeps(&server, "SubscribeToTask, the rest", &json!(rest));
     golden.asks(&server, "POST", at, "1.0", rpc("GetTask", id.clone())).await;
     golden.asks(&server, "POST", at, "1.0", rpc("ListTasks", json!({"includeArtifacts": true}))).await;
     golden.asks(&server, "POST", at, "1.0", rpc("CancelTask", id.clone())).await;
     golden.asks(&server, "POST", at, "1.0", rpc("SubscribeToTask", id)).await;
-    golden.asks(&server, "POST", at, "1.0", deny).await;
+    golden.asks(&server, "POST", at, "1.0", deny("m-4")).await;
     golden.asks(&server, "POST", at, "9.9", rpc("ListTasks", json!({}))).await;
     golden.asks(&server, "POST", at, "1.0", rpc("NoSuchMethod", json!({}))).await;
     insta::assert_json_snapshot!(golden.said);
@@ -191,14 +193,14 @@ async fn version_0_3_over_json_rpc() {
         golden.asks(&server, "POST", at, "", rpc("message/send", json!({"message": says("go")}))).await;
     let task = &sent["result"];
     let id = json!({"id": task["id"]});
-    let hm = rpc("message/stream", json!({"message": to(task, says("hm"))}));
+    let hm = rpc("message/stream", json!({"message": to(task, "m-2", says("hm"))}));
     golden.hears(&server, "POST", at, "", Some(hm)).await;
-    let deny = rpc("message/send", json!({"message": to(task, says("deny"))}));
-    golden.asks(&server, "POST", at, "", deny.clone()).await;
+    let deny = |id| rpc("message/send", json!({"message": to(task, id, says("deny"))}));
+    golden.asks(&server, "POST", at, "", deny("m-3")).await;
     golden.asks(&server, "POST", at, "", rpc("tasks/get", id.clone())).await;
     golden.hears(&server, "POST", at, "", Some(rpc("tasks/resubscribe", id.clone()))).await;
     golden.asks(&server, "POST", at, "", rpc("tasks/cancel", id.clone())).await;
-    golden.asks(&server, "POST", at, "", deny).await;
+    golden.asks(&server, "POST", at, "", deny("m-4")).await;
     golden.asks(&server, "POST", at, "", rpc("tasks/pushNotificationConfig/list", id)).await;
     golden.asks(&server, "POST", at, "", rpc("no/method", json!({}))).await;
     insta::assert_json_snapshot!(golden.said);
@@ -217,9 +219,11 @@ async fn version_0_3_over_http_json() {
     let task = &sent["task"];
     let path = format!("{at}/tasks/{}", task["id"].as_str().unwrap());
     golden
-        .hears(&server, "POST", &format!("{at}/message:stream"), "", Some(send(to(task, says("hm")))))
+        .hears(&server, "POST", &format!("{at}/message:stream"), "", Some(send(to(task, "m-2", says("hm")))))
         .await;
-    golden.asks(&server, "POST", &format!("{at}/message:send"), "", send(to(task, says("deny")))).await;
+    golden
+        .asks(&server, "POST", &format!("{at}/message:send"), "", send(to(task, "m-3", says("deny"))))
+        .await;
     golden.asks(&server, "GET", &path, "", Value::Null).await;
     golden.hears(&server, "GET", &format!("{path}:subscribe"), "", None).await;
     golden.asks(&server, "POST", &format!("{path}:cancel"), "", Value::Null).await;

@@ -32,16 +32,16 @@ fn chunk(delta: &Value, finish: Option<&str>) -> String {
     format!("data: {}\n\n", json!({"choices": [choice]}))
 }
 
-fn words(pieces: &[&str]) -> String {
+pub(crate) fn words(pieces: &[&str]) -> String {
     pieces.iter().map(|piece| chunk(&json!({"content": piece}), None)).collect()
 }
 
-fn stops(finish: &str) -> String {
+pub(crate) fn stops(finish: &str) -> String {
     format!("{}data: [DONE]\n\n", chunk(&json!({}), Some(finish)))
 }
 
 /// A call that a person has to approve.
-fn asks() -> String {
+pub(crate) fn asks() -> String {
     let function = json!({"name": "write_file", "arguments": r#"{"path": "a.txt", "content": "x"}"#});
     let call = json!({"index": 0, "id": "call_1", "type": "function", "function": function});
     chunk(&json!({"tool_calls": [call]}), None)
@@ -54,7 +54,7 @@ fn halting(before: &Signal) -> Answer {
 }
 
 /// An agent that asks first, whose model gives these answers then.
-fn served(answers: Vec<Answer>) -> (TempDir, Fake, Server) {
+pub(crate) fn served(answers: Vec<Answer>) -> (TempDir, Fake, Server) {
     let first = Answer::stream(asks() + &stops("tool_calls"));
     let fake = Fake::answering(std::iter::once(first).chain(answers).collect());
     let folder = tempfile::tempdir().unwrap();

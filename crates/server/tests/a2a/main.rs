@@ -25,6 +25,7 @@ mod push;
 #[expect(dead_code, reason = "webhooks are tested with the rest of it")]
 #[path = "../tooling/receiver.rs"]
 mod receiver;
+mod repeats;
 mod revoked;
 mod rust_client;
 mod server;

@@ -131,7 +131,8 @@ async fn a_receiver_hears_everything_although_its_node_dies() {
     drop(first);
     let path = format!("/v1/agents/ops/tasks/{}/pushNotificationConfigs/mine", task["id"].as_str().unwrap());
     assert_eq!(second.get(&path).await.body["token"], "the-token", "sealed under the key that both have");
-    second.send("ops", &decides(&task, json!({"decision": "approve"}))).await;
+    let hold = asked(&task)[0]["hold_id"].clone();
+    second.send("ops", &decides(&task, json!({"decision": "approve", "hold_id": hold}))).await;
     receiver.becomes(Mood::Takes);
     let all = whole(&receiver).await;
     assert_eq!(story(&all), WHOLE);

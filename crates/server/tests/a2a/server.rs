@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use reqwest::header::HeaderMap;
@@ -149,9 +150,15 @@ pub(crate) fn says(text: &str) -> Value {
     json!({"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": text}]})
 }
 
+/// An id that no other message has: a message to a task is carried out once by it (C26).
+pub(crate) fn unique() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(2);
+    format!("m-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
 /// A message to a task.
 pub(crate) fn replies(task: &Value, parts: Value) -> Value {
-    json!({"messageId": "m-2", "role": "ROLE_USER", "taskId": task["id"], "contextId": task["contextId"], "parts": parts})
+    json!({"messageId": unique(), "role": "ROLE_USER", "taskId": task["id"], "contextId": task["contextId"], "parts": parts})
 }
 
 /// A decision on a task.

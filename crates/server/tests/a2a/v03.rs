@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use crate::receiver::{Got, Mood, Receiver};
-use crate::server::{Answer, Server, configured, demo, demo_with};
+use crate::server::{Answer, Server, configured, demo, demo_with, unique};
 use crate::streams::{Event, Reader};
 
 /// An agent that asks before it writes a file, and whose card older clients can read. It lives in a database.
@@ -51,7 +51,7 @@ impl Binding {
             Binding::Rpc => ("user", "parts"),
             Binding::Rest => ("ROLE_USER", "content"),
         };
-        let mut message = json!({"messageId": "m", "role": role, name: parts});
+        let mut message = json!({"messageId": unique(), "role": role, name: parts});
         if let Some(task) = task {
             message["taskId"] = task["id"].clone();
             message["contextId"] = task["contextId"].clone();

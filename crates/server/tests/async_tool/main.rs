@@ -1,7 +1,8 @@
 //! Async tools with the real binary: jobs are started, reported about, cancelled, expired, and the server is killed.
 //!
 //! `world.rs` is the outside system; `flow.rs` what a call goes through, `reports.rs` who may report, `ends.rs` time,
-//! crashes and restarts, `views.rs` what is shown and told, `records.rs` files and database, `examples.rs` those of the guide, `nodes.rs` several servers on one database.
+//! crashes and restarts, `views.rs` what is shown and told, `records.rs` files and database, `examples.rs` those of the guide, `nodes.rs` several servers on one database,
+//! `secrets.rs` what must not come back from jobs.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,6 +12,7 @@ mod flow;
 mod nodes;
 mod records;
 mod reports;
+mod secrets;
 #[path = "../tooling/started.rs"]
 mod started;
 mod views;

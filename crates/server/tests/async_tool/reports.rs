@@ -99,7 +99,7 @@ async fn a_webhook_needs_the_signature_of_its_call() {
     server.run_is(&run, "completed").await;
 }
 
-/// F22, S2-39: a Standard Webhook that is sent again is taken as what it is: done already, and done once.
+/// T5, F22, S2-39: a Standard Webhook that is sent again is taken as what it is: done already, and done once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standard_webhook_may_be_sent_again() {
     let (_folder, server, _outside, run, job) = held("", "").await;

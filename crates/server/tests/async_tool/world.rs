@@ -86,11 +86,13 @@ impl Outside {
     }
 }
 
+/// Answers as it was told; where the answer has `$REQUEST`, stands the whole request, as a careless job echoes it.
 async fn start_job(State(outside): State<Outside>, Json(body): Json<Value>) -> Json<Value> {
+    let echo = Value::String(body.to_string()).to_string();
     outside.started.lock().unwrap().push(body);
     let (answer, slow) = (outside.answer.lock().unwrap().clone(), *outside.slow.lock().unwrap());
     tokio::time::sleep(slow).await;
-    Json(answer)
+    Json(serde_json::from_str(&answer.to_string().replace("$REQUEST", echo.trim_matches('"'))).unwrap())
 }
 
 async fn hear(
@@ -195,6 +197,7 @@ pub(crate) fn serve(folder: &Path) -> Server {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("holdpoint.yaml"));
     command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn").env_remove("HOLDPOINT_KEY");
+    command.stderr(std::fs::File::options().create(true).append(true).open(folder.join("log")).unwrap());
     Server::of(started(&mut command))
 }
 

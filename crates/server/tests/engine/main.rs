@@ -12,11 +12,14 @@
 mod changes;
 mod corners;
 mod family;
+mod foreign;
 mod gone;
 mod judged;
+mod lists;
 mod nodes;
 #[path = "../tooling/other_server.rs"]
 mod other_server;
+mod queue;
 mod races;
 mod readers;
 mod repeats;
@@ -124,8 +127,12 @@ impl Site {
     }
 
     fn server_with(&self, clock: Clock) -> Engine {
-        let store = SqliteStore::open(&SqliteOptions::at(self.path("holdpoint.db"))).unwrap();
-        self.server_on(Arc::new(store), clock)
+        self.server_on(self.store(), clock)
+    }
+
+    /// What is stored.
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(SqliteStore::open(&SqliteOptions::at(self.path("holdpoint.db"))).unwrap())
     }
 
     fn server_on(&self, store: Arc<dyn Store>, clock: Clock) -> Engine {

@@ -114,7 +114,7 @@ async fn a_refused_request_that_is_sent_again_is_refused_again() {
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
     engine.clock().advance(Millis::hours(2));
     for _ in 0..2 {
-        let once = Once { route: "resolve".into(), key: "k".into(), request: Digest([1; 32]) };
+        let once = Once::new("resolve", "k", Digest([1; 32]));
         let late = Decision { once: Some(once), ..decision(hold, Wanted::Approve) };
         let answer = engine.decide(&who("alice"), late).await;
         assert!(matches!(answer, Err(EngineError::Refused(_))), "{answer:?}");

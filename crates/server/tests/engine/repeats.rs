@@ -17,7 +17,7 @@ use holdpoint_store::{SessionChange, SessionKey, Store};
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
 
 fn once(route: &str, key: &str, body: u8) -> Option<Once> {
-    Some(Once { route: route.into(), key: key.into(), request: Digest([body; 32]) })
+    Some(Once::new(route, key, Digest([body; 32])))
 }
 
 fn new(once: Option<Once>) -> NewRun {
@@ -165,7 +165,7 @@ async fn a_closed_session_refuses_new_runs() {
     let new = || NewRun { session: Some(session.clone()), ..new(None) };
     let run = engine.start(&who("alice"), new()).await.unwrap();
     let facts = engine.load(run).await.unwrap().row.run.facts;
-    let key = SessionKey { tenant: facts.tenant, agent: agent(), session: session.clone() };
+    let key = SessionKey::of(&facts);
     assert_eq!(store.change_session(key, SessionChange::Close, engine.clock().now()).await, Ok(true));
     let closed = EngineError::SessionClosed { agent: agent(), session: session.clone() };
     assert_eq!(engine.start(&who("alice"), new()).await, Err(closed));

@@ -9,7 +9,7 @@ use holdpoint::clock::Clock;
 use holdpoint::engine::{Engine, Hears, NewSubscription, SigningKey, SubscriptionError};
 use holdpoint::settings::{Settings, Webhooks};
 use holdpoint_core::id::{Place, RunId};
-use holdpoint_core::name::Tenant;
+use holdpoint_core::name::{Tenant, UserId};
 use holdpoint_core::time::Timestamp;
 use holdpoint_store::memory::MemoryStore;
 use holdpoint_store::{Store, Subscription};
@@ -28,7 +28,8 @@ async fn many_subscriptions_to_runs_do_not_hide_how_many_hear_of_everything() {
     let of_all = |n: i64| (format!("sub_z{n:05}"), Hears::Tenant);
     for (id, scope) in (0..2_100).map(of_run).chain((0..99).map(of_all)) {
         let (tenant, facts) = (tenant.clone(), "{}".to_owned());
-        let new = Subscription { tenant, id, scope, wants: 1, is_active: true, facts };
+        let owner = format!("default user-{}", id.len());
+        let new = Subscription { tenant, id, scope, owner, wants: 1, is_active: true, facts };
         assert!(store.put_subscription(new).await.unwrap());
     }
     let webhooks = Webhooks { key: Some(SigningKey::new([7; 32])), ..Webhooks::default() };
@@ -42,5 +43,33 @@ async fn many_subscriptions_to_runs_do_not_hide_how_many_hear_of_everything() {
     match subscribe().await {
         Err(SubscriptionError::Invalid(why)) => assert!(why.contains("there are 100 subscriptions"), "{why}"),
         other => panic!("{other:?}"),
+    }
+}
+
+/// F25: nobody uses up what all share: an approver has room for so many broad subscriptions, then others still have theirs.
+/// Those to one run are bounded too, because every append to it looks at them.
+#[tokio::test]
+async fn one_owner_does_not_use_up_the_subscriptions_of_all() {
+    let (site, store) = (Site::new(), Arc::new(MemoryStore::new()));
+    let webhooks = Webhooks { key: Some(SigningKey::new([7; 32])), ..Webhooks::default() };
+    let engine = Engine::new(store, Clock::system(), Settings { webhooks, ..site.settings() });
+    let admin = |user: &str| Principal { user: UserId::new(user).unwrap(), ..Principal::local() };
+    let subscribe = async |who: &Principal, hears: Hears| {
+        let url = "https://93.184.216.34/hook".to_owned();
+        let new = NewSubscription { kind: "webhook", hears, url, events: None, once: None };
+        engine.subscribe(who, new).await
+    };
+    let run = crate::start(&engine).await;
+    for hears in [Hears::Tenant, Hears::Run(run)] {
+        for _ in 0..20 {
+            subscribe(&admin("ann"), hears.clone()).await.unwrap();
+        }
+        match subscribe(&admin("ann"), hears.clone()).await {
+            Err(SubscriptionError::Invalid(why)) => {
+                assert!(why.contains("you have 20 subscriptions"), "{why}")
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(subscribe(&admin("bob"), hears).await.is_ok(), "others still may");
     }
 }

@@ -19,6 +19,7 @@ mod field;
 mod kills;
 mod malformed;
 mod nodes;
+mod one_node;
 mod oracle;
 mod paused;
 mod points;
@@ -43,6 +44,7 @@ use libtest_mimic::{Arguments, Trial};
 use field::Kept::{InFile, InPostgres};
 use holdpoint_store::conformance::cluster::Replication;
 use nodes::Plan;
+use one_node::Database;
 use report::{Row, reported};
 use story::Wish;
 use trouble::Fault;
@@ -80,6 +82,18 @@ fn trials() -> Vec<Trial> {
             Box::new(|| stops::stops(3, InPostgres)),
         ),
         ("f5_of_many_decisions_on_two_nodes_one_counts", Box::new(|| races::on_one_hold(12, InFile))),
+        (
+            "f5_of_many_decisions_through_one_node_the_model_hears_the_one_that_counts",
+            Box::new(|| one_node::on_one_hold(25, Database::Sqlite)),
+        ),
+        (
+            "f5_of_many_decisions_through_one_node_the_model_hears_the_one_that_counts_in_memory",
+            Box::new(|| one_node::on_one_hold(25, Database::Memory)),
+        ),
+        (
+            "f5_of_many_decisions_through_one_node_the_model_hears_the_one_that_counts_on_postgres",
+            Box::new(|| one_node::on_one_hold(25, Database::Postgres)),
+        ),
         ("f6_at_the_same_instant_one_thing_happens", Box::new(|| races::at_the_same_instant(3, InFile))),
         ("f7_two_nodes_resume_a_run_once", Box::new(|| races::both_nodes_claim(24, InFile))),
         (
@@ -226,6 +240,9 @@ fn full(arguments: &[String]) -> ExitCode {
         ("F2", Box::new(move || kills::kills(of(200), 1, InFile))),
         ("F3", Box::new(move || stops::stops(of(200), InFile))),
         ("F5", Box::new(move || races::on_one_hold(of(10_000), InFile))),
+        ("F5-NODE", Box::new(move || one_node::on_one_hold(of(1_000), Database::Sqlite))),
+        ("F5-NODE-MEM", Box::new(move || one_node::on_one_hold(of(1_000), Database::Memory))),
+        ("F5-NODE-PG", Box::new(move || one_node::on_one_hold(of(1_000), Database::Postgres))),
         ("F6", Box::new(move || races::at_the_same_instant(of(2_000), InFile))),
         ("F7", Box::new(move || races::both_nodes_claim(of(10_000), InFile))),
         ("F8", Box::new(move || races::early_and_late_results(of(1_000), InFile))),

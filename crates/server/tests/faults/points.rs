@@ -88,8 +88,13 @@ impl<S: Store> Store for Crashing<S> {
         self.around(kinds(&batches), |store| store.append(batches))
     }
 
-    fn release(&self, run: holdpoint_core::id::RunId, node: holdpoint_core::id::Incarnation) -> Answer<()> {
-        self.around("release".into(), |store| store.release(run, node))
+    fn release(
+        &self,
+        run: holdpoint_core::id::RunId,
+        node: holdpoint_core::id::Incarnation,
+        wake_at: Option<holdpoint_core::time::Timestamp>,
+    ) -> Answer<()> {
+        self.around("release".into(), |store| store.release(run, node, wake_at))
     }
 
     /// Only claims that found something are a point: the rest is looking around.

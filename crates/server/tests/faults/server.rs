@@ -74,6 +74,16 @@ impl Server {
         Server::started(command, data, 1, "Holdpoint listens on ")
     }
 
+    /// Starts the product itself with a configuration of its own.
+    pub(crate) fn configured(data: &Path, configuration: &str) -> Server {
+        let file = data.join("holdpoint.yaml");
+        std::fs::write(&file, configuration).unwrap();
+        let mut command = Command::new(crate::HOLDPOINT);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
+        command.current_dir(data).arg("--config").arg(file);
+        Server::started(command, data, 1, "Holdpoint listens on ")
+    }
+
     fn started(mut command: Command, data: &Path, nodes: usize, greeting: &str) -> Server {
         let log = data.join("server.log");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
@@ -158,6 +168,18 @@ impl Http {
             None => request,
         };
         self.answer(request).await
+    }
+
+    /// A report that is signed as the protocol of async tools says.
+    pub(crate) async fn post_signed(
+        &self,
+        path: &str,
+        body: &str,
+        signature: &str,
+    ) -> Result<(u16, Value), Gone> {
+        let request = self.client.post(format!("{}{path}", self.base)).body(body.to_owned());
+        let request = request.header("content-type", "application/json");
+        self.answer(request.header("x-webhook-signature", format!("sha256={signature}"))).await
     }
 
     async fn answer(&self, request: reqwest::RequestBuilder) -> Result<(u16, Value), Gone> {

@@ -1,8 +1,10 @@
 //! Questions of workers elsewhere: suspend, the waiting list, answers and their schema, going on.
 
+use std::time::Duration;
+
 use serde_json::json;
 
-use crate::server::{ids, plain, serve, text};
+use crate::server::{Server, ids, plain, serve, serving, text};
 
 /// S4-1, S4-3, S4-4, S4-7 … S4-10, S4-16, S4-19 … S4-23, C19, C36: a worker asks, the task waits, a person answers, and it
 /// can be claimed again with question and answer, shown as in progress.
@@ -35,6 +37,8 @@ async fn a_worker_asks_and_goes_on_with_the_answer() {
     assert_eq!(server.report(&claimed, "complete", json!({"result": 1})).await.status, 409);
     assert_eq!(server.claim(&json!({"agentId": "w"})).await["id"], other["id"]);
     assert!(server.claim(&json!({"agentId": "w"})).await.is_null());
+    // What was shown just before a crash may be forgotten: then it is shown once more (C26).
+    assert_eq!(server.task(&id).await["suspendPayload"], shown);
     assert_eq!(server.resume(&id, json!("C")).await.status, 422, "it is not one of the options");
     let resumed = server.resume(&id, json!("B")).await;
     assert_eq!((resumed.status, resumed.body), (200, json!({"success": true})));
@@ -125,4 +129,69 @@ async fn asking_is_no_failure() {
     assert_eq!(claimed["resumePayload"], json!({"round": 3}));
     let failed = server.report(&claimed, "fail", json!({"error": {"message": "timed out"}})).await;
     assert_eq!(failed.body["status"], "failed", "the one try is used up now");
+}
+
+/// A model that asks four times.
+fn asks_four_times() -> String {
+    let ask = |reason: &str| {
+        format!("- calls:\n  - tool: suspend\n    arguments: '{{\"reason\": \"{reason}\"}}'\n")
+    };
+    format!("replies:\n{}- text: done\n", ["first?", "second?", "third?", "fourth?"].map(ask).concat())
+}
+
+/// Waits until a task asks this, where nothing is shown to whoever asks the inbox; answers with the id of the hold.
+async fn until_asks(server: &Server, task: &str, reason: &str) -> String {
+    for _ in 0..1200 {
+        for hold in server.look("/api/v1/holds").await["holds"].as_array().unwrap() {
+            let id = text(&hold["id"]);
+            let is_it = hold["run"] == task
+                && server.look(&format!("/api/v1/holds/{id}")).await.to_string().contains(reason);
+            if is_it {
+                return id.to_owned();
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{task} does not ask {reason}");
+}
+
+/// T5, C26, C36, S4-16: without `holdId` an answer counts for the question that its sender was shown. The same call again,
+/// late, or after a crash leaves the next question alone; whoever was shown that one, with the task or in a list, answers it.
+#[tokio::test]
+async fn a_repeated_or_late_answer_leaves_the_next_question_alone() {
+    let (folder, mut server) = serving(&asks_four_times(), "");
+    let id = text(&server.add_ticket().await["id"]).to_owned();
+    let path = format!("/support/tasks/{id}/resume");
+    until_asks(&server, &id, "first?").await;
+    assert_eq!(server.resume(&id, json!("one")).await.status, 409, "nobody was shown it");
+    server.task(&id).await;
+    assert_eq!(server.resume(&id, json!("one")).await.status, 200, "S4-16 as printed");
+    let second = until_asks(&server, &id, "second?").await;
+    for is_restarted in [false, true] {
+        if is_restarted {
+            drop(server);
+            server = serve(folder.path());
+        }
+        let repeated = server.resume(&id, json!("one")).await;
+        let problem = (repeated.status, text(&repeated.body["type"]));
+        assert_eq!(problem, (409, "urn:holdpoint:problem:not-shown"), "{repeated:?}");
+        assert_eq!(repeated.body["holds"], json!([second]), "it says which is open");
+    }
+    let waiting = server.get("/support/tasks/waiting").await;
+    assert_eq!(waiting.body["tasks"][0]["suspendPayload"]["reason"], "second?");
+    assert_eq!(server.resume(&id, json!("two")).await.status, 200, "the list showed it");
+    // Late: shown, then answered by somebody else; the next question is another.
+    let third = until_asks(&server, &id, "third?").await;
+    server.task(&id).await;
+    let elsewhere = json!({"resolution": "answer", "value": "three"});
+    let answered = server.post_anywhere(&format!("/api/v1/holds/{third}/resolve"), &elsewhere).await;
+    assert_eq!(answered.status, 200, "{answered:?}");
+    let fourth = until_asks(&server, &id, "fourth?").await;
+    let late = server.resume(&id, json!("three")).await;
+    assert_eq!((late.status, &late.body["holds"]), (409, &json!([fourth])), "{late:?}");
+    let keyed = server.post_once(&path, &json!({"payload": "three"}), Some("k")).await;
+    assert_eq!(keyed.status, 409, "a key alone names no question: {keyed:?}");
+    let named = json!({"payload": "four", "holdId": fourth});
+    assert_eq!(server.post(&path, &named).await.status, 200, "by its id");
+    assert_eq!(server.until(&id, "completed").await["resumePayload"], "four");
 }

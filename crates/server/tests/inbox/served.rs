@@ -44,6 +44,8 @@ async fn the_model_asks_and_goes_on_where_it_stood() {
     assert_eq!(ids(&server.get("/support/tasks/waiting").await), [id.as_str()]);
     drop(server);
     let server = serve(folder.path());
+    // What was shown just before a crash may be forgotten: then it is shown once more (C26).
+    assert_eq!(server.task(&id).await["suspendPayload"], shown);
     assert_eq!(server.resume(&id, json!("C")).await.status, 422);
     assert_eq!(server.resume(&id, json!("B")).await.body, json!({"success": true}));
     let done = server.until(&id, "completed").await;

@@ -112,6 +112,11 @@ impl Server {
         self.send(request).await
     }
 
+    /// Any path of the server, with a body.
+    pub(crate) async fn post_anywhere(&self, path: &str, body: &Value) -> Answer {
+        self.send(self.client.post(format!("{}{path}", self.program.base)).json(body)).await
+    }
+
     /// Any path of the server.
     pub(crate) async fn look(&self, path: &str) -> Value {
         let answer = self.send(self.client.get(format!("{}{path}", self.program.base))).await;

@@ -27,6 +27,7 @@ pub(crate) fn issuer(provider: &Provider) -> Issuer {
         user_claim: "sub".into(),
         groups_claim: "groups".into(),
         roles_claim: "roles".into(),
+        tenant_claim: None,
     };
     let (refresh, max_age) = (Millis::seconds(900), Millis::hours(24));
     Issuer::new(IssuerSettings { jwks_url: provider.jwks_url(), refresh, max_age, rules }).unwrap()

@@ -8,4 +8,7 @@
 mod forged;
 mod keys;
 mod provider;
+#[expect(dead_code, reason = "it can also misbehave, which is tested with webhooks")]
+#[path = "../tooling/receiver.rs"]
+mod receiver;
 mod server;

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::provider::{AUDIENCE, ISSUER, Provider, SigningKey, published};
+use crate::receiver::{Got, Mood, Receiver};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
 
@@ -311,4 +312,103 @@ async fn a_reload_keeps_the_keys_of_the_same_provider() {
 fn hangup(server: &Server) {
     let pid = rustix::process::Pid::from_child(&server.child);
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+}
+
+/// T16: with `tenant_claim` a token is of the tenant that it names, and sees nothing of another; one that names none is
+/// refused.
+#[tokio::test]
+async fn a_token_names_its_tenant() {
+    let key = SigningKey::p256("a");
+    let provider = Provider::with(published(&[&key])).await;
+    let folder = folder(&provider, "");
+    let config = folder.path().join("holdpoint.yaml");
+    let text =
+        std::fs::read_to_string(&config).unwrap().replace("skew: 5s", "skew: 5s, tenant_claim: /org/id");
+    std::fs::write(&config, text).unwrap();
+    let server = serve(folder, &[]);
+    let of = |tenant: Value| key.token(&claims("ann", json!({"org": {"id": tenant}})));
+    let (acme, other) = (of(json!("acme")), of(json!("other")));
+    server.lets_in(&acme).await;
+    let (status, run) = server.post(&acme, "/api/v1/agents/ops/runs", json!({"input": "go"})).await;
+    assert_eq!(status, 201, "{run}");
+    let path = format!("/api/v1/runs/{}", run["id"].as_str().unwrap());
+    assert_eq!(server.get(&acme, &path).send().await.unwrap().status(), 200);
+    assert_eq!(
+        server.get(&other, &path).send().await.unwrap().status(),
+        404,
+        "the same user of another tenant"
+    );
+    for token in [of(json!(null)), of(json!("")), key.token(&claims("ann", json!({})))] {
+        assert_eq!(server.status(&token).await, 401);
+    }
+}
+
+/// Whoever leaves a group hears no more as soon as a newer token says so, and a subscription ends with the latest token of
+/// its owner; the reason is there to be seen. A newer token makes it good again.
+#[tokio::test]
+async fn a_subscription_goes_by_the_latest_token() {
+    let key = SigningKey::p256("a");
+    let provider = Provider::with(published(&[&key])).await;
+    let folder = folder(&provider, "");
+    let config = folder.path().join("holdpoint.yaml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let text = text
+        .replace("server: {auth:", "server: {webhooks: {allowed_hosts: ['127.0.0.1'], timeout: 2s}, auth:");
+    std::fs::write(&config, text).unwrap();
+    let server = serve(folder, &[]);
+    let receiver = Receiver::new(Mood::Takes).await;
+    let now = Clock::system().now().0 / 1000;
+    let ann = key.token(&claims("ann", json!({})));
+    let bob = |groups: Value, more: Value| {
+        let mut all = claims("bob", json!({"groups": groups}));
+        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        key.token(&all)
+    };
+    let first = bob(json!(["finance"]), json!({"iat": now - 20}));
+    server.lets_in(&first).await;
+    let body = json!({"url": receiver.url(), "agent": "ops", "events": ["*"]});
+    let (status, made) = server.post(&first, "/api/v1/subscriptions", body).await;
+    assert_eq!(status, 201, "{made}");
+    let subscription = format!("/api/v1/subscriptions/{}", made["id"].as_str().unwrap());
+    let run = async || {
+        let body = json!({"input": "go", "wait": "settled"});
+        let (status, run) = server.post(&ann, "/api/v1/agents/ops/runs", body).await;
+        assert_eq!(status, 201, "{run}");
+        run["id"].as_str().unwrap().to_owned()
+    };
+    let about = |got: &Got, run: &str| got.body()["data"]["run"]["id"] == run;
+    let disabled = async |token: &str, why: &str| {
+        for _ in 0..600 {
+            let shown = server.get(token, &subscription).send().await.unwrap().text().await.unwrap();
+            if shown.contains("\"disabled\"") {
+                assert!(shown.contains(why), "{shown}");
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("never disabled; the log: {}", server.log());
+    };
+    let known = run().await;
+    receiver.until("the first run", |got| got.iter().any(|one| about(one, &known))).await;
+    // The older token is still good at the door, and no longer what counts for what was subscribed.
+    let later = bob(json!([]), json!({"iat": now - 10}));
+    server.lets_in(&later).await;
+    server.lets_in(&first).await;
+    let unheard = run().await;
+    disabled(&later, "no approver of agent ops").await;
+    assert!(!receiver.all().iter().any(|one| about(one, &unheard)));
+    let short = bob(json!(["finance"]), json!({"iat": now - 5, "exp": Clock::system().now().0 / 1000 + 3}));
+    let (status, shown) = server.post(&short, &format!("{}/enable", &subscription), json!({})).await;
+    assert_eq!(status, 200, "{shown}");
+    let heard = run().await;
+    receiver.until("a run after it was enabled", |got| got.iter().any(|one| about(one, &heard))).await;
+    for _ in 0..300 {
+        if server.status(&short).await == 401 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let unheard = run().await;
+    disabled(&later, "has expired").await;
+    assert!(!receiver.all().iter().any(|one| about(one, &unheard)));
 }

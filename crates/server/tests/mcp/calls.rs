@@ -53,6 +53,29 @@ fn hints_decide_who_is_asked() {
     }
 }
 
+/// T29: a server that prints its environment does not put the secrets that it was given into the log; what is no secret
+/// stays.
+#[test]
+fn a_secret_of_the_environment_is_cut_from_results() {
+    let program = package("server-everything");
+    let tools = format!(
+        "  it: {{type: mcp, command: node, args: [{program:?}], requires_approval: false, \
+         env: {{API_TOKEN: '${{TOKEN}}', REGION: eu-central-1}}}}\n"
+    );
+    let folder = folder(&calls("it__get-env", "{}"), &tools);
+    std::fs::write(folder.path().join(".env"), "TOKEN=canary-3f9c2a77\n").unwrap();
+    let server = serve(folder.path());
+    let run = text(&server.send()["id"]).to_owned();
+    let ended = server.until_status(&run, "completed").to_string();
+    assert!(ended.contains("eu-central-1") && ended.contains("[secret]"), "{ended}");
+    assert!(!ended.contains("canary-3f9c2a77"), "{ended}");
+    drop(server);
+    for name in ["sessions.db", "sessions.db-wal"] {
+        let bytes = std::fs::read(folder.path().join(name)).unwrap_or_default();
+        assert!(!bytes.windows(15).any(|window| window == b"canary-3f9c2a77"), "it is in {name}");
+    }
+}
+
 /// C35, F27: of a call whose server died in the middle nobody knows what it did, and nobody makes it again; a person says
 /// what happened. The next call finds a new server.
 #[test]

@@ -196,9 +196,9 @@ fn a_program_is_confined_where_the_file_says_so() {
     let (own, real) = (prefix(python("python")), prefix(python("python").canonicalize().unwrap()));
     let readable = format!("readable: [{read:?}, {own:?}, {real:?}]");
     let confined = format!(", sandbox: on, working_directory: PLACE, {readable}");
-    for (more, expected) in
-        [("", "yes yes yes nothing"), (&confined, "PermissionError yes PermissionError nothing")]
-    {
+    // What is mounted read-only (OSError) cannot be written either; without mounts of its own Landlock says no.
+    let refused = ["PermissionError yes OSError nothing", "PermissionError yes PermissionError nothing"];
+    for (more, expected) in [("", &["yes yes yes nothing"][..]), (&confined, &refused)] {
         let folder = folder("", &older(more));
         let config = folder.path().join("holdpoint.yaml");
         let script = format!("replies:\n{}", calls("it__reach", &json!({"path": config})));
@@ -206,7 +206,7 @@ fn a_program_is_confined_where_the_file_says_so() {
         let server = serve(folder.path());
         let run = text(&server.send()["id"]).to_owned();
         let ended = server.until_status(&run, "completed").to_string();
-        assert!(ended.contains(expected), "{more}: {ended}");
+        assert!(expected.iter().any(|said| ended.contains(said)), "{more}: {ended}");
     }
 }
 

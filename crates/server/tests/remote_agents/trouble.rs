@@ -84,6 +84,28 @@ fn a_login_is_waited_for() {
     assert!(!shown.contains("not-for-logs"), "{shown}");
 }
 
+/// T29: an agent that repeats the header it was called with does not put it into the log.
+#[test]
+fn an_echoed_header_is_cut() {
+    let remote = Unruly::start(card);
+    remote.answers(Answers::Echoes);
+    remote.change(|card| card["description"] = json!("Pays, with the token not-for-logs."));
+    let folder = boss(&remote.url(), "");
+    std::fs::write(folder.path().join(".env"), "REMOTE_TOKEN=not-for-logs\n").unwrap();
+    write_boss(&folder, &remote.url(), ", headers: {Authorization: \"Bearer ${REMOTE_TOKEN}\"}");
+    let here = serve(folder.path());
+    let run = here.begin();
+    let hold = here.hold(&run, "input");
+    assert!(text(&hold["question"]).contains("[secret]"), "{hold:#}");
+    let shown = format!("{hold} {}", here.ask(&["show", &run]));
+    assert!(!shown.contains("not-for-logs"), "{shown}");
+    drop(here);
+    for name in ["sessions.db", "sessions.db-wal"] {
+        let bytes = std::fs::read(folder.path().join(name)).unwrap_or_default();
+        assert!(!bytes.windows(12).any(|window| window == b"not-for-logs"), "it is in {name}");
+    }
+}
+
 /// A state that this version does not know may mean anything: a person is asked. Whoever denies that question has the
 /// remote task canceled only where the call does not go on.
 #[test]

@@ -17,6 +17,8 @@ pub(crate) enum Answers {
     BreaksOff,
     /// As if it did not know the sender.
     AsksForLogin,
+    /// Well, with the headers that it got in its words.
+    Echoes,
 }
 
 struct Inside {
@@ -139,8 +141,14 @@ fn serve(mut stream: TcpStream, inside: &Mutex<Inside>) -> Option<()> {
             let mut message = params["message"].clone();
             message["authorization"] = authorization;
             inside.sent.push(message.clone());
+            let words = match inside.answers {
+                Answers::Echoes => format!("I got {}", message["authorization"]),
+                Answers::Well | Answers::BreaksOff | Answers::AsksForLogin => {
+                    "approved\u{202e} — which account?".to_owned()
+                }
+            };
             let asks = json!({"messageId": format!("q-{}", inside.sent.len()), "role": "ROLE_AGENT",
-                "parts": [{"text": "approved\u{202e} — which account?"}]});
+                "parts": [{"text": words}]});
             let state = if params["message"]["taskId"].is_null() { "INPUT_REQUIRED" } else { "COMPLETED" };
             let status = json!({"state": format!("TASK_STATE_{state}"), "message": asks});
             let id = format!("task-{}", inside.sent.len());

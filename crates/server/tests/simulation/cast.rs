@@ -24,6 +24,7 @@ use holdpoint_core::name::{AgentName, ToolName, UserId};
 use holdpoint_core::time::Millis;
 
 use crate::people;
+use crate::requests;
 use crate::world::{Blind, Effect, Sim};
 
 /// How long a node's claim on a run lasts.
@@ -50,6 +51,9 @@ const SORTS: [(&str, Sort); 4] =
     [("pay", Sort::Pay), ("wipe", Sort::Wipe), ("fetch", Sort::Fetch), ("job", Sort::Job)];
 
 const DELEGATE: &str = "delegate";
+
+/// What tools say.
+pub(crate) const DONE: &str = "done";
 
 pub(crate) fn clerk() -> AgentName {
     AgentName::new("clerk").unwrap()
@@ -166,6 +170,7 @@ impl Model for Chance {
         Box::pin(async move {
             let is_slow = self.sim.strikes(8);
             let thinks = self.sim.span(if is_slow { 2 * LEASE.0 } else { 50 });
+            let no = self.sim.asked(prompt.transcript);
             live.sleep(thinks).await;
             if prompt.failures < 3 && self.sim.strikes(12) {
                 return Err(ModelFailure { error: "busy".into(), retry_after: Some(Millis(200)) });
@@ -178,7 +183,7 @@ impl Model for Chance {
                     (1..=calls).map(|no| self.call(no)).collect()
                 }
             };
-            Ok(ModelReply { text: Some("So be it.".into()), calls, ..ModelReply::default() })
+            Ok(ModelReply { text: Some(requests::words(no)), calls, ..ModelReply::default() })
         })
     }
 }
@@ -225,7 +230,7 @@ impl Tool for Doer {
                 // As a panic, without its noise.
                 std::panic::resume_unwind(Box::new("a tool with a bug"));
             }
-            let said = Body::text("done");
+            let said = Body::text(DONE);
             Outcome::Done(if sim.strikes(12) { ToolResult::Failed(said) } else { ToolResult::Ok(said) })
         })
     }

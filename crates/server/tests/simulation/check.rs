@@ -15,6 +15,7 @@ use holdpoint_store::{RunFilter, RunQuery};
 
 use crate::facts::{Facts, text, wrong_effects};
 use crate::people::{Acked, word};
+use crate::requests::wrong_requests;
 use crate::world::{SKEW, Sim};
 
 type StartBy = BTreeMap<(RunId, CallNo, u32), Timestamp>;
@@ -39,6 +40,7 @@ pub(crate) fn all_is_over(sim: &Sim) -> bool {
 /// Everything that is wrong with what a simulation came to.
 pub(crate) fn check(sim: &Sim) -> Vec<String> {
     let (mut wrong, mut logs, mut start_by) = (Vec::new(), HashMap::new(), StartBy::new());
+    let mut events = Vec::new();
     for (run, status) in runs(sim) {
         match status {
             Some(Status::Ended(_)) => {}
@@ -56,7 +58,9 @@ pub(crate) fn check(sim: &Sim) -> Vec<String> {
         let facts = Facts::of(&log);
         wrong.extend(facts.wrong.iter().map(|why| format!("{why} in {run}")));
         logs.insert(run, facts);
+        events.push((run, log));
     }
+    wrong.extend(wrong_requests(&sim.requests.lock().unwrap(), &events));
     wrong.extend(lost(&sim.acked.lock().unwrap(), &logs));
     let effects = sim.effects.lock().unwrap();
     let lines = effects.iter().map(|effect| (effect.token.clone(), effect.arguments.clone()));

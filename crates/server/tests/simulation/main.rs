@@ -14,6 +14,7 @@ mod ground;
 mod people;
 #[path = "../faults/report.rs"]
 mod report;
+mod requests;
 mod wire;
 mod world;
 
@@ -88,10 +89,11 @@ fn trials() -> Vec<Trial> {
     let deaf = || simulate(0..FEW_DEAF, DEAF).verdict();
     trials.push(Trial::test("f9_nothing_is_lost_or_repeated_when_every_hint_is_lost", deaf));
     trials.push(Trial::test("f9_a_seed_replays_exactly", replays));
-    let mutants: [(&str, Mutated); 6] = [
+    let mutants: [(&str, Mutated); 7] = [
         ("the_sequence_is_not_checked", |seed| Mutant::SequenceUnchecked.with(|| violations(seed))),
         ("an_orphan_is_retried_blindly", |seed| Mutant::OrphanRetriedBlindly.with(|| violations(seed))),
         ("a_decision_is_not_consumed", |seed| Mutant::DecisionConsumedTwice.with(|| violations(seed))),
+        ("a_model_hears_decisions_that_lost", |seed| Mutant::DecisionsAskedAhead.with(|| violations(seed))),
         ("start_by_is_not_checked", |seed| blind(seed, Blind::ToPauses)),
         ("shards_of_the_dead_are_not_taken_over", |seed| blind(seed, Blind::ToSilence)),
         ("nodes_look_only_when_they_are_told", |seed| blind(seed, Blind::ToTime)),

@@ -185,8 +185,7 @@ where
 async fn begin(sim: &Arc<Sim>, key: String) {
     for _ in 0..40 {
         let seat = sim.index(sim.seats());
-        let once =
-            Once { route: "start".into(), key: key.clone(), request: digest::of_bytes(key.as_bytes()) };
+        let once = Once::new("start", key.clone(), digest::of_bytes(key.as_bytes()));
         let new =
             NewRun { agent: cast::clerk(), session: None, message: Message::text(&key), once: Some(once) };
         let answer = ask(sim, seat, |engine| async move { engine.start(&who(OWNER), new).await }).await;
@@ -276,10 +275,8 @@ async fn decide(
     wanted: Wanted,
     key: Option<String>,
 ) -> bool {
-    let once = key.clone().map(|key| Once {
-        route: format!("decide/{hold}"),
-        request: digest::of_bytes(format!("{wanted:?}").as_bytes()),
-        key,
+    let once = key.clone().map(|key| {
+        Once::new(format!("decide/{hold}"), key, digest::of_bytes(format!("{wanted:?}").as_bytes()))
     });
     let decision = Decision { hold, wanted: wanted.clone(), digest: None, revision: None, once };
     let answer = ask(sim, seat, |engine| async move { engine.decide(&who(person), decision).await }).await;

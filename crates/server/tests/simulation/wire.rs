@@ -19,8 +19,8 @@ use holdpoint_core::run::Facts;
 use holdpoint_core::time::{Millis, Timestamp};
 use holdpoint_store::conformance::support::{block_on, events_of};
 use holdpoint_store::{
-    Answer, Batch, Claim, Claimed, Counts, Heartbeat, HoldQuery, InboxCounts, KeyRecord, NodeRow, Page,
-    RunQuery, ShardSet, Store, StoreError, Stored,
+    Answer, Batch, Claim, Claimed, Counts, Heartbeat, HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow,
+    Page, RunQuery, ShardSet, Store, StoreError, Stored,
 };
 use tokio::sync::{broadcast, oneshot};
 
@@ -246,8 +246,8 @@ impl Store for Wire {
         self.ask("renew", Kind::Lease, move |store| store.renew(runs, node, until))
     }
 
-    fn release(&self, run: RunId, node: Incarnation) -> Answer<()> {
-        self.ask("release", Kind::Lease, move |store| store.release(run, node))
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
+        self.ask("release", Kind::Lease, move |store| store.release(run, node, wake_at))
     }
 
     fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
@@ -276,6 +276,10 @@ impl Store for Wire {
 
     fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
         self.ask("facts", Kind::Look, move |store| store.facts(run))
+    }
+
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.ask("note keys", Kind::Lease, move |store| store.note_keys(notes))
     }
 
     fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use holdpoint::clock::{Clock, Standing};
 use holdpoint::engine::Engine;
 use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_core::transcript::Entry;
 use holdpoint_store::conformance::random::Random;
 use holdpoint_store::conformance::registry::Registry;
 use holdpoint_store::{Heartbeat, ShardSet, Store};
@@ -19,6 +20,7 @@ use tokio::sync::{Notify, broadcast};
 use crate::cast;
 use crate::ground::{Disk, Ground};
 use crate::people::{self, Acked};
+use crate::requests::Requests;
 use crate::wire::Wire;
 
 /// When simulations begin: 2026-01-01T09:00:00Z.
@@ -138,6 +140,7 @@ pub(crate) struct Sim {
     trace: Mutex<Trace>,
     pub(crate) effects: Mutex<Vec<Effect>>,
     pub(crate) acked: Mutex<Vec<Acked>>,
+    pub(crate) requests: Mutex<Requests>,
 }
 
 /// Everything that happened, as a hash; on request also in words.
@@ -202,11 +205,19 @@ impl Sim {
             trace: Mutex::new(Trace { aloud: how.aloud, ..Trace::default() }),
             effects: Mutex::default(),
             acked: Mutex::default(),
+            requests: Mutex::default(),
         })
     }
 
     fn random(&self) -> MutexGuard<'_, Random> {
         self.random.lock().unwrap()
+    }
+
+    /// A model was asked with this; the number of the request.
+    pub(crate) fn asked(&self, with: Vec<Entry>) -> usize {
+        let mut requests = self.requests.lock().unwrap();
+        requests.push(with);
+        requests.len() - 1
     }
 
     pub(crate) fn next_number(&self) -> u64 {

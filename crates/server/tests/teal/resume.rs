@@ -248,3 +248,47 @@ async fn a_sub_run_is_decided_through_its_task() {
     assert_eq!((&stopped.body["status"], &stopped.body["task_id"]), (&json!("Canceled"), &paused["task_id"]));
     assert_eq!(elsewhere.got(), ["/a"]);
 }
+
+/// T5, C26: what a turn asks later has the same id. A decision that comes late does not meet a question that its sender was
+/// not shown; whoever looked, or got it as an answer, decides it.
+#[tokio::test]
+async fn a_late_decision_does_not_meet_the_next_question_of_its_request() {
+    let elsewhere = Elsewhere::quick().await;
+    let asks = || Line::Calls("suspend-for-input", json!({"reason": "which?"}));
+    let folder = Folder::new(&elsewhere, &[("ops", &[asks(), Line::Says("done")])], "");
+    let config = std::fs::read_to_string(folder.config()).unwrap();
+    let gated = "  suspend-for-input: {requires_approval: true}\n  ShellCommand:";
+    std::fs::write(folder.config(), config.replace("  ShellCommand:", gated)).unwrap();
+    let server = folder.serve();
+    let said = r#"{"items": [{"content_type": "text", "content": "please"}]}"#;
+    let approve = r#"{"action": "approve", "payload": "blue"}"#;
+    for looks in [false, true] {
+        let paused = server.send("POST", &format!("{BASE}/ops"), &[], said).await.body;
+        let (request, task) = (text(&paused["request_id"]).to_owned(), text(&paused["task_id"]).to_owned());
+        let resume = format!("{BASE}/resume/{request}");
+        let open = async |kind: &str| {
+            for _ in 0..1200 {
+                let holds = server.send("GET", "/api/v1/holds", &[], "").await.body;
+                let of_task = |hold: &&Value| hold["run"] == json!(task) && hold["kind"] == json!(kind);
+                if let Some(hold) = holds["holds"].as_array().unwrap().iter().find(of_task) {
+                    return text(&hold["id"]).to_owned();
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+            panic!("{task} has no {kind}");
+        };
+        let approval = format!("/api/v1/holds/{}/resolve", open("approval").await);
+        let elsewhere = server.send("POST", &approval, &[], r#"{"resolution": "approve"}"#).await;
+        assert_eq!(elsewhere.status, 200, "{elsewhere:?}");
+        open("input").await;
+        for body in [approve, r#"{"action": "reject"}"#] {
+            let late = server.send("POST", &resume, &[], body).await;
+            assert_eq!(late.status, 409, "{body}: {late:?}");
+            assert!(text(&late.body["detail"]).contains("nothing was decided"), "{late:?}");
+        }
+        let path = if looks { resume.clone() } else { format!("{BASE}/ops/tasks/{task}") };
+        assert_eq!(server.send("GET", &path, &[], "").await.status, 200);
+        let done = server.send("POST", &resume, &[], approve).await;
+        assert_eq!((done.status, &done.body["output"]), (200, &json!("done")), "{done:?}");
+    }
+}

@@ -5,9 +5,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod example;
+mod fair;
 mod one_teller;
 #[path = "../tooling/receiver.rs"]
 mod receiver;
+mod rights;
 #[path = "../tooling/started.rs"]
 mod started;
 mod who;

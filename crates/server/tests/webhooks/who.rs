@@ -9,18 +9,18 @@ use super::receiver::{Got, Mood, Receiver};
 use super::{Server, folder_on, patience, serve, text};
 
 /// A server with keys on Postgres, and the keys of five people.
-struct Site {
-    server: Server,
-    ann: String,
-    bob: String,
-    eve: String,
-    admin: String,
+pub(crate) struct Site {
+    pub(crate) server: Server,
+    pub(crate) ann: String,
+    pub(crate) bob: String,
+    pub(crate) eve: String,
+    pub(crate) admin: String,
     /// An administrator of another tenant.
     foreign: String,
-    _folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
 }
 
-fn site() -> Site {
+pub(crate) fn site() -> Site {
     let url = cluster::shared().database();
     let folder = folder_on(&format!("driver: postgres, url: \"{url}\""), &patience());
     let config = folder.path().join("holdpoint.yaml");
@@ -37,9 +37,7 @@ fn site() -> Site {
         String::from_utf8(made.stdout).unwrap().trim().to_owned()
     };
     let server = serve(folder.path());
-    let foreign = key(&["--user", "root", "--scope", "admin"]);
-    let prefix = foreign.split('_').nth(1).unwrap();
-    cluster::run(&url, &[format!("UPDATE credentials SET tenant = 'other' WHERE prefix = '{prefix}'")]);
+    let foreign = key(&["--user", "root", "--scope", "admin", "--tenant", "other"]);
     Site {
         ann: key(&["--user", "ann"]),
         bob: key(&["--user", "bob"]),
@@ -47,15 +45,15 @@ fn site() -> Site {
         admin: key(&["--user", "root", "--scope", "admin"]),
         foreign,
         server,
-        _folder: folder,
+        folder,
     }
 }
 
 /// What a request came to: status, body, and every header but the date.
-type Answered = (u16, Value, Vec<(String, String)>);
+pub(crate) type Answered = (u16, Value, Vec<(String, String)>);
 
 impl Site {
-    async fn ask(&self, key: &str, method: &str, path: &str, body: Option<Value>) -> Answered {
+    pub(crate) async fn ask(&self, key: &str, method: &str, path: &str, body: Option<Value>) -> Answered {
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
         let url = format!("{}/api/v1{path}", self.server.program.base);
         let mut request = self.server.client.request(method, url).bearer_auth(key);
@@ -72,14 +70,14 @@ impl Site {
     }
 
     /// The id of a run of ann's whose call waits, and its hold.
-    async fn held(&self) -> (String, String) {
+    pub(crate) async fn held(&self) -> (String, String) {
         let body = json!({"input": "please", "wait": "settled"});
         let (status, run, _) = self.ask(&self.ann, "POST", "/agents/ops/runs", Some(body)).await;
         assert_eq!(status, 201, "{run}");
         (text(&run["id"]), text(&run["holds"][0]["id"]))
     }
 
-    async fn subscribe(&self, key: &str, receiver: &Receiver, more: Value) -> Answered {
+    pub(crate) async fn subscribe(&self, key: &str, receiver: &Receiver, more: Value) -> Answered {
         let mut body = json!({"url": receiver.url(), "events": ["*"]});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         self.ask(key, "POST", "/subscriptions", Some(body)).await

@@ -161,7 +161,7 @@ impl Bench {
             opaque: None,
             usage: Usage { input: 120, output: 40, cost_micros: 0 },
             model: None,
-            heard: Heard { turn: 0, messages: 1 },
+            heard: Heard { turn: 0, messages: 1, results: None },
         };
         let mut order = self.order(
             vec![Command::RecordReply(reply)],
@@ -173,7 +173,7 @@ impl Bench {
             }),
         );
         let verdict = Verdict::new(Effect::Hold, RuleId::new("tool:requires_approval").unwrap());
-        order.given.verdicts = Verdicts { policy: None, by_call: vec![(CallNo(1), verdict)] };
+        order.given.verdicts = Verdicts { by_call: vec![(CallNo(1), verdict)], ..Verdicts::default() };
         order
     }
 
@@ -194,7 +194,7 @@ impl Bench {
         let mut order = self.order(commands, Actor::Person(UserId::new("alice").unwrap()), self.takes());
         order.given.authority = Some(Role::Owner);
         let verdict = Verdict::new(Effect::Hold, RuleId::new("tool:requires_approval").unwrap());
-        order.given.verdicts = Verdicts { policy: None, by_call: vec![(CallNo(1), verdict)] };
+        order.given.verdicts = Verdicts { by_call: vec![(CallNo(1), verdict)], ..Verdicts::default() };
         order
     }
 

@@ -116,7 +116,7 @@ pub fn an_unknown_run_is_not_found(factory: &Factory) {
     assert_eq!(block_on(world.store().links(run, Seq(0), 10)), Err(StoreError::NotFound { run }));
     assert_eq!(block_on(world.store().blob(run, Digest([1; 32]))), Ok(None));
     assert_eq!(block_on(world.store().erase(run)), Err(StoreError::NotFound { run }));
-    assert_eq!(block_on(world.store().release(run, NODE)), Ok(()));
+    assert_eq!(block_on(world.store().release(run, NODE, None)), Ok(()));
     assert_eq!(block_on(world.store().renew(vec![run], NODE, world.now())), Ok(vec![]));
     world.expect_stored(&other);
 }

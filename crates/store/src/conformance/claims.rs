@@ -131,7 +131,7 @@ pub fn a_retry_is_due_at_its_instant(factory: &Factory) {
     let row = world.queued_run("helper");
     let retry_at = Some(world.now().plus(Millis::seconds(8)));
     let error = holdpoint_core::body::Body::text("overloaded");
-    world.send(&row, &Command::RecordFailure(RecordFailure { error, retry_at }));
+    world.send(&row, &Command::RecordFailure(RecordFailure { error, retry_at, heard: None }));
     assert_eq!(world.claimed(10), []);
     world.later(Millis::seconds(8));
     assert_eq!(world.claimed(10), [row.run.facts.id]);

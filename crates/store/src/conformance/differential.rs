@@ -225,7 +225,8 @@ impl Twins {
         }
         if random.one_in(3) {
             let (subscription, from) = (format!("hook-{}", random.below(2)), batch.link.header.first);
-            batch.puts.push(Put::Notice(Notice { subscription, from, due_at: until }));
+            let owner = format!("of {subscription}");
+            batch.puts.push(Put::Notice(Notice { subscription, owner, from, due_at: until }));
         }
         if random.one_in(8) {
             let digest = Digest([u8::try_from(random.below(3)).unwrap(); 32]);

@@ -61,7 +61,8 @@ pub fn what_could_not_be_told_goes_with_the_contents(factory: &Factory) {
     let mut told = Vec::new();
     for _ in 0..2 {
         let mut batch = world.scribe.start(&NewRun::of("helper"));
-        let notice = Notice { subscription: "hook".into(), from: Seq(1), due_at: world.now() };
+        let notice =
+            Notice { subscription: "hook".into(), owner: String::new(), from: Seq(1), due_at: world.now() };
         batch.puts.push(Put::Notice(notice));
         let row = world.write(batch);
         let row = world.send(&row, &Command::Cancel { reason: None });
@@ -109,7 +110,8 @@ pub fn ended_runs_are_listed_while_they_have_their_contents(factory: &Factory) {
 pub fn what_waits_to_be_told_keeps_its_contents(factory: &Factory) {
     let mut world = World::new(factory);
     let mut batch = world.scribe.start(&NewRun::of("helper"));
-    let notice = Notice { subscription: "hook".into(), from: Seq(1), due_at: world.now() };
+    let notice =
+        Notice { subscription: "hook".into(), owner: String::new(), from: Seq(1), due_at: world.now() };
     batch.puts.push(Put::Notice(notice));
     let row = world.write(batch);
     let run = world.send(&row, &Command::Cancel { reason: None }).run.facts.id;

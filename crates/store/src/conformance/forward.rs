@@ -59,8 +59,9 @@ macro_rules! forward_store {
             &self,
             run: ::holdpoint_core::id::RunId,
             node: ::holdpoint_core::id::Incarnation,
+            wake_at: ::core::option::Option<::holdpoint_core::time::Timestamp>,
         ) -> $crate::Answer<()> {
-            self.$f.release(run, node)
+            self.$f.release(run, node, wake_at)
         }
     };
     (@ inbox_counts $f:ident) => {
@@ -133,6 +134,9 @@ macro_rules! forward_store {
         ) -> $crate::Answer<Vec<$crate::Subscription>> {
             self.$f.list_subscriptions(query)
         }
+        fn count_subscriptions(&self, count: $crate::SubscriptionCount) -> $crate::Answer<usize> {
+            self.$f.count_subscriptions(count)
+        }
         fn put_subscription(&self, subscription: $crate::Subscription) -> $crate::Answer<bool> {
             self.$f.put_subscription(subscription)
         }
@@ -162,6 +166,7 @@ macro_rules! forward_store {
         }
     };
     (@ forget_keys $f:ident) => {
+        fn note_keys(&self, notes: Vec<$crate::KeyNote>) -> $crate::Answer<()> { self.$f.note_keys(notes) }
         fn forget_keys(
             &self,
             until: ::holdpoint_core::time::Timestamp,
@@ -176,6 +181,7 @@ macro_rules! forward_store {
         }
     };
     (@ session $f:ident) => {
+        fn tenants(&self) -> $crate::Answer<Vec<::holdpoint_core::name::Tenant>> { self.$f.tenants() }
         fn session(&self, key: $crate::SessionKey) -> $crate::Answer<Option<$crate::SessionRow>> {
             self.$f.session(key)
         }

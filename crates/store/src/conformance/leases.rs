@@ -56,12 +56,12 @@ pub fn a_released_run_is_due_when_its_row_says(factory: &Factory) {
     let mut world = World::new(factory);
     let run = world.queued_run("helper").run.facts.id;
     assert_eq!(world.claimed(10), [run]);
-    assert_eq!(block_on(world.store().release(run, OTHER_NODE)), Ok(()));
+    assert_eq!(block_on(world.store().release(run, OTHER_NODE, None)), Ok(()));
     assert_eq!(world.claimed_by(OTHER_NODE), []);
-    assert_eq!(block_on(world.store().release(run, NODE)), Ok(()));
+    assert_eq!(block_on(world.store().release(run, NODE, None)), Ok(()));
     assert_eq!(world.lease(run), None);
     assert_eq!(world.claimed_by(OTHER_NODE), [run]);
-    assert_eq!(block_on(world.store().release(run, NODE)), Ok(()));
+    assert_eq!(block_on(world.store().release(run, NODE, None)), Ok(()));
     assert_eq!(world.claimed(10), []);
 }
 
@@ -71,7 +71,7 @@ pub fn a_released_run_with_nothing_to_do_is_not_due(factory: &Factory) {
     let run = row.run.facts.id;
     assert_eq!(world.claimed(10), [run]);
     world.the_model_asks(&row, &[SHELL]);
-    assert_eq!(block_on(world.store().release(run, NODE)), Ok(()));
+    assert_eq!(block_on(world.store().release(run, NODE, None)), Ok(()));
     world.later(Millis::hours(9));
     assert_eq!(world.claimed(10), []);
 }
@@ -131,7 +131,26 @@ pub fn a_wake_makes_a_held_run_due(factory: &Factory) {
     world.later(Millis::seconds(2));
     world.reopen();
     assert_eq!(world.claimed(10), [run]);
-    assert_eq!(block_on(world.store().release(run, NODE)), Ok(()));
+    assert_eq!(block_on(world.store().release(run, NODE, None)), Ok(()));
+    assert_eq!(world.claimed(10), [], "who took the run has looked at it");
+}
+
+/// Who has used up a wake without looking gives it back with the lease.
+pub fn a_wake_is_given_back_with_the_lease(factory: &Factory) {
+    let mut world = World::new(factory);
+    let run = world.held_run("helper").0.run.facts.id;
+    let now = world.now();
+    world.wakes(run, now);
+    assert_eq!(world.claimed(10), [run]);
+    assert_eq!(block_on(world.store().release(run, OTHER_NODE, Some(now))), Ok(()), "it is not theirs");
+    assert_eq!(world.claimed_by(OTHER_NODE), []);
+    let later = now.plus(Millis::seconds(2));
+    assert_eq!(block_on(world.store().release(run, NODE, Some(later))), Ok(()));
+    assert_eq!(world.lease(run), None);
+    assert_eq!(world.claimed_by(OTHER_NODE), [], "at its time");
+    world.later(Millis::seconds(2));
+    assert_eq!(world.claimed_by(OTHER_NODE), [run]);
+    assert_eq!(block_on(world.store().release(run, OTHER_NODE, None)), Ok(()));
     assert_eq!(world.claimed(10), [], "who took the run has looked at it");
 }
 
@@ -159,9 +178,9 @@ pub fn a_wake_while_leased_is_not_forgotten(factory: &Factory) {
     batch.lease = LeaseChange::Take { node: NODE, until: world.in_a_minute() };
     world.write(batch);
     assert_eq!(block_on(world.store().renew(vec![run], NODE, world.in_a_minute())), Ok(vec![run]));
-    assert_eq!(block_on(world.store().release(run, NODE)), Ok(()));
+    assert_eq!(block_on(world.store().release(run, NODE, None)), Ok(()));
     assert_eq!(world.claimed_by(OTHER_NODE), [run]);
-    assert_eq!(block_on(world.store().release(run, OTHER_NODE)), Ok(()));
+    assert_eq!(block_on(world.store().release(run, OTHER_NODE, None)), Ok(()));
     assert_eq!(world.claimed(10), []);
 }
 

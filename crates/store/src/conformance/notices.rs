@@ -9,8 +9,8 @@ use holdpoint_core::time::{Millis, Timestamp};
 
 use super::Factory;
 use super::appending::say;
-use super::support::{NewRun, World, block_on};
-use crate::{DueNotice, Notice, NoticeQuery, Put, SettleNotice, ShardSet};
+use super::support::{NewRun, World, block_on, tenant};
+use crate::{DeadQuery, DueNotice, Notice, NoticeQuery, Put, SettleNotice, ShardSet};
 
 pub fn a_notice_is_due_at_its_time(factory: &Factory) {
     let mut world = World::new(factory);
@@ -21,7 +21,14 @@ pub fn a_notice_is_due_at_its_time(factory: &Factory) {
     world.reopen();
     let [notice] = world.due().try_into().unwrap();
     let run = row.run.facts.id;
-    let wanted = DueNotice { no: notice.no, subscription: "hook".into(), run, from: Seq(1), attempts: 0 };
+    let wanted = DueNotice {
+        no: notice.no,
+        subscription: "hook".into(),
+        owner: String::new(),
+        run,
+        from: Seq(1),
+        attempts: 0,
+    };
     assert_eq!(notice, wanted);
 }
 
@@ -59,7 +66,14 @@ pub fn a_delivered_notice_with_more_to_tell_goes_on(factory: &Factory) {
     world.settle(no, SettleNotice::Delivered { upto: told });
     world.reopen();
     let run = row.run.facts.id;
-    let wanted = DueNotice { no, subscription: "hook".into(), run, from: told.plus(1), attempts: 0 };
+    let wanted = DueNotice {
+        no,
+        subscription: "hook".into(),
+        owner: String::new(),
+        run,
+        from: told.plus(1),
+        attempts: 0,
+    };
     assert_eq!(world.due(), [wanted]);
     world.settle(no, SettleNotice::Delivered { upto: row.run.state.seq });
     assert_eq!(world.due(), []);
@@ -162,6 +176,57 @@ pub fn an_unknown_notice_is_settled_without_effect(factory: &Factory) {
     assert_eq!(world.due(), due);
 }
 
+/// What stands in front of a slash belongs to that owner, everything else to nobody.
+fn owner_of(subscription: &str) -> String {
+    subscription.split_once('/').map(|(owner, _)| owner.to_owned()).unwrap_or_default()
+}
+
+/// F25: the backlog of one owner, in however many subscriptions, does not hide what others wait for.
+pub fn notices_take_turns_between_owners(factory: &Factory) {
+    let mut world = World::new(factory);
+    let now = world.now();
+    for n in 0..6 {
+        world.telling(&format!("ann/{n}"), now);
+    }
+    world.later(Millis(5));
+    let later = world.now();
+    world.telling("bob/0", later);
+    world.telling("bob/1", later);
+    world.telling("server", later);
+    world.reopen();
+    let due = |query: NoticeQuery| {
+        let due = block_on(world.store().due_notices(query)).unwrap();
+        due.into_iter().map(|one| (one.owner, one.subscription)).collect::<Vec<_>>()
+    };
+    let named = |all: &[&str]| {
+        all.iter().map(|one| (owner_of(one), (*one).to_owned())).collect::<Vec<(String, String)>>()
+    };
+    assert_eq!(due(NoticeQuery::all(later, 5)), named(&["ann/0", "bob/0", "server", "ann/1", "bob/1"]));
+    assert_eq!(due(NoticeQuery::all(later, 2)), named(&["ann/0", "bob/0"]));
+    let few = NoticeQuery { each: 1, ..NoticeQuery::all(later, 9) };
+    assert_eq!(due(few), named(&["ann/0", "bob/0", "server"]));
+    let without_owners = vec!["ann".to_owned(), String::new()];
+    let rest = NoticeQuery { without_owners, ..NoticeQuery::all(later, 9) };
+    assert_eq!(due(rest), named(&["bob/0", "bob/1"]));
+    let (without, without_owners) = (vec!["bob/0".to_owned()], vec!["ann".to_owned()]);
+    let rest = NoticeQuery { without, without_owners, ..NoticeQuery::all(later, 9) };
+    assert_eq!(due(rest), named(&["bob/1", "server"]));
+}
+
+/// A letter that is sent again counts for its owner, as before.
+pub fn a_letter_sent_again_keeps_its_owner(factory: &Factory) {
+    let mut world = World::new(factory);
+    let now = world.now();
+    world.telling("ann/0", now);
+    let due = world.due();
+    world.settle(due[0].no, given_up(now));
+    assert_eq!(world.due(), []);
+    let query = DeadQuery { tenant: tenant("default"), subscription: "ann/0".into(), cursor: None, limit: 9 };
+    let letters = block_on(world.store().dead_letters(query)).unwrap().items;
+    assert!(block_on(world.store().resend(tenant("default"), letters[0].no, now)).unwrap());
+    assert_eq!(world.due().iter().map(|one| one.owner.as_str()).collect::<Vec<_>>(), ["ann"]);
+}
+
 fn given_up(at: Timestamp) -> SettleNotice {
     SettleNotice::Dead { at, from: Seq(1), why: "503".into() }
 }
@@ -175,7 +240,8 @@ impl World {
     pub(super) fn telling(&mut self, subscription: &str, due_at: Timestamp) -> RunRow {
         let mut batch = self.scribe.start(&NewRun::of("helper"));
         let from = batch.link.header.first;
-        batch.puts.push(Put::Notice(Notice { subscription: subscription.into(), from, due_at }));
+        let owner = owner_of(subscription);
+        batch.puts.push(Put::Notice(Notice { subscription: subscription.into(), owner, from, due_at }));
         self.write(batch)
     }
 
@@ -183,7 +249,8 @@ impl World {
     pub(super) fn tells(&mut self, row: &RunRow, subscription: &str, due_at: Timestamp) -> RunRow {
         let mut batch = self.scribe.batch(row, &say("news"));
         let from = batch.link.header.first;
-        batch.puts.push(Put::Notice(Notice { subscription: subscription.into(), from, due_at }));
+        let owner = owner_of(subscription);
+        batch.puts.push(Put::Notice(Notice { subscription: subscription.into(), owner, from, due_at }));
         self.write(batch)
     }
 

@@ -116,7 +116,12 @@ pub fn odd_keys_counters_and_subscriptions_are_kept_apart(factory: &Factory) {
         ];
         batch.puts = vec![
             Put::Key { key: key.clone(), request: digest::of_bytes(text.as_bytes()), expires_at: now },
-            Put::Notice(Notice { subscription: key, from: batch.link.header.first, due_at: now }),
+            Put::Notice(Notice {
+                subscription: key,
+                owner: String::new(),
+                from: batch.link.header.first,
+                due_at: now,
+            }),
         ];
         world.write(batch);
     }

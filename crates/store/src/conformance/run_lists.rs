@@ -72,6 +72,29 @@ pub fn runs_are_listed_by_session(factory: &Factory) {
     assert_eq!(by("nobody", "s-1"), []);
 }
 
+/// T37: what a user may see is found by their name, and what did not change lately is not read.
+pub fn runs_are_listed_by_owner_and_by_when_they_changed(factory: &Factory) {
+    let mut world = World::new(factory);
+    let one = world.start(&NewRun::of("a").of_user("ann"));
+    world.start(&NewRun::of("a").of_user("bob"));
+    world.start(&NewRun::of("a").of_user("ann").of_tenant("acme"));
+    world.later(Millis::seconds(10));
+    let since = Some(world.now());
+    let two = world.start(&NewRun::of("b").of_user("ann"));
+    for limit in [1, 9] {
+        let of = |user: &str, since| {
+            let filter = RunFilter::Owner(super::support::user(user));
+            world.all_runs(&RunQuery { limit, since, ..runs_by(filter) })
+        };
+        assert_eq!(of("ann", None), [two.clone(), one.clone()]);
+        assert_eq!(of("ann", since), std::slice::from_ref(&two));
+        assert_eq!(of("bob", since), []);
+        assert_eq!(of("eve", None), []);
+        let all = RunQuery { limit, since, ..runs_by(RunFilter::All) };
+        assert_eq!(world.all_runs(&all), std::slice::from_ref(&two));
+    }
+}
+
 pub fn runs_are_listed_by_phase(factory: &Factory) {
     let mut world = World::new(factory);
     let queued = world.queued_run("a");
@@ -158,7 +181,7 @@ pub fn a_claimed_run_is_not_claimable(factory: &Factory) {
     let row = world.send(&row, &the_worker_claims());
     assert_eq!(world.claimable("tickets", 50), []);
     let kind = FailKind::Transient { retry_at: world.now().plus(Millis::seconds(5)) };
-    let fail = FailRun { worker: Some(worker("w-1")), error: "busy".into(), detail: None, kind };
+    let fail = FailRun { worker: Some(worker("w-1")), error: "busy".into(), detail: None, kind, heard: None };
     let row = world.send(&row, &Command::Fail(fail));
     assert_eq!(world.claimable("tickets", 50), []);
     world.later(Millis::seconds(5));

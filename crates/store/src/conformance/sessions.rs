@@ -1,12 +1,12 @@
 //! Conversations: made by their first run, changed by compare-and-set, closed for good.
 //!
-//! A conversation is named by tenant, agent and session together.
+//! A conversation is named by tenant, agent, owner and session together.
 
 use holdpoint_core::time::Millis;
 
 use super::Factory;
-use super::support::{NewRun, World, agent, all_pages, block_on, session_of, tenant};
-use crate::{SessionChange, SessionKey, SessionQuery, SessionRow};
+use super::support::{NewRun, World, agent, all_pages, block_on, runs_by, session, session_of, tenant};
+use crate::{Guard, RunFilter, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, StoreError};
 
 pub fn a_session_is_made_by_its_first_run(factory: &Factory) {
     let mut world = World::new(factory);
@@ -85,11 +85,76 @@ pub fn sessions_are_listed_newest_first(factory: &Factory) {
     assert_eq!(world.sessions(Some("unheard of")), []);
 }
 
+/// The same name of two users is two conversations: metadata, closing, runs and lists.
+pub fn a_session_belongs_to_its_user(factory: &Factory) {
+    let mut world = World::new(factory);
+    let ours = world.start(&NewRun::of("helper").of_user("ann"));
+    let theirs = world.start(&NewRun::of("helper").of_user("bob"));
+    let more = world.start(&NewRun::of("helper").of_user("bob"));
+    world.start(&NewRun::of("helper").of_user("bob").in_session("s-2"));
+    let (ann, bob) = (session_of(&ours), session_of(&theirs));
+    assert!(world.change(&ann, "{}", "{\"a\":1}"));
+    let close = world.store().change_session(bob.clone(), SessionChange::Close, world.now());
+    assert_eq!(block_on(close), Ok(true));
+    world.reopen();
+    assert_eq!(world.session(&bob).unwrap().metadata, "{}");
+    assert!(!world.session(&ann).unwrap().closed);
+    let mut refused = world.scribe.start(&NewRun::of("helper").of_user("bob"));
+    refused.guards.push(Guard::SessionOpen { session: bob.clone() });
+    assert!(matches!(block_on(world.store().append(vec![refused])), Err(StoreError::Guard { .. })));
+    let mut welcome = world.scribe.start(&NewRun::of("helper").of_user("ann"));
+    welcome.guards.push(Guard::SessionOpen { session: ann.clone() });
+    let welcome = world.write(welcome);
+    let of = |user: &str| {
+        let filter = RunFilter::SessionOf(super::support::user(user), agent("helper"), session("s-1"));
+        world.all_runs(&RunQuery { limit: 1, ..runs_by(filter) })
+    };
+    assert_eq!(of("ann"), [welcome.clone(), ours.clone()]);
+    assert_eq!(of("bob"), [more.clone(), theirs.clone()]);
+    assert_eq!(of("eve"), []);
+    let by_name = RunFilter::Session(agent("helper"), session("s-1"));
+    assert_eq!(world.all_runs(&RunQuery { limit: 3, ..runs_by(by_name) }), [welcome, more, theirs, ours]);
+    let listed = |owner: Option<&str>, name: Option<&str>| {
+        let query = |cursor| SessionQuery {
+            tenant: tenant("default"),
+            owner: owner.map(super::support::user),
+            agent: name.map(|_| agent("helper")),
+            session: name.map(session),
+            cursor,
+            limit: 1,
+        };
+        let rows = all_pages(|cursor| block_on(world.store().list_sessions(query(cursor))).unwrap());
+        rows.into_iter().map(|row| row.key).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(Some("ann"), None), std::slice::from_ref(&ann));
+    assert_eq!(listed(Some("bob"), None).len(), 2);
+    assert_eq!(listed(Some("bob"), Some("s-1")), std::slice::from_ref(&bob));
+    assert_eq!(listed(None, Some("s-1")), [bob, ann]);
+    assert_eq!(listed(Some("eve"), None), []);
+}
+
+/// Tenants are known as soon as they have a run.
+pub fn tenants_are_listed(factory: &Factory) {
+    let mut world = World::new(factory);
+    assert_eq!(block_on(world.store().tenants()), Ok(vec![]));
+    world.queued_run("helper");
+    world.start(&NewRun::of("helper").of_tenant("acme"));
+    world.queued_run("helper");
+    world.reopen();
+    assert_eq!(block_on(world.store().tenants()), Ok(vec![tenant("acme"), tenant("default")]));
+}
+
 impl World {
     /// All conversations, in pages of two.
     fn sessions(&self, of: Option<&str>) -> Vec<SessionKey> {
-        let query =
-            |cursor| SessionQuery { tenant: tenant("default"), agent: of.map(agent), cursor, limit: 2 };
+        let query = |cursor| SessionQuery {
+            tenant: tenant("default"),
+            owner: None,
+            agent: of.map(agent),
+            session: None,
+            cursor,
+            limit: 2,
+        };
         let rows = all_pages(|cursor| block_on(self.store().list_sessions(query(cursor))).unwrap());
         rows.into_iter().map(|row| row.key).collect()
     }

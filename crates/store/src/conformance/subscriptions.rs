@@ -10,13 +10,14 @@ use holdpoint_core::time::Millis;
 use super::Factory;
 use super::appending::say;
 use super::support::{NewRun, World, agent, block_on, tenant};
-use crate::{DeadLetter, DeadQuery, Scope, SettleNotice, Subscription, SubscriptionQuery};
+use crate::{DeadLetter, DeadQuery, Scope, SettleNotice, Subscription, SubscriptionCount, SubscriptionQuery};
 
 fn subscription(id: &str, scope: Scope) -> Subscription {
     Subscription {
         tenant: tenant("default"),
         id: id.into(),
         scope,
+        owner: "ann".into(),
         wants: u64::MAX >> 1,
         is_active: true,
         facts: "{\"url\":\"é\"}".into(),
@@ -37,7 +38,8 @@ impl World {
     }
 
     fn subscriptions(&self, of: &str, after: Option<&str>, limit: usize) -> Vec<String> {
-        let query = SubscriptionQuery { tenant: tenant(of), after: after.map(Into::into), limit };
+        let query =
+            SubscriptionQuery { tenant: tenant(of), owner: None, after: after.map(Into::into), limit };
         let found = block_on(self.store().list_subscriptions(query)).unwrap();
         found.into_iter().map(|one| one.id).collect()
     }
@@ -91,6 +93,53 @@ pub fn a_subscription_is_kept_as_it_is(factory: &Factory) {
     assert_eq!(world.subscriptions("default", Some("b"), 2), ["c"]);
     assert_eq!(world.subscriptions("acme", None, 9), ["a"]);
     assert_eq!(world.subscriptions("nobody", None, 9), [""; 0]);
+}
+
+/// What an owner has is listed and counted without looking at what others have. Only active ones count.
+pub fn subscriptions_are_listed_and_counted_by_owner(factory: &Factory) {
+    let mut world = World::new(factory);
+    let (run, other) = (world.queued_run("helper").run.facts.id, world.queued_run("helper").run.facts.id);
+    let helper = || Scope::Agent(agent("helper"));
+    for (id, owner, scope, is_active) in [
+        ("a", "ann", Scope::Tenant, true),
+        ("b", "bob", helper(), true),
+        ("c", "ann", Scope::Run(run), true),
+        ("d", "ann", Scope::Run(other), true),
+        ("e", "bob", Scope::Run(run), true),
+        ("f", "ann", helper(), false),
+        ("g", "ann", Scope::Run(run), false),
+        ("h", "ann", helper(), true),
+    ] {
+        assert!(world.subscribes(&Subscription {
+            owner: owner.into(),
+            is_active,
+            ..subscription(id, scope)
+        }));
+    }
+    let acme = Subscription { tenant: tenant("acme"), ..subscription("a", Scope::Tenant) };
+    assert!(world.subscribes(&acme));
+    world.reopen();
+    let of = |owner: &str, after: Option<&str>, limit| {
+        let (owner, after) = (Some(owner.to_owned()), after.map(Into::into));
+        let query = SubscriptionQuery { tenant: tenant("default"), owner, after, limit };
+        let found = block_on(world.store().list_subscriptions(query)).unwrap();
+        found.into_iter().map(|one| one.id).collect::<Vec<_>>()
+    };
+    assert_eq!(of("ann", None, 3), ["a", "c", "d"]);
+    assert_eq!(of("ann", Some("d"), 9), ["f", "g", "h"]);
+    assert_eq!(of("bob", None, 9), ["b", "e"]);
+    assert_eq!(of("nobody", None, 9), [""; 0]);
+    let count = |owner: Option<&str>, run| {
+        let count = SubscriptionCount { tenant: tenant("default"), owner: owner.map(Into::into), run };
+        block_on(world.store().count_subscriptions(count)).unwrap()
+    };
+    assert_eq!((count(None, None), count(Some("ann"), None), count(Some("bob"), None)), (3, 2, 1));
+    let run = Some(run);
+    assert_eq!((count(None, run), count(Some("ann"), run), count(Some("eve"), run)), (2, 1, 0));
+    // An owner is for good, whatever a change says.
+    let before = world.subscription("b").unwrap();
+    assert!(world.changes(&before, &Subscription { owner: "eve".into(), ..before.clone() }));
+    assert_eq!(world.subscription("b"), Some(before));
 }
 
 /// A subscription is told of what is appended after it was acknowledged, and of nothing else.

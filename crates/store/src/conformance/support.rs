@@ -320,7 +320,7 @@ pub fn hold_row(row: &RunRow, hold: HoldId) -> HoldRow {
 /// All runs of the usual tenant.
 #[must_use]
 pub fn runs_by(filter: RunFilter) -> RunQuery {
-    RunQuery { tenant: tenant("default"), filter, phases: Vec::new(), cursor: None, limit: 50 }
+    RunQuery { tenant: tenant("default"), filter, phases: Vec::new(), since: None, cursor: None, limit: 50 }
 }
 
 /// All open holds of the usual tenant.
@@ -333,8 +333,7 @@ pub fn holds_by(filter: HoldFilter) -> HoldQuery {
 /// The conversation of a run.
 #[must_use]
 pub fn session_of(row: &RunRow) -> SessionKey {
-    let facts = &row.run.facts;
-    SessionKey { tenant: facts.tenant.clone(), agent: facts.agent.clone(), session: facts.session.clone() }
+    SessionKey::of(&row.run.facts)
 }
 
 /// Somebody decides a hold as they saw it.

@@ -6,7 +6,7 @@
 mod lists;
 mod telling;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use holdpoint_core::digest::Digest;
 use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
@@ -17,10 +17,12 @@ use holdpoint_core::project::{HoldChange, HoldRow, RunRow};
 use holdpoint_core::run::Facts;
 use holdpoint_core::time::Timestamp;
 
+use crate::audit::entry_hash;
 use crate::batch::{Batch, Guard, LeaseChange, Put, Who};
 use crate::error::StoreError;
 use crate::query::{
-    AuditEntry, Credential, KeyRecord, Lease, SealedChange, SessionChange, SessionKey, SessionRow, Stored,
+    AuditEntry, Credential, KeyNote, KeyRecord, Lease, SealedChange, SessionChange, SessionKey, SessionRow,
+    Stored,
 };
 use telling::Telling;
 
@@ -184,11 +186,7 @@ impl State {
 
     fn open_session(&mut self, row: &RunRow) {
         let facts = &row.run.facts;
-        let key = SessionKey {
-            tenant: facts.tenant.clone(),
-            agent: facts.agent.clone(),
-            session: facts.session.clone(),
-        };
+        let key = SessionKey::of(facts);
         let at = facts.started_at;
         let fresh = SessionRow {
             key: key.clone(),
@@ -298,6 +296,19 @@ impl State {
         self.keys.get(&(tenant, key)).cloned()
     }
 
+    pub(super) fn note_keys(&mut self, notes: Vec<KeyNote>) {
+        for KeyNote { tenant, key, run, kept } in notes {
+            match kept {
+                Some((request, expires_at)) if self.run_numbers.contains_key(&run) => {
+                    let record = KeyRecord { request, run, seq: Seq(0), expires_at };
+                    self.keys.insert((tenant, key), record);
+                }
+                Some(_) => {}
+                None => drop(self.keys.remove(&(tenant, key))),
+            }
+        }
+    }
+
     pub(super) fn forget_keys(&mut self, until: Timestamp, limit: usize) -> usize {
         let past = self.keys.iter().filter(|(_, record)| record.expires_at <= until);
         let names: Vec<(Tenant, String)> = past.take(limit).map(|(name, _)| name.clone()).collect();
@@ -316,10 +327,16 @@ impl State {
         runs.into_iter().filter(still_has).collect()
     }
 
-    pub(super) fn release(&mut self, run: RunId, node: Incarnation) {
+    pub(super) fn release(&mut self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) {
         if let Some(entry) = self.leased_by(run, node) {
+            entry.wake_at = [entry.wake_at, wake_at].into_iter().flatten().min();
             entry.change_lease(LeaseChange::Release);
         }
+    }
+
+    pub(super) fn tenants(&self) -> Vec<Tenant> {
+        let all: BTreeSet<&Tenant> = self.sessions.keys().map(|key| &key.tenant).collect();
+        all.into_iter().cloned().collect()
     }
 
     pub(super) fn session(&self, key: &SessionKey) -> Option<SessionRow> {
@@ -342,9 +359,11 @@ impl State {
     }
 
     pub(super) fn put_audit(&mut self, tenant: Tenant, at: Timestamp, entry: String) {
-        let entries = self.audit.entry(tenant).or_default();
+        let entries = self.audit.entry(tenant.clone()).or_default();
         let no = entries.len() as u64 + 1;
-        entries.push(AuditEntry { no, at, entry });
+        let previous = entries.last().map(|last| last.hash);
+        let hash = entry_hash(previous, tenant.as_str(), no, at, &entry);
+        entries.push(AuditEntry { no, at, entry, hash });
     }
 
     pub(super) fn audit_entries(&self, tenant: &Tenant, after: u64, limit: usize) -> Vec<AuditEntry> {

@@ -70,11 +70,11 @@ pub(super) async fn write(
 async fn look(connection: &Connection, wanted: &Wanted) -> Result<Picture, Failure> {
     let (key_tenants, keys) = columns_of(&wanted.guarded_keys);
     let (counter_tenants, counters) = columns_of(&wanted.counters);
-    let [tenants, agents, sessions] = session_columns(&wanted.sessions);
+    let [tenants, agents, sessions, owners] = session_columns(&wanted.sessions);
     let runs_params: [&(dyn ToSql + Sync); 1] = [&wanted.runs];
     let keys_params: [&(dyn ToSql + Sync); 2] = [&key_tenants, &keys];
     let counters_params: [&(dyn ToSql + Sync); 2] = [&counter_tenants, &counters];
-    let sessions_params: [&(dyn ToSql + Sync); 3] = [&tenants, &agents, &sessions];
+    let sessions_params: [&(dyn ToSql + Sync); 4] = [&tenants, &agents, &sessions, &owners];
     let (topic_tenants, topics): (Vec<&str>, Vec<&str>) =
         wanted.topics.iter().map(|(tenant, topic)| (tenant.as_str(), topic.as_str())).unzip();
     let topics_params: [&(dyn ToSql + Sync); 2] = [&topic_tenants, &topics];
@@ -127,11 +127,12 @@ fn columns_of(names: &[Named]) -> (Vec<&str>, Vec<&[u8]>) {
     names.iter().map(|(tenant, name)| (tenant.as_str(), name.as_slice())).unzip()
 }
 
-fn session_columns(sessions: &[SessionKey]) -> [Vec<&str>; 3] {
+fn session_columns(sessions: &[SessionKey]) -> [Vec<&str>; 4] {
     [
         sessions.iter().map(|key| key.tenant.as_str()).collect(),
         sessions.iter().map(|key| key.agent.as_str()).collect(),
         sessions.iter().map(|key| key.session.as_str()).collect(),
+        sessions.iter().map(|key| key.owner.as_str()).collect(),
     ]
 }
 
@@ -196,7 +197,7 @@ impl<'a> Tables<'a> {
         self.add(
             sql::SESSIONS_ADD,
             arrays!(new => |run| run.facts().tenant.as_str(), run.facts().agent.as_str(),
-                run.facts().session.as_str(), run.facts().started_at.0, run.no),
+                run.facts().session.as_str(), run.facts().owner.as_str(), run.facts().started_at.0, run.no),
         );
         let (is_empty, mut columns) = arrays!(new => |run|
             run.id(), run.no, run.facts().tenant.as_str(), run.facts().agent.as_str(), run.facts().session.as_str(),
@@ -348,7 +349,7 @@ impl<'a> Tables<'a> {
             sql::NOTICES_ADD,
             arrays!(notices => |new| new.no, i16::from(new.batch.run().shard(new.batch.tenant()).0),
                 new.notice.due_at.0, new.notice.subscription.clone().into_bytes(), Bytes16::from(new.batch.run()),
-                signed(new.notice.from.0), signed(new.batch.link.header.first.0)),
+                signed(new.notice.from.0), signed(new.batch.link.header.first.0), new.notice.owner.clone()),
         );
     }
 

@@ -1,4 +1,5 @@
-//! Proving a Postgres database right: every chain verifies, every fold reproduces its row. Exporting what is proven.
+//! Proving a Postgres database right: every chain verifies, every row is what its events fold into, the audits of tenants
+//! are whole. Exporting what is proven, and saying where each chain ends, for heads that are signed.
 //!
 //! Reads only, run by run in single statements, so that no snapshot is held open beside the nodes at work. A run that is
 //! appended to meanwhile is judged by what it was when its row was read.
@@ -7,17 +8,22 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{RunId, Seq};
+use holdpoint_core::id::{CallNo, HoldId, HoldKey, RunId, Secret, Seq};
 use holdpoint_core::link::Link;
 use holdpoint_core::run::Run;
 use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::Row;
 
 use super::connect::Connector;
 use super::pool::Pool;
-use super::rows::column;
+use super::rows::{column, digest, seq};
 use super::types::{self, Bytes16};
 use super::{OpenError, PostgresOptions, read, schema, sql};
-use crate::audit::{Evidence, Exported, Finding, Report, Seen, look_and_export, look_at};
+use crate::audit::{
+    Covered, Entries, Evidence, Exported, Finding, Known, Report, Seen, StoredColumns, StoredHold,
+    look_and_export, look_at,
+};
+use crate::columns::{self, Corrupt, Record};
 use crate::error::StoreError;
 use crate::query::AuditEntry;
 
@@ -27,10 +33,37 @@ const PAGE: usize = 500;
 /// A run that changes while it is looked at is looked at again before anything is said of it.
 const LOOKS: u32 = 3;
 
+/// Which phase a run is listed under, and by which fold.
+const COLUMNS: &str = "SELECT phase, fold FROM runs WHERE id = $1";
+
+/// The rows of a run's holds.
+const HOLDS: &str = "SELECT call, secret, tenant, agent, tool, kind, inbox, closed, record FROM holds WHERE run = $1 ORDER BY no";
+
+/// A page of definitions.
+const DEFINITIONS: &str = "SELECT tenant, digest, bytes FROM definitions WHERE (tenant, digest) > ($1, $2) \
+     ORDER BY tenant, digest LIMIT 100";
+
+/// Links and holds of runs that are not there.
+const ORPHANS: &str = "SELECT DISTINCT run FROM links l WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = l.run) \
+     UNION SELECT DISTINCT run FROM holds h WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = h.run) LIMIT 20";
+
+/// Where each chain ends.
+const HEADS: &str = "SELECT no, id, seq, head FROM runs WHERE no > $1 ORDER BY no LIMIT $2";
+
 /// Looks at every run of a database. `progress` hears after each page how many runs were looked at. Must not be called
 /// inside a runtime.
 pub fn verify(options: &PostgresOptions, progress: impl FnMut(u64)) -> Result<Report, OpenError> {
-    walk(options, progress, |evidence, run| Ok((look_at(evidence, run)?, ())), |()| ControlFlow::Continue(()))
+    verify_against(options, &Covered::default(), progress)
+}
+
+/// The same, and whether everything that was signed is still there.
+pub fn verify_against(
+    options: &PostgresOptions,
+    covered: &Covered,
+    progress: impl FnMut(u64),
+) -> Result<Report, OpenError> {
+    let look = |evidence: &AsOf<'_>, known: &Known, run| Ok((look_at(evidence, known, run)?, ()));
+    walk(options, covered, progress, look, |()| ControlFlow::Continue(()))
 }
 
 /// Looks at one run, or at every run, and hands over what its log says, as far as it verifies. Ends early when `take`
@@ -40,8 +73,35 @@ pub fn export(
     only: Option<RunId>,
     mut take: impl FnMut(Exported) -> ControlFlow<()>,
 ) -> Result<Report, OpenError> {
-    let look = |evidence: &AsOf<'_>, run| look_and_export(evidence, only, run);
-    walk(options, |_| {}, look, |exported| exported.map_or(ControlFlow::Continue(()), &mut take))
+    let look = |evidence: &AsOf<'_>, known: &Known, run| look_and_export(evidence, known, only, run);
+    let hand_on = |exported: Option<Exported>| exported.map_or(ControlFlow::Continue(()), &mut take);
+    let mut report = walk(options, &Covered::default(), |_| {}, look, hand_on)?;
+    if let Some(only) = only {
+        // Whoever wants one run hears of that one.
+        report.findings.retain(|finding| finding.run == only.to_string());
+    }
+    Ok(report)
+}
+
+/// Where the chain of each run ends: its last event and the hash of its last link. Must not be called inside a runtime.
+pub fn heads(options: &PostgresOptions, mut take: impl FnMut(RunId, Seq, Digest)) -> Result<(), OpenError> {
+    let (runtime, pool, place) = open(options)?;
+    let mut after = 0i64;
+    loop {
+        let page = runtime.block_on(heads_after(&pool, after));
+        let page =
+            page.map_err(|error| OpenError::Unusable { place: place.clone(), why: error.to_string() })?;
+        let Some((last, ..)) = page.last() else { return Ok(()) };
+        after = *last;
+        page.into_iter().for_each(|(_, run, seq, head)| take(run, seq, head));
+    }
+}
+
+async fn heads_after(pool: &Pool, after: i64) -> Result<Vec<(i64, RunId, Seq, Digest)>, StoreError> {
+    let rows = pool.read(HEADS, &[&after, &types::rows(PAGE)]).await?;
+    let head =
+        |row: &Row| Ok((column(row, 0)?, column::<Bytes16>(row, 1)?.run(), seq(row, 2)?, digest(row, 3)?));
+    rows.iter().map(head).collect::<Result<_, Corrupt>>().map_err(read::unreadable)
 }
 
 /// The audit of every tenant, oldest first: what happened beside the runs. Ends early when `take` says so.
@@ -80,33 +140,97 @@ fn open(options: &PostgresOptions) -> Result<(Runtime, Pool, String), OpenError>
 
 fn walk<T>(
     options: &PostgresOptions,
+    covered: &Covered,
     mut progress: impl FnMut(u64),
-    look: impl Fn(&AsOf<'_>, RunId) -> Result<(Seen, T), StoreError>,
+    look: impl Fn(&AsOf<'_>, &Known, RunId) -> Result<(Seen, T), StoreError>,
     mut hand_on: impl FnMut(T) -> ControlFlow<()>,
 ) -> Result<Report, OpenError> {
     let (runtime, pool, place) = open(options)?;
     let unusable = |why: String| OpenError::Unusable { place: place.clone(), why };
+    let failed = |error: StoreError| unusable(error.to_string());
     let mut report = Report::default();
+    let beside_runs = |report: &mut Report| -> Result<Known, OpenError> {
+        let (mut known, mut entries) = (Known::of(covered), Entries::default());
+        runtime.block_on(definitions(&pool, &mut known, report)).map_err(failed)?;
+        audit_entries(options, |tenant, entry| {
+            entries.take(tenant, &entry, &mut known, report);
+            ControlFlow::Continue(())
+        })?;
+        entries.end(&known, report);
+        Ok(known)
+    };
+    let mut known = beside_runs(&mut report)?;
     let mut after = 0i64;
     loop {
-        let page = runtime.block_on(runs_after(&pool, after)).map_err(|error| unusable(error.to_string()))?;
-        let Some((last, _)) = page.last() else { return Ok(report) };
+        let page = runtime.block_on(runs_after(&pool, after)).map_err(failed)?;
+        let Some((last, _)) = page.last() else { break };
         after = *last;
         for (_, run) in page {
             report.runs += 1;
-            match look_until_still(&runtime, &pool, run, &look) {
+            match look_until_still(&runtime, &pool, run, |evidence, run| look(evidence, &known, run)) {
                 Ok((seen, _)) if seen.is_skipped => report.runs -= 1,
                 Ok((seen, found)) => {
-                    report.add(run, seen);
+                    report.add(run, seen, &mut known);
                     if hand_on(found).is_break() {
                         return Ok(report);
                     }
                 }
-                Err(error) => report.findings.push(Finding { run: run.to_string(), what: error.to_string() }),
+                Err(error) => report.add_unreadable(run, &error, &mut known),
             }
         }
         progress(report.runs);
     }
+    let suspects = report.suspects();
+    if !suspects.is_empty() {
+        // What was stored while runs were looked at, a definition or a proof, clears them.
+        let later = beside_runs(&mut Report::default())?;
+        for run in suspects {
+            let looked = look_until_still(&runtime, &pool, run, |evidence, run| look(evidence, &later, run));
+            report.look_again(run, looked.map(|(seen, _)| seen));
+        }
+    }
+    let orphans = runtime.block_on(pool.read(ORPHANS, &[])).map_err(failed)?;
+    for row in &orphans {
+        let run = column::<Bytes16>(row, 0).map_err(|corrupt| unusable(corrupt.0))?.run();
+        let what = "it is gone: its events or holds are still here".to_owned();
+        report.findings.push(Finding { run: run.to_string(), what });
+    }
+    known.end(&mut report);
+    Ok(report)
+}
+
+async fn definitions(pool: &Pool, known: &mut Known, report: &mut Report) -> Result<(), StoreError> {
+    let mut after = (String::new(), Vec::new());
+    loop {
+        let page = pool.read(DEFINITIONS, &[&after.0, &after.1]).await?;
+        if page.is_empty() {
+            return Ok(());
+        }
+        for row in &page {
+            let read = || Ok((column::<String>(row, 0)?, digest(row, 1)?, column::<&[u8]>(row, 2)?));
+            let (tenant, digest, bytes) = read().map_err(read::unreadable)?;
+            known.take_definition(&tenant, digest, bytes, report);
+            after = (tenant, digest.0.to_vec());
+        }
+    }
+}
+
+/// A hold from its row.
+fn stored_hold(run: RunId, row: &Row) -> Result<StoredHold, Corrupt> {
+    let call = u32::try_from(column::<i64>(row, 0)?).map_err(|_| Corrupt("there is no such call".into()))?;
+    let key = HoldKey { call: CallNo(call), secret: Secret(column::<Bytes16>(row, 1)?.0) };
+    let is_closed: bool = column(row, 7)?;
+    let record = column::<Option<&str>>(row, 8)?.map(columns::parse::<Record>).transpose()?;
+    Ok(StoredHold {
+        key,
+        tenant: column(row, 2)?,
+        agent: column(row, 3)?,
+        tool: column(row, 4)?,
+        kind: i64::from(column::<i16>(row, 5)?),
+        inbox: column::<Option<String>>(row, 6)?.filter(|_| !is_closed),
+        is_closed,
+        record: record.map(|record| record.row(HoldId { run, key })),
+    })
 }
 
 fn look_until_still<T>(
@@ -154,5 +278,23 @@ impl Evidence for AsOf<'_> {
 
     fn blob(&self, run: RunId, digest: Digest) -> Result<Option<String>, StoreError> {
         self.runtime.block_on(read::blob(self.pool, run, digest))
+    }
+
+    fn columns(&self, run: RunId) -> Result<StoredColumns, StoreError> {
+        let rows = self.runtime.block_on(self.pool.read(COLUMNS, &[&Bytes16::from(run)]))?;
+        let row = rows.first().ok_or(StoreError::NotFound { run })?;
+        let read = || {
+            Ok(StoredColumns {
+                phase: i64::from(column::<i16>(row, 0)?),
+                fold: i64::from(column::<i32>(row, 1)?),
+            })
+        };
+        read().map_err(|corrupt: Corrupt| corrupt.of(run))
+    }
+
+    fn holds(&self, run: RunId) -> Result<Vec<StoredHold>, StoreError> {
+        let rows = self.runtime.block_on(self.pool.read(HOLDS, &[&Bytes16::from(run)]))?;
+        let holds = rows.iter().map(|row| stored_hold(run, row)).collect::<Result<_, Corrupt>>();
+        holds.map_err(|corrupt| corrupt.of(run))
     }
 }

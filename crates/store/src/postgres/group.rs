@@ -75,7 +75,15 @@ pub(super) struct Picture {
     pub(super) counters: BTreeMap<Named, (i64, bool)>,
     closed: Vec<SessionKey>,
     /// Who listens, by tenant and topic, with the kinds of events that they want.
-    listeners: HashMap<(String, String), Vec<(String, u64)>>,
+    listeners: HashMap<(String, String), Vec<Listener>>,
+}
+
+/// A subscription that an append may put a notice for.
+#[derive(Debug)]
+struct Listener {
+    id: String,
+    owner: String,
+    wants: u64,
 }
 
 /// What has to be read to judge these appends.
@@ -172,11 +180,14 @@ impl Picture {
 
     pub(super) fn saw_session(&mut self, row: &Row, wanted: &[SessionKey]) -> Result<(), StoreError> {
         let name = |at| column::<&str>(row, at).map_err(unreadable);
-        let (tenant, agent, session) = (name(0)?, name(1)?, name(2)?);
+        let (tenant, agent, session, owner) = (name(0)?, name(1)?, name(2)?, name(3)?);
         let is_it = |key: &&SessionKey| {
-            key.tenant.as_str() == tenant && key.agent.as_str() == agent && key.session.as_str() == session
+            key.tenant.as_str() == tenant
+                && key.agent.as_str() == agent
+                && key.session.as_str() == session
+                && key.owner.as_str() == owner
         };
-        if column::<bool>(row, 3).map_err(unreadable)? {
+        if column::<bool>(row, 4).map_err(unreadable)? {
             self.closed.extend(wanted.iter().find(is_it).cloned());
         }
         Ok(())
@@ -186,7 +197,7 @@ impl Picture {
         let text = |at| column::<String>(row, at).map_err(unreadable);
         let wants: i64 = column(row, 3).map_err(unreadable)?;
         let listeners = self.listeners.entry((text(0)?, text(1)?)).or_default();
-        listeners.push((text(2)?, wants.cast_unsigned()));
+        listeners.push(Listener { id: text(2)?, owner: text(4)?, wants: wants.cast_unsigned() });
         Ok(())
     }
 
@@ -197,10 +208,9 @@ impl Picture {
         }
         let topics = Scope::of_batch(batch).map(|scope| (batch.tenant().as_str().to_owned(), scope.topic()));
         let who = topics.iter().filter_map(|topic| self.listeners.get(topic)).flatten();
-        let mut who: Vec<&String> =
-            who.filter(|(_, wants)| wants & batch.tells != 0).map(|(id, _)| id).collect();
-        who.sort_unstable();
-        who.into_iter().map(|id| Notice::of_batch(batch, id.clone())).collect()
+        let mut who: Vec<&Listener> = who.filter(|one| one.wants & batch.tells != 0).collect();
+        who.sort_unstable_by_key(|one| &one.id);
+        who.into_iter().map(|one| Notice::of_batch(batch, one.id.clone(), one.owner.clone())).collect()
     }
 
     /// Judges one append and makes it part of the picture, or refuses it and leaves the picture as it was.

@@ -3,7 +3,7 @@
 //! An open hold's row is made from the fold of its run, and is left out when that cannot be read; such runs are listed apart.
 
 use holdpoint_core::id::{CallNo, HoldKey, RunId, Secret};
-use holdpoint_core::name::{AgentName, SessionId, Tenant};
+use holdpoint_core::name::{AgentName, SessionId, Tenant, UserId};
 use holdpoint_core::project::{self, HoldRow, Phase, RunRow};
 use holdpoint_core::time::Timestamp;
 use tokio_postgres::Row;
@@ -42,7 +42,8 @@ pub(super) async fn list_runs(pool: &Pool, query: &RunQuery) -> Result<Page<RunR
     let before = query.cursor.map_or(i64::MAX, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
     let (scan, limit) = (types::rows(SCAN_MAX), types::rows(query.limit));
     let phases: Vec<i16> = query.phases.iter().map(|phase| i16::from(*phase as u8)).collect();
-    let first: [Param<'_>; 5] = [&tenant, &before, &scan, &limit, &phases];
+    let since = query.since.map_or(i64::MIN, |since| since.0);
+    let first: [Param<'_>; 6] = [&tenant, &before, &scan, &limit, &phases, &since];
     let end: [Param<'_>; 3] = [&tenant, &before, &scan];
     match &query.filter {
         RunFilter::All => {
@@ -61,13 +62,23 @@ pub(super) async fn list_runs(pool: &Pool, query: &RunQuery) -> Result<Page<RunR
             let statements = (sql::RUNS_BY_SESSION, sql::RUNS_BY_SESSION_END);
             page_of_runs(pool, query, statements, &first, &end, &by).await
         }
+        RunFilter::SessionOf(owner, agent, session) => {
+            let by: [Param<'_>; 3] = [&agent.as_str(), &session.as_str(), &owner.as_str()];
+            let statements = (sql::RUNS_BY_CONVERSATION, sql::RUNS_BY_CONVERSATION_END);
+            page_of_runs(pool, query, statements, &first, &end, &by).await
+        }
+        RunFilter::Owner(owner) => {
+            let by: [Param<'_>; 1] = [&owner.as_str()];
+            let statements = (sql::RUNS_BY_OWNER, sql::RUNS_BY_OWNER_END);
+            page_of_runs(pool, query, statements, &first, &end, &by).await
+        }
         RunFilter::Inbox(inbox) => {
             let by: [Param<'_>; 1] = [&inbox.as_str()];
             let statements = (sql::RUNS_BY_INBOX, sql::RUNS_BY_INBOX_END);
             page_of_runs(pool, query, statements, &first, &end, &by).await
         }
         RunFilter::Claimable(inbox, now) => {
-            let params: [Param<'_>; 6] = [&tenant, &inbox.as_str(), &now.0, &scan, &limit, &phases];
+            let params: [Param<'_>; 7] = [&tenant, &inbox.as_str(), &now.0, &scan, &limit, &phases, &since];
             let rows = pool.read(sql::RUNS_CLAIMABLE, &params).await?;
             runs_of(pool, query, &rows, None).await
         }
@@ -84,7 +95,7 @@ async fn page_of_runs(
 ) -> Result<Page<RunRow>, StoreError> {
     let rows = pool.read(page, &[first, by].concat()).await?;
     let last = rows.last().map(|row| column::<i64>(row, 1).map_err(unreadable)).transpose()?;
-    let is_filtered = !query.phases.is_empty();
+    let is_filtered = !query.phases.is_empty() || query.since.is_some();
     let stop = Stop { last, is_full: rows.len() >= query.limit, is_filtered };
     let next = stop.next(pool, its_end, &[end, by].concat()).await?;
     runs_of(pool, query, &rows, next).await
@@ -145,10 +156,21 @@ pub(super) async fn list_sessions(pool: &Pool, query: &SessionQuery) -> Result<P
     let before = query.cursor.map_or(i64::MAX, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
     let (scan, limit) = (types::rows(SCAN_MAX), types::rows(query.limit));
     let agent = query.agent.as_ref().map(AgentName::as_str);
-    let rows = pool.read(sql::SESSIONS_ALL, &[&tenant, &before, &scan, &agent, &limit]).await?;
+    let session = query.session.as_ref().map(SessionId::as_str);
+    let owner = query.owner.as_ref().map(UserId::as_str);
+    let (page, its_end, by): (_, _, Vec<Param<'_>>) = match (&agent, &session, &owner) {
+        (Some(agent), Some(session), _) => {
+            (sql::SESSIONS_BY_NAME, sql::SESSIONS_BY_NAME_END, vec![agent, session])
+        }
+        (_, _, Some(owner)) => (sql::SESSIONS_BY_OWNER, sql::SESSIONS_BY_OWNER_END, vec![owner]),
+        (_, _, None) => (sql::SESSIONS_ALL, sql::SESSIONS_ALL_END, Vec::new()),
+    };
+    let rows = pool.read(page, &[&tenant, &before, &scan, &agent, &limit, &session, &owner]).await?;
     let last = rows.last().map(|row| column::<i64>(row, 0).map_err(unreadable)).transpose()?;
-    let stop = Stop { last, is_full: rows.len() >= query.limit, is_filtered: agent.is_some() };
-    let next = stop.next(pool, sql::SESSIONS_ALL_END, &[&tenant, &before, &scan]).await?;
+    let is_filtered = agent.is_some() || session.is_some() || owner.is_some();
+    let stop = Stop { last, is_full: rows.len() >= query.limit, is_filtered };
+    let end: [Param<'_>; 3] = [&tenant, &before, &scan];
+    let next = stop.next(pool, its_end, &[&end[..], &by].concat()).await?;
     // One whose names are none does not stop the list.
     Ok(Page::of(rows.iter().filter_map(|row| session_row(&query.tenant, row).ok()).collect(), next))
 }
@@ -156,8 +178,9 @@ pub(super) async fn list_sessions(pool: &Pool, query: &SessionQuery) -> Result<P
 fn session_row(tenant: &Tenant, row: &Row) -> Result<SessionRow, Corrupt> {
     let agent = AgentName::new(column::<&str>(row, 1)?)?;
     let session = SessionId::new(column::<&str>(row, 2)?)?;
+    let owner = UserId::new(column::<&str>(row, 7)?)?;
     Ok(SessionRow {
-        key: SessionKey { tenant: tenant.clone(), agent, session },
+        key: SessionKey { tenant: tenant.clone(), agent, owner, session },
         metadata: column(row, 3)?,
         created_at: Timestamp(column(row, 4)?),
         updated_at: Timestamp(column(row, 5)?),

@@ -26,7 +26,7 @@ pub(super) async fn load(pool: &Pool, run: RunId) -> Result<Stored, StoreError> 
 
 /// What never changes of a run; none when there is no such run, or when not even that can be read.
 pub(super) async fn facts(pool: &Pool, run: RunId) -> Result<Option<Facts>, StoreError> {
-    let rows = pool.read(sql::RUN, &[&Bytes16::from(run)]).await?;
+    let rows = pool.read(sql::RUN_FACTS, &[&Bytes16::from(run)]).await?;
     Ok(rows.first().and_then(|row| RunColumns::of(row, 0).ok()?.facts().ok()))
 }
 
@@ -130,9 +130,17 @@ pub(super) fn shard_numbers(shards: &ShardSet) -> Vec<i16> {
     shards.iter().map(|shard| i16::from(shard.0)).collect()
 }
 
+pub(super) async fn tenants(pool: &Pool) -> Result<Vec<Tenant>, StoreError> {
+    let rows = pool.read(sql::TENANTS, &[&""]).await?;
+    let names = rows.iter().map(|row| column::<String>(row, 0)).collect::<Result<Vec<_>, _>>();
+    // A name that is none has no runs that anybody could see.
+    Ok(names.map_err(unreadable)?.into_iter().filter_map(|name| Tenant::new(name).ok()).collect())
+}
+
 pub(super) async fn session(pool: &Pool, key: SessionKey) -> Result<Option<SessionRow>, StoreError> {
-    let name: [&str; 3] = [key.tenant.as_str(), key.agent.as_str(), key.session.as_str()];
-    let rows = pool.read(sql::SESSION, &[&name[0], &name[1], &name[2]]).await?;
+    let (tenant, agent) = (key.tenant.as_str(), key.agent.as_str());
+    let rows =
+        pool.read(sql::SESSION, &[&tenant, &agent, &key.session.as_str(), &key.owner.as_str()]).await?;
     let row = |row: &Row| -> Result<SessionRow, Corrupt> {
         Ok(SessionRow {
             key: key.clone(),
@@ -205,7 +213,8 @@ pub(super) async fn audit_of_all(
 /// An entry whose columns begin at this one.
 fn read_entry(row: &Row, first: usize) -> Result<AuditEntry, Corrupt> {
     let no = u64::try_from(column::<i64>(row, first)?).unwrap_or_default();
-    Ok(AuditEntry { no, at: Timestamp(column(row, first + 1)?), entry: column(row, first + 2)? })
+    let hash = digest(row, first + 3)?;
+    Ok(AuditEntry { no, at: Timestamp(column(row, first + 1)?), entry: column(row, first + 2)?, hash })
 }
 
 pub(super) async fn time(pool: &Pool) -> Result<Option<Timestamp>, StoreError> {

@@ -37,13 +37,13 @@ pub(super) const COUNTERS_RESERVE: &str = "INSERT INTO counters (tenant, name, v
 pub(super) const COUNTERS_LOCK: &str = "SELECT c.tenant, c.name, c.value FROM unnest($1::text[], $2::bytea[]) \
      AS wanted (tenant, name) JOIN counters c ON c.tenant = wanted.tenant AND c.name = wanted.name FOR UPDATE OF c";
 /// Conversations that are closed; nobody closes the others until the end.
-pub(super) const SESSIONS_LOCK: &str = "SELECT s.tenant, s.agent, s.session, s.closed \
-     FROM unnest($1::text[], $2::text[], $3::text[]) AS wanted (tenant, agent, session) \
+pub(super) const SESSIONS_LOCK: &str = "SELECT s.tenant, s.agent, s.session, s.owner, s.closed \
+     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS wanted (tenant, agent, session, owner) \
      JOIN sessions s ON s.tenant = wanted.tenant AND s.agent = wanted.agent AND s.session = wanted.session \
-     FOR SHARE OF s";
+     AND s.owner = wanted.owner FOR SHARE OF s";
 /// Who listens to runs. Comes after `RUNS_LOCK`: whoever adds a listener waits for the appends that have begun, and those
 /// that begin later see it.
-pub(super) const LISTENERS: &str = "SELECT s.tenant, s.topic, s.id, s.wants FROM unnest($1::text[], $2::text[]) \
+pub(super) const LISTENERS: &str = "SELECT s.tenant, s.topic, s.id, s.wants, s.owner FROM unnest($1::text[], $2::text[]) \
      AS wanted (tenant, topic) JOIN subscriptions s ON s.tenant = wanted.tenant AND s.topic = wanted.topic \
      WHERE s.active ORDER BY s.id";
 
@@ -51,11 +51,11 @@ pub(super) const LISTENERS: &str = "SELECT s.tenant, s.topic, s.id, s.wants FROM
 pub(super) const TENANTS_ADD: &str = "INSERT INTO tenants (tenant, tag, created_at) \
      SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[]) ON CONFLICT (tenant) DO NOTHING";
 /// New conversations.
-pub(super) const SESSIONS_ADD: &str = "INSERT INTO sessions (tenant, agent, session, created_at, updated_at, no) \
-     SELECT tenant, agent, session, at, at, no \
-     FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[]) \
-     AS new (tenant, agent, session, at, no) \
-     ON CONFLICT (tenant, agent, session) DO NOTHING";
+pub(super) const SESSIONS_ADD: &str = "INSERT INTO sessions (tenant, agent, session, owner, created_at, updated_at, no) \
+     SELECT tenant, agent, session, owner, at, at, no \
+     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[]) \
+     AS new (tenant, agent, session, owner, at, no) \
+     ON CONFLICT (tenant, agent, session, owner) DO NOTHING";
 /// New runs.
 pub(super) const RUNS_ADD: &str = "INSERT INTO runs (id, no, tenant, agent, session, owner, driver, started_at, \
      parent, inbox, inbox_facts, priority, seq, at, head, definition, phase, fold, lease_node, lease_until, wake_at, \
@@ -114,9 +114,9 @@ pub(super) const BLOBS_ADD: &str = "INSERT INTO blobs (run, digest, value) \
 pub(super) const DEFINITIONS_ADD: &str = "INSERT INTO definitions (tenant, digest, bytes) \
      SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[]) ON CONFLICT (tenant, digest) DO NOTHING";
 /// New notices, or the news that there is more to tell.
-pub(super) const NOTICES_ADD: &str = "INSERT INTO notices (no, shard, due_at, subscription, run, first_seq, latest) \
+pub(super) const NOTICES_ADD: &str = "INSERT INTO notices (no, shard, due_at, subscription, run, first_seq, latest, owner) \
      SELECT * FROM unnest($1::bigint[], $2::smallint[], $3::bigint[], $4::bytea[], $5::uuid[], $6::bigint[], \
-     $7::bigint[]) ON CONFLICT (run, subscription) WHERE due_at IS NOT NULL \
+     $7::bigint[], $8::text[]) ON CONFLICT (run, subscription) WHERE due_at IS NOT NULL \
      DO UPDATE SET latest = greatest(notices.latest, excluded.latest)";
 /// Idempotency keys and what they were used for.
 pub(super) const KEYS_SET: &str = "INSERT INTO keys (tenant, key, request, run, seq, expires_at) \
@@ -141,6 +141,9 @@ macro_rules! run_columns {
 }
 /// A run by its id.
 pub(super) const RUN: &str = concat!("SELECT ", run_columns!(), " FROM runs r WHERE r.id = $1");
+/// What never changes of a run, in the places of [`RUN`]; its fold, however large it is, is not looked at.
+pub(super) const RUN_FACTS: &str = "SELECT r.id, r.no, r.tenant, r.agent, r.session, r.owner, r.driver, r.started_at, r.parent, r.inbox, \
+     r.inbox_facts, r.priority, r.seq, r.at, r.head, r.definition, r.fold FROM runs r WHERE r.id = $1";
 /// A run by its id; nobody else changes it until the end.
 pub(super) const RUN_LOCK: &str =
     concat!("SELECT ", run_columns!(), " FROM runs r WHERE r.id = $1 FOR UPDATE OF r");
@@ -158,9 +161,9 @@ macro_rules! page_of_runs {
             run_columns!(),
             " FROM (SELECT * FROM runs WHERE ",
             $by,
-            " AND no < $2 ORDER BY no DESC LIMIT $3) r WHERE cardinality($5::smallint[]) = 0 OR ",
+            " AND no < $2 ORDER BY no DESC LIMIT $3) r WHERE r.at >= $6 AND (cardinality($5::smallint[]) = 0 OR ",
             listed_phase!(),
-            " = ANY($5) ORDER BY r.no DESC LIMIT $4"
+            " = ANY($5)) ORDER BY r.no DESC LIMIT $4"
         )
     };
 }
@@ -183,26 +186,36 @@ pub(super) const AGENTS_WITH_RUNS: &str = "WITH RECURSIVE agents AS (\
 pub(super) const RUNS_ALL: &str = concat!(
     "SELECT ",
     run_columns!(),
-    " FROM (SELECT n.* FROM unnest($6::text[]) AS a (agent), LATERAL (SELECT * FROM runs WHERE tenant = $1 \
+    " FROM (SELECT n.* FROM unnest($7::text[]) AS a (agent), LATERAL (SELECT * FROM runs WHERE tenant = $1 \
       AND agent = a.agent AND no < $2 ORDER BY no DESC LIMIT $3) n ORDER BY n.no DESC LIMIT $3) r \
-      WHERE cardinality($5::smallint[]) = 0 OR ",
+      WHERE r.at >= $6 AND (cardinality($5::smallint[]) = 0 OR ",
     listed_phase!(),
-    " = ANY($5) ORDER BY r.no DESC LIMIT $4"
+    " = ANY($5)) ORDER BY r.no DESC LIMIT $4"
 );
 /// The last run that such a page looks at.
 pub(super) const RUNS_ALL_END: &str = "SELECT n.no FROM unnest($4::text[]) AS a (agent), LATERAL (SELECT no FROM runs \
      WHERE tenant = $1 AND agent = a.agent AND no < $2 ORDER BY no DESC LIMIT $3) n ORDER BY n.no DESC \
      OFFSET $3::bigint - 1 LIMIT 1";
 /// Runs of an agent, newest first.
-pub(super) const RUNS_BY_AGENT: &str = page_of_runs!("tenant = $1 AND agent = $6");
+pub(super) const RUNS_BY_AGENT: &str = page_of_runs!("tenant = $1 AND agent = $7");
 /// The last of them that is looked at.
 pub(super) const RUNS_BY_AGENT_END: &str = end_of_runs!("tenant = $1 AND agent = $4");
 /// Runs of a conversation, newest first.
-pub(super) const RUNS_BY_SESSION: &str = page_of_runs!("tenant = $1 AND agent = $6 AND session = $7");
+pub(super) const RUNS_BY_SESSION: &str = page_of_runs!("tenant = $1 AND agent = $7 AND session = $8");
 /// The last of them that is looked at.
 pub(super) const RUNS_BY_SESSION_END: &str = end_of_runs!("tenant = $1 AND agent = $4 AND session = $5");
+/// Runs of one user's conversation, newest first.
+pub(super) const RUNS_BY_CONVERSATION: &str =
+    page_of_runs!("tenant = $1 AND agent = $7 AND session = $8 AND owner = $9");
+/// The last of them that is looked at.
+pub(super) const RUNS_BY_CONVERSATION_END: &str =
+    end_of_runs!("tenant = $1 AND agent = $4 AND session = $5 AND owner = $6");
+/// Runs of a user, newest first.
+pub(super) const RUNS_BY_OWNER: &str = page_of_runs!("tenant = $1 AND owner = $7");
+/// The last of them that is looked at.
+pub(super) const RUNS_BY_OWNER_END: &str = end_of_runs!("tenant = $1 AND owner = $4");
 /// Runs of an inbox, newest first.
-pub(super) const RUNS_BY_INBOX: &str = page_of_runs!("tenant = $1 AND inbox = $6 AND inbox IS NOT NULL");
+pub(super) const RUNS_BY_INBOX: &str = page_of_runs!("tenant = $1 AND inbox = $7 AND inbox IS NOT NULL");
 /// The last of them that is looked at.
 pub(super) const RUNS_BY_INBOX_END: &str = end_of_runs!("tenant = $1 AND inbox = $4 AND inbox IS NOT NULL");
 /// How many runs the inboxes of a tenant have in which phase; those put aside count as failed.
@@ -217,7 +230,8 @@ pub(super) const RUNS_CLAIMABLE: &str = concat!(
     run_columns!(),
     " FROM (SELECT run, priority, no FROM claimable WHERE tenant = $1 AND inbox = $2 AND at <= $3 \
       ORDER BY priority DESC, no LIMIT $4) c JOIN runs r ON r.id = c.run \
-      WHERE cardinality($6::smallint[]) = 0 OR r.phase = ANY($6) ORDER BY c.priority DESC, c.no LIMIT $5"
+      WHERE r.at >= $7 AND (cardinality($6::smallint[]) = 0 OR r.phase = ANY($6)) \
+      ORDER BY c.priority DESC, c.no LIMIT $5"
 );
 
 /// Every run, in the order of their numbers.
@@ -247,6 +261,19 @@ pub(super) const BLOB: &str = "SELECT value FROM blobs WHERE run = $1 AND digest
 pub(super) const DEFINITION: &str = "SELECT bytes FROM definitions WHERE tenant = $1 AND digest = $2";
 /// What an idempotency key was used for.
 pub(super) const KEY: &str = "SELECT request, run, seq, expires_at FROM keys WHERE tenant = $1 AND key = $2";
+/// Keys that are noted, as long as their runs are there, and keys that are forgotten; nothing is written for those that say
+/// the same and are remembered for long enough. The commit does not wait for the disk: it is there with the next one.
+pub(super) const KEYS_NOTE: &str = "WITH unsynced AS MATERIALIZED \
+     (SELECT set_config('synchronous_commit', 'off', true) AS is_off), \
+     gone AS (DELETE FROM keys k USING unsynced, unnest($7::text[], $8::bytea[]) AS n (tenant, key) \
+     WHERE k.tenant = n.tenant AND k.key = n.key AND unsynced.is_off IS NOT NULL RETURNING 1) \
+     INSERT INTO keys (tenant, key, request, run, seq, expires_at) \
+     SELECT n.tenant, n.key, n.request, n.run, 0, n.expires_at FROM unsynced, \
+     unnest($1::text[], $2::bytea[], $3::bytea[], $4::uuid[], $5::bigint[]) AS n (tenant, key, request, run, expires_at) \
+     JOIN runs r ON r.id = n.run WHERE unsynced.is_off IS NOT NULL \
+     ON CONFLICT (tenant, key) DO UPDATE SET request = excluded.request, run = excluded.run, seq = excluded.seq, \
+     expires_at = excluded.expires_at \
+     WHERE keys.request <> excluded.request OR keys.expires_at < excluded.expires_at - $6::bigint";
 /// Forgets keys whose time has passed.
 pub(super) const KEYS_FORGET: &str = "WITH past AS (SELECT tenant, key FROM keys WHERE expires_at <= $1 \
      ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED), \
@@ -384,15 +411,21 @@ pub(super) const RENEW: &str = "WITH mine AS (UPDATE runs SET lease_until = $3, 
      moved AS (UPDATE due SET at = $3 FROM mine WHERE due.run = mine.id) SELECT id FROM mine";
 /// Gives a lease back.
 pub(super) const RELEASE: &str = "WITH freed AS (UPDATE runs SET lease_node = NULL, lease_until = NULL, \
-     due_at = least(wants_at, wake_at) WHERE id = $1 AND lease_node = $2 RETURNING id, due_at), \
+     wake_at = least(wake_at, $3::bigint), due_at = least(wants_at, wake_at, $3::bigint) WHERE id = $1 AND lease_node = $2 RETURNING id, due_at), \
      gone AS (DELETE FROM due USING freed WHERE due.run = freed.id AND freed.due_at IS NULL) \
      UPDATE due SET at = freed.due_at FROM freed WHERE due.run = freed.id AND freed.due_at IS NOT NULL";
 
-/// Notices whose time has come, of runs of a fold that this node knows.
-pub(super) const NOTICES_DUE: &str = "SELECT n.no, n.subscription, n.run, n.first_seq, n.attempts FROM \
-     (SELECT * FROM notices WHERE due_at IS NOT NULL AND due_at <= $1 AND subscription <> ALL($5) \
-     ORDER BY due_at, no LIMIT $2) n LEFT JOIN runs r ON r.id = n.run WHERE n.shard = ANY($3) \
-     AND coalesce(r.fold, 0) <= $6 ORDER BY n.due_at, n.no LIMIT $4";
+/// Notices whose time has come, of runs of a fold that this node knows: turn by turn for each owner.
+pub(super) const NOTICES_DUE: &str = "WITH RECURSIVE owners AS (\
+     (SELECT owner FROM notices WHERE due_at IS NOT NULL ORDER BY owner LIMIT 1) UNION ALL \
+     (SELECT n.owner FROM owners o, LATERAL (SELECT m.owner FROM notices m WHERE m.due_at IS NOT NULL \
+     AND m.owner > o.owner ORDER BY m.owner LIMIT 1) n)) \
+     SELECT d.no, d.subscription, d.run, d.first_seq, d.attempts, d.owner FROM owners o, LATERAL \
+     (SELECT f.*, row_number() OVER (ORDER BY f.due_at, f.no) AS round FROM (SELECT n.* FROM \
+     (SELECT * FROM notices WHERE owner = o.owner AND due_at IS NOT NULL AND due_at <= $1 AND shard = ANY($2) \
+     AND subscription <> ALL($4) ORDER BY due_at, no) n LEFT JOIN runs r ON r.id = n.run \
+     WHERE coalesce(r.fold, 0) <= $5 ORDER BY n.due_at, n.no LIMIT $7) f) d \
+     WHERE o.owner <> ALL($6) ORDER BY d.round, d.due_at, d.no LIMIT $3";
 /// What was told: all of it, or there is more.
 pub(super) const NOTICE_DELIVERED: &str = "WITH more AS (UPDATE notices SET attempts = 0, \
      first_seq = greatest(first_seq, $2::bigint + 1) WHERE no = $1 AND latest > $2) DELETE FROM notices WHERE no = $1 AND latest <= $2";
@@ -402,15 +435,15 @@ pub(super) const NOTICE_RETRY: &str = "UPDATE notices SET due_at = $2, \
      WHERE no = $1";
 /// It is given up: it becomes a dead letter.
 pub(super) const NOTICE_BURY: &str = "WITH gone AS (DELETE FROM notices WHERE no = $1 \
-     RETURNING no, shard, subscription, run, first_seq, latest, attempts) INSERT INTO dead_letters \
-     (no, tenant, shard, subscription, run, first_seq, latest, attempts, at, why) \
+     RETURNING no, shard, subscription, run, first_seq, latest, attempts, owner) INSERT INTO dead_letters \
+     (no, tenant, shard, subscription, run, first_seq, latest, attempts, at, why, owner) \
      SELECT g.no, r.tenant, g.shard, g.subscription, g.run, greatest(g.first_seq, $3), g.latest, \
-     CASE WHEN $3 > g.first_seq THEN 1 ELSE g.attempts + 1 END, $2, $4 FROM gone g JOIN runs r ON r.id = g.run";
+     CASE WHEN $3 > g.first_seq THEN 1 ELSE g.attempts + 1 END, $2, $4, g.owner FROM gone g JOIN runs r ON r.id = g.run";
 /// A dead letter becomes a notice again; one that is there begins as early as the letter did.
 pub(super) const DEAD_RESEND: &str = "WITH risen AS (DELETE FROM dead_letters WHERE no = $1 AND tenant = $2 \
-     RETURNING no, shard, subscription, run, first_seq, latest) \
-     INSERT INTO notices (no, shard, due_at, subscription, run, first_seq, latest) \
-     SELECT no, shard, $3, subscription, run, first_seq, latest FROM risen \
+     RETURNING no, shard, subscription, run, first_seq, latest, owner) \
+     INSERT INTO notices (no, shard, due_at, subscription, run, first_seq, latest, owner) \
+     SELECT no, shard, $3, subscription, run, first_seq, latest, owner FROM risen \
      ON CONFLICT (run, subscription) WHERE due_at IS NOT NULL DO UPDATE SET due_at = excluded.due_at, attempts = 0, \
      first_seq = least(notices.first_seq, excluded.first_seq), latest = greatest(notices.latest, excluded.latest) \
      RETURNING 1";
@@ -421,8 +454,8 @@ pub(super) const DEAD_LETTERS: &str = "SELECT no, subscription, run, first_seq, 
 /// Waits until no append is under way and keeps new ones away until the end of the transaction, which is short.
 pub(super) const APPENDS_STOP: &str = "LOCK TABLE runs IN EXCLUSIVE MODE";
 /// A new subscription.
-pub(super) const SUBSCRIPTION_ADD: &str = "INSERT INTO subscriptions (tenant, id, topic, wants, active, facts) \
-     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant, id) DO NOTHING RETURNING 1";
+pub(super) const SUBSCRIPTION_ADD: &str = "INSERT INTO subscriptions (tenant, id, topic, wants, active, facts, owner) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (tenant, id) DO NOTHING RETURNING 1";
 /// Another one, if it still is what the caller read.
 pub(super) const SUBSCRIPTION_CHANGE: &str = "UPDATE subscriptions SET wants = $4, active = $5, facts = $6 \
      WHERE tenant = $1 AND id = $2 AND facts = $3 RETURNING 1";
@@ -431,27 +464,58 @@ pub(super) const SUBSCRIPTION_DELETE: &str = "WITH letters AS (DELETE FROM dead_
      AND subscription = $3) DELETE FROM subscriptions WHERE tenant = $1 AND id = $2 RETURNING 1";
 /// A subscription by its id.
 pub(super) const SUBSCRIPTION: &str =
-    "SELECT id, topic, wants, active, facts FROM subscriptions WHERE tenant = $1 AND id = $2";
+    "SELECT id, topic, wants, active, facts, owner FROM subscriptions WHERE tenant = $1 AND id = $2";
 /// The subscriptions of a tenant, by id.
-pub(super) const SUBSCRIPTIONS: &str = "SELECT id, topic, wants, active, facts FROM subscriptions \
+pub(super) const SUBSCRIPTIONS: &str = "SELECT id, topic, wants, active, facts, owner FROM subscriptions \
      WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3";
+/// The subscriptions of an owner, by id.
+pub(super) const SUBSCRIPTIONS_OF: &str = "SELECT id, topic, wants, active, facts, owner FROM subscriptions \
+     WHERE tenant = $1 AND owner = $4 AND id > $2 ORDER BY id LIMIT $3";
+/// How many active subscriptions to agents or everything there are, of one owner or of all.
+pub(super) const SUBSCRIPTIONS_BROAD: &str = "SELECT count(*) FROM subscriptions \
+     WHERE tenant = $1 AND active AND left(topic, 4) <> 'run ' AND ($2::text IS NULL OR owner = $2)";
+/// How many active subscriptions of a topic there are, of one owner or of all.
+pub(super) const SUBSCRIPTIONS_TO: &str = "SELECT count(*) FROM subscriptions \
+     WHERE tenant = $1 AND topic = $2 AND active AND ($3::text IS NULL OR owner = $3)";
+/// Tenants, by name.
+pub(super) const TENANTS: &str = "SELECT tenant FROM tenants WHERE tenant > $1 ORDER BY tenant";
 
 /// A conversation by its name.
 pub(super) const SESSION: &str = "SELECT metadata, created_at, updated_at, closed FROM sessions \
-     WHERE tenant = $1 AND agent = $2 AND session = $3";
-/// Conversations of a tenant, newest first: looks at $3 of them and gives those with this agent, at most $5.
-pub(super) const SESSIONS_ALL: &str = "SELECT no, agent, session, metadata, created_at, updated_at, closed FROM \
-     (SELECT * FROM sessions WHERE tenant = $1 AND no < $2 ORDER BY no DESC LIMIT $3) s \
-     WHERE $4::text IS NULL OR agent = $4 ORDER BY no DESC LIMIT $5";
+     WHERE tenant = $1 AND agent = $2 AND session = $3 AND owner = $4";
+/// A page of conversations, newest first: looks at $3 of them and gives those with this agent, name and owner, at most $5.
+macro_rules! page_of_sessions {
+    ($by:literal) => {
+        concat!(
+            "SELECT no, agent, session, metadata, created_at, updated_at, closed, owner FROM (SELECT * FROM sessions \
+             WHERE tenant = $1 AND no < $2",
+            $by,
+            " ORDER BY no DESC LIMIT $3) s WHERE ($4::text IS NULL OR agent = $4) AND ($6::text IS NULL OR session = $6) \
+             AND ($7::text IS NULL OR owner = $7) ORDER BY no DESC LIMIT $5"
+        )
+    };
+}
+/// Conversations of a tenant.
+pub(super) const SESSIONS_ALL: &str = page_of_sessions!("");
 /// The last of them that is looked at, when there are so many.
 pub(super) const SESSIONS_ALL_END: &str =
     "SELECT no FROM sessions WHERE tenant = $1 AND no < $2 ORDER BY no DESC OFFSET $3::bigint - 1 LIMIT 1";
+/// Conversations of a user.
+pub(super) const SESSIONS_BY_OWNER: &str = page_of_sessions!(" AND owner = $7");
+/// The last of them that is looked at.
+pub(super) const SESSIONS_BY_OWNER_END: &str = "SELECT no FROM sessions WHERE tenant = $1 AND no < $2 AND owner = $4 \
+     ORDER BY no DESC OFFSET $3::bigint - 1 LIMIT 1";
+/// Conversations of a name with an agent.
+pub(super) const SESSIONS_BY_NAME: &str = page_of_sessions!(" AND agent = $4 AND session = $6");
+/// The last of them that is looked at.
+pub(super) const SESSIONS_BY_NAME_END: &str = "SELECT no FROM sessions WHERE tenant = $1 AND no < $2 AND agent = $4 \
+     AND session = $5 ORDER BY no DESC OFFSET $3::bigint - 1 LIMIT 1";
 /// Other metadata, if they still are what the caller read.
-pub(super) const SESSION_METADATA: &str = "UPDATE sessions SET metadata = $5, updated_at = $6 \
-     WHERE tenant = $1 AND agent = $2 AND session = $3 AND metadata = $4 RETURNING 1";
+pub(super) const SESSION_METADATA: &str = "UPDATE sessions SET metadata = $6, updated_at = $7 \
+     WHERE tenant = $1 AND agent = $2 AND session = $3 AND owner = $4 AND metadata = $5 RETURNING 1";
 /// No more runs in a conversation.
-pub(super) const SESSION_CLOSE: &str =
-    "UPDATE sessions SET closed = true WHERE tenant = $1 AND agent = $2 AND session = $3 RETURNING 1";
+pub(super) const SESSION_CLOSE: &str = "UPDATE sessions SET closed = true \
+     WHERE tenant = $1 AND agent = $2 AND session = $3 AND owner = $4 RETURNING 1";
 
 /// A new credential, unless its prefix is taken.
 pub(super) const CREDENTIAL_ADD: &str = "INSERT INTO credentials (tenant, prefix, hash, facts, expires_at, revoked_at) \
@@ -476,14 +540,15 @@ pub(super) const SEALED_CHANGE: &str =
 pub(super) const SEALED_REMOVE: &str =
     "DELETE FROM sealed WHERE tenant = $1 AND name = $2 AND value = $3 RETURNING 1";
 /// One more entry of a tenant's audit; nothing when another node took the number.
-pub(super) const AUDIT_ADD: &str = "INSERT INTO audit (tenant, no, at, entry) \
-     VALUES ($1, coalesce((SELECT max(no) FROM audit WHERE tenant = $1), 0) + 1, $2, $3) \
-     ON CONFLICT (tenant, no) DO NOTHING RETURNING 1";
+pub(super) const AUDIT_ADD: &str = "INSERT INTO audit (tenant, no, at, entry, hash) VALUES ($1, $2, $3, $4, $5) \
+     ON CONFLICT DO NOTHING RETURNING no";
+/// The last entry of a tenant's audit.
+pub(super) const AUDIT_LAST: &str = "SELECT no, hash FROM audit WHERE tenant = $1 ORDER BY no DESC LIMIT 1";
 /// A page of a tenant's audit.
 pub(super) const AUDIT_AFTER: &str =
-    "SELECT no, at, entry FROM audit WHERE tenant = $1 AND no > $2 ORDER BY no LIMIT $3";
+    "SELECT no, at, entry, hash FROM audit WHERE tenant = $1 AND no > $2 ORDER BY no LIMIT $3";
 /// A page of the audit of all tenants.
-pub(super) const AUDIT_ALL: &str = "SELECT tenant, no, at, entry FROM audit \
+pub(super) const AUDIT_ALL: &str = "SELECT tenant, no, at, entry, hash FROM audit \
      WHERE (tenant, no) > ($1, $2) ORDER BY tenant, no LIMIT $3";
 
 /// A node says that it is there.
@@ -523,125 +588,26 @@ macro_rules! listed {
 }
 /// All of them, for the test that reads their plans.
 #[cfg(test)]
+#[rustfmt::skip]
 pub(super) const ALL: &[(&str, &str)] = listed![
-    IS_STANDBY,
-    MIGRATION_LOCK,
-    HAS_HISTORY,
-    NEWEST_MIGRATION,
-    FOREIGN_TABLES,
-    HIGHEST_NUMBER,
-    TIME,
-    RUNS_LOCK,
-    KEYS_RESERVE,
-    KEYS_OF,
-    COUNTERS_RESERVE,
-    COUNTERS_LOCK,
-    SESSIONS_LOCK,
-    LISTENERS,
-    TENANTS_ADD,
-    SESSIONS_ADD,
-    RUNS_ADD,
-    RUNS_MOVE,
-    RUNS_WAKE,
-    LINKS_ADD,
-    DUE_SET,
-    DUE_CLEAR,
-    CLAIMABLE_SET,
-    CLAIMABLE_CLEAR,
-    HOLDS_ADD,
-    HOLDS_CLOSE,
-    AUDIENCE_ADD,
-    BLOBS_ADD,
-    DEFINITIONS_ADD,
-    NOTICES_ADD,
-    KEYS_SET,
-    KEYS_UNRESERVE,
-    COUNTERS_SET,
-    RUN,
-    RUN_LOCK,
-    AGENTS_WITH_RUNS,
-    RUNS_ALL,
-    RUNS_ALL_END,
-    RUNS_BY_AGENT,
-    RUNS_BY_AGENT_END,
-    RUNS_BY_SESSION,
-    RUNS_BY_SESSION_END,
-    RUNS_BY_INBOX,
-    RUNS_BY_INBOX_END,
-    INBOX_COUNTS,
-    RUNS_CLAIMABLE,
-    RUNS_AFTER,
-    LINKS,
-    LINKS_ERASE,
-    BLOBS_ERASE,
-    LETTERS_ERASE,
-    RUN_ERASED,
-    RUNS_ENDED,
-    BLOB,
-    DEFINITION,
-    KEY,
-    KEYS_FORGET,
-    HOLDS_OF_CALL,
-    HOLDS_ALL,
-    HOLDS_ALL_END,
-    HOLDS_SEEN,
-    HOLDS_SEEN_END,
-    HOLDS_BY_AGENT,
-    HOLDS_BY_AGENT_END,
-    HOLDS_BY_TOOL,
-    HOLDS_BY_TOOL_END,
-    HOLDS_BY_INBOX,
-    HOLDS_BY_INBOX_END,
-    HOLDS_BY_RUN,
-    HOLDS_BY_RUN_END,
-    HOLDS_BY_SESSION,
-    HOLDS_BY_SESSION_END,
-    COUNT_RUNS,
-    COUNT_HOLDS,
-    DUE,
-    LEASE,
-    QUARANTINE,
-    NOT_DUE,
-    RENEW,
-    RELEASE,
-    NOTICES_DUE,
-    NOTICE_DELIVERED,
-    NOTICE_RETRY,
-    NOTICE_BURY,
-    DEAD_RESEND,
-    DEAD_LETTERS,
-    APPENDS_STOP,
-    SUBSCRIPTION_ADD,
-    SUBSCRIPTION_CHANGE,
-    SUBSCRIPTION_DELETE,
-    SUBSCRIPTION,
-    SUBSCRIPTIONS,
-    SESSION,
-    SESSIONS_ALL,
-    SESSIONS_ALL_END,
-    SESSION_METADATA,
-    SESSION_CLOSE,
-    CREDENTIAL_ADD,
-    CREDENTIAL,
-    CREDENTIALS,
-    CREDENTIAL_REVOKE,
-    SEALED,
-    SEALED_ADD,
-    SEALED_CHANGE,
-    SEALED_REMOVE,
-    AUDIT_ADD,
-    AUDIT_AFTER,
-    AUDIT_ALL,
-    NODE_SET,
-    NODE_GONE,
-    NODES_FORGET,
-    NODES,
-    SHARDS_LOCK,
-    SHARDS,
-    SHARDS_TAKE,
-    SHARDS_FREE,
-    SHARDS_LEAVE,
-    OWN_PROCESS,
-    LISTEN,
-    NOTIFY,
+    IS_STANDBY, MIGRATION_LOCK, HAS_HISTORY, NEWEST_MIGRATION, FOREIGN_TABLES, HIGHEST_NUMBER, TIME,
+    RUNS_LOCK, KEYS_RESERVE, KEYS_OF, COUNTERS_RESERVE, COUNTERS_LOCK, SESSIONS_LOCK, LISTENERS,
+    TENANTS_ADD, SESSIONS_ADD, RUNS_ADD, RUNS_MOVE, RUNS_WAKE, LINKS_ADD, DUE_SET, DUE_CLEAR, CLAIMABLE_SET,
+    CLAIMABLE_CLEAR, HOLDS_ADD, HOLDS_CLOSE, AUDIENCE_ADD, BLOBS_ADD, DEFINITIONS_ADD, NOTICES_ADD,
+    KEYS_SET, KEYS_UNRESERVE, COUNTERS_SET, RUN, RUN_FACTS, RUN_LOCK, AGENTS_WITH_RUNS, RUNS_ALL,
+    RUNS_ALL_END, RUNS_BY_AGENT, RUNS_BY_AGENT_END, RUNS_BY_SESSION, RUNS_BY_SESSION_END,
+    RUNS_BY_CONVERSATION, RUNS_BY_CONVERSATION_END, RUNS_BY_OWNER, RUNS_BY_OWNER_END, RUNS_BY_INBOX,
+    RUNS_BY_INBOX_END, INBOX_COUNTS, RUNS_CLAIMABLE, RUNS_AFTER, LINKS, LINKS_ERASE, BLOBS_ERASE,
+    LETTERS_ERASE, RUN_ERASED, RUNS_ENDED, BLOB, DEFINITION, KEY, KEYS_NOTE, KEYS_FORGET, HOLDS_OF_CALL,
+    HOLDS_ALL, HOLDS_ALL_END, HOLDS_SEEN, HOLDS_SEEN_END, HOLDS_BY_AGENT, HOLDS_BY_AGENT_END, HOLDS_BY_TOOL,
+    HOLDS_BY_TOOL_END, HOLDS_BY_INBOX, HOLDS_BY_INBOX_END, HOLDS_BY_RUN, HOLDS_BY_RUN_END, HOLDS_BY_SESSION,
+    HOLDS_BY_SESSION_END, COUNT_RUNS, COUNT_HOLDS, DUE, LEASE, QUARANTINE, NOT_DUE, RENEW, RELEASE,
+    NOTICES_DUE, NOTICE_DELIVERED, NOTICE_RETRY, NOTICE_BURY, DEAD_RESEND, DEAD_LETTERS, APPENDS_STOP,
+    SUBSCRIPTION_ADD, SUBSCRIPTION_CHANGE, SUBSCRIPTION_DELETE, SUBSCRIPTION, SUBSCRIPTIONS,
+    SUBSCRIPTIONS_OF, SUBSCRIPTIONS_BROAD, SUBSCRIPTIONS_TO, TENANTS, SESSION, SESSIONS_ALL,
+    SESSIONS_ALL_END, SESSIONS_BY_OWNER, SESSIONS_BY_OWNER_END, SESSIONS_BY_NAME, SESSIONS_BY_NAME_END,
+    SESSION_METADATA, SESSION_CLOSE, CREDENTIAL_ADD, CREDENTIAL, CREDENTIALS, CREDENTIAL_REVOKE, SEALED,
+    SEALED_ADD, SEALED_CHANGE, SEALED_REMOVE, AUDIT_ADD, AUDIT_LAST, AUDIT_AFTER, AUDIT_ALL, NODE_SET,
+    NODE_GONE, NODES_FORGET, NODES, SHARDS_LOCK, SHARDS, SHARDS_TAKE, SHARDS_FREE, SHARDS_LEAVE,
+    OWN_PROCESS, LISTEN, NOTIFY,
 ];

@@ -17,14 +17,17 @@ use super::sql;
 use super::types::{self, Bytes16, signed};
 use crate::columns::Corrupt;
 use crate::error::StoreError;
-use crate::query::{DueNotice, Page, SCAN_MAX, SettleNotice};
-use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Scope, Subscription, SubscriptionQuery};
+use crate::query::{DueNotice, Page, SettleNotice};
+use crate::subscription::{
+    DeadLetter, DeadQuery, NoticeQuery, Scope, Subscription, SubscriptionCount, SubscriptionQuery,
+};
 
 pub(super) async fn due_notices(pool: &Pool, query: &NoticeQuery) -> Result<Vec<DueNotice>, StoreError> {
     let without: Vec<&[u8]> = query.without.iter().map(String::as_bytes).collect();
     let shards = shard_numbers(&query.shards);
-    let (scan, limit) = (types::rows(SCAN_MAX), types::rows(query.limit));
-    let params: [&(dyn ToSql + Sync); 6] = [&query.now.0, &scan, &shards, &limit, &without, &types::fold()];
+    let (limit, each) = (types::rows(query.limit), types::rows(query.each));
+    let params: [&(dyn ToSql + Sync); 7] =
+        [&query.now.0, &shards, &limit, &without, &types::fold(), &query.without_owners, &each];
     let rows = pool.read(sql::NOTICES_DUE, &params).await?;
     // A row that cannot be read must not keep the others from being told.
     Ok(rows.iter().filter_map(|row| due_notice(row).ok()).collect())
@@ -34,6 +37,7 @@ fn due_notice(row: &Row) -> Result<DueNotice, Corrupt> {
     Ok(DueNotice {
         no: column(row, 0)?,
         subscription: subscription_id(row, 1)?,
+        owner: column(row, 5)?,
         run: column::<Bytes16>(row, 2)?.run(),
         from: seq(row, 3)?,
         attempts: attempts(row, 4)?,
@@ -69,8 +73,9 @@ pub(super) async fn put(side: &Side, new: Subscription) -> Result<bool, StoreErr
         Box::pin(async move {
             connection.client.batch_execute(sql::APPENDS_STOP).await?;
             let topic = new.scope.topic();
-            let params: [&(dyn ToSql + Sync); 6] =
-                [&new.tenant.as_str(), &new.id, &topic, &new.wants.cast_signed(), &new.is_active, &new.facts];
+            let (tenant, wants) = (new.tenant.as_str(), new.wants.cast_signed());
+            let params: [&(dyn ToSql + Sync); 7] =
+                [&tenant, &new.id, &topic, &wants, &new.is_active, &new.facts, &new.owner];
             Ok(!connection.query(sql::SUBSCRIPTION_ADD, &params).await?.is_empty())
         })
     });
@@ -119,9 +124,25 @@ pub(super) async fn find(pool: &Pool, tenant: &Tenant, id: &str) -> Result<Optio
 
 pub(super) async fn list(pool: &Pool, query: &SubscriptionQuery) -> Result<Vec<Subscription>, StoreError> {
     let after = query.after.clone().unwrap_or_default();
-    let params: [&(dyn ToSql + Sync); 3] = [&query.tenant.as_str(), &after, &types::rows(query.limit)];
-    let rows = pool.read(sql::SUBSCRIPTIONS, &params).await?;
+    let (tenant, limit) = (query.tenant.as_str(), types::rows(query.limit));
+    let rows = match &query.owner {
+        Some(owner) => pool.read(sql::SUBSCRIPTIONS_OF, &[&tenant, &after, &limit, owner]).await?,
+        None => pool.read(sql::SUBSCRIPTIONS, &[&tenant, &after, &limit]).await?,
+    };
     rows.iter().map(|row| read(&query.tenant, row)).collect::<Result<_, Corrupt>>().map_err(unreadable)
+}
+
+pub(super) async fn count(pool: &Pool, count: &SubscriptionCount) -> Result<usize, StoreError> {
+    let tenant = count.tenant.as_str();
+    let rows = match count.run {
+        Some(run) => {
+            let topic = Scope::Run(run).topic();
+            pool.read(sql::SUBSCRIPTIONS_TO, &[&tenant, &topic, &count.owner]).await?
+        }
+        None => pool.read(sql::SUBSCRIPTIONS_BROAD, &[&tenant, &count.owner]).await?,
+    };
+    let found: Option<i64> = rows.first().map(|row| column(row, 0)).transpose().map_err(unreadable)?;
+    Ok(usize::try_from(found.unwrap_or_default()).unwrap_or_default())
 }
 
 fn read(tenant: &Tenant, row: &Row) -> Result<Subscription, Corrupt> {
@@ -135,6 +156,7 @@ fn read(tenant: &Tenant, row: &Row) -> Result<Subscription, Corrupt> {
         wants: column::<i64>(row, 2)?.cast_unsigned(),
         is_active: column(row, 3)?,
         facts: column(row, 4)?,
+        owner: column(row, 5)?,
     })
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use holdpoint_core::digest::Digest;
 use holdpoint_core::id::{Incarnation, RunId};
 use holdpoint_core::link::Link;
 use holdpoint_core::name::Tenant;
@@ -15,13 +16,16 @@ use super::connect::Connection;
 use super::failure::Failure;
 use super::pool::{Pool, TRIES};
 use super::read::{load, shard_numbers, stored, unreadable};
-use super::rows::{self, RunColumns, column};
+use super::rows::{self, RunColumns, column, digest};
 use super::side::Side;
 use super::sql;
 use super::types::{self, Bytes16, signed};
+use crate::audit::entry_hash;
 use crate::columns::Corrupt;
 use crate::error::StoreError;
-use crate::query::{Claim, Claimed, Credential, SCAN_MAX, SealedChange, SessionChange, SessionKey, Stored};
+use crate::query::{
+    Claim, Claimed, Credential, KeyNote, SCAN_MAX, SealedChange, SessionChange, SessionKey, Stored,
+};
 use crate::turns::take_turns;
 
 /// Where `sql::LEASE` has the lease before: behind the columns of a whole run.
@@ -146,8 +150,15 @@ pub(super) async fn renew(
     Ok(runs.into_iter().filter(|run| still.contains(run)).collect())
 }
 
-pub(super) async fn release(pool: &Pool, run: RunId, node: Incarnation) -> Result<(), StoreError> {
-    pool.write(sql::RELEASE, &[&Bytes16::from(run), &Bytes16(node.0)]).await.map(|_| ())
+pub(super) async fn release(
+    pool: &Pool,
+    run: RunId,
+    node: Incarnation,
+    wake_at: Option<Timestamp>,
+) -> Result<(), StoreError> {
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+        [&Bytes16::from(run), &Bytes16(node.0), &wake_at.map(|at| at.0)];
+    pool.write(sql::RELEASE, &params).await.map(|_| ())
 }
 
 /// Puts a run aside; the first reason is the one that counts.
@@ -167,6 +178,25 @@ async fn quarantine_now(connection: &Connection, run: RunId, why: String) -> Res
     Ok(())
 }
 
+/// Keeps or forgets keys apart from any append.
+pub(super) async fn note_keys(pool: &Pool, notes: Vec<KeyNote>) -> Result<(), StoreError> {
+    let (kept, gone): (Vec<KeyNote>, Vec<KeyNote>) =
+        KeyNote::last_of_each(notes).into_iter().partition(|note| note.kept.is_some());
+    let names = |notes: &[KeyNote]| -> (Vec<String>, Vec<Vec<u8>>) {
+        let name = |note: &KeyNote| (note.tenant.as_str().to_owned(), note.key.clone().into_bytes());
+        notes.iter().map(name).unzip()
+    };
+    let ((tenants, keys), (gone_tenants, gone_keys)) = (names(&kept), names(&gone));
+    let says = kept.iter().filter_map(|note| note.kept);
+    let (requests, until): (Vec<Vec<u8>>, Vec<i64>) =
+        says.map(|(request, until)| (request.0.to_vec(), until.0)).unzip();
+    let runs: Vec<Bytes16> = kept.iter().map(|note| Bytes16::from(note.run)).collect();
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
+        [&tenants, &keys, &requests, &runs, &until, &KeyNote::REFRESHED_MILLIS, &gone_tenants, &gone_keys];
+    pool.write(sql::KEYS_NOTE, &params).await?;
+    Ok(())
+}
+
 pub(super) async fn forget_keys(pool: &Pool, until: Timestamp, limit: usize) -> Result<usize, StoreError> {
     let rows = pool.write(sql::KEYS_FORGET, &[&until.0, &types::rows(limit)]).await?;
     let count: i64 = rows.first().map(|row| column(row, 0)).transpose().map_err(unreadable)?.unwrap_or(0);
@@ -182,12 +212,14 @@ pub(super) async fn change_session(
     change: &SessionChange,
     at: Timestamp,
 ) -> Result<bool, StoreError> {
-    let (tenant, agent, session) = (key.tenant.as_str(), key.agent.as_str(), key.session.as_str());
+    let (tenant, agent) = (key.tenant.as_str(), key.agent.as_str());
+    let (session, owner) = (key.session.as_str(), key.owner.as_str());
     let changed = match change {
         SessionChange::Metadata { before, after } => {
-            pool.write(sql::SESSION_METADATA, &[&tenant, &agent, &session, before, after, &at.0]).await?
+            pool.write(sql::SESSION_METADATA, &[&tenant, &agent, &session, &owner, before, after, &at.0])
+                .await?
         }
-        SessionChange::Close => pool.write(sql::SESSION_CLOSE, &[&tenant, &agent, &session]).await?,
+        SessionChange::Close => pool.write(sql::SESSION_CLOSE, &[&tenant, &agent, &session, &owner]).await?,
     };
     Ok(!changed.is_empty())
 }
@@ -200,7 +232,15 @@ pub(super) async fn put_audit(
     entry: &str,
 ) -> Result<(), StoreError> {
     for _ in 0..AUDIT_TRIES {
-        if !pool.write(sql::AUDIT_ADD, &[&tenant.as_str(), &at.0, &entry]).await?.is_empty() {
+        let last = pool.read(sql::AUDIT_LAST, &[&tenant.as_str()]).await?;
+        let read = |row: &Row| Ok::<(i64, Digest), Corrupt>((column(row, 0)?, digest(row, 1)?));
+        let last = last.first().map(read).transpose().map_err(unreadable)?;
+        let no = last.map_or(1, |(no, _)| no.saturating_add(1));
+        let number = u64::try_from(no).unwrap_or_default();
+        let hash = entry_hash(last.map(|(_, hash)| hash), tenant.as_str(), number, at, entry);
+        let added =
+            pool.write(sql::AUDIT_ADD, &[&tenant.as_str(), &no, &at.0, &entry, &hash.0.as_slice()]).await?;
+        if !added.is_empty() {
             return Ok(());
         }
     }

@@ -189,7 +189,8 @@ fn create(
     let row = &encoded.batch.row;
     let (facts, state) = (&row.run.facts, &row.run.state);
     let agent = numbers.number(connection, facts.agent.as_str())?;
-    let session = open_session(connection, encoded, tenant, agent)?;
+    let owner = numbers.number(connection, facts.owner.as_str())?;
+    let session = open_session(connection, encoded, (tenant, agent, owner))?;
     let lease = LeaseColumns::after(encoded.batch.lease, None, None, row.due_at);
     let inbox = match &facts.inbox {
         Some(place) => Some(numbers.number(connection, place.inbox.as_str())?),
@@ -200,7 +201,7 @@ fn create(
         tenant,
         agent,
         session,
-        numbers.number(connection, facts.owner.as_str())?,
+        owner,
         columns::driver_number(facts.driver),
         facts.started_at.0,
         facts.parent.as_ref().map(columns::json),
@@ -277,9 +278,13 @@ fn set_due(
     Ok(())
 }
 
-fn open_session(connection: &Connection, encoded: &Encoded, tenant: i64, agent: i64) -> Result<i64, Failure> {
+fn open_session(
+    connection: &Connection,
+    encoded: &Encoded,
+    (tenant, agent, owner): (i64, i64, i64),
+) -> Result<i64, Failure> {
     let facts = &encoded.batch.row.run.facts;
-    let key = params![tenant, agent, facts.session.as_str()];
+    let key = params![tenant, agent, facts.session.as_str(), owner];
     let found =
         connection.prepare_cached(sql::SESSION_NUMBER)?.query_row(key, |row| row.get(0)).optional()?;
     if let Some(no) = found {
@@ -288,7 +293,7 @@ fn open_session(connection: &Connection, encoded: &Encoded, tenant: i64, agent: 
     // A tenant's first conversation is the first that the store hears of it.
     let tag = tenant_tag(&facts.tenant);
     connection.prepare_cached(sql::TENANT_ADD)?.execute(params![tenant, tag, facts.started_at.0])?;
-    let row = params![tenant, agent, facts.session.as_str(), facts.started_at.0];
+    let row = params![tenant, agent, facts.session.as_str(), owner, facts.started_at.0];
     connection.prepare_cached(sql::SESSION_ADD)?.execute(row)?;
     Ok(connection.last_insert_rowid())
 }
@@ -301,9 +306,10 @@ pub(super) fn find_session(
 ) -> Result<Option<(i64, bool)>, Failure> {
     let tenant = numbers.number(connection, key.tenant.as_str())?;
     let agent = numbers.number(connection, key.agent.as_str())?;
+    let owner = numbers.number(connection, key.owner.as_str())?;
     let found = connection
         .prepare_cached(sql::SESSION_NUMBER)?
-        .query_row(params![tenant, agent, key.session.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row(params![tenant, agent, key.session.as_str(), owner], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     Ok(found)
 }
@@ -460,7 +466,7 @@ pub(super) fn write_notice(
     let shard = batch.run().shard(batch.tenant()).0;
     let subscription = numbers.number(connection, &notice.subscription)?;
     let latest = batch.link.header.first.0;
-    let row = params![shard, notice.due_at.0, subscription, no, notice.from.0, latest];
+    let row = params![shard, notice.due_at.0, subscription, no, notice.from.0, latest, notice.owner];
     connection.prepare_cached(sql::NOTICE_ADD)?.execute(row)?;
     Ok(())
 }

@@ -17,6 +17,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::append::{find_hold, run_number};
 use super::credentials;
+use super::files::OpenFiles;
 use super::names::{self, Texts};
 use super::rows::{self, RunColumns, SEQ_MAX, link_key};
 use super::schema::{OpenError, open_for_reading};
@@ -26,7 +27,9 @@ use super::writer::Failure;
 use crate::columns::{self, Corrupt, Record};
 use crate::error::StoreError;
 use crate::query::{AuditEntry, Credential, DueNotice, KeyRecord, Page, SessionKey, SessionRow, Stored};
-use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
+use crate::subscription::{
+    DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
+};
 
 pub(super) mod lists;
 
@@ -34,6 +37,8 @@ pub(super) mod lists;
 #[derive(Debug)]
 pub(super) struct Readers {
     path: PathBuf,
+    /// What the path must stand for; none when nobody has it open.
+    files: Option<OpenFiles>,
     idle: Mutex<Vec<Connection>>,
     texts: Texts,
 }
@@ -43,7 +48,12 @@ const IDLE_MAX: usize = 4;
 
 impl Readers {
     pub(super) fn new(path: &Path) -> Result<Readers, OpenError> {
-        Ok(Readers { path: path.to_owned(), idle: Mutex::default(), texts: Texts::default() })
+        Ok(Readers { path: path.to_owned(), files: None, idle: Mutex::default(), texts: Texts::default() })
+    }
+
+    /// Connections to the very file that a store has open.
+    pub(super) fn of_open(path: &Path, files: OpenFiles) -> Readers {
+        Readers { path: path.to_owned(), files: Some(files), idle: Mutex::default(), texts: Texts::default() }
     }
 
     /// Runs a read on a connection that nobody else uses meanwhile. Reads are short (a page looks at a bounded number
@@ -63,10 +73,19 @@ impl Readers {
         let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match kept {
             Some(connection) => connection,
-            None => open_for_reading(&self.path).map_err(unreadable)?,
+            None => self.open()?,
         };
         // One snapshot for everything that the read looks at.
         connection.execute_batch("BEGIN").map_err(unreadable)?;
+        Ok(connection)
+    }
+
+    fn open(&self) -> Result<Connection, StoreError> {
+        let connection = open_for_reading(&self.path).map_err(unreadable)?;
+        // Another file that has taken the name since is none of this store's.
+        if let Some(files) = &self.files {
+            files.check_database().map_err(StoreError::unavailable)?;
+        }
         Ok(connection)
     }
 
@@ -110,21 +129,21 @@ fn failed(failure: Failure) -> StoreError {
 
 impl Reading<'_> {
     pub(super) fn load(&self, run: RunId) -> Result<Stored, StoreError> {
-        self.columns(run)?.stored(self.connection, self.texts)
+        self.columns(sql::RUN_BY_ID, run)?.stored(self.connection, self.texts)
     }
 
     pub(super) fn facts(&self, run: RunId) -> Result<Option<Facts>, StoreError> {
-        match self.columns(run) {
+        match self.columns(sql::RUN_FACTS, run) {
             Ok(columns) => Ok(columns.facts(self.connection, self.texts)),
             Err(StoreError::NotFound { .. } | StoreError::Corrupt { .. }) => Ok(None),
             Err(other) => Err(other),
         }
     }
 
-    fn columns(&self, run: RunId) -> Result<RunColumns, StoreError> {
+    fn columns(&self, statement: &str, run: RunId) -> Result<RunColumns, StoreError> {
         let row = self
             .connection
-            .prepare_cached(sql::RUN_BY_ID)
+            .prepare_cached(statement)
             .and_then(|mut statement| statement.query_row(params![run.bytes()], RunColumns::read).optional());
         row.map_err(|error| Corrupt::from(error).of(run))?.ok_or(StoreError::NotFound { run })
     }
@@ -212,13 +231,30 @@ impl Reading<'_> {
         telling::list(self.connection, query).map_err(unreadable)
     }
 
+    pub(super) fn count_subscriptions(&self, count: &SubscriptionCount) -> Result<usize, StoreError> {
+        telling::count(self.connection, count).map_err(unreadable)
+    }
+
+    pub(super) fn tenants(&self) -> Result<Vec<Tenant>, StoreError> {
+        let read = || -> rusqlite::Result<Vec<String>> {
+            let mut statement = self.connection.prepare_cached(sql::TENANTS)?;
+            statement.query_map([0], |row| row.get(0))?.collect()
+        };
+        // A name that is none has no runs that anybody could see.
+        let mut all: Vec<Tenant> =
+            read().map_err(unreadable)?.into_iter().filter_map(|name| Tenant::new(name).ok()).collect();
+        all.sort_unstable();
+        Ok(all)
+    }
+
     pub(super) fn dead_letters(&self, query: &DeadQuery) -> Result<Page<DeadLetter>, StoreError> {
         telling::dead_letters(self.connection, self.texts, query).map_err(unreadable)
     }
 
     pub(super) fn session(&self, key: &SessionKey) -> Result<Option<SessionRow>, StoreError> {
         let (tenant, agent) = (self.name(key.tenant.as_str())?, self.name(key.agent.as_str())?);
-        let (Some(tenant), Some(agent)) = (tenant, agent) else { return Ok(None) };
+        let owner = self.name(key.owner.as_str())?;
+        let (Some(tenant), Some(agent), Some(owner)) = (tenant, agent, owner) else { return Ok(None) };
         let row = |row: &rusqlite::Row<'_>| {
             Ok(SessionRow {
                 key: key.clone(),
@@ -229,7 +265,8 @@ impl Reading<'_> {
             })
         };
         let mut statement = self.connection.prepare_cached(sql::SESSION_ROW).map_err(unreadable)?;
-        statement.query_row(params![tenant, agent, key.session.as_str()], row).optional().map_err(unreadable)
+        let named = params![tenant, agent, key.session.as_str(), owner];
+        statement.query_row(named, row).optional().map_err(unreadable)
     }
 
     fn number(&self, run: RunId) -> Result<i64, StoreError> {
@@ -265,7 +302,12 @@ impl Reading<'_> {
             let mut statement = self.connection.prepare_cached(sql::AUDIT_AFTER)?;
             let entry = |row: &rusqlite::Row<'_>| {
                 let no = u64::try_from(row.get::<_, i64>(0)?).unwrap_or_default();
-                Ok(AuditEntry { no, at: Timestamp(row.get(1)?), entry: row.get(2)? })
+                Ok(AuditEntry {
+                    no,
+                    at: Timestamp(row.get(1)?),
+                    entry: row.get(2)?,
+                    hash: Digest(row.get(3)?),
+                })
             };
             let after = i64::try_from(after).unwrap_or(i64::MAX);
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);

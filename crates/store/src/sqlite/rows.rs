@@ -38,6 +38,9 @@ impl From<rusqlite::Error> for Corrupt {
     }
 }
 
+/// Where the columns of a whole run have the phase; what was put aside says so in front of it.
+pub(super) const PHASE_COLUMN: usize = 21;
+
 /// A run as its columns say, before anything is made of them.
 pub(super) struct RunColumns {
     pub(super) no: i64,

@@ -10,7 +10,8 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::SqliteOptions;
+use super::files::{self, OpenFiles};
+use super::{SqliteOptions, audit};
 
 mod embedded {
     refinery::embed_migrations!("src/sqlite/migrations");
@@ -26,6 +27,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub(super) connection: Connection,
+    pub(super) files: OpenFiles,
     pub(super) lock: File,
 }
 
@@ -70,7 +72,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    fn unusable(path: &Path, why: impl ToString) -> OpenError {
+    pub(super) fn unusable(path: &Path, why: impl ToString) -> OpenError {
         OpenError::Unusable { path: path.to_owned(), why: why.to_string() }
     }
 }
@@ -81,13 +83,17 @@ pub(super) fn open(options: &SqliteOptions) -> Result<OpenFile, OpenError> {
         return Err(OpenError::OldLibrary { found: rusqlite::version().to_owned() });
     }
     refuse_directory(path)?;
-    let lock = lock(path)?;
+    files::prepare(path)?;
+    let lock = files::lock(path)?;
+    files::tighten(path);
     let mut connection = Connection::open(path).map_err(|error| OpenError::unusable(path, error))?;
     configure(&connection, options).map_err(|error| OpenError::unusable(path, error))?;
     write_ahead(&connection).map_err(|why| OpenError::unusable(path, why))?;
     refuse_newer(&connection, path)?;
     migrate(&mut connection).map_err(|why| OpenError::unusable(path, why))?;
-    Ok(OpenFile { connection, lock })
+    audit::seal_entries(&mut connection).map_err(|why| OpenError::unusable(path, why))?;
+    let files = OpenFiles::at(path).map_err(|error| OpenError::unusable(path, error))?;
+    Ok(OpenFile { connection, files, lock })
 }
 
 /// SQLite says "disk I/O error" of a directory.
@@ -143,18 +149,6 @@ fn is_current(path: &Path) -> Result<bool, OpenError> {
     let connection = open_for_reading(path).map_err(|error| OpenError::unusable(path, error))?;
     refuse_newer(&connection, path)?;
     Ok(newest_migration(&connection, path)? == Some(newest_known()))
-}
-
-fn lock(path: &Path) -> Result<File, OpenError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    let file = File::options().create(true).truncate(false).write(true).open(&name);
-    let file = file.map_err(|error| OpenError::unusable(path, error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
-        Err(std::fs::TryLockError::Error(error)) => Err(OpenError::unusable(path, error)),
-    }
 }
 
 /// A statement keeps its plan whatever it is used with. Otherwise SQLite prepares cached statements again for other

@@ -14,22 +14,30 @@ pub(super) const TENANT_ADD: &str =
 
 /// A conversation's number and whether it is closed.
 pub(super) const SESSION_NUMBER: &str =
-    "SELECT no, closed FROM sessions WHERE tenant = ?1 AND agent = ?2 AND session = ?3";
+    "SELECT no, closed FROM sessions WHERE tenant = ?1 AND agent = ?2 AND session = ?3 AND owner = ?4";
 /// A new conversation.
-pub(super) const SESSION_ADD: &str =
-    "INSERT INTO sessions (tenant, agent, session, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?4)";
+pub(super) const SESSION_ADD: &str = "INSERT INTO sessions (tenant, agent, session, owner, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)";
 /// A conversation by its name.
 pub(super) const SESSION_ROW: &str = "SELECT metadata, created_at, updated_at, closed FROM sessions \
-     WHERE tenant = ?1 AND agent = ?2 AND session = ?3";
+     WHERE tenant = ?1 AND agent = ?2 AND session = ?3 AND owner = ?4";
 /// Conversations, newest first.
-pub(super) const SESSIONS_ALL: &str = "SELECT no, tenant, agent, session, metadata, created_at, updated_at, closed \
-     FROM sessions WHERE no < ?1 ORDER BY no DESC LIMIT ?2";
+pub(super) const SESSIONS_ALL: &str = "SELECT no, tenant, agent, session, metadata, created_at, updated_at, closed, \
+     owner FROM sessions WHERE no < ?1 ORDER BY no DESC LIMIT ?2";
+/// Conversations of a user, newest first.
+pub(super) const SESSIONS_BY_OWNER: &str = "SELECT no, tenant, agent, session, metadata, created_at, updated_at, \
+     closed, owner FROM sessions WHERE tenant = ?3 AND owner = ?4 AND no < ?1 ORDER BY no DESC LIMIT ?2";
+/// Conversations of a name with an agent, newest first.
+pub(super) const SESSIONS_BY_NAME: &str = "SELECT no, tenant, agent, session, metadata, created_at, updated_at, \
+     closed, owner FROM sessions WHERE tenant = ?3 AND agent = ?4 AND session = ?5 AND no < ?1 \
+     ORDER BY no DESC LIMIT ?2";
 /// Other metadata, if they still are what the caller read.
-pub(super) const SESSION_METADATA: &str = "UPDATE sessions SET metadata = ?5, updated_at = ?6 \
-     WHERE tenant = ?1 AND agent = ?2 AND session = ?3 AND coalesce(metadata, '{}') = ?4";
+pub(super) const SESSION_METADATA: &str =
+    "UPDATE sessions SET metadata = ?3, updated_at = ?4 WHERE no = ?1 AND coalesce(metadata, '{}') = ?2";
 /// No more runs in a conversation.
-pub(super) const SESSION_CLOSE: &str =
-    "UPDATE sessions SET closed = 1 WHERE tenant = ?1 AND agent = ?2 AND session = ?3";
+pub(super) const SESSION_CLOSE: &str = "UPDATE sessions SET closed = 1 WHERE no = ?1";
+/// Tenants, by number.
+pub(super) const TENANTS: &str = "SELECT n.text FROM tenants t JOIN names n ON n.no = t.tenant WHERE t.tenant > ?1 \
+     ORDER BY t.tenant";
 
 /// What an append compares and what it needs to know of a run.
 pub(super) const RUN_PLACE: &str = "SELECT no, seq, head, lease_node, lease_until, wake_at, due_at, phase, \
@@ -50,11 +58,14 @@ pub(super) const RUN_LEASE: &str =
 macro_rules! run_columns {
     () => {
         "no, id, tenant, agent, session, owner, driver, started_at, parent, inbox, inbox_facts, priority, seq, at, \
-         head, definition, fold, lease_node, lease_until, state, quarantined"
+         head, definition, fold, lease_node, lease_until, state, quarantined, phase"
     };
 }
 /// A run by its id.
 pub(super) const RUN_BY_ID: &str = concat!("SELECT ", run_columns!(), " FROM runs WHERE id = ?1");
+/// What never changes of a run, in the places of [`RUN_BY_ID`]; its fold, however large it is, is not looked at.
+pub(super) const RUN_FACTS: &str = "SELECT no, id, tenant, agent, session, owner, driver, started_at, parent, inbox, inbox_facts, priority, seq, at, \
+     head, definition, fold, lease_node, lease_until, '', NULL FROM runs WHERE id = ?1";
 /// A run by its number.
 pub(super) const RUN_BY_NUMBER: &str = concat!("SELECT ", run_columns!(), " FROM runs WHERE no = ?1");
 /// Runs, newest first.
@@ -69,6 +80,19 @@ pub(super) const RUNS_BY_AGENT: &str = concat!(
 /// Runs of a conversation, newest first.
 pub(super) const RUNS_BY_SESSION: &str =
     concat!("SELECT ", run_columns!(), " FROM runs WHERE session = ?3 AND no < ?1 ORDER BY no DESC LIMIT ?2");
+/// Runs of the conversations of a name, newest first.
+pub(super) const RUNS_BY_SESSION_NAME: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    " FROM runs INDEXED BY runs_by_session WHERE session IN (SELECT s.no FROM sessions s WHERE s.tenant = ?3 AND s.agent = ?4 AND s.session = ?5) \
+     AND no < ?1 ORDER BY no DESC LIMIT ?2"
+);
+/// Runs of a user, newest first.
+pub(super) const RUNS_BY_OWNER: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    " FROM runs WHERE tenant = ?3 AND owner = ?4 AND no < ?1 ORDER BY no DESC LIMIT ?2"
+);
 /// Runs of an inbox, newest first.
 pub(super) const RUNS_BY_INBOX: &str = concat!(
     "SELECT ",
@@ -87,7 +111,7 @@ pub(super) const RUNS_CLAIMABLE: &str = concat!(
 );
 /// Runs in the order in which they began, with their phase, to count them.
 pub(super) const RUNS_SCAN: &str =
-    concat!("SELECT ", run_columns!(), ", phase FROM runs WHERE no > ?1 ORDER BY no LIMIT ?2");
+    concat!("SELECT ", run_columns!(), " FROM runs WHERE no > ?1 ORDER BY no LIMIT ?2");
 /// Puts a run aside.
 pub(super) const RUN_QUARANTINE: &str = "UPDATE runs SET quarantined = ?2, lease_node = NULL, \
      lease_until = NULL, wake_at = NULL, due_at = NULL WHERE no = ?1";
@@ -174,7 +198,8 @@ pub(super) const HOLDS_BY_INBOX: &str = "SELECT no, run, call, secret, kind FROM
 /// Open holds of a conversation: few runs, few holds each.
 pub(super) const HOLDS_BY_SESSION: &str = "SELECT h.no, h.run, h.call, h.secret, h.kind FROM runs r \
      JOIN holds h ON h.run = r.no \
-     WHERE h.tenant = ?1 AND r.session = ?4 AND h.closed = 0 AND h.no > ?2 ORDER BY h.no LIMIT ?3";
+     WHERE h.tenant = ?1 AND r.session IN (SELECT s.no FROM sessions s WHERE s.tenant = ?1 AND s.agent = ?4 \
+     AND s.session = ?5) AND h.closed = 0 AND h.no > ?2 ORDER BY h.no LIMIT ?3";
 /// Open holds of a run.
 pub(super) const HOLDS_BY_RUN: &str = "SELECT no, run, call, secret, kind FROM holds \
      WHERE tenant = ?1 AND run = ?4 AND closed = 0 AND no > ?2 ORDER BY no LIMIT ?3";
@@ -208,12 +233,15 @@ pub(super) const DUE_OF_AGENT: &str = "SELECT d.run, d.shard, d.at FROM due d LE
      WHERE d.agent = ?1 AND d.at <= ?2 AND coalesce(r.fold, 0) <= ?4 ORDER BY d.at, d.run LIMIT ?3";
 
 /// A new notice, or the news that there is more to tell.
-pub(super) const NOTICE_ADD: &str = "INSERT INTO notices (shard, due_at, subscription, run, first_seq, latest) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+pub(super) const NOTICE_ADD: &str = "INSERT INTO notices (shard, due_at, subscription, run, first_seq, latest, owner) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
      ON CONFLICT (run, subscription) WHERE due_at IS NOT NULL DO UPDATE SET latest = max(latest, excluded.latest)";
-/// Notices whose time has come, of runs of a fold that this program knows.
-pub(super) const NOTICES_DUE: &str = "SELECT n.no, n.shard, n.subscription, n.run, n.first_seq, n.attempts \
-     FROM notices n LEFT JOIN runs r ON r.no = n.run WHERE n.due_at IS NOT NULL AND n.due_at <= ?1 \
+/// The next owner of notices.
+pub(super) const NOTICES_NEXT_OWNER: &str =
+    "SELECT owner FROM notices WHERE due_at IS NOT NULL AND owner > ?1 ORDER BY owner LIMIT 1";
+/// The notices of an owner whose time has come, of runs of a fold that this program knows.
+pub(super) const NOTICES_DUE: &str = "SELECT n.no, n.shard, n.subscription, n.run, n.first_seq, n.attempts, n.due_at \
+     FROM notices n LEFT JOIN runs r ON r.no = n.run WHERE n.owner = ?4 AND n.due_at IS NOT NULL AND n.due_at <= ?1 \
      AND coalesce(r.fold, 0) <= ?3 ORDER BY n.due_at, n.no LIMIT ?2";
 /// Everything was told.
 pub(super) const NOTICE_DONE: &str = "DELETE FROM notices WHERE no = ?1 AND latest <= ?2";
@@ -225,15 +253,15 @@ pub(super) const NOTICE_RETRY: &str = "UPDATE notices SET due_at = ?2, \
      attempts = CASE WHEN ?3 > first_seq THEN 1 ELSE attempts + 1 END, first_seq = max(first_seq, ?3) WHERE no = ?1";
 /// It is given up: it becomes a dead letter.
 pub(super) const NOTICE_BURY: &str = "INSERT INTO dead_letters \
-     (tenant, shard, subscription, run, first_seq, latest, attempts, at, why) \
+     (tenant, shard, subscription, run, first_seq, latest, attempts, at, why, owner) \
      SELECT r.tenant, n.shard, n.subscription, n.run, max(n.first_seq, ?3), n.latest, \
-     CASE WHEN ?3 > n.first_seq THEN 1 ELSE n.attempts + 1 END, ?2, ?4 \
+     CASE WHEN ?3 > n.first_seq THEN 1 ELSE n.attempts + 1 END, ?2, ?4, n.owner \
      FROM notices n JOIN runs r ON r.no = n.run WHERE n.no = ?1";
 /// It is no longer there.
 pub(super) const NOTICE_REMOVE: &str = "DELETE FROM notices WHERE no = ?1";
 /// A dead letter becomes a notice again; one that is there begins as early as the letter did.
-pub(super) const DEAD_RESEND: &str = "INSERT INTO notices (shard, due_at, subscription, run, first_seq, latest) \
-     SELECT shard, ?3, subscription, run, first_seq, latest FROM dead_letters WHERE no = ?1 AND tenant = ?2 \
+pub(super) const DEAD_RESEND: &str = "INSERT INTO notices (shard, due_at, subscription, run, first_seq, latest, owner) \
+     SELECT shard, ?3, subscription, run, first_seq, latest, owner FROM dead_letters WHERE no = ?1 AND tenant = ?2 \
      ON CONFLICT (run, subscription) WHERE due_at IS NOT NULL DO UPDATE SET due_at = excluded.due_at, attempts = 0, \
      first_seq = min(first_seq, excluded.first_seq), latest = max(latest, excluded.latest)";
 /// A dead letter is gone.
@@ -245,8 +273,8 @@ pub(super) const DEAD_LETTERS: &str = "SELECT no, subscription, run, first_seq, 
      WHERE tenant = ?1 AND subscription = ?2 AND no > ?3 ORDER BY no LIMIT ?4";
 
 /// A new subscription.
-pub(super) const SUBSCRIPTION_ADD: &str = "INSERT INTO subscriptions (tenant, id, topic, wants, active, facts) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING";
+pub(super) const SUBSCRIPTION_ADD: &str = "INSERT INTO subscriptions (tenant, id, topic, wants, active, facts, owner) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
 /// Another one, if it still is what the caller read.
 pub(super) const SUBSCRIPTION_CHANGE: &str = "UPDATE subscriptions SET wants = ?4, active = ?5, facts = ?6 \
      WHERE tenant = ?1 AND id = ?2 AND facts = ?3";
@@ -254,20 +282,39 @@ pub(super) const SUBSCRIPTION_CHANGE: &str = "UPDATE subscriptions SET wants = ?
 pub(super) const SUBSCRIPTION_DELETE: &str = "DELETE FROM subscriptions WHERE tenant = ?1 AND id = ?2";
 /// A subscription by its id.
 pub(super) const SUBSCRIPTION: &str =
-    "SELECT id, topic, wants, active, facts FROM subscriptions WHERE tenant = ?1 AND id = ?2";
+    "SELECT id, topic, wants, active, facts, owner FROM subscriptions WHERE tenant = ?1 AND id = ?2";
 /// The subscriptions of a tenant, by id.
-pub(super) const SUBSCRIPTIONS: &str = "SELECT id, topic, wants, active, facts FROM subscriptions \
+pub(super) const SUBSCRIPTIONS: &str = "SELECT id, topic, wants, active, facts, owner FROM subscriptions \
      WHERE tenant = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
+/// The subscriptions of an owner, by id.
+pub(super) const SUBSCRIPTIONS_OF: &str = "SELECT id, topic, wants, active, facts, owner FROM subscriptions \
+     WHERE tenant = ?1 AND owner = ?4 AND id > ?2 ORDER BY id LIMIT ?3";
+/// How many active subscriptions to agents or everything there are.
+pub(super) const SUBSCRIPTIONS_BROAD: &str = "SELECT count(*) FROM subscriptions \
+     WHERE tenant = ?1 AND active = 1 AND substr(topic, 1, 4) <> 'run '";
+/// How many of those an owner has.
+pub(super) const SUBSCRIPTIONS_BROAD_OF: &str = "SELECT count(*) FROM subscriptions \
+     WHERE tenant = ?1 AND owner = ?2 AND active = 1 AND substr(topic, 1, 4) <> 'run '";
+/// How many active subscriptions of a topic there are, of one owner or of all.
+pub(super) const SUBSCRIPTIONS_TO: &str = "SELECT count(*) FROM subscriptions \
+     WHERE tenant = ?1 AND topic = ?2 AND active = 1 AND (?3 IS NULL OR owner = ?3)";
 /// Whether a tenant has subscriptions that count.
 pub(super) const HAS_LISTENERS: &str = "SELECT 1 FROM subscriptions WHERE tenant = ?1 AND active = 1 LIMIT 1";
 /// Who listens to a run.
-pub(super) const LISTENERS: &str = "SELECT id, wants FROM subscriptions \
+pub(super) const LISTENERS: &str = "SELECT id, wants, owner FROM subscriptions \
      WHERE tenant = ?1 AND topic IN (?2, ?3, ?4) AND active = 1 ORDER BY id";
 
 /// An idempotency key.
 pub(super) const KEY_ADD: &str = "INSERT INTO keys (tenant, key, request, run, seq, expires_at) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (tenant, key) DO UPDATE SET request = excluded.request, \
      run = excluded.run, seq = excluded.seq, expires_at = excluded.expires_at";
+/// An idempotency key that is noted; nothing is written when it says the same and is remembered for long enough.
+pub(super) const KEY_NOTE: &str = "INSERT INTO keys (tenant, key, request, run, seq, expires_at) \
+     VALUES (?1, ?2, ?3, ?4, 0, ?5) ON CONFLICT (tenant, key) DO UPDATE SET request = excluded.request, \
+     run = excluded.run, seq = excluded.seq, expires_at = excluded.expires_at \
+     WHERE keys.request <> excluded.request OR keys.expires_at < excluded.expires_at - ?6";
+/// Forgets one.
+pub(super) const KEY_REMOVE: &str = "DELETE FROM keys WHERE tenant = ?1 AND key = ?2";
 /// What an idempotency key was used for.
 pub(super) const KEY: &str = "SELECT request, run, seq, expires_at FROM keys WHERE tenant = ?1 AND key = ?2";
 /// Forgets those whose time has passed.
@@ -308,13 +355,17 @@ pub(super) const SEALED_CHANGE: &str =
 /// None in its place, if it still is what the caller read.
 pub(super) const SEALED_REMOVE: &str = "DELETE FROM sealed WHERE tenant = ?1 AND name = ?2 AND value = ?3";
 /// One more entry of a tenant's audit.
-pub(super) const AUDIT_ADD: &str = "INSERT INTO audit (tenant, no, at, entry) \
-     VALUES (?1, coalesce((SELECT max(no) FROM audit WHERE tenant = ?1), 0) + 1, ?2, ?3)";
+pub(super) const AUDIT_ADD: &str =
+    "INSERT INTO audit (tenant, no, at, entry, hash) VALUES (?1, ?2, ?3, ?4, ?5)";
+/// The last entry of a tenant's audit.
+pub(super) const AUDIT_LAST: &str = "SELECT no, hash FROM audit WHERE tenant = ?1 ORDER BY no DESC LIMIT 1";
+/// An entry that was written before entries were tied together.
+pub(super) const AUDIT_SEAL: &str = "UPDATE audit SET hash = ?3 WHERE tenant = ?1 AND no = ?2";
 /// A page of a tenant's audit.
 pub(super) const AUDIT_AFTER: &str =
-    "SELECT no, at, entry FROM audit WHERE tenant = ?1 AND no > ?2 ORDER BY no LIMIT ?3";
+    "SELECT no, at, entry, hash FROM audit WHERE tenant = ?1 AND no > ?2 ORDER BY no LIMIT ?3";
 /// A page of everybody's audit.
-pub(super) const AUDIT_ALL: &str = "SELECT a.tenant, n.text, a.no, a.at, a.entry FROM audit a JOIN names n ON n.no = a.tenant \
+pub(super) const AUDIT_ALL: &str = "SELECT a.tenant, n.text, a.no, a.at, a.entry, a.hash FROM audit a JOIN names n ON n.no = a.tenant \
      WHERE (a.tenant, a.no) > (?1, ?2) ORDER BY a.tenant, a.no LIMIT 500";
 
 /// All of them, for the test that reads their plans.
@@ -328,17 +379,23 @@ pub(super) const ALL: &[&str] = &[
     SESSION_ADD,
     SESSION_ROW,
     SESSIONS_ALL,
+    SESSIONS_BY_OWNER,
+    SESSIONS_BY_NAME,
     SESSION_METADATA,
     SESSION_CLOSE,
+    TENANTS,
     RUN_PLACE,
     RUN_ADD,
     RUN_UPDATE,
     RUN_LEASE,
     RUN_BY_ID,
+    RUN_FACTS,
     RUN_BY_NUMBER,
     RUNS_ALL,
     RUNS_BY_AGENT,
     RUNS_BY_SESSION,
+    RUNS_BY_SESSION_NAME,
+    RUNS_BY_OWNER,
     RUNS_BY_INBOX,
     INBOX_COUNTS,
     RUNS_CLAIMABLE,
@@ -386,6 +443,7 @@ pub(super) const ALL: &[&str] = &[
     DUE_NEXT_AGENT,
     DUE_OF_AGENT,
     NOTICE_ADD,
+    NOTICES_NEXT_OWNER,
     NOTICES_DUE,
     NOTICE_DONE,
     NOTICE_MORE,
@@ -401,9 +459,15 @@ pub(super) const ALL: &[&str] = &[
     SUBSCRIPTION_DELETE,
     SUBSCRIPTION,
     SUBSCRIPTIONS,
+    SUBSCRIPTIONS_OF,
+    SUBSCRIPTIONS_BROAD,
+    SUBSCRIPTIONS_BROAD_OF,
+    SUBSCRIPTIONS_TO,
     HAS_LISTENERS,
     LISTENERS,
     KEY_ADD,
+    KEY_NOTE,
+    KEY_REMOVE,
     KEY,
     KEYS_FORGET,
     COUNTER,
@@ -419,6 +483,8 @@ pub(super) const ALL: &[&str] = &[
     SEALED_CHANGE,
     SEALED_REMOVE,
     AUDIT_ADD,
+    AUDIT_LAST,
+    AUDIT_SEAL,
     AUDIT_AFTER,
     AUDIT_ALL,
 ];

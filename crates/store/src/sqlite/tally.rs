@@ -15,7 +15,7 @@ use rusqlite::{OptionalExtension, params};
 use tokio::sync::oneshot;
 
 use super::read::{Readers, Reading, lists, unreadable};
-use super::rows::RunColumns;
+use super::rows::{PHASE_COLUMN, RunColumns};
 use super::{names, sql};
 use crate::columns::kind_number;
 use crate::contract::Answer;
@@ -24,9 +24,6 @@ use crate::query::{Counts, OpenHolds};
 
 /// Rows read at once while everything is counted.
 const CHUNK: i64 = 1000;
-
-/// Where `sql::RUNS_SCAN` has the phase: behind the columns of a whole run.
-const PHASE_COLUMN: usize = 21;
 
 /// Tenant, agent and kind of open holds, by their numbers.
 type Lane = (i64, i64, i64);

@@ -14,7 +14,7 @@ use super::sql;
 use super::writer::Failure;
 use crate::batch::{Batch, Notice};
 use crate::query::{Page, SettleNotice};
-use crate::subscription::{DeadLetter, DeadQuery, Scope, Subscription, SubscriptionQuery};
+use crate::subscription::{DeadLetter, DeadQuery, Scope, Subscription, SubscriptionCount, SubscriptionQuery};
 
 /// How subscriptions and dead letters change.
 pub(super) enum SubscriptionChange {
@@ -34,8 +34,8 @@ pub(super) fn change(
     let changed = match change {
         SubscriptionChange::Put(new) => {
             let tenant = numbers.number(connection, new.tenant.as_str())?;
-            let row =
-                params![tenant, new.id, new.scope.topic(), new.wants.cast_signed(), new.is_active, new.facts];
+            let (topic, wants) = (new.scope.topic(), new.wants.cast_signed());
+            let row = params![tenant, new.id, topic, wants, new.is_active, new.facts, new.owner];
             connection.prepare_cached(sql::SUBSCRIPTION_ADD)?.execute(row)?
         }
         SubscriptionChange::Change { before, after } => {
@@ -73,11 +73,13 @@ pub(super) fn put_notices(
     let [all, agent, one] = Scope::of_batch(batch).map(|scope| scope.topic());
     let mut statement = connection.prepare_cached(sql::LISTENERS)?;
     let listeners = statement
-        .query_map(params![tenant, all, agent, one], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)))?
-        .collect::<rusqlite::Result<Vec<(String, i64)>>>()?;
-    for (id, wants) in listeners {
+        .query_map(params![tenant, all, agent, one], |row| {
+            Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get(2)?))
+        })?
+        .collect::<rusqlite::Result<Vec<(String, i64, String)>>>()?;
+    for (id, wants, owner) in listeners {
         if wants.cast_unsigned() & batch.tells != 0 {
-            write_notice(connection, numbers, batch, &Notice::of_batch(batch, id), run)?;
+            write_notice(connection, numbers, batch, &Notice::of_batch(batch, id, owner), run)?;
         }
     }
     Ok(())
@@ -117,10 +119,37 @@ pub(super) fn list(
     query: &SubscriptionQuery,
 ) -> rusqlite::Result<Vec<Subscription>> {
     let Some(number) = names::find(connection, query.tenant.as_str())? else { return Ok(Vec::new()) };
-    let mut statement = connection.prepare_cached(sql::SUBSCRIPTIONS)?;
     let after = query.after.as_deref().unwrap_or_default();
-    let rows = statement.query_map(params![number, after, query.limit], |row| read(&query.tenant, row))?;
-    rows.collect()
+    let read = |row: &Row<'_>| read(&query.tenant, row);
+    match &query.owner {
+        Some(owner) => {
+            let mut statement = connection.prepare_cached(sql::SUBSCRIPTIONS_OF)?;
+            statement.query_map(params![number, after, query.limit, owner], read)?.collect()
+        }
+        None => {
+            let mut statement = connection.prepare_cached(sql::SUBSCRIPTIONS)?;
+            statement.query_map(params![number, after, query.limit], read)?.collect()
+        }
+    }
+}
+
+pub(super) fn count(connection: &Connection, count: &SubscriptionCount) -> rusqlite::Result<usize> {
+    let Some(tenant) = names::find(connection, count.tenant.as_str())? else { return Ok(0) };
+    let number = |row: &Row<'_>| row.get(0);
+    match (count.run, &count.owner) {
+        (Some(run), owner) => {
+            let mut statement = connection.prepare_cached(sql::SUBSCRIPTIONS_TO)?;
+            statement.query_row(params![tenant, Scope::Run(run).topic(), owner], number)
+        }
+        (None, Some(owner)) => {
+            let mut statement = connection.prepare_cached(sql::SUBSCRIPTIONS_BROAD_OF)?;
+            statement.query_row(params![tenant, owner], number)
+        }
+        (None, None) => {
+            let mut statement = connection.prepare_cached(sql::SUBSCRIPTIONS_BROAD)?;
+            statement.query_row(params![tenant], number)
+        }
+    }
 }
 
 fn read(tenant: &Tenant, row: &Row<'_>) -> rusqlite::Result<Subscription> {
@@ -136,6 +165,7 @@ fn read(tenant: &Tenant, row: &Row<'_>) -> rusqlite::Result<Subscription> {
         wants: row.get::<_, i64>(2)?.cast_unsigned(),
         is_active: row.get(3)?,
         facts: row.get(4)?,
+        owner: row.get(5)?,
     })
 }
 

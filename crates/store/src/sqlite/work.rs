@@ -15,10 +15,11 @@ use super::rows::RunColumns;
 use super::sql;
 use super::tally::Tally;
 use super::writer::Failure;
+use crate::audit::entry_hash;
 use crate::batch::LeaseChange;
 use crate::columns::{Corrupt, LeaseColumns};
 use crate::error::StoreError;
-use crate::query::{Claim, Claimed, Lease, SCAN_MAX, SealedChange, SessionChange, SessionKey};
+use crate::query::{Claim, Claimed, KeyNote, Lease, SCAN_MAX, SealedChange, SessionChange, SessionKey};
 use crate::turns::take_turns;
 
 /// What the writer needs to know of a run before it changes it.
@@ -165,12 +166,14 @@ pub(super) fn release(
     texts: &Texts,
     run: RunId,
     node: Incarnation,
+    wake_at: Option<Timestamp>,
 ) -> Result<(), Failure> {
     let Some(place) = leased_by(connection, run, node)? else { return Ok(()) };
     let columns =
         connection.prepare_cached(sql::RUN_BY_NUMBER)?.query_row(params![place.no], RunColumns::read)?;
     let stored = columns.stored(connection, texts)?;
-    let after = LeaseColumns::after(LeaseChange::Release, place.lease(), place.wake_at, stored.row.due_at);
+    let wake_at = [place.wake_at, wake_at].into_iter().flatten().min();
+    let after = LeaseColumns::after(LeaseChange::Release, place.lease(), wake_at, stored.row.due_at);
     write_lease(connection, place.no, &after)?;
     let facts = &stored.row.run.facts;
     set_due(connection, numbers, &facts.tenant, facts.agent.as_str(), run, place.no, after.due_at)
@@ -271,6 +274,29 @@ pub(super) fn quarantine(connection: &Connection, run: RunId, why: &str) -> Resu
     Ok(tally)
 }
 
+/// Keeps or forgets keys apart from any append.
+pub(super) fn note_keys(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    notes: &[KeyNote],
+) -> Result<(), Failure> {
+    for note in notes {
+        let tenant = numbers.number(connection, note.tenant.as_str())?;
+        match note.kept {
+            Some((request, expires_at)) => {
+                let Some(run) = run_number(connection, note.run)? else { continue };
+                let refreshed = KeyNote::REFRESHED_MILLIS;
+                let row = params![tenant, note.key, request.0, run, expires_at.0, refreshed];
+                connection.prepare_cached(sql::KEY_NOTE)?.execute(row)?;
+            }
+            None => {
+                connection.prepare_cached(sql::KEY_REMOVE)?.execute(params![tenant, note.key])?;
+            }
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn forget_keys(connection: &Connection, until: Timestamp, limit: usize) -> Result<usize, Failure> {
     Ok(connection.prepare_cached(sql::KEYS_FORGET)?.execute(params![until.0, limit])?)
 }
@@ -282,19 +308,12 @@ pub(super) fn change_session(
     change: &SessionChange,
     at: Timestamp,
 ) -> Result<bool, Failure> {
-    if find_session(connection, numbers, key)?.is_none() {
-        return Ok(false);
-    }
-    let tenant = numbers.number(connection, key.tenant.as_str())?;
-    let agent = numbers.number(connection, key.agent.as_str())?;
-    let session = key.session.as_str();
+    let Some((no, _)) = find_session(connection, numbers, key)? else { return Ok(false) };
     let changed = match change {
-        SessionChange::Metadata { before, after } => connection
-            .prepare_cached(sql::SESSION_METADATA)?
-            .execute(params![tenant, agent, session, before, after, at.0])?,
-        SessionChange::Close => {
-            connection.prepare_cached(sql::SESSION_CLOSE)?.execute(params![tenant, agent, session])?
+        SessionChange::Metadata { before, after } => {
+            connection.prepare_cached(sql::SESSION_METADATA)?.execute(params![no, before, after, at.0])?
         }
+        SessionChange::Close => connection.prepare_cached(sql::SESSION_CLOSE)?.execute(params![no])?,
     };
     Ok(changed > 0)
 }
@@ -306,8 +325,14 @@ pub(super) fn put_audit(
     at: Timestamp,
     entry: &str,
 ) -> Result<(), Failure> {
-    let tenant = numbers.number(connection, tenant.as_str())?;
-    connection.prepare_cached(sql::AUDIT_ADD)?.execute(params![tenant, at.0, entry])?;
+    let number = numbers.number(connection, tenant.as_str())?;
+    let last: Option<(u64, [u8; 32])> = connection
+        .prepare_cached(sql::AUDIT_LAST)?
+        .query_row(params![number], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let no = last.map_or(1, |(no, _)| no + 1);
+    let hash = entry_hash(last.map(|(_, hash)| Digest(hash)), tenant.as_str(), no, at, entry);
+    connection.prepare_cached(sql::AUDIT_ADD)?.execute(params![number, no, at.0, entry, hash.0])?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! Group commit is what lets many runs share one sync. A failed sync is fatal: the kernel may have dropped the pages,
 //! so nothing that this process believes about the file can be trusted any more.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use super::append::{self, Encoded};
 use super::credentials::{self, CredentialChange};
+use super::files::OpenFiles;
 use super::names::{Numbers, Texts};
 use super::schema::{OpenError, OpenFile};
 use super::tally::{Tallies, Tally};
@@ -26,7 +27,7 @@ use super::{SqliteOptions, erase, work};
 use crate::contract::Answer;
 use crate::error::StoreError;
 use crate::observer::Observer;
-use crate::query::{Claim, Claimed, SealedChange, SessionChange, SessionKey, SettleNotice};
+use crate::query::{Claim, Claimed, KeyNote, SealedChange, SessionChange, SessionKey, SettleNotice};
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -36,8 +37,12 @@ pub(super) enum Job {
     Append(Vec<Encoded>, u64, Reply<()>),
     Claim(Claim, Reply<Vec<Claimed>>),
     Renew(Vec<RunId>, Incarnation, Timestamp, Reply<Vec<RunId>>),
-    Release(RunId, Incarnation, Reply<()>),
+    /// Whether an append could be written now. Tried with a write of its own when the last one found no room.
+    Probe(bool, Reply<Vec<RunId>>),
+    Release(RunId, Incarnation, Option<Timestamp>, Reply<()>),
     ForgetKeys(Timestamp, usize, Reply<usize>),
+    /// Needs no sync of its own.
+    NoteKeys(Vec<KeyNote>, Reply<()>),
     SettleNotice(i64, SettleNotice, Reply<()>),
     ChangeSession(SessionKey, SessionChange, Timestamp, Reply<bool>),
     Erase(RunId, Reply<()>),
@@ -79,6 +84,9 @@ const CHECKPOINT_PAGES: i32 = 4000;
 pub(super) struct Writer {
     queue: Option<SyncSender<Job>>,
     stopped: Arc<OnceLock<String>>,
+    /// The last write found the disk full.
+    is_full: Arc<AtomicBool>,
+    files: OpenFiles,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -96,14 +104,17 @@ impl Writer {
     ) -> Result<Writer, OpenError> {
         let (sender, receiver) = sync_channel(options.queue);
         let stopped = Arc::new(OnceLock::new());
+        let is_full = Arc::new(AtomicBool::new(false));
+        let files = file.files.clone();
         let path = file.connection.path().unwrap_or_default().to_owned();
         let thread = std::thread::Builder::new().name("holdpoint-writer".into()).spawn({
             let (stopped, observer) = (stopped.clone(), options.observer.clone());
-            move || Writing::new(file, stopped, tallies, observer).run(&receiver)
+            let is_full = is_full.clone();
+            move || Writing::new(file, stopped, is_full, tallies, observer).run(&receiver)
         });
         let thread =
             thread.map_err(|error| OpenError::Unusable { path: path.into(), why: error.to_string() })?;
-        Ok(Writer { queue: Some(sender), stopped, thread: Some(thread) })
+        Ok(Writer { queue: Some(sender), stopped, is_full, files, thread: Some(thread) })
     }
 
     /// Queues a job at once; the future is only about its answer.
@@ -124,6 +135,15 @@ impl Writer {
             }
             Err(TrySendError::Disconnected(_)) => refused(StoreError::unavailable("the writer has ended")),
         }
+    }
+
+    /// Whether an append could be written now.
+    pub(super) fn probe(&self) -> Answer<Vec<RunId>> {
+        if let Err(why) = self.files.check_room() {
+            return refused(StoreError::unavailable(why));
+        }
+        let is_full = self.is_full.load(Ordering::Relaxed);
+        self.hand_over(|reply| Job::Probe(is_full, reply))
     }
 
     pub(super) fn stopped(&self) -> Option<String> {
@@ -158,6 +178,8 @@ struct Writing {
     /// Pages in the WAL after the last commit.
     wal_pages: Arc<AtomicI32>,
     stopped: Arc<OnceLock<String>>,
+    is_full: Arc<AtomicBool>,
+    files: OpenFiles,
     tallies: Arc<Tallies>,
     observer: Option<Arc<dyn Observer>>,
     _lock: std::fs::File,
@@ -167,14 +189,17 @@ impl Writing {
     fn new(
         mut file: OpenFile,
         stopped: Arc<OnceLock<String>>,
+        is_full: Arc<AtomicBool>,
         tallies: Arc<Tallies>,
         observer: Option<Arc<dyn Observer>>,
     ) -> Writing {
         // Checkpoints are ours: SQLite's own would hide a failed sync.
         let wal_pages = Arc::new(AtomicI32::new(0));
-        let seen = wal_pages.clone();
+        let (seen, was_full) = (wal_pages.clone(), is_full.clone());
         let hook = file.connection.wal_hook(Some(move |_: &mut Wal, pages: i32| {
             seen.store(pages, Ordering::Relaxed);
+            // Something was written: there is room again.
+            was_full.store(false, Ordering::Relaxed);
             Ok(())
         }));
         if let Err(error) = hook {
@@ -187,6 +212,8 @@ impl Writing {
             numbers: Numbers::default(),
             texts: Texts::default(),
             stopped,
+            is_full,
+            files: file.files,
             tallies,
             observer,
             _lock: file.lock,
@@ -211,8 +238,18 @@ impl Writing {
     /// fails.
     fn commit(&mut self, first: Job, queue: &Receiver<Job>) {
         self.has_erased = false;
-        // What arrives while the first ones are written still shares their sync.
-        let group = self.transact(vec![first], || queue.try_recv().ok());
+        let mut group = vec![first];
+        while group.iter().all(Job::needs_no_sync)
+            && group.len() < GROUP_MAX
+            && let Ok(next) = queue.try_recv()
+        {
+            group.push(next);
+        }
+        let group = match group.iter().all(Job::needs_no_sync) {
+            true => self.transact_unsynced(group),
+            // What arrives while the first ones are written still shares their sync.
+            false => self.transact(group, || queue.try_recv().ok()),
+        };
         for job in group {
             if let Some(why) = self.stopped.get() {
                 job.answer(Err(stopped_error(why)));
@@ -237,8 +274,28 @@ impl Writing {
         }
     }
 
+    /// One transaction that the next one syncs: its pages are in the WAL in front of that one's.
+    fn transact_unsynced(&mut self, group: Vec<Job>) -> Vec<Job> {
+        let synchronous = |mode: &str| self.connection.pragma_update(None, "synchronous", mode);
+        if synchronous("NORMAL").is_err() {
+            return self.transact(group, || None);
+        }
+        let undone = self.transact(group, || None);
+        if let Err(error) = self.connection.pragma_update(None, "synchronous", "FULL") {
+            self.stop(format!("commits can no longer be synced ({error})"));
+        }
+        undone
+    }
+
     /// One transaction. Gives the jobs back, unanswered and undone, when they should be tried one by one.
     fn transact(&mut self, mut group: Vec<Job>, mut next: impl FnMut() -> Option<Job>) -> Vec<Job> {
+        if let Err(why) = self.files.check() {
+            self.stop(format!("{why}, so nothing more can be kept in it"));
+            let refusal =
+                self.stopped.get().map_or_else(|| StoreError::unavailable(why), |why| stopped_error(why));
+            group.into_iter().for_each(|job| job.answer(Err(refusal.clone())));
+            return Vec::new();
+        }
         if let Err(error) = self.connection.execute_batch("BEGIN IMMEDIATE") {
             let refusal = unavailable(&error);
             group.into_iter().for_each(|job| job.answer(Err(refusal.clone())));
@@ -263,10 +320,14 @@ impl Writing {
             }
         }
         let result = self.tallies.commit(&changed, || self.connection.execute_batch("COMMIT"));
-        if result.is_ok() {
+        let refusal = match result {
+            // Durable is what can be found again: a file that lost its name meanwhile ends with this process.
+            Ok(()) => self.files.check().err().map(|why| self.lost(why)),
+            Err(error) => Some(self.commit_failed(&error)),
+        };
+        if refusal.is_none() {
             self.tell_observer(&group, &done);
         }
-        let refusal = result.err().map(|error| self.commit_failed(&error));
         for (job, result) in group.into_iter().zip(done) {
             job.answer(refusal.clone().map_or(result, Err));
         }
@@ -292,6 +353,7 @@ impl Writing {
     /// Rolls back. One job alone is told why; several are tried again one by one.
     fn undo(&mut self, group: Vec<Job>, error: &rusqlite::Error) -> Vec<Job> {
         self.roll_back();
+        self.remember_full(error);
         self.stop_if_untrustworthy(error);
         if group.len() > 1 {
             return group;
@@ -304,6 +366,7 @@ impl Writing {
     /// A full disk undoes the transaction for certain. After any other failure nobody knows.
     fn commit_failed(&mut self, error: &rusqlite::Error) -> StoreError {
         self.roll_back();
+        self.remember_full(error);
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::ReadOnly) => unavailable(error),
             _ => {
@@ -313,11 +376,23 @@ impl Writing {
         }
     }
 
+    /// What was just written is in a file that nobody can open any more.
+    fn lost(&self, why: String) -> StoreError {
+        self.stop(format!("{why}, so nothing more can be kept in it"));
+        StoreError::Unknown { why }
+    }
+
     fn roll_back(&mut self) {
         self.numbers.forget();
         self.texts.forget();
         // Fails when SQLite has rolled back by itself.
         let _ = self.connection.execute_batch("ROLLBACK");
+    }
+
+    fn remember_full(&self, error: &rusqlite::Error) {
+        if error.sqlite_error_code() == Some(ErrorCode::DiskFull) {
+            self.is_full.store(true, Ordering::Relaxed);
+        }
     }
 
     fn checkpoint(&self, mode: &str) -> rusqlite::Result<()> {
@@ -373,6 +448,11 @@ enum Done {
 }
 
 impl Job {
+    /// Whether it may be lost with the machine, and is synced with whatever follows.
+    fn needs_no_sync(&self) -> bool {
+        matches!(self, Job::NoteKeys(..))
+    }
+
     /// Does the job inside the transaction.
     fn perform(
         &self,
@@ -384,12 +464,20 @@ impl Job {
             Job::Append(batches, _, _) => append::append(connection, numbers, batches).map(Done::Changed),
             Job::Claim(claim, _) => work::claim_due(connection, numbers, texts, claim).map(Done::Claimed),
             Job::Renew(runs, node, until, _) => work::renew(connection, runs, *node, *until).map(Done::Runs),
-            Job::Release(run, node, _) => {
-                work::release(connection, numbers, texts, *run, *node).map(|()| Done::Nothing)
+            // Any page will do: the header's, whose number nobody else uses.
+            Job::Probe(true, _) => connection
+                .query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0))
+                .and_then(|no| connection.pragma_update(None, "user_version", no.wrapping_add(1)))
+                .map(|()| Done::Nothing)
+                .map_err(Failure::from),
+            Job::Probe(false, _) => Ok(Done::Nothing),
+            Job::Release(run, node, wake_at, _) => {
+                work::release(connection, numbers, texts, *run, *node, *wake_at).map(|()| Done::Nothing)
             }
             Job::ForgetKeys(until, limit, _) => {
                 work::forget_keys(connection, *until, *limit).map(Done::Forgot)
             }
+            Job::NoteKeys(notes, _) => work::note_keys(connection, numbers, notes).map(|()| Done::Nothing),
             Job::SettleNotice(no, outcome, _) => {
                 telling::settle_notice(connection, *no, outcome).map(|()| Done::Nothing)
             }
@@ -417,8 +505,9 @@ impl Job {
             Job::Append(_, _, reply)
             | Job::Quarantine(_, _, reply)
             | Job::Audit(_, _, _, reply)
-            | Job::Release(_, _, reply)
+            | Job::Release(_, _, _, reply)
             | Job::SettleNotice(_, _, reply)
+            | Job::NoteKeys(_, reply)
             | Job::Erase(_, reply) => send(reply, result.map(|_| ())),
             Job::Claim(_, reply) => send(
                 reply,
@@ -429,7 +518,7 @@ impl Job {
                     }
                 }),
             ),
-            Job::Renew(_, _, _, reply) => send(
+            Job::Renew(_, _, _, reply) | Job::Probe(_, reply) => send(
                 reply,
                 result.map(|done| match done {
                     Done::Runs(runs) => runs,

@@ -109,7 +109,7 @@ pub(crate) fn order(at: usize, actor: Actor, command: Command) -> Order {
         entropy: Entropy(digest::of_parts("ahead", &[&at.to_be_bytes()]).0),
         actor,
         definition: Arc::new(definition()),
-        verdicts: Verdicts { policy: None, by_call },
+        verdicts: Verdicts { by_call, ..Verdicts::default() },
         authority,
         recorded: None,
         limits: Arc::new(Limits::default()),

@@ -222,7 +222,7 @@ impl Setting {
             };
             by_call.extend(self.rules.iter().filter(speaks).map(|rule| (call.no, rule.verdict.clone())));
         }
-        Verdicts { policy: Some(digest::of_bytes(b"policy")), by_call }
+        Verdicts { policy: Some(digest::of_bytes(b"policy")), by_call, ..Verdicts::default() }
     }
 
     /// In what role an actor may decide now.

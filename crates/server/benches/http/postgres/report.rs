@@ -56,6 +56,7 @@ pub(crate) fn print(plan: &Plan, results: &Results) {
         percentile(&hints.same_node, 0.99),
     );
     print_held(&results.held);
+    results.backlog.print("Postgres");
     write_json(plan, &as_json(results));
 }
 
@@ -64,6 +65,7 @@ fn as_json(results: &Results) -> Value {
     let mut postgres = by_nodes(1).unwrap_or_default();
     postgres["nodes"] = json!({"2": by_nodes(2), "3": by_nodes(3), "3_crossed": figures(&results.crossed)});
     postgres["held"] = held_figures(&results.held);
+    postgres["backlog"] = results.backlog.figures();
     let spread =
         |samples: &[f64]| json!({"p50_ms": percentile(samples, 0.5), "p99_ms": percentile(samples, 0.99)});
     let snapshot = &results.snapshot;

@@ -19,6 +19,7 @@ use crate::config::plan::{AgentPlan, ToolPlan, tool_holds};
 use crate::config::remotes::Remotes;
 use crate::config::stores::absolute;
 use crate::config::{Config, Database};
+use crate::heads::KeySource;
 use crate::tool::Tool;
 use crate::tool::a2a::{AsksRemote, RemoteAgent};
 use crate::tool::agent::AsksAgent;
@@ -58,7 +59,14 @@ impl<'a> Workshop<'a> {
         let files = config.database.iter().filter_map(Database::file);
         let store = files.flat_map(|file| with_its_files(&file));
         // Also what is not there yet: a tool must not be able to make it.
-        let protected = own.into_iter().chain(store).collect();
+        let heads = config.heads().into_iter().flat_map(|heads| {
+            let key = match heads.key {
+                KeySource::File(path) => Some(path),
+                KeySource::Command(_) => None,
+            };
+            key.into_iter().chain([heads.file])
+        });
+        let protected = own.into_iter().chain(store).chain(heads).collect();
         let (data, clock, logins) = (&beside.data, &beside.clock, beside.logins.as_ref());
         Workshop { config, data, clock, remotes, logins, protected }
     }
@@ -155,6 +163,9 @@ impl<'a> Workshop<'a> {
                 .and_then(|tool| tool.max_execution_time)
                 .map_or(usual.max_execution_time, |span| span.0),
             output_limit: tool.and_then(|tool| tool.max_output).unwrap_or(usual.output_limit),
+            process_limit: tool.and_then(|tool| tool.max_processes).unwrap_or(usual.process_limit),
+            memory_limit: tool.and_then(|tool| tool.max_memory).unwrap_or(usual.memory_limit),
+            file_limit: tool.and_then(|tool| tool.max_file_size).unwrap_or(usual.file_limit),
             confinement: match tool.and_then(|tool| tool.sandbox) {
                 Some(Sandbox::Off) => Confinement::Off,
                 Some(Sandbox::On) | None => Confinement::On,

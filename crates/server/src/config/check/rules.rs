@@ -133,6 +133,14 @@ pub(super) fn server(server: &Server, tree: &Node, found: &mut Checked) {
         let what = "`server.hosts` names this server for others, and there is no `server.auth`".to_owned();
         found.problem(tree, &path.key("hosts"), what, "add `server.auth`, or remove `hosts`");
     }
+    if let Some(audit) = &server.audit
+        && audit.key_file.is_some() != audit.key_command.is_empty()
+    {
+        let what = "`server.audit` needs `key_file` or `key_command`, and not both".to_owned();
+        let help =
+            "`openssl genpkey -algorithm ed25519 -out audit.pem` makes a key for `key_file: audit.pem`";
+        found.problem(tree, &path.key("audit"), what, help);
+    }
     if let Some(jwt) = server.auth.as_ref().and_then(|auth| auth.jwt.as_ref()) {
         let (max_age, refresh) = (jwt.max_age.map(|span| span.0), jwt.refresh.map(|span| span.0));
         if max_age.is_some_and(|max_age| max_age < refresh.unwrap_or(Millis::seconds(15 * 60))) {

@@ -2,8 +2,11 @@
 //!
 //! What the command line says (`--listen`, `--data`) wins over what stands here.
 
+use std::net::IpAddr;
+
 use garde::Validate;
 use holdpoint_core::time::Millis;
+use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -25,6 +28,10 @@ pub struct Server {
     pub public_url: Option<String>,
     /// Names that callers know this server by, beside its address: without scheme and port.
     pub hosts: Vec<String>,
+    /// Proxies in front of this server, as addresses or networks such as `10.0.0.0/8`. Only from these is `X-Forwarded-For` or
+    /// `Forwarded` believed, from its right end, when failed logins are counted by the client's address.
+    #[garde(inner(custom(proxy_network)))]
+    pub trusted_proxies: Vec<String>,
     /// The agent that A2A clients find at the root of the server. Without it, the only agent, if there is only one; each
     /// agent is at `/v1/agents/NAME` in any case.
     pub default_agent: Option<String>,
@@ -40,6 +47,9 @@ pub struct Server {
     /// How long things are kept.
     #[garde(dive)]
     pub retention: Retention,
+    /// Signed heads of the database, by which `holdpoint audit verify --heads` notices what is gone or was rolled back.
+    #[garde(dive)]
+    pub audit: Option<Audit>,
     /// How much is allowed.
     #[garde(dive)]
     pub limits: Limits,
@@ -80,9 +90,23 @@ pub struct A2a {
     /// Whether clients may name receivers of push notifications. They are told within the bounds of `webhooks`.
     #[schemars(extend("default" = true))]
     pub push_notifications: Option<bool>,
+    /// Which decisions count that name no hold: `shown`, those on the one hold that the caller was last shown on the task;
+    /// `strict`, none: every decision needs its `hold_id`.
+    #[schemars(extend("default" = "shown"))]
+    pub decisions: Option<A2aDecisions>,
     /// What the cards of agents are signed with. Without it they are not signed.
     #[garde(dive)]
     pub card_signature: Option<CardSignature>,
+}
+
+/// Which decisions count that name no hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum A2aDecisions {
+    /// Those of callers who were shown the hold, by the last answer about its task.
+    Shown,
+    /// None.
+    Strict,
 }
 
 /// What the cards of agents are signed with.
@@ -192,6 +216,27 @@ pub struct Retention {
     pub ended_runs: Option<Span>,
 }
 
+/// Signed heads of the database.
+#[derive(Debug, Deserialize, JsonSchema, Validate)]
+#[serde(deny_unknown_fields)]
+#[garde(allow_unvalidated)]
+pub struct Audit {
+    /// The file that signed heads are added to, relative to this file. It belongs on another disk or machine than the
+    /// database.
+    pub heads: String,
+    /// A file with the Ed25519 key that heads are signed with, as PEM: `openssl genpkey -algorithm ed25519` makes one. Never
+    /// on the machine of the database, if that can be helped.
+    pub key_file: Option<String>,
+    /// A command that prints the key, with its arguments, instead of `key_file`.
+    #[serde(default)]
+    pub key_command: Vec<String>,
+    /// How often a head is signed, if anything changed.
+    #[serde(default)]
+    #[garde(inner(custom(a_second_or_more)))]
+    #[schemars(extend("default" = "1h"))]
+    pub every: Option<Span>,
+}
+
 fn three_seconds_or_more(span: &Span, (): &()) -> garde::Result {
     match (Millis::seconds(3)..=Millis::seconds(3600)).contains(&span.0) {
         true => Ok(()),
@@ -256,6 +301,24 @@ pub struct Jwt {
     #[garde(inner(length(min = 1)))]
     #[schemars(extend("default" = "roles"))]
     pub roles_claim: Option<String>,
+    /// The claim with the tenant of the user, as text. Tenants share nothing but the server; a token without it is refused.
+    /// Without this key everyone is of the tenant `default`.
+    #[garde(inner(length(min = 1)))]
+    pub tenant_claim: Option<String>,
+}
+
+/// A network, or a single address as one.
+pub fn network(text: &str) -> Option<IpNet> {
+    let single = || text.parse::<IpAddr>().ok().map(IpNet::from);
+    text.parse::<IpNet>().ok().map(|network| network.trunc()).or_else(single)
+}
+
+fn proxy_network(text: &str, (): &()) -> garde::Result {
+    // A variable that is not at hand is taken to be right.
+    match text.contains("${") || network(text).is_some() {
+        true => Ok(()),
+        false => Err(garde::Error::new("is no address or network; write 10.0.0.7 or 10.0.0.0/8")),
+    }
 }
 
 fn keys_address(text: &str, (): &()) -> garde::Result {
@@ -304,6 +367,10 @@ pub struct Limits {
     #[garde(inner(range(min = 1)))]
     #[schemars(extend("default" = 3))]
     pub call_attempts: Option<u32>,
+    /// How long a call that somebody denied is refused without asking when the model raises it again in the same session,
+    /// unless a person has said something there since. `0s` asks every time.
+    #[schemars(extend("default" = "24h"))]
+    pub deny_memory: Option<Span>,
     /// How deep agents may hand work to agents.
     #[garde(inner(range(min = 1, max = 8)))]
     #[schemars(extend("default" = 8))]

@@ -69,6 +69,19 @@ pub struct Tool {
     #[garde(inner(custom(more_than_nothing)))]
     #[schemars(extend("default" = "2m"))]
     pub max_execution_time: Option<Span>,
+    /// For `command`: how many processes one may have at a time; more end it.
+    #[garde(inner(range(min = 1)))]
+    #[schemars(extend("default" = 64))]
+    pub max_processes: Option<u32>,
+    /// For `command`: how many bytes of memory its processes may have together; each of them, where the kernel does not
+    /// count them together.
+    #[garde(inner(range(min = 1)))]
+    #[schemars(extend("default" = 2147483648u64))]
+    pub max_memory: Option<u64>,
+    /// For `command`: how many bytes a file may have that it writes.
+    #[garde(inner(range(min = 1)))]
+    #[schemars(extend("default" = 2147483648u64))]
+    pub max_file_size: Option<u64>,
     /// For `command` and for `mcp` with `command`: whether the kernel confines programs. With `on` the server does not
     /// start where it cannot. Without it: `on` for `command`, `off` for `mcp`.
     pub sandbox: Option<Sandbox>,

@@ -2,19 +2,13 @@
 //!
 //! One notice stands for one subscription and one run, so whoever holds it sends in order. What is told is settled after
 //! it was told: a crash in between tells it again, with the same id. A receiver that fails, hangs or answers slowly has
-//! few places, and its notices are left out while those are taken: the others do not wait for it. Whoever loses a shard
-//! stops telling what belongs to it, so that one node tells at a time.
+//! few places, and its notices are left out while those are taken; so do all receivers of one owner together, and all at
+//! one host (`places.rs`): the others do not wait for them. Whoever loses a shard stops telling what belongs to it, so
+//! that one node tells at a time. What the owner of a subscription may see is worked out anew for each delivery.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::id::{HoldId, Seq};
-use holdpoint_core::project::hold_of;
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::{DueNotice, NoticeQuery, Scope, SettleNotice, StoreError, Subscription};
-use tokio::task::JoinSet;
-
+use super::places::{OF_OWNER, UnderWay};
 use super::{Disabled, Frame, Kind, Reading, Receiver, Sending, Telling, What};
 use crate::auth::Principal;
 use crate::clock;
@@ -23,12 +17,15 @@ use crate::engine::{Engine, EngineError, Shared};
 use crate::http_date::retry_after;
 use crate::settings::Webhooks;
 use crate::tool::http::{self, HttpLimits, Request};
+use holdpoint_core::event::{Envelope, Event};
+use holdpoint_core::id::{HoldId, Seq};
+use holdpoint_core::project::hold_of;
+use holdpoint_core::run::Facts;
+use holdpoint_core::time::{Millis, Timestamp};
+use holdpoint_store::{DueNotice, NoticeQuery, Scope, SettleNotice, StoreError, Subscription};
 
-/// Deliveries at once.
-const AT_ONCE: usize = 32;
-
-/// Deliveries to one subscription at once, each of another run.
-const AT_ONCE_EACH: usize = 4;
+/// Notices that are looked for at once, beside those that are under way.
+const LOOK: usize = 32;
 
 /// News that come together are looked for together.
 const GATHER: Millis = Millis(20);
@@ -110,8 +107,16 @@ async fn rounds(shared: Weak<Shared>) {
             tracing::warn!(%error, "notices cannot be looked for; trying again");
             Vec::new()
         });
+        let mut has_begun = false;
         for notice in found {
-            under_way.begin(&shared, notice);
+            if under_way.has_place_for(&shared, &notice) {
+                under_way.begin(&notice, shared.clone().tell(notice.clone()));
+                has_begun = true;
+            }
+        }
+        // There may be more, behind those that now have all their places.
+        if has_begun {
+            continue;
         }
         let mut stopping = shared.stopping.subscribe();
         let is_news = tokio::select! {
@@ -125,65 +130,22 @@ async fn rounds(shared: Weak<Shared>) {
         }
     }
     // Whatever is under way is told again by whoever comes next.
-    under_way.tasks.shutdown().await;
-}
-
-/// What is being told.
-#[derive(Default)]
-struct UnderWay {
-    tasks: JoinSet<()>,
-    notices: HashMap<tokio::task::Id, (i64, String)>,
-}
-
-impl UnderWay {
-    fn begin(&mut self, shared: &Arc<Shared>, notice: DueNotice) {
-        let is_known = self.notices.values().any(|(no, _)| *no == notice.no);
-        if is_known || self.tasks.len() >= AT_ONCE || self.count(&notice.subscription) >= AT_ONCE_EACH {
-            return;
-        }
-        let named = (notice.no, notice.subscription.clone());
-        let task = self.tasks.spawn(shared.clone().tell(notice));
-        self.notices.insert(task.id(), named);
-    }
-
-    fn count(&self, subscription: &str) -> usize {
-        self.notices.values().filter(|(_, of)| of == subscription).count()
-    }
-
-    /// Waits until one of them ends; for ever when there is none.
-    async fn ended(&mut self) {
-        let id = match self.tasks.join_next_with_id().await {
-            Some(Ok((id, ()))) => id,
-            Some(Err(error)) => {
-                tracing::error!(%error, "a delivery broke off; it is tried again");
-                error.id()
-            }
-            None => return std::future::pending().await,
-        };
-        self.notices.remove(&id);
-    }
-
-    /// Subscriptions that have all their places.
-    fn busy(&self) -> Vec<String> {
-        let mut busy: Vec<String> = self.notices.values().map(|(_, of)| of.clone()).collect();
-        busy.sort_unstable();
-        busy.dedup();
-        busy.retain(|subscription| self.count(subscription) >= AT_ONCE_EACH);
-        busy
-    }
+    under_way.shutdown().await;
 }
 
 impl Shared {
     async fn due(&self, under_way: &UnderWay) -> Result<Vec<DueNotice>, StoreError> {
-        if under_way.tasks.len() >= AT_ONCE {
+        if under_way.is_full() {
             return Ok(Vec::new());
         }
         let query = NoticeQuery {
             shards: self.shards(),
             now: self.clock.now(),
             // Those that are under way are found again.
-            limit: AT_ONCE * 2,
-            without: under_way.busy(),
+            limit: under_way.len() + LOOK,
+            each: OF_OWNER + LOOK,
+            without: under_way.busy_subscriptions(),
+            without_owners: under_way.busy_owners(),
         };
         self.store.due_notices(query).await
     }
@@ -191,9 +153,15 @@ impl Shared {
     /// Tells what one notice is about, and settles it. Stops when its shard becomes another node's: that one tells it
     /// again from the first event that was not settled.
     async fn tell(self: Arc<Shared>, notice: DueNotice) {
+        if let Err(error) = self.hear_of_tenant(notice.run).await {
+            tracing::warn!(run = %notice.run, %error, "not delivered; trying again");
+            return self.clock.sleep(STORE_AWAY).await;
+        }
         let telling = async {
             match self.told(&notice).await {
-                Ok(settle) => self.store.settle_notice(notice.no, settle).await,
+                Ok(Some(settle)) => self.store.settle_notice(notice.no, settle).await,
+                // Its host has no place: it stays due.
+                Ok(None) => Ok(()),
                 Err(error) => Err(error),
             }
         };
@@ -211,54 +179,60 @@ impl Shared {
         }
     }
 
-    /// Sends event after event; what became of it.
-    async fn told(self: &Arc<Shared>, notice: &DueNotice) -> Result<SettleNotice, StoreError> {
-        let nobody = SettleNotice::Delivered { upto: ALL };
+    /// Sends event after event; what became of it. None when it is left for later.
+    async fn told(self: &Arc<Shared>, notice: &DueNotice) -> Result<Option<SettleNotice>, StoreError> {
+        let nobody = Ok(Some(SettleNotice::Delivered { upto: ALL }));
+        let dead = |why: String| Ok(Some(self.dead(notice.from, why)));
         if notice.subscription == ABANDONED {
             let told = self.tell_outside(notice.run, notice.from).await?;
-            let Err(why) = told.heard else { return Ok(SettleNotice::Delivered { upto: told.upto }) };
+            let Err(why) = told.heard else { return Ok(Some(SettleNotice::Delivered { upto: told.upto })) };
             let settled = self.failed(notice, notice.from, why.clone(), None);
             if matches!(settled, SettleNotice::Dead { .. }) {
                 tracing::warn!(run = %notice.run, why, "what a call began outside goes on, and nobody waits for it");
             }
-            return Ok(settled);
+            return Ok(Some(settled));
         }
-        let Some(run) = self.store.facts(notice.run).await? else { return Ok(nobody) };
+        let Some(run) = self.store.facts(notice.run).await? else { return nobody };
         let id = notice.subscription.clone();
-        let Some(found) = self.store.subscription(run.tenant.clone(), id).await? else { return Ok(nobody) };
+        let Some(found) = self.store.subscription(run.tenant.clone(), id).await? else { return nobody };
         let receiver = match Receiver::read(&found.facts) {
             Ok(receiver) if found.is_active => receiver,
             Ok(receiver) => {
                 let why = receiver.disabled.map_or_else(String::new, |disabled| disabled.why);
-                return Ok(self.dead(notice.from, format!("the subscription is disabled: {why}")));
+                return dead(format!("the subscription is disabled: {why}"));
             }
-            Err(why) => return Ok(self.dead(notice.from, why)),
+            Err(why) => return dead(why),
+        };
+        let Some(_place) = self.hosts.enter(&found.id, &receiver.url) else { return Ok(None) };
+        let who = match self.listener(&found, &receiver, &run).await? {
+            Ok(who) => who,
+            Err(why) => return self.shut_out(&found, receiver, why, notice.from).await.map(Some),
         };
         let engine = Engine { shared: self.clone() };
-        let who = receiver.owner.principal(run.tenant.clone());
         let events = match engine.log(&who, notice.run, Seq(notice.from.0.saturating_sub(1))).await {
             Ok(events) => events,
-            // Whoever subscribed may no longer see it.
-            Err(EngineError::NotFound) => return Ok(nobody),
-            Err(EngineError::Store(StoreError::Corrupt { why, .. })) => {
-                return Ok(self.dead(notice.from, why));
-            }
+            // Whoever subscribed to all runs of an agent may not see this one.
+            Err(EngineError::NotFound) => return nobody,
+            Err(EngineError::Store(StoreError::Corrupt { why, .. })) => return dead(why),
             Err(EngineError::Store(error)) => return Err(error),
-            Err(other) => return Ok(self.dead(notice.from, other.to_string())),
+            Err(other) => return dead(other.to_string()),
         };
         let all = match self.all_of(&engine, &who, &receiver, notice, &found, &events).await {
             Ok(all) => all,
-            Err(EngineError::Store(StoreError::Corrupt { why, .. })) => {
-                return Ok(self.dead(notice.from, why));
-            }
+            Err(EngineError::Store(StoreError::Corrupt { why, .. })) => return dead(why),
             Err(EngineError::Store(error)) => return Err(error),
-            Err(other) => return Ok(self.dead(notice.from, other.to_string())),
+            Err(other) => return dead(other.to_string()),
         };
         // What is left for later begins with another event than what was told ends with.
         let rest = all.get(FRAMES).map(Next::seq);
         let mut upto = events.last().map_or(notice.from, |last| last.seq);
         for next in all.iter().take_while(|next| rest.is_none_or(|rest| next.seq() < rest)) {
             let seq = next.seq();
+            // Asked again for each: a slow receiver may be told for minutes, and rights end in between.
+            let who = match self.listener(&found, &receiver, &run).await? {
+                Ok(who) => who,
+                Err(why) => return self.shut_out(&found, receiver, why, seq).await.map(Some),
+            };
             let what = match next {
                 Next::Event(event) => {
                     let hold = match hold_of(&event.event) {
@@ -273,22 +247,72 @@ impl Shared {
             };
             match self.send(&found, &receiver, what).await {
                 Tried::Taken { .. } => self.settings().telemetry.delivered(),
-                Tried::Failed { why, after } => return Ok(self.failed(notice, seq, why, after)),
+                Tried::Failed { why, after } => return Ok(Some(self.failed(notice, seq, why, after))),
                 Tried::Gone => {
                     let why = "the receiver answered 410 Gone".to_owned();
                     self.disable(&found, receiver, &why).await?;
-                    return Ok(self.dead(seq, why));
+                    return Ok(Some(self.dead(seq, why)));
                 }
             }
             if let Next::Event(event) = next
                 && self.kind(&receiver.kind).is_some_and(|kind| kind.is_last(&receiver, event))
             {
                 self.store.delete_subscription(found.tenant.clone(), found.id.clone()).await?;
-                return Ok(nobody);
+                return nobody;
             }
             upto = if rest.is_some() { seq } else { upto.max(seq) };
         }
-        Ok(SettleNotice::Delivered { upto })
+        Ok(Some(SettleNotice::Delivered { upto }))
+    }
+
+    /// Whoever hears of a run by a subscription, with the rights of this instant; or why nobody does any more.
+    async fn listener(
+        self: &Arc<Shared>,
+        found: &Subscription,
+        receiver: &Receiver,
+        run: &Facts,
+    ) -> Result<Result<Principal, String>, StoreError> {
+        let who = match self.owner_now(&found.tenant, &receiver.owner).await? {
+            Ok(who) => who,
+            Err(why) => return Ok(Err(why)),
+        };
+        let engine = Engine { shared: self.clone() };
+        let still_hears = match &found.scope {
+            Scope::Tenant if !who.is_admin() => Err(format!("{} is no administrator any more", who.user)),
+            Scope::Tenant => Ok(()),
+            Scope::Agent(name) => {
+                let agent = self.agent(name).ok();
+                match who.is_admin() || agent.is_none_or(|agent| agent.approvers.include(&who)) {
+                    true => Ok(()),
+                    false => Err(format!("{} is no approver of agent {name} any more", who.user)),
+                }
+            }
+            Scope::Run(named) => {
+                let named = match *named == run.id {
+                    true => Some(run.clone()),
+                    // A run above it.
+                    false => self.store.facts(*named).await?,
+                };
+                match named.is_none_or(|named| engine.may_see(&who, &named)) {
+                    true => Ok(()),
+                    false => Err(format!("{} may not see this run any more", who.user)),
+                }
+            }
+        };
+        Ok(still_hears.map(|()| who))
+    }
+
+    /// Disables a subscription whose owner may not hear of it any more. They, and administrators, see why.
+    async fn shut_out(
+        &self,
+        found: &Subscription,
+        receiver: Receiver,
+        why: String,
+        from: Seq,
+    ) -> Result<SettleNotice, StoreError> {
+        let why = format!("{why}; its owner can enable it again with a valid key or token");
+        self.disable(found, receiver, &why).await?;
+        Ok(self.dead(from, why))
     }
 
     /// What is to be told, in order: events, or what the kind makes of them.

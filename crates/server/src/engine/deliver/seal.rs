@@ -1,7 +1,7 @@
 //! Secrets that others gave to this server, kept in the database so that the database alone does not give them away.
 //!
 //! AES-256 in GCM under a key that is made from the key of webhooks. What a text belongs to is bound to it: a sealed text
-//! that is moved to another row does not open.
+//! that is moved to another row, tenant or column does not open.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine as _};
@@ -11,13 +11,13 @@ use super::SigningKey;
 use crate::clock;
 
 impl SigningKey {
-    /// Seals a text for this owner.
-    pub(crate) fn seal(&self, owner: &[&str], text: &str) -> String {
+    /// Seals a text for this column and owner.
+    pub(crate) fn seal(&self, column: &str, owner: &[&str], text: &str) -> String {
         let nonce = clock::random_bytes::<NONCE_LEN>();
         let mut bytes = text.as_bytes().to_vec();
         let sealed = self.sealing_key().seal_in_place_append_tag(
             Nonce::assume_unique_for_key(nonce),
-            bound_to(owner),
+            bound_to(Some(column), owner),
             &mut bytes,
         );
         if sealed.is_err() {
@@ -26,14 +26,17 @@ impl SigningKey {
         BASE64_STANDARD_NO_PAD.encode([nonce.as_slice(), &bytes].concat())
     }
 
-    /// Opens what was sealed for this owner under this key; none for anything else.
-    pub(crate) fn open(&self, owner: &[&str], sealed: &str) -> Option<String> {
+    /// Opens what was sealed for this column and owner under this key; none for anything else.
+    pub(crate) fn open(&self, column: &str, owner: &[&str], sealed: &str) -> Option<String> {
         let bytes = BASE64_STANDARD_NO_PAD.decode(sealed).ok()?;
         let (nonce, rest) = bytes.split_first_chunk::<NONCE_LEN>()?;
-        let mut rest = rest.to_vec();
-        let nonce = Nonce::assume_unique_for_key(*nonce);
-        let text = self.sealing_key().open_in_place(nonce, bound_to(owner), &mut rest).ok()?;
-        String::from_utf8(text.to_vec()).ok()
+        // Older versions sealed for the owner alone.
+        [Some(column), None].into_iter().find_map(|column| {
+            let mut rest = rest.to_vec();
+            let nonce = Nonce::assume_unique_for_key(*nonce);
+            let text = self.sealing_key().open_in_place(nonce, bound_to(column, owner), &mut rest).ok()?;
+            String::from_utf8(text.to_vec()).ok()
+        })
     }
 
     fn sealing_key(&self) -> LessSafeKey {
@@ -44,9 +47,10 @@ impl SigningKey {
     }
 }
 
-fn bound_to(owner: &[&str]) -> Aad<[u8; 32]> {
-    let parts: Vec<&[u8]> = owner.iter().map(|part| part.as_bytes()).collect();
-    Aad::from(digest::of_parts("holdpoint.sealed.1", &parts).0)
+fn bound_to(column: Option<&str>, owner: &[&str]) -> Aad<[u8; 32]> {
+    let what = if column.is_some() { "holdpoint.sealed.2" } else { "holdpoint.sealed.1" };
+    let parts: Vec<&[u8]> = column.iter().chain(owner).map(|part| part.as_bytes()).collect();
+    Aad::from(digest::of_parts(what, &parts).0)
 }
 
 #[cfg(test)]
@@ -57,15 +61,19 @@ mod tests {
     #[test]
     fn only_its_owner_opens_it() {
         let key = SigningKey::new([7; 32]);
-        let sealed = key.seal(&["tenant", "config"], "a secret");
+        let sealed = key.seal("column", &["tenant", "config"], "a secret");
         assert!(!sealed.contains("secret"));
-        assert_eq!(key.open(&["tenant", "config"], &sealed).as_deref(), Some("a secret"));
-        assert_ne!(sealed, key.seal(&["tenant", "config"], "a secret"), "it is sealed anew each time");
-        assert_eq!(key.open(&["tenant", "another"], &sealed), None);
-        assert_eq!(key.open(&["tenantconfig"], &sealed), None);
-        assert_eq!(SigningKey::new([8; 32]).open(&["tenant", "config"], &sealed), None);
+        assert_eq!(key.open("column", &["tenant", "config"], &sealed).as_deref(), Some("a secret"));
+        assert_ne!(
+            sealed,
+            key.seal("column", &["tenant", "config"], "a secret"),
+            "it is sealed anew each time"
+        );
+        assert_eq!(key.open("column", &["tenant", "another"], &sealed), None);
+        assert_eq!(key.open("column", &["tenantconfig"], &sealed), None);
+        assert_eq!(SigningKey::new([8; 32]).open("column", &["tenant", "config"], &sealed), None);
         for changed in [sealed.to_uppercase(), String::new(), "short".into(), format!("{sealed}AAAA")] {
-            assert_eq!(key.open(&["tenant", "config"], &changed), None, "{changed}");
+            assert_eq!(key.open("column", &["tenant", "config"], &changed), None, "{changed}");
         }
     }
 }

@@ -10,6 +10,7 @@ use holdpoint_core::body::Body;
 use holdpoint_core::command::{
     Begin, Command, FailKind, FailRun, FinishCall, StoredCall, Suspend, SuspendFor,
 };
+use holdpoint_core::digest;
 use holdpoint_core::event::{Envelope, Event};
 use holdpoint_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, Secret};
 use holdpoint_core::message::ToolResult;
@@ -24,6 +25,7 @@ use holdpoint_store::StoreError;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use super::{Drive, Ended, Step};
+use crate::engine::login::account;
 use crate::engine::{Engine, EngineError, Shared};
 use crate::policy;
 use crate::settings::Agent;
@@ -128,7 +130,7 @@ impl Drive {
     async fn look(&mut self, run: &Run, agent: &Agent, ready: &[CallNo]) -> Result<(), EngineError> {
         let calls = run.state.calls.iter().filter(|call| ready.contains(&call.no));
         let looks: Vec<Looking> =
-            calls.filter_map(|call| agent.tools.get(&call.tool)?.look(&run.facts.owner)).collect();
+            calls.filter_map(|call| agent.tools.get(&call.tool)?.look(&account(&run.facts))).collect();
         if looks.is_empty() {
             return Ok(());
         }
@@ -146,7 +148,8 @@ impl Drive {
     async fn give_up(&mut self, why: String) -> Result<(), EngineError> {
         tracing::error!(run = %self.run, why, "what is stored cannot be gone on with");
         let error = format!("failed to load execution state: {why}");
-        let fail = FailRun { worker: None, error: error.clone(), detail: None, kind: FailKind::Final };
+        let fail =
+            FailRun { worker: None, error: error.clone(), detail: None, kind: FailKind::Final, heard: None };
         self.push(Command::Fail(fail), Verdicts::default()).await?;
         self.settle().await?;
         match self.refused.take() {
@@ -182,17 +185,27 @@ impl Drive {
             session: run.facts.session.clone(),
             message: MessageId { run: self.run, seq: run.state.replied_at },
             asked_as: asked_as(&self.log, call).unwrap_or_default(),
-            owner: run.facts.owner.clone(),
+            owner: account(&run.facts),
             resumed: continuation(&self.log, call),
             pending: HoldId { run: self.run, key: HoldKey { call, secret } },
         };
         // Compared where the effect begins: a busy machine may take its time between here and there.
         let clock = shared.clock.clone();
+        // Files that were rewritten meanwhile: given back, the call is asked about again when it is begun again.
+        let approved = run.call(call).filter(|call| !call.satisfied.is_empty()).map(|call| call.files);
+        let handed = tool.secrets(&invocation);
         let running = async move {
-            match clock.now() >= start_by {
-                true => Ended::TooLate,
-                false => Ended::Ran(tool.run(invocation).await),
+            let has_other_files = || {
+                approved.is_some_and(|files| digest::of_files(&tool.files(&invocation.arguments)) != files)
+            };
+            if clock.now() >= start_by || has_other_files() {
+                return Ended::TooLate;
             }
+            let came = tool.run(invocation).await;
+            Ended::Ran(match handed {
+                Some(handed) => handed.await.cut_outcome(came),
+                None => came,
+            })
         };
         let handle = self.tools.spawn(shared.clock.follows(running));
         self.at_work.insert(handle.id(), CallAttempt { call, attempt });

@@ -1,7 +1,9 @@
 //! Asking the model, and keeping what it said.
 //!
-//! Asking waits for nothing: what the model is asked with may still be on its way to the disk, and becomes durable
-//! meanwhile. A run that ends while it is asked is not asked about any further.
+//! A model is asked with what is durable, or with what nobody but this drive can say: the run's own start, and what its
+//! tools reported while the lease is surely this node's. That becomes durable while the model thinks; a decision, which
+//! may lose to another one, must be durable first. What a model says names what it was asked with: if that is not what is
+//! stored in the end, it is thrown away and the model is asked anew.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -10,9 +12,12 @@ use std::pin::{Pin, pin};
 use futures_util::FutureExt;
 use holdpoint_core::body::Body;
 use holdpoint_core::command::{Command, FailKind, FailRun, RecordFailure, RecordReply};
+use holdpoint_core::event::{Envelope, Event};
+use holdpoint_core::mutant::Mutant;
 use holdpoint_core::policy::Verdicts;
 use holdpoint_core::run::{Heard, Run, Stage};
-use holdpoint_core::transcript::transcript;
+use holdpoint_core::transcript::{results_digest, transcript};
+use holdpoint_store::StoreError;
 
 use super::Drive;
 use crate::engine::EngineError;
@@ -36,27 +41,37 @@ impl Drive {
         if self.asks_for_logins(run).await? {
             return Ok(());
         }
-        let mut transcript = transcript(&self.events());
         let definition = self.definition().await?;
         let (agent, model) = match shared.model_of(run, &definition) {
             Ok(found) => found,
             Err(missing) => return self.ask_about(&missing).await,
         };
+        if !self.may_ask_ahead() {
+            return self.settle().await;
+        }
+        let events = self.events();
+        let heard = Heard { results: results_digest(&events), ..run.heard() };
+        if !run.is_asked_with(heard) {
+            return self.read_log_anew().await;
+        }
+        let mut transcript = transcript(&events);
         // Where the model can read on, a long result is shown in part.
         if definition.tools.keys().any(|tool| tool.as_str() == read_result::NAME) {
             read_result::shorten(&mut transcript);
         }
         let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
-        let heard = run.heard();
         let live = shared.live(run, agent.streaming);
         // A model with a bug ends its run, after whoever started it has heard that it is durable.
         let asking = AssertUnwindSafe(async { model.ask(prompt, &live).await }).catch_unwind();
         let mut asked = pin!(asking);
         let (replied, settled) = self.settle_meanwhile(asked.as_mut()).await;
+        // What it was asked with never was: whatever it says is about something else.
+        if self.is_void || (settled.is_ok() && self.is_outdated(heard)) {
+            return settled;
+        }
         let replied = match replied {
             Some(replied) => replied,
-            None if self.is_void => return settled,
-            None => match self.wait_for_reply(asked.as_mut()).await? {
+            None => match self.wait_for_reply(asked.as_mut(), heard).await? {
                 Some(replied) => replied,
                 None => return Ok(()),
             },
@@ -64,6 +79,42 @@ impl Drive {
         let replied = replied.unwrap_or_else(|panic| resume_unwind(panic));
         self.record(run, &agent, heard, replied).await?;
         settled
+    }
+
+    /// Whether a model may be asked while something is still on its way: nobody else can say what is in it, and nobody else
+    /// can have the run.
+    fn may_ask_ahead(&self) -> bool {
+        if Mutant::DecisionsAskedAhead.is_on() {
+            return true;
+        }
+        let mut unsettled = self.driver.unsettled().peekable();
+        if unsettled.peek().is_none() {
+            return !self.may_lose;
+        }
+        let is_start = self.driver.durable().is_none();
+        let is_sure = is_start || (self.is_leased && self.shared.clock.now() < self.leased_until);
+        is_sure && !self.may_lose && unsettled.all(is_own_word)
+    }
+
+    /// Whether a model that was asked with this would be told something else now, or need not be asked.
+    fn is_outdated(&self, heard: Heard) -> bool {
+        self.driver.tip().is_none_or(|run| run.outcome().is_some() || !run.is_asked_with(heard))
+    }
+
+    /// The log in hand is not the one that the run is made of: it is read again before anybody is asked with it.
+    async fn read_log_anew(&mut self) -> Result<(), EngineError> {
+        self.settle().await?;
+        self.log.clear();
+        self.refresh().await?;
+        let is_whole =
+            |row: &holdpoint_core::project::RunRow| row.run.state.results == results_digest(&self.log);
+        match self.driver.durable().is_none_or(is_whole) {
+            true => Ok(()),
+            false => {
+                let why = "its row is not what its events fold into".to_owned();
+                Err(StoreError::Corrupt { run: self.run, why }.into())
+            }
+        }
     }
 
     /// Makes durable what was pushed, and lets whoever follows hear of it. A store that is away is asked again for as
@@ -97,10 +148,11 @@ impl Drive {
     }
 
     /// Waits for the reply without losing the run to another node; none when the run is over before it comes, is another
-    /// node's by then, or has worked for as long as it may.
+    /// node's by then, has worked for as long as it may, or is no longer what the model was asked with.
     async fn wait_for_reply(
         &mut self,
         mut asked: Pin<&mut impl Future<Output = Said>>,
+        heard: Heard,
     ) -> Result<Option<Said>, EngineError> {
         let shared = self.shared.clone();
         loop {
@@ -114,7 +166,7 @@ impl Drive {
                 () = renewal => self.keep().await?,
             }
             // Whoever has the run now asks again.
-            if self.is_lost || self.driver.tip().is_some_and(|run| run.outcome().is_some()) {
+            if self.is_lost || self.is_outdated(heard) {
                 return Ok(None);
             }
         }
@@ -134,12 +186,13 @@ impl Drive {
                     GivesUp::Fails(why) => (why, FailKind::Final),
                     GivesUp::Rejects(why) => (why, FailKind::Rejected),
                 };
-                let fail = FailRun { worker: None, error, detail: None, kind };
+                let fail = FailRun { worker: None, error, detail: None, kind, heard: Some(heard) };
                 self.push(Command::Fail(fail), Verdicts::default()).await
             }
             Ok(reply) => {
                 let definition = self.definition().await?;
-                let verdicts = policy::of_reply(agent, &definition, run, &reply.calls);
+                let mut verdicts = policy::of_reply(agent, &definition, run, &reply.calls);
+                self.refuse_denied(run, agent, &reply.calls, &mut verdicts).await;
                 let reply = RecordReply {
                     text: reply.text,
                     parts: reply.parts,
@@ -155,9 +208,42 @@ impl Drive {
                 let failure = RecordFailure {
                     error: Body::text(error),
                     retry_at: retry_after.map(|span| self.shared.clock.now().plus(span)),
+                    heard: Some(heard),
                 };
                 self.push(Command::RecordFailure(failure), Verdicts::default()).await
             }
         }
+    }
+}
+
+/// Whether only the drive itself can say this: its start, what its model said, what its tools reported. What people, jobs,
+/// other runs or the clock decide may be decided otherwise at the same moment.
+fn is_own_word(envelope: &Envelope) -> bool {
+    match &envelope.event {
+        Event::RunStarted(_)
+        | Event::MessageReceived(_)
+        | Event::ModelReplied(_)
+        | Event::ModelFailed(_)
+        | Event::CallStarted(_)
+        | Event::CallReturned(_)
+        | Event::CallProgressed(_)
+        | Event::CallFinished(_) => true,
+        Event::RunClaimed(_)
+        | Event::RunReleased(_)
+        | Event::RunRepinned(_)
+        | Event::RunErased(_)
+        | Event::RunEnded(_)
+        | Event::MessageQueued(_)
+        | Event::CallProposed(_)
+        | Event::CallOrphaned(_)
+        | Event::CallContradicted(_)
+        | Event::HoldOpened(_)
+        | Event::HoldVoted(_)
+        | Event::HoldEdited(_)
+        | Event::HoldAssigned(_)
+        | Event::HoldReminded(_)
+        | Event::HoldExpired(_)
+        | Event::HoldReopened(_)
+        | Event::HoldResolved(_) => false,
     }
 }

@@ -53,7 +53,7 @@ impl Drive {
         let limit = self.shared.limit_of(run).unwrap_or(Millis(0));
         let error = format!("the run has worked for longer than its task.timeout of {} allows", Span(limit));
         tracing::warn!(run = %self.run, "{error}");
-        let fail = FailRun { worker: None, error, detail: None, kind: FailKind::OutOfTime };
+        let fail = FailRun { worker: None, error, detail: None, kind: FailKind::OutOfTime, heard: None };
         self.push(Command::Fail(fail), Verdicts::default()).await?;
         self.settle().await
     }

@@ -10,7 +10,7 @@ use holdpoint_core::command::{ClaimRun, Command};
 use holdpoint_core::decide::Answer;
 use holdpoint_core::event::Driver as DrivenBy;
 use holdpoint_core::id::Seq;
-use holdpoint_core::name::AgentName;
+use holdpoint_core::name::{AgentName, Tenant};
 use holdpoint_core::project::RunRow;
 use holdpoint_store::ahead::Driver;
 use holdpoint_store::{RunFilter, RunQuery, SCAN_MAX, StoreError};
@@ -84,11 +84,25 @@ impl Shared {
 
     /// What waits for an agent in an inbox.
     async fn claimable(&self, filter: RunFilter, name: &AgentName) -> Result<Vec<RunRow>, StoreError> {
+        let mut found = Vec::new();
+        for tenant in self.tenants().await? {
+            found.extend(self.claimable_of(tenant, filter.clone(), name).await?);
+        }
+        Ok(found)
+    }
+
+    async fn claimable_of(
+        &self,
+        tenant: Tenant,
+        filter: RunFilter,
+        name: &AgentName,
+    ) -> Result<Vec<RunRow>, StoreError> {
         for limit in [FIRST_LOOK, SCAN_MAX] {
             let query = RunQuery {
-                tenant: self.settings().tenant.clone(),
+                tenant: tenant.clone(),
                 filter: filter.clone(),
                 phases: Vec::new(),
+                since: None,
                 cursor: None,
                 limit,
             };
@@ -122,8 +136,14 @@ impl Shared {
         }
         tracing::info!(%run, %agent, "takes a task from its inbox");
         self.wakes.wake(run);
-        let log = self.events(run, Seq(0)).await?;
-        self.drive(driver, log, (place, reins), None);
+        match self.events(run, Seq(0)).await {
+            Ok(log) => self.drive(driver, log, (place, reins), None),
+            Err(error @ StoreError::Corrupt { .. }) => return Err(error.into()),
+            Err(error) => {
+                self.release_later(reins);
+                return Err(error.into());
+            }
+        }
         Ok(true)
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::name::InboxName;
+use holdpoint_core::project::RunRow;
 use holdpoint_core::run::{Facts, Run};
 use holdpoint_store::{Audience, HoldFilter, HoldQuery, InboxCounts, RunFilter, RunQuery, Stored};
 
@@ -59,17 +60,25 @@ impl Engine {
         list: TaskList,
         is_wanted: impl Fn(&Run, &[(HoldId, HoldKind)]) -> bool,
     ) -> Result<Page<TaskView>, EngineError> {
+        // Whoever sees only what they added themselves does not look through what others did.
+        let filter = match who.has(Scope::InboxWork) || self.sees_others(who, None) {
+            true => RunFilter::Inbox(list.inbox.clone()),
+            false => RunFilter::Owner(who.user.clone()),
+        };
+        let is_here = |facts: &Facts| facts.inbox.as_ref().is_some_and(|place| place.inbox == list.inbox);
         let mut page = Page::of(Vec::new(), list.cursor);
         for _ in 0..PAGES_MAX {
             let query = RunQuery {
                 tenant: who.tenant.clone(),
-                filter: RunFilter::Inbox(list.inbox.clone()),
+                filter: filter.clone(),
                 phases: list.phases.clone(),
+                since: None,
                 cursor: page.next,
                 limit: list.limit - page.items.len(),
             };
             let found = self.shared.store.list_runs(query).await?;
-            for row in found.items.into_iter().filter(|row| self.may_see_task(who, &row.run.facts)) {
+            let seen = |row: &RunRow| is_here(&row.run.facts) && self.may_see_task(who, &row.run.facts);
+            for row in found.items.into_iter().filter(seen) {
                 let below = self.holds_below(&row.run).await?;
                 if is_wanted(&row.run, &below) {
                     page.items.push(self.task_view(who, row.run).await?);
@@ -149,13 +158,8 @@ impl Engine {
         inbox: &InboxName,
         run: RunId,
     ) -> Result<Stored, EngineError> {
-        let stored = self.load(run).await?;
-        let facts = &stored.row.run.facts;
-        let is_in_it = facts.inbox.as_ref().is_some_and(|place| place.inbox == *inbox);
-        match is_in_it && self.may_see_task(who, facts) {
-            true => Ok(stored),
-            false => Err(EngineError::NotFound),
-        }
+        let is_in_it = |facts: &Facts| facts.inbox.as_ref().is_some_and(|place| place.inbox == *inbox);
+        self.stored_if(who, run, |facts| is_in_it(facts) && self.may_see_task(who, facts)).await
     }
 
     fn may_see_task(&self, who: &Principal, facts: &Facts) -> bool {

@@ -52,6 +52,7 @@ impl Engine {
                 tenant: who.tenant.clone(),
                 filter: RunFilter::Claimable(claim.inbox.clone(), self.shared.clock.now()),
                 phases: Vec::new(),
+                since: None,
                 cursor: None,
                 limit,
             };
@@ -148,7 +149,13 @@ impl Shared {
                     }
                     false => FailKind::Final,
                 };
-                Command::Fail(FailRun { worker: Some(worker), error: message, detail: Some(detail), kind })
+                Command::Fail(FailRun {
+                    worker: Some(worker),
+                    error: message,
+                    detail: Some(detail),
+                    kind,
+                    heard: None,
+                })
             }
             TaskReport::Suspend(ask) => Command::Suspend(Suspend {
                 call: CallNo::RUN,

@@ -1,7 +1,7 @@
 //! What a message to a task decides (C5, C20, C23, C26): data parts first, then single words, else nothing.
 //!
 //! Pure: says what was meant, never whether it may be. A hold is decided only by something that cannot be mistaken for
-//! anything else; whatever looks like a decision and is none leaves the task as it is, with the reason in words. Results
+//! anything else: by its id, or by whoever was just shown it and nothing else. Whatever looks like a decision and is none leaves the task as it is, with the reason in words. Results
 //! of tools and calls inside a message are only words (T1).
 
 #[cfg(test)]
@@ -19,6 +19,7 @@ use serde_json::value::RawValue;
 
 use super::error::A2aError;
 use super::wire;
+use crate::engine::{Implied, ShownHold};
 
 /// An open hold of a task, or of a sub-run of it.
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub(super) struct Open {
     pub(super) id: HoldId,
     pub(super) kind: HoldKind,
     pub(super) ask: Ask,
+    /// Whether its call was asked about before: then the call alone does not say which of its holds is meant.
+    pub(super) is_asked_again: bool,
 }
 
 /// What waits, for reading a message.
@@ -33,8 +36,50 @@ pub(super) struct Open {
 pub(super) struct Waiting {
     pub(super) task: RunId,
     pub(super) open: Vec<Open>,
-    /// The hold that a decision without an id means, if it cannot be mistaken.
-    pub(super) implied: Option<HoldId>,
+    /// The hold that a decision without an id means.
+    pub(super) implied: Means,
+}
+
+/// What a decision without an id means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Means {
+    /// This hold, as its sender was shown it.
+    Hold(ShownHold),
+    /// Nothing, because its sender was not shown it, or not alone, or not as it is.
+    Nothing {
+        /// In words.
+        why: &'static str,
+        /// Whether its sender was shown something that it may have been meant for.
+        is_late: bool,
+    },
+}
+
+impl Means {
+    /// What the engine says of it.
+    pub(super) fn of(implied: Implied) -> Means {
+        let nothing = |why, is_late| Means::Nothing { why, is_late };
+        match implied {
+            Implied::Hold(hold) => Means::Hold(hold),
+            Implied::NotShown => {
+                nothing("it names no hold, and you have not been shown what this task asks", false)
+            }
+            Implied::Outdated => nothing(
+                "it names no hold, and what you were last shown of this task is closed or has changed",
+                true,
+            ),
+            Implied::Several => nothing("it names no hold, and several are open", false),
+            Implied::Answered => nothing(
+                "this message was answered before and decides nothing else; a new one needs a new messageId",
+                true,
+            ),
+        }
+    }
+
+    /// Where only decisions with ids count.
+    pub(super) const STRICT: Means = Means::Nothing {
+        why: "it names no hold, and this server takes decisions with hold_id only",
+        is_late: false,
+    };
 }
 
 /// What a message means.
@@ -53,7 +98,10 @@ pub(super) enum Reading {
 pub(super) struct Decided {
     pub(super) hold: HoldId,
     pub(super) wanted: Wanted,
+    /// The digest that its sender repeats.
     pub(super) digest: Option<Digest>,
+    /// What was shown of it, where it was not named.
+    pub(super) shown: Option<ShownHold>,
     /// The member of the request that has the value, for errors about it.
     pub(super) field: String,
 }
@@ -103,8 +151,41 @@ pub(super) fn read(message: &wire::Message, waiting: &Waiting) -> Result<Reading
             None => Reading::Decides(decided),
         });
     }
+    Ok(waiting.read_words(&text(message)))
+}
+
+/// Whether what a message means depends on what its sender was shown: it decides without naming a hold, or its words may.
+pub(super) fn names_none(message: &wire::Message, is_waiting: bool) -> bool {
+    let mut decides =
+        message.parts.iter().filter_map(|part| part.data.as_ref()).filter(|data| is_decision(data));
+    let mut has_data = false;
+    let names_none = decides.any(|data| {
+        has_data = true;
+        let data = serde_json::from_str::<Data>(data.get());
+        data.is_ok_and(|data| {
+            data.hold_ids.is_empty() && data.hold_id.is_none() && data.tool_call_id.is_none()
+        })
+    });
+    let text = text(message);
+    names_none || !has_data && !text.is_empty() && (is_waiting || is_word(&text))
+}
+
+/// Whether a message names calls rather than holds.
+pub(super) fn names_calls(message: &wire::Message) -> bool {
+    let data = message.parts.iter().filter_map(|part| part.data.as_ref()).filter(|data| is_decision(data));
+    let data = data.filter_map(|data| serde_json::from_str::<Data>(data.get()).ok());
+    data.into_iter().any(|data| data.tool_call_id.is_some())
+}
+
+fn text(message: &wire::Message) -> String {
     let texts: Vec<&str> = message.parts.iter().filter_map(|part| part.text.as_deref()).collect();
-    Ok(waiting.read_words(&texts.join("\n")))
+    texts.join("\n")
+}
+
+/// Whether a text is one of the words that decide.
+fn is_word(text: &str) -> bool {
+    let word = text.trim().to_lowercase();
+    APPROVE.contains(&word.as_str()) || DENY.contains(&word.as_str())
 }
 
 fn twice(decided: &[Decided]) -> Option<HoldId> {
@@ -134,15 +215,15 @@ impl Waiting {
         })?;
         self.meant(&data)?
             .into_iter()
-            .map(|(hold, kind)| {
+            .map(|Named { hold, kind, shown }| {
                 let (wanted, member) = wanted(field, &data, kind)?;
-                Ok(Decided { hold, wanted, digest, field: format!("{field}{member}") })
+                Ok(Decided { hold, wanted, digest, shown, field: format!("{field}{member}") })
             })
             .collect()
     }
 
-    /// The holds that a decision names, or the one that it cannot but mean.
-    fn meant(&self, data: &Data) -> Read<Vec<(HoldId, Option<HoldKind>)>> {
+    /// The holds that a decision names, or the one that its sender was shown.
+    fn meant(&self, data: &Data) -> Read<Vec<Named>> {
         let mut ids: Vec<&str> = data.hold_ids.iter().map(String::as_str).collect();
         ids.extend(data.hold_id.as_deref());
         let mut holds = Vec::new();
@@ -156,46 +237,68 @@ impl Waiting {
             };
             let found = self.open.iter().find(of_call);
             let found = found.ok_or_else(|| Not::Said(format!("no open hold is about the call {call}")))?;
-            if holds.iter().all(|(hold, _)| *hold != found.id) {
-                holds.push((found.id, Some(found.kind)));
+            if holds.iter().all(|named| named.hold != found.id) {
+                let shown = match &self.implied {
+                    Means::Hold(shown) if shown.id == found.id => Some(*shown),
+                    Means::Hold(_) | Means::Nothing { .. } => None,
+                };
+                if found.is_asked_again && shown.is_none() {
+                    let why = format!(
+                        "{call} was asked about before, and you were not shown what it asks now alone"
+                    );
+                    return Err(Not::Said(why));
+                }
+                holds.push(Named { hold: found.id, kind: Some(found.kind), shown });
             }
         }
-        match (holds.is_empty(), self.implied) {
+        match (holds.is_empty(), &self.implied) {
             (false, _) => Ok(holds),
-            (true, Some(id)) => self.named(&id.to_string()).map(|hold| vec![hold]),
-            (true, None) => {
-                Err(Not::Said("the decision names no hold, and more than one could be meant".into()))
+            (true, Means::Hold(shown)) => {
+                let named = self.named(&shown.id.to_string())?;
+                Ok(vec![Named { shown: Some(*shown), ..named }])
             }
+            (true, Means::Nothing { why, .. }) => Err(Not::Said((*why).to_owned())),
         }
     }
 
     /// A hold by its id. One of this task that is no longer open is passed on, so that its record answers.
-    fn named(&self, id: &str) -> Read<(HoldId, Option<HoldKind>)> {
+    fn named(&self, id: &str) -> Read<Named> {
         let unknown = || Not::Said(format!("{id} is no hold of this task"));
-        let id: HoldId = id.parse().map_err(|_| unknown())?;
-        match self.open.iter().find(|open| open.id == id) {
-            Some(open) => Ok((id, Some(open.kind))),
-            None if id.run == self.task => Ok((id, None)),
+        let hold: HoldId = id.parse().map_err(|_| unknown())?;
+        match self.open.iter().find(|open| open.id == hold) {
+            Some(open) => Ok(Named { hold, kind: Some(open.kind), shown: None }),
+            None if hold.run == self.task => Ok(Named { hold, kind: None, shown: None }),
             None => Err(unknown()),
         }
     }
 
     fn read_words(&self, text: &str) -> Reading {
-        let word = text.trim().to_lowercase();
-        let is_decision = APPROVE.contains(&word.as_str()) || DENY.contains(&word.as_str());
-        let Some(open) = self.implied.and_then(|id| self.open.iter().find(|open| open.id == id)) else {
-            let waits = self.open.iter().any(|open| open.kind == HoldKind::Approval);
-            return match is_decision && waits {
-                true => Reading::Nothing(format!("“{word}” names no hold, and more than one could be meant")),
-                false => Reading::Says,
-            };
+        let shown = match &self.implied {
+            Means::Hold(shown) => shown,
+            Means::Nothing { why, is_late } => {
+                let asks = |kind| self.open.iter().any(|open| open.kind == kind);
+                let is_late = *is_late && self.open.is_empty();
+                let may_decide =
+                    asks(HoldKind::Input) || is_word(text) && (asks(HoldKind::Approval) || is_late);
+                return match may_decide && !text.is_empty() {
+                    true => Reading::Nothing((*why).to_owned()),
+                    false => Reading::Says,
+                };
+            }
         };
-        if text.is_empty() {
+        let Some(open) = self.open.iter().find(|open| open.id == shown.id).filter(|_| !text.is_empty())
+        else {
             return Reading::Says;
-        }
+        };
         let decides = |wanted| {
             let field = "message.parts".to_owned();
-            Reading::Decides(vec![Decided { hold: open.id, wanted, digest: None, field }])
+            Reading::Decides(vec![Decided {
+                hold: open.id,
+                wanted,
+                digest: None,
+                shown: Some(*shown),
+                field,
+            }])
         };
         match read_text(open.kind, &open.ask, text) {
             Words::Decide(wanted) => decides(wanted),
@@ -203,6 +306,15 @@ impl Waiting {
             Words::NotADecision => Reading::Says,
         }
     }
+}
+
+/// A hold that a decision is about.
+struct Named {
+    hold: HoldId,
+    /// None when it is no longer open.
+    kind: Option<HoldKind>,
+    /// What was shown of it, where it was not named.
+    shown: Option<ShownHold>,
 }
 
 /// What a data part wants of a hold of this kind, and the member that has the value.

@@ -27,8 +27,10 @@ use super::negotiate::{self, EXTENSIONS_HEADER};
 use super::operations::{Done, Operation, perform};
 use super::rest::{Target, What};
 use super::routes::{Caller, asked};
+use super::shows::Shows;
 use super::stream::Frames;
 use super::{conformance, wire};
+use crate::auth::Principal;
 use crate::http::{App, body_bytes};
 use proto::a2a_service_server::{A2aService, A2aServiceServer};
 
@@ -61,12 +63,14 @@ async fn in_one_piece(State(app): State<App>, request: Request, next: Next) -> R
         Err(problem) => return refuse(&A2aError::from(&problem)),
     };
     parts.headers.remove(header::CONTENT_LENGTH);
+    let shows = Shows::put(&mut parts.extensions);
+    let who = parts.extensions.get::<Principal>().cloned();
     let activated = negotiate::extensions(&parts.headers);
     let mut response = next.run(Request::from_parts(parts, Body::from(bytes))).await;
     if let Some(activated) = activated {
         response.headers_mut().insert(EXTENSIONS_HEADER, HeaderValue::from_static(activated));
     }
-    response
+    shows.noted(&app, who, response)
 }
 
 /// A no as the whole answer.

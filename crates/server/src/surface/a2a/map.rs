@@ -382,6 +382,26 @@ pub(super) fn unreadable(found: &Unreadable) -> Option<wire::Task> {
     })
 }
 
+/// Says one thing more about where a task stands.
+pub(super) fn add_notice(task: &mut wire::Task, notice: &str) {
+    let part = wire::Part::text(notice);
+    match &mut task.status.message {
+        Some(message) => message.parts.push(part),
+        None => {
+            task.status.message = Some(wire::Message {
+                message_id: format!("{}-notice", task.id),
+                context_id: Some(task.context_id.clone()),
+                task_id: Some(task.id.clone()),
+                role: Role::Agent,
+                parts: vec![part],
+                metadata: None,
+                extensions: None,
+                reference_task_ids: None,
+            });
+        }
+    }
+}
+
 /// Only the last so many messages; none means as many as this server shows.
 pub(super) fn shorten(task: &mut wire::Task, history_length: usize) {
     let surplus = task.history.len().saturating_sub(history_length);

@@ -15,10 +15,11 @@ use holdpoint_core::time::Millis;
 use super::error::{A2aError, Kind};
 use super::map::{self, Place};
 use super::modes::Accepts;
+use super::shows::Shows;
 use super::stream::{Closes, Frames, From};
 use super::{card, conformance, list, push, send, wire};
 use crate::auth::{Principal, Scope};
-use crate::engine::{Engine, EngineError, HoldView, RunView, Seen};
+use crate::engine::{Engine, EngineError, HoldView, RunView, Seen, Showing, ShownHold};
 use crate::http::{App, Pass};
 
 /// Messages of a task that are shown, unless the client wants another number.
@@ -46,6 +47,21 @@ pub(super) struct Asked {
     pub(super) accepts: Accepts,
     /// How long somebody who does not want to wait waits all the same: not at all in 1.0 (C33).
     pub(super) lingers: Millis,
+    /// What the answer shows.
+    pub(super) shows: Shows,
+    /// Whether the message has no id of its own: it is known by the bytes of its request.
+    pub(super) is_unnamed: bool,
+    /// How much of what a task asks is shown at once.
+    pub(super) asks: Asks,
+}
+
+/// How much of what a task asks is shown at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asks {
+    /// All of it.
+    Everything,
+    /// One hold after the other: the loops of the older dialect know no ids (C26).
+    OneByOne,
 }
 
 /// One operation with its members.
@@ -240,12 +256,28 @@ impl Asked {
         let log = self.app.engine.log(&self.who, run, Seq(0)).await.map_err(about)?;
         // What is shown belongs together: where the log has gone on meanwhile, it counts. Erased logs have no beginning.
         let now = apply::fold(run, &log).unwrap_or(view.run);
-        let asked = self.asks(&now, &view.holds_below).await?;
+        let (asked, showing) = self.shown(&now, &view.holds_below).await?;
         let below: Vec<HoldKind> = view.holds_below.iter().map(|(_, kind)| *kind).collect();
         let question = map::prompt(Place::of(&now), &asked);
+        self.shows.show(showing);
         let mut task = map::task(&now, &below, &log, question);
         map::shorten(&mut task, history);
         Ok(task)
+    }
+
+    /// What of it the client is asked in one answer.
+    pub(super) async fn shown(
+        &self,
+        run: &Run,
+        below: &[(HoldId, HoldKind)],
+    ) -> Result<(Vec<HoldView>, Showing), A2aError> {
+        let mut asked = self.asks(run, below).await?;
+        match self.asks {
+            Asks::Everything => {}
+            Asks::OneByOne => asked.truncate(1),
+        }
+        let showing = Showing { run: run.facts.id, holds: asked.iter().map(ShownHold::from).collect() };
+        Ok((asked, showing))
     }
 
     /// What a run and its sub-runs ask, in the order of its calls.

@@ -17,8 +17,9 @@ use holdpoint_core::time::Millis;
 use super::error::{A2aError, Kind};
 use super::modes::Accepts;
 use super::negotiate::{self, EXTENSIONS_HEADER, Version};
-use super::operations::{Asked, Operation, perform};
+use super::operations::{Asked, Asks, Operation, perform};
 use super::rest::{self, Target, What};
+use super::shows::Shows;
 use super::v03::{self, Taken};
 use super::{card, conformance, grpc, jsonrpc};
 use crate::auth::Principal;
@@ -53,7 +54,15 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/{tenant}/tasks/{*task}", any(handle))
 }
 
-async fn handle(State(app): State<App>, request: Request) -> Response {
+/// Answers, and has noted what the answer showed once it is written.
+async fn handle(State(app): State<App>, mut request: Request) -> Response {
+    let shows = Shows::put(request.extensions_mut());
+    let who = request.extensions().get::<Principal>().cloned();
+    let response = answer(app.clone(), request).await;
+    shows.noted(&app, who, response)
+}
+
+async fn answer(app: App, request: Request) -> Response {
     let is_card = rest::target(request.uri().path()).what == What::Card;
     if let Err(problem) = conformance::door(&app.engine.settings(), request.headers())
         && !is_card
@@ -138,13 +147,15 @@ async fn rest(app: App, mut target: Target, request: Request) -> Result<Response
 pub(super) struct Caller {
     who: Principal,
     pass: Pass,
+    shows: Shows,
 }
 
 impl Caller {
     /// As the door says; none where nobody has to come through it.
     pub(super) fn of(extensions: &Extensions) -> Option<Caller> {
         let who = extensions.get::<Principal>()?.clone();
-        Some(Caller { who, pass: extensions.get::<Pass>().cloned().unwrap_or_default() })
+        let pass = extensions.get::<Pass>().cloned().unwrap_or_default();
+        Some(Caller { who, pass, shows: Shows::of(extensions) })
     }
 }
 
@@ -163,7 +174,7 @@ pub(super) fn asked(
     conformance::check(&settings, headers, operation)?;
     let tenant = [target.tenant.as_deref(), operation.tenant()];
     let agent = agent(&settings, target.agent.as_deref(), tenant)?;
-    let Caller { who, pass } = caller.ok_or_else(unknown)?;
+    let Caller { who, pass, shows } = caller.ok_or_else(unknown)?;
     Ok(Asked {
         app: app.clone(),
         who,
@@ -176,6 +187,9 @@ pub(super) fn asked(
         last_event: headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned),
         accepts: Accepts::of(operation),
         lingers: Millis(0),
+        shows,
+        is_unnamed: false,
+        asks: Asks::Everything,
     })
 }
 

@@ -1,32 +1,77 @@
 //! Messages: they begin a task, say something to one, or decide what it waits for.
 //!
-//! What a message means is `decisions.rs`; whether it may be is the engine's. A message that was meant to decide and
-//! decides nothing leaves the task as it is, and the answer says so in one more text part.
+//! What a message means is `decisions.rs`; whether it may be is the engine's. A message to a task is carried out once, by
+//! its id; one that was meant to decide and decides nothing leaves the task as it is, and the answer says so in one more
+//! text part (C26).
+
+use std::collections::HashSet;
 
 use holdpoint_core::command::{OnHold, Say};
-use holdpoint_core::event::Outcome;
-use holdpoint_core::id::{HoldId, RunId};
+use holdpoint_core::decide::Answer;
+use holdpoint_core::digest;
+use holdpoint_core::event::{Envelope, Event, Outcome};
+use holdpoint_core::id::{HoldId, RunId, Seq};
 use holdpoint_core::name::SessionId;
 use holdpoint_core::refusal::Refusal;
 use holdpoint_core::run::Run;
 use holdpoint_core::time::Millis;
-use holdpoint_core::words::implied_hold;
 
-use super::decisions::{self, Decided, Open, Reading, Waiting};
+use super::decisions::{self, Decided, Means, Open, Reading, Waiting};
 use super::error::{A2aError, Kind};
 use super::operations::{Asked, HISTORY, history_length, task_id};
 use super::stream::{Closes, Frames, From};
 use super::{conformance, map, modes, push, wire};
-use crate::engine::{Decision, EngineError, NewRun, Once, RunView};
+use crate::engine::{Decision, EngineError, HoldView, Implied, NewRun, Once, RunView, ShownHold};
+use crate::settings::Decisions;
 
 /// What a message came to.
 struct Sent {
     run: RunId,
     /// Whether the message began the task.
     is_new: bool,
-    /// Why nothing was decided, when that was meant.
-    notice: Option<String>,
+    did: Did,
 }
+
+/// What a message did.
+enum Did {
+    /// What it says.
+    Everything,
+    /// Nothing more: it was carried out before.
+    Repeat,
+    /// Nothing, although it was meant to decide; why.
+    Nothing(String),
+}
+
+impl Did {
+    fn of(answer: Answer) -> Did {
+        match answer {
+            Answer::Repeated => Did::Repeat,
+            Answer::Done
+            | Answer::Voted { .. }
+            | Answer::Edited
+            | Answer::Held
+            | Answer::Refused
+            | Answer::Contradicted => Did::Everything,
+        }
+    }
+
+    /// What is said beside the task, which is in this state.
+    fn notice(&self, state: wire::TaskState) -> Option<&str> {
+        match self {
+            Did::Nothing(why) => Some(why),
+            Did::Repeat
+                if matches!(state, wire::TaskState::InputRequired | wire::TaskState::AuthRequired) =>
+            {
+                Some(REPEAT)
+            }
+            Did::Everything | Did::Repeat => None,
+        }
+    }
+}
+
+/// What a client is told that sends a message again to a task that waits.
+const REPEAT: &str = "Nothing was decided: this message was carried out before. What the task asks now needs a message of \
+                      its own, with its own messageId";
 
 /// `SendMessage`: answers when somebody is needed or the task is over, or at once where that is wanted.
 pub(super) async fn send(asked: &Asked, request: &wire::SendMessageRequest) -> Result<wire::Task, A2aError> {
@@ -37,13 +82,13 @@ pub(super) async fn send(asked: &Asked, request: &wire::SendMessageRequest) -> R
         true => asked.lingers,
         false => asked.app.engine.settings().max_wait,
     };
-    if at_most > Millis(0) && sent.notice.is_none() {
+    if at_most > Millis(0) && !matches!(sent.did, Did::Nothing(_)) {
         let about = |error| A2aError::of(Some(sent.run), &error);
         asked.app.engine.needs_somebody(sent.run, at_most).await.map_err(about)?;
     }
     let mut task = asked.task(sent.run, history.unwrap_or(HISTORY)).await?;
-    if let (Some(notice), Some(message)) = (sent.notice, &mut task.status.message) {
-        message.parts.push(wire::Part::text(notice));
+    if let Some(notice) = sent.did.notice(task.status.state) {
+        map::add_notice(&mut task, notice);
     }
     asked.accepts.tailor(&mut task);
     Ok(task)
@@ -58,8 +103,8 @@ pub(super) async fn stream(asked: &Asked, request: &wire::SendMessageRequest) ->
         false => From::Now,
     };
     let mut frames = Frames::open(asked, sent.run, from, Closes::AtAQuestion).await?;
-    if let Some(notice) = sent.notice {
-        frames.add_notice(&notice);
+    if let Some(notice) = frames.state().and_then(|state| sent.did.notice(state)) {
+        frames.add_notice(notice);
     }
     Ok(frames)
 }
@@ -82,7 +127,7 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
             }
             None => None,
         };
-        let once = asked.once(&format!("begin {}", asked.agent));
+        let once = asked.chosen_key(&format!("begin {}", asked.agent));
         let new = NewRun { agent: asked.agent.clone(), session, message, once };
         let run = match callback {
             Some(callback) => {
@@ -91,33 +136,54 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
             }
             None => engine.start(&asked.who, new).await.map_err(about)?,
         };
-        return Ok(Sent { run, is_new: true, notice: None });
+        return Ok(Sent { run, is_new: true, did: Did::Everything });
     };
     let run = task_id(task)?;
     let view = asked.find(run).await?;
-    fits(said, &view.run)?;
+    belongs(said, &view.run)?;
+    let supersedes = conformance::supersedes(asked, said);
+    let once = match supersedes {
+        // The kits' ids say what is to happen, as often as they are sent.
+        true => asked.chosen_key(&format!("message {run}")),
+        false => Some(asked.once(said, run).await),
+    };
+    let sent = |did| Sent { run, is_new: false, did };
+    if let Some(outcome) = view.run.outcome() {
+        // What was carried out before the task ended is not refused when it is sent again.
+        return match engine.was_done(&asked.who, once.as_ref()).await {
+            Ok(true) => Ok(sent(Did::Repeat)),
+            Ok(false) => Err(over(run, outcome)),
+            Err(error) => Err(A2aError::of(Some(run), &error)),
+        };
+    }
     if let Some(callback) = callback {
         let kept = engine.call_back(&asked.who, run, callback).await;
         kept.map_err(|error| push::refused(Some(run), &error))?;
     }
-    let sent = |notice| Sent { run, is_new: false, notice };
-    let waiting = waiting(asked, &view).await?;
-    let (reading, on_hold) = match conformance::supersedes(asked, said) {
+    let waiting = waiting(asked, &view, said).await?;
+    let (reading, on_hold) = match supersedes {
         true => (Reading::Says, OnHold::Supersede),
         false => (decisions::read(said, &waiting)?, OnHold::Refuse),
     };
     match reading {
-        Reading::Decides(decided) => {
-            let notice = decide(asked, &waiting, decided).await?;
-            Ok(sent(notice))
+        Reading::Decides(decided) => Ok(sent(decide(asked, said, &waiting, decided, once.as_ref()).await?)),
+        Reading::Nothing(why) => {
+            // What it decided may be why it decides nothing now.
+            let was_done = engine.was_done(&asked.who, once.as_ref()).await;
+            if was_done.map_err(|error| A2aError::of(Some(run), &error))? {
+                return Ok(sent(Did::Repeat));
+            }
+            asked.remember_meaning(run, said, None);
+            Ok(sent(Did::Nothing(nothing(&why, &waiting))))
         }
-        Reading::Nothing(why) => Ok(sent(Some(nothing(&why, &waiting)))),
         Reading::Says => {
             let say = Say { message, on_hold };
-            match engine.say(&asked.who, run, say, asked.once(&format!("say {run}"))).await {
-                Ok(_) => Ok(sent(None)),
+            match engine.say(&asked.who, run, say, once).await {
+                Ok(answer) => Ok(sent(Did::of(answer))),
                 Err(EngineError::Refused(Refusal::Held { .. })) => {
-                    Ok(sent(Some(nothing("this is no decision on what the task waits for", &waiting))))
+                    asked.remember_words(run, said);
+                    let why = "this is no decision on what the task waits for";
+                    Ok(sent(Did::Nothing(nothing(why, &waiting))))
                 }
                 Err(error) => Err(A2aError::of(Some(run), &error)),
             }
@@ -145,16 +211,15 @@ pub(super) fn check(asked: &Asked, request: &wire::SendMessageRequest) -> Result
     conformance::refuse_context(asked, said)
 }
 
-/// A message to a task must belong to its conversation, and the task must go on (C34, S0-36).
-fn fits(said: &wire::Message, run: &Run) -> Result<(), A2aError> {
+/// A message to a task must belong to its conversation (C34, S0-36).
+fn belongs(said: &wire::Message, run: &Run) -> Result<(), A2aError> {
     let context = said.context_id.as_deref().filter(|id| !id.is_empty());
-    if context.is_some_and(|id| id != run.facts.session.as_str()) {
-        let wrong = A2aError::invalid("message.contextId", "context ID mismatch");
-        return Err(A2aError { message: "context ID mismatch".into(), ..wrong });
-    }
-    match run.outcome() {
-        Some(outcome) => Err(over(run.facts.id, outcome)),
-        None => Ok(()),
+    match context.is_some_and(|id| id != run.facts.session.as_str()) {
+        true => {
+            let wrong = A2aError::invalid("message.contextId", "context ID mismatch");
+            Err(A2aError { message: "context ID mismatch".into(), ..wrong })
+        }
+        false => Ok(()),
     }
 }
 
@@ -163,56 +228,170 @@ fn over(run: RunId, outcome: Outcome) -> A2aError {
     A2aError::new(Kind::UnsupportedOperation, format!("task {run}: {refusal}"))
 }
 
-/// What a task waits for, and which of it a decision without an id would mean.
-async fn waiting(asked: &Asked, view: &RunView) -> Result<Waiting, A2aError> {
-    let run = &view.run;
-    let open = asked.asks(run, &view.holds_below).await?;
-    let open = open.into_iter().map(|view| Open { id: view.row.id, kind: view.row.kind, ask: view.ask });
-    let of = |run: &Run| {
-        let key = implied_hold(run, Some(&asked.who.user)).ok();
-        key.map(|key| HoldId { run: run.facts.id, key })
+/// What a task waits for, and which of it a message without an id means.
+async fn waiting(asked: &Asked, view: &RunView, said: &wire::Message) -> Result<Waiting, A2aError> {
+    let (run, engine) = (&view.run, &asked.app.engine);
+    let task = run.facts.id;
+    let views = asked.asks(run, &view.holds_below).await?;
+    let again = match decisions::names_calls(said) {
+        true => asked_again(asked, &views).await?,
+        false => HashSet::new(),
     };
-    let implied = match (run.state.holds.as_slice(), view.holds_below.as_slice()) {
-        // A run that waits for a sub-run, which waits for one thing.
-        ([one], [(below, _)]) if one.child.is_some() => {
-            let child = asked.app.engine.see(&asked.who, below.run).await;
-            child.ok().and_then(|child| of(&child))
+    let depends = !again.is_empty() || decisions::names_none(said, !views.is_empty());
+    let implied = match (depends, engine.settings().a2a.decisions) {
+        (false, _) => Means::of(Implied::NotShown),
+        (true, Decisions::Strict) => Means::STRICT,
+        (true, Decisions::Shown) => {
+            let open: Vec<ShownHold> = views.iter().map(ShownHold::from).collect();
+            let implied = engine.implied_hold(&asked.who, task, &asked.names(said), &open).await;
+            Means::of(implied.map_err(|error| A2aError::of(Some(task), &error))?)
         }
-        (_, _) => of(run),
     };
-    Ok(Waiting { task: run.facts.id, open: open.collect(), implied })
+    let open = views.into_iter().map(|view| {
+        let id = view.row.id;
+        Open { id, kind: view.row.kind, ask: view.ask, is_asked_again: again.contains(&id) }
+    });
+    Ok(Waiting { task, open: open.collect(), implied })
 }
 
-async fn decide(asked: &Asked, waiting: &Waiting, decided: Vec<Decided>) -> Result<Option<String>, A2aError> {
-    for Decided { hold, wanted, digest, field } in decided {
-        let once = asked.once(&format!("decide {hold}"));
-        let decision = Decision { hold, wanted, digest, revision: None, once };
-        match asked.app.engine.decide(&asked.who, decision).await {
-            Ok(_) => {}
-            Err(EngineError::BreaksSchema(broken)) => {
-                let place = format!("{field}{}", broken.pointer);
-                let why = format!("does not fit the schema: {}", broken.why);
-                return Err(A2aError::invalid(place, why));
-            }
-            Err(EngineError::NotFound) => {
-                return Ok(Some(nothing(&format!("{hold} is no hold of this task"), waiting)));
-            }
-            Err(error) => return Err(A2aError::of(Some(hold.run), &error)),
+/// Those holds whose call had another hold before.
+async fn asked_again(asked: &Asked, views: &[HoldView]) -> Result<HashSet<HoldId>, A2aError> {
+    let mut again = HashSet::new();
+    for view in views {
+        let id = view.row.id;
+        let log = asked.app.engine.log(&asked.who, id.run, Seq(0)).await;
+        let log = log.map_err(|error| A2aError::of(Some(id.run), &error))?;
+        let of_call = |envelope: &&Envelope| matches!(&envelope.event, Event::HoldOpened(opened) if opened.hold.call == id.key.call);
+        if log.iter().filter(of_call).count() > 1 {
+            again.insert(id);
         }
     }
-    Ok(None)
+    Ok(again)
+}
+
+/// Carries out what a message decides. It is carried out as a whole with its last decision; those before it are known by
+/// their own names until then.
+async fn decide(
+    asked: &Asked,
+    said: &wire::Message,
+    waiting: &Waiting,
+    decided: Vec<Decided>,
+    once: Option<&Once>,
+) -> Result<Did, A2aError> {
+    let (count, mut did) = (decided.len(), Did::Everything);
+    for (at, Decided { hold, wanted, digest, shown, field }) in decided.into_iter().enumerate() {
+        let once = match at + 1 == count {
+            true => once.cloned(),
+            false => once.map(|once| once.part(&hold.to_string())),
+        };
+        let (repeated, revision) =
+            (digest.or(shown.and_then(|shown| shown.digest)), shown.map(|shown| shown.revision));
+        let decision = Decision { hold, wanted, digest: repeated, revision, once };
+        let refused = match asked.app.engine.decide(&asked.who, decision).await {
+            Ok(answer) => {
+                did = Did::of(answer);
+                continue;
+            }
+            Err(error) => error,
+        };
+        if let (Some(shown), EngineError::BreaksSchema(_) | EngineError::Refused(_)) = (shown, &refused) {
+            asked.remember_meaning(waiting.task, said, Some(shown));
+        }
+        if let EngineError::BreaksSchema(broken) = &refused {
+            let place = format!("{field}{}", broken.pointer);
+            let why = format!("does not fit the schema: {}", broken.why);
+            return Err(A2aError::invalid(place, why));
+        }
+        if refused == EngineError::NotFound {
+            return Ok(Did::Nothing(nothing(&format!("{hold} is no hold of this task"), waiting)));
+        }
+        if let EngineError::Refused(refusal) = &refused
+            && shown.is_some()
+            && digest.is_none()
+            && has_moved_on(refusal)
+        {
+            let why =
+                format!("it names no hold, and {hold}, which you were last shown, has moved on: {refusal}");
+            return Ok(Did::Nothing(nothing(&why, waiting)));
+        }
+        return Err(A2aError::of(Some(hold.run), &refused));
+    }
+    Ok(did)
+}
+
+/// Whether a hold is not what it was when somebody was shown it.
+fn has_moved_on(refusal: &Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::AlreadyDecided(_)
+            | Refusal::NoSuchHold(_)
+            | Refusal::Stale { .. }
+            | Refusal::MustRepeatDigest { .. }
+    )
 }
 
 /// What a client is told whose message decided nothing.
 fn nothing(why: &str, waiting: &Waiting) -> String {
     let ids: Vec<String> = waiting.open.iter().map(|open| open.id.to_string()).collect();
-    format!("Nothing was decided: {why}. Open holds, to be named as hold_id: {}", ids.join(", "))
+    match ids.is_empty() {
+        true => format!("Nothing was decided: {why}. No hold of the task is open"),
+        false => {
+            format!("Nothing was decided: {why}. Open holds, to be named as hold_id: {}", ids.join(", "))
+        }
+    }
 }
 
 impl Asked {
     /// Makes a repeat of this part of the request safe, where the client sent a key.
-    fn once(&self, what: &str) -> Option<Once> {
+    fn chosen_key(&self, what: &str) -> Option<Once> {
         let key = self.key.clone()?;
-        Some(Once { route: format!("a2a {what}"), key, request: self.digest })
+        Some(Once::new(format!("a2a {what}"), key, self.digest))
     }
+
+    /// What the sender calls its message, if it does.
+    fn named<'a>(&self, said: &'a wire::Message) -> Option<&'a str> {
+        (!self.is_unnamed).then_some(said.message_id.as_str())
+    }
+
+    /// What a message to a task is carried out once by: its id, or the bytes of its request until they are answered; and
+    /// the key that came with it.
+    async fn once(&self, said: &wire::Message, run: RunId) -> Once {
+        let chosen = self.chosen_key(&format!("message {run}"));
+        match self.named(said) {
+            Some(id) => Once::message(run, id).and(chosen),
+            None => {
+                // What was answered may be said again, as soon as every node knows.
+                self.app.engine.notes_written(&self.who, run).await;
+                let unanswered = Once::message(run, &format!("bytes {}", self.digest));
+                self.shows.answer(run, unanswered.clone());
+                unanswered.and(chosen)
+            }
+        }
+    }
+
+    /// The names by which a message is known that decided nothing: its id, and its id with its words.
+    fn names(&self, said: &wire::Message) -> Vec<String> {
+        let named = self.named(said).map(|id| vec![id.to_owned(), in_words(id, said)]);
+        named.unwrap_or_default()
+    }
+
+    /// Remembers words that were no decision: said again under the same id they are no answer to what is asked next.
+    fn remember_words(&self, run: RunId, said: &wire::Message) {
+        if let Some(id) = self.named(said) {
+            self.app.engine.note_meant(&self.who, run, &in_words(id, said), None);
+        }
+    }
+
+    /// Remembers which hold a message meant that decided nothing, so that it means no other when it comes again.
+    fn remember_meaning(&self, run: RunId, said: &wire::Message, meant: Option<ShownHold>) {
+        if let Some(id) = self.named(said) {
+            self.app.engine.note_meant(&self.who, run, id, meant);
+        }
+    }
+}
+
+/// A message by its id and what it says.
+fn in_words(id: &str, said: &wire::Message) -> String {
+    let parts = serde_json::to_vec(&said.parts).unwrap_or_default();
+    format!("{} {id}", digest::of_bytes(&parts))
 }

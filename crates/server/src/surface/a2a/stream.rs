@@ -26,8 +26,8 @@ use super::wire::{
     Artifact, Message, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
     TaskStatusUpdateEvent,
 };
-use crate::engine::{EngineError, Follower, Step};
-use crate::http::{Stay, rfc3339};
+use crate::engine::{EngineError, Follower, Once, Showing, Step};
+use crate::http::{INVALID, Stay, rfc3339};
 
 /// How often a comment shows that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -74,8 +74,24 @@ pub(super) struct Frames {
     stay: Stay,
     stopping: watch::Receiver<bool>,
     closes: Closes,
-    ready: VecDeque<Frame>,
+    ready: VecDeque<Ready>,
     is_over: bool,
+    /// What the frame shows that was handed out last: it was written when the next one is asked for.
+    handed_out: Option<Showing>,
+    /// The message that the stream answers, until what it leads to was written.
+    answers: Option<(RunId, Once)>,
+}
+
+/// A frame with what it shows.
+struct Ready {
+    frame: Frame,
+    shows: Option<Showing>,
+}
+
+impl std::convert::From<Frame> for Ready {
+    fn from(frame: Frame) -> Ready {
+        Ready { frame, shows: None }
+    }
 }
 
 /// Why a stream wakes.
@@ -84,7 +100,7 @@ enum Heard {
     /// Nothing, and a sub-run may have moved.
     Nothing,
     /// That the reader may hear nothing any more.
-    ShutOut,
+    ShutOut(&'static str),
 }
 
 impl From {
@@ -132,11 +148,13 @@ impl Frames {
             below: Vec::new(),
             follower,
             live: Live::default(),
-            stay: Stay::new(&asked.app, asked.pass.clone()),
+            stay: Stay::new(&asked.app, asked.pass.clone(), asked.who.clone(), run),
             stopping: asked.app.stopping.clone(),
             closes,
             ready: VecDeque::new(),
             is_over: false,
+            handed_out: None,
+            answers: asked.shows.take_answered(),
         };
         let (mut before, mut rest) = (Vec::new(), Vec::new());
         for (index, append) in appends.into_iter().enumerate() {
@@ -171,25 +189,53 @@ impl Frames {
 
     /// Says in the first frame why nothing was decided.
     pub(super) fn add_notice(&mut self, notice: &str) {
-        if let Some(Frame { body: Ok(StreamResponse::Task(task)), .. }) = self.ready.front_mut()
-            && let Some(message) = &mut task.status.message
+        if let Some(Ready { frame: Frame { body: Ok(StreamResponse::Task(task)), .. }, .. }) =
+            self.ready.front_mut()
         {
-            message.parts.push(super::wire::Part::text(notice));
+            map::add_notice(task, notice);
+        }
+    }
+
+    /// The state of the task in the first frame.
+    pub(super) fn state(&self) -> Option<TaskState> {
+        let Frame { body: Ok(StreamResponse::Task(task)), .. } = &self.ready.front()?.frame else {
+            return None;
+        };
+        Some(task.status.state)
+    }
+
+    /// Notes that what was handed out was written: whoever asks for more has taken it.
+    fn note_written(&mut self) {
+        let Some(showing) = self.handed_out.take() else { return };
+        let answers = self.answers.take();
+        let answered = answers.as_ref().map(|(run, once)| (*run, once));
+        self.asked.app.engine.note_written(&self.asked.who, &[showing], answered);
+    }
+
+    /// Notes that the stream was written to its end.
+    fn note_end(&mut self) {
+        if let Some((run, once)) = self.answers.take().filter(|_| self.is_over) {
+            self.asked.app.engine.note_written(&self.asked.who, &[], Some((run, &once)));
         }
     }
 
     /// The next frame that the client accepts anything of; none when the stream closes.
     pub(super) async fn next(&mut self) -> Option<Frame> {
+        self.note_written();
         loop {
-            let Frame { id, body } = self.whole().await?;
+            let Some(Ready { frame: Frame { id, body }, shows }) = self.whole().await else {
+                self.note_end();
+                return None;
+            };
             let body = body.map(|event| self.asked.accepts.tailored(event)).transpose();
             if let Some(body) = body {
+                self.handed_out = shows.filter(|shows| !shows.holds.is_empty());
                 return Some(Frame { id, body });
             }
         }
     }
 
-    async fn whole(&mut self) -> Option<Frame> {
+    async fn whole(&mut self) -> Option<Ready> {
         while self.ready.is_empty() && !self.is_over {
             let has_children =
                 |run: &holdpoint_core::run::Run| run.state.holds.iter().any(|hold| hold.child.is_some());
@@ -198,19 +244,22 @@ impl Frames {
             let heard = tokio::select! {
                 read = self.follower.steps() => Heard::Steps(read),
                 () = clock.sleep(poll), if looks_below => Heard::Nothing,
-                () = self.stay.is_over() => Heard::ShutOut,
+                () = self.stay.is_over() => Heard::ShutOut(INVALID),
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
+            let is_news = matches!(heard, Heard::Steps(Ok(_)) | Heard::Nothing);
+            let why = if is_news { self.stay.is_shut_out().await } else { None };
+            let heard = why.map_or(heard, Heard::ShutOut);
             let told = match heard {
                 Heard::Steps(Ok(steps)) => self.take(steps).await,
                 Heard::Steps(Err(error)) => Err(A2aError::of(None, &error)),
                 Heard::Nothing => self.tell_below().await,
-                Heard::ShutOut => Err(shut_out()),
+                Heard::ShutOut(why) => Err(shut_out(why)),
             };
             if let Err(error) = told {
                 // Without an id, so that coming back goes on in the same place.
                 self.is_over = true;
-                self.ready.push_back(Frame { id: None, body: Err(error) });
+                self.ready.push_back(Frame { id: None, body: Err(error) }.into());
             }
         }
         self.ready.pop_front()
@@ -246,7 +295,7 @@ impl Frames {
         let (Some(Piece { text, append }), Some(run)) = (piece, self.progress.run()) else { return };
         let chunk = if append { Chunk::Follows } else { Chunk::Begins };
         let body = made(run, map::words(&text), chunk);
-        self.ready.push_back(Frame { id: None, body: Ok(body) });
+        self.ready.push_back(Frame { id: None, body: Ok(body) }.into());
     }
 
     /// The words of a reply that is not the answer are none of the result.
@@ -307,13 +356,14 @@ impl Frames {
     /// The task as it is here.
     async fn show_task(&mut self) -> Result<(), A2aError> {
         let Some(run) = self.progress.run() else { return Err(A2aError::task_not_found()) };
-        let asked = self.asked.asks(run, &self.below).await?;
+        let (asked, shows) = self.asked.shown(run, &self.below).await?;
         let below: Vec<HoldKind> = self.below.iter().map(|(_, kind)| *kind).collect();
         let question = map::prompt(Place::of(run), &asked);
         let mut task: Task = map::task(run, &below, self.progress.events(), question);
         map::shorten(&mut task, HISTORY);
         let (state, id) = (task.status.state, run.state.seq.to_string());
-        self.ready.push_back(Frame { id: Some(id), body: Ok(StreamResponse::Task(Box::new(task))) });
+        let frame = Frame { id: Some(id), body: Ok(StreamResponse::Task(Box::new(task))) };
+        self.ready.push_back(Ready { frame, shows: Some(shows) });
         self.close_at(state);
         // What was shown needs no telling.
         let _ = self.progress.look(&below, false);
@@ -322,9 +372,12 @@ impl Frames {
 
     async fn show(&mut self, change: Change, is_in_the_log: bool) -> Result<(), A2aError> {
         let Some(run) = self.progress.run() else { return Ok(()) };
-        let question = match change.says {
-            Says::Question => map::prompt(Place::of(run), &self.asked.asks(run, &self.below).await?),
-            Says::Nothing | Says::Message(_) => None,
+        let (question, mut shows) = match change.says {
+            Says::Question => {
+                let (asked, shows) = self.asked.shown(run, &self.below).await?;
+                (map::prompt(Place::of(run), &asked), Some(shows))
+            }
+            Says::Nothing | Says::Message(_) => (None, None),
         };
         let (state, seq) = (change.state, change.seq);
         let bodies = updates(run, change, question);
@@ -334,7 +387,9 @@ impl Frames {
                 true => seq.to_string(),
                 false => format!("{seq}.{}", index + 1),
             };
-            self.ready.push_back(Frame { id: is_in_the_log.then_some(id), body: Ok(body) });
+            let shows = shows.take_if(|_| index + 1 == count);
+            self.ready
+                .push_back(Ready { frame: Frame { id: is_in_the_log.then_some(id), body: Ok(body) }, shows });
         }
         self.close_at(state);
         Ok(())
@@ -384,8 +439,7 @@ fn made(run: &Run, artifact: Artifact, chunk: Chunk) -> StreamResponse {
 }
 
 /// What a reader hears last whose key was revoked, or whose token has run out.
-fn shut_out() -> A2aError {
-    let why = "the key or token that this stream was opened with is no longer valid";
+fn shut_out(why: &'static str) -> A2aError {
     A2aError::new(Kind::Unauthenticated, why)
 }
 

@@ -50,8 +50,9 @@ pub(super) fn session(error: &SessionError) -> Problem {
     let (status, kind, title) = match error {
         SessionError::Engine(error) => return problem(None, error),
         SessionError::Ambiguous { .. } => (conflict, "ambiguous-session", "Which agent's session?"),
+        SessionError::AmbiguousOwner { .. } => (conflict, "ambiguous-session", "Whose session?"),
         SessionError::Metadata(_) => (invalid, "invalid", "Invalid request"),
-        SessionError::NotYours(_) => (StatusCode::FORBIDDEN, "not-allowed", "You may not delete this"),
+        SessionError::NotYours(_) => (StatusCode::FORBIDDEN, "not-allowed", "Not your session"),
         SessionError::CallStarted { .. } => (conflict, "call-started", "A call has started"),
         SessionError::BadMetadata(_) => {
             (StatusCode::INTERNAL_SERVER_ERROR, "bad-metadata", "The session's metadata cannot be read")
@@ -65,6 +66,7 @@ pub(super) fn session(error: &SessionError) -> Problem {
             problem.with(More { agents, ..More::default() })
         }
         SessionError::Engine(_)
+        | SessionError::AmbiguousOwner { .. }
         | SessionError::Metadata(_)
         | SessionError::NotYours(_)
         | SessionError::CallStarted { .. }

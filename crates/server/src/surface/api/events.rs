@@ -1,7 +1,8 @@
 //! The events of a run as a stream: server-sent events whose id is the sequence.
 //!
 //! `Last-Event-ID` is the cursor, so a client that comes back, on any server, misses and repeats nothing. The stream
-//! stays open, also after the run's end, until the reader goes or the server stops; comments keep it alive. What the
+//! stays open, also after the run's end, until the reader goes, their key or token ends, or the server stops; comments
+//! keep it alive. What the
 //! model is just saying comes as `delta` without an id: it moves no cursor and is never repeated.
 
 use std::collections::VecDeque;
@@ -15,16 +16,17 @@ use holdpoint_core::id::{RunId, Seq};
 use tokio::sync::watch;
 
 use super::{error, map, wire};
+use crate::auth::Principal;
 use crate::engine::{EngineError, Follower, News};
-use crate::http::{App, Pass, Problem, Stay};
+use crate::http::{App, INVALID, Pass, Problem, Stay};
 
 /// How often a comment shows that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The events after a position, and those to come.
-pub(super) fn stream(app: &App, pass: Pass, run: RunId, after: Seq) -> Response {
+pub(super) fn stream(app: &App, (pass, who): (Pass, Principal), run: RunId, after: Seq) -> Response {
     let reading = Reading {
-        stay: Stay::new(app, pass),
+        stay: Stay::new(app, pass, who, run),
         run,
         follower: app.engine.follow_live(run, after),
         stopping: app.stopping.clone(),
@@ -55,7 +57,12 @@ impl Reading {
                 () = self.stay.is_over() => None,
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
-            let Some(read) = read else { return Some(self.shut_out()) };
+            let Some(read) = read else { return Some(self.shut_out(INVALID)) };
+            if read.is_ok()
+                && let Some(why) = self.stay.is_shut_out().await
+            {
+                return Some(self.shut_out(why));
+            }
             match read {
                 Ok(news) => self.ready.extend(news),
                 Err(error) => return Some(self.fail(&error)),
@@ -74,11 +81,10 @@ impl Reading {
         })
     }
 
-    /// The reader's key was revoked, or their token has run out: they are told as at the door, and hear nothing more.
-    fn shut_out(&mut self) -> Event {
+    /// The reader's key was revoked, their token has run out, or they may not see the run any more: they are told as at the door, and hear nothing more.
+    fn shut_out(&mut self, why: &'static str) -> Event {
         self.is_over = true;
-        let detail = "the key or token that this stream was opened with is no longer valid";
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", detail);
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", why);
         Event::default().event("problem").json_data(&problem).unwrap_or_default()
     }
 

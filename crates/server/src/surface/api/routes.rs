@@ -199,7 +199,7 @@ async fn run_events(
     let accept = text(&headers, header::ACCEPT.as_str())?.unwrap_or_default();
     if accept.contains("text/event-stream") {
         app.engine.see(&who, run).await.map_err(about(run))?;
-        return Ok(events::stream(&app, pass, run, Seq(after)));
+        return Ok(events::stream(&app, (pass, who), run, Seq(after)));
     }
     let log = app.engine.log(&who, run, Seq(after)).await.map_err(about(run))?;
     let limit = args.limit.map_or(usize::MAX, |limit| limit.clamp(1, EVENTS_MAX));

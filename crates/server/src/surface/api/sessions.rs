@@ -1,10 +1,11 @@
 //! The handlers of conversations: list, show, metadata, what waits in them, delete.
 //!
-//! The name of a conversation may be that of several agents; `?agent=` says which.
+//! The name of a conversation may be that of several agents; `?agent=` says which. Of several users', the caller's own is
+//! meant; `?owner=` names another's.
 
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use holdpoint_core::name::{AgentName, SessionId};
+use holdpoint_core::name::{AgentName, SessionId, UserId};
 
 use super::routes::{Answered, DefaultAnswers, PAGE, PAGE_MAX, Who, bad_name};
 use super::{error, map, wire};
@@ -43,7 +44,7 @@ pub(super) async fn session(
     Segment(session): Segment,
     Args(args): Args<wire::SessionArgs>,
 ) -> Answered<Json<wire::SessionBody>> {
-    let name = name(session, args.agent)?;
+    let name = name(session, args.agent, args.owner)?;
     let view = app.engine.session(&who, &name).await.map_err(|error| error::session(&error))?;
     Ok(Json(map::session_view(&view)))
 }
@@ -62,7 +63,7 @@ pub(super) async fn change_session(
     Args(args): Args<wire::SessionArgs>,
     JsonBody(body): JsonBody<wire::ChangeSession>,
 ) -> Answered<Json<wire::SessionBody>> {
-    let name = name(session, args.agent)?;
+    let name = name(session, args.agent, args.owner)?;
     let changed = app.engine.merge_metadata(&who, &name, &body.metadata).await;
     changed.map_err(|error| error::session(&error))?;
     let view = app.engine.session(&who, &name).await.map_err(|error| error::session(&error))?;
@@ -81,7 +82,7 @@ pub(super) async fn delete_session(
     Segment(session): Segment,
     Args(args): Args<wire::DeleteSessionArgs>,
 ) -> Answered<Json<wire::DeletedSession>> {
-    let name = name(session, args.agent)?;
+    let name = name(session, args.agent, args.owner)?;
     let deleted = app.engine.delete_session(&who, &name, args.force.unwrap_or(false)).await;
     Ok(Json(map::deleted(&deleted.map_err(|error| error::session(&error))?)))
 }
@@ -102,13 +103,14 @@ pub(super) async fn pending(
     Path((session, run)): Path<(String, String)>,
     Args(args): Args<wire::SessionArgs>,
 ) -> Answered<Json<wire::ExecutionBody>> {
-    let name = name(session, args.agent)?;
+    let name = name(session, args.agent, args.owner)?;
     let state = app.engine.pending(&who, &name, &run).await.map_err(|error| error::session(&error))?;
     Ok(Json(wire::ExecutionBody(state)))
 }
 
 /// What is no name at all is answered like the name of nothing.
-fn name(session: String, agent: Option<String>) -> Answered<SessionName> {
+fn name(session: String, agent: Option<String>, owner: Option<String>) -> Answered<SessionName> {
     let session = SessionId::new(session).map_err(|_| Problem::not_found())?;
-    Ok(SessionName { session, agent: agent.map(AgentName::new).transpose().map_err(bad_name)? })
+    let owner = owner.map(UserId::new).transpose().map_err(bad_name)?;
+    Ok(SessionName { session, agent: agent.map(AgentName::new).transpose().map_err(bad_name)?, owner })
 }

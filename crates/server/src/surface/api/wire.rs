@@ -496,6 +496,8 @@ pub(super) struct SessionsArgs {
 pub(super) struct SessionArgs {
     /// Needed when several agents have a session of this name.
     pub(super) agent: Option<String>,
+    /// Whose session; yours if it is left out.
+    pub(super) owner: Option<String>,
 }
 
 /// How to delete.
@@ -505,6 +507,8 @@ pub(super) struct SessionArgs {
 pub(super) struct DeleteSessionArgs {
     /// Needed when several agents have a session of this name.
     pub(super) agent: Option<String>,
+    /// Whose session; yours if it is left out.
+    pub(super) owner: Option<String>,
     /// Also when a call that changes the world has started.
     pub(super) force: Option<bool>,
 }
@@ -531,12 +535,15 @@ pub(super) struct Sessions {
 pub(super) struct SessionBody {
     pub(super) id: String,
     pub(super) agent: String,
+    /// The user whose runs are in it: the same name of another user is another session.
+    pub(super) owner: String,
     pub(super) created_at: String,
     /// When its metadata last changed.
     pub(super) updated_at: String,
     /// It was deleted: it takes no more runs, and what its runs said is erased.
     pub(super) closed: bool,
-    /// The user's own, and under `pending_executions` the runs that wait; lists have only the user's own.
+    /// The user's own, for them and administrators, and under `pending_executions` the runs that wait; lists have only the
+    /// user's own.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub(super) metadata: BTreeMap<String, Box<RawValue>>,
     /// Where its runs are listed.

@@ -121,7 +121,9 @@ impl From<SessionError> for Refused {
                 Refused::new(StatusCode::NOT_FOUND, "there is no such session that you may see")
             }
             SessionError::Engine(error) => error.into(),
-            SessionError::Ambiguous { .. } => Refused::new(StatusCode::CONFLICT, text),
+            SessionError::Ambiguous { .. } | SessionError::AmbiguousOwner { .. } => {
+                Refused::new(StatusCode::CONFLICT, text)
+            }
             SessionError::NotYours(_) => Refused::new(StatusCode::FORBIDDEN, text),
             SessionError::CallStarted { .. } => Refused::new(StatusCode::CONFLICT, text),
             SessionError::Metadata(_) | SessionError::NoState(_) => Refused::invalid(text),

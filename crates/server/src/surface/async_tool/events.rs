@@ -78,9 +78,11 @@ impl Reading {
                 Some(Ok(run)) => self.look_at(run).await,
                 Some(Err(RecvError::Lagged(_))) => self.look_at_all().await,
                 Some(Err(RecvError::Closed)) => return None,
-                None if self.pass.is_good(&self.app).await => self.look_at_all().await,
-                // The key was revoked, or the token has run out.
-                None => return None,
+                None => match self.pass.renew(&self.app, &mut self.who).await {
+                    true => self.look_at_all().await,
+                    // The key was revoked, or the token has run out.
+                    false => return None,
+                },
             };
             if let Err(error) = looked {
                 tracing::debug!(%error, "calls cannot be looked at now");

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use holdpoint_core::id::RunId;
-use holdpoint_core::name::{AgentName, SessionId};
+use holdpoint_core::name::AgentName;
+use holdpoint_store::SessionKey;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
@@ -76,7 +77,7 @@ struct Expiration {
 /// What is known of a call that has a file.
 #[derive(Debug, Clone)]
 struct Known {
-    of: (AgentName, SessionId),
+    of: SessionKey,
     status: String,
     expires_at: Option<i64>,
 }
@@ -107,7 +108,7 @@ impl Files {
             let page = engine.sessions(who, SessionList { agent: None, cursor, limit: AT_ONCE }).await?;
             let wanted = |agent: &AgentName| agents.is_none_or(|agents| agents.contains(agent));
             for key in page.items.into_iter().map(|row| row.key).filter(|key| wanted(&key.agent)) {
-                written.calls += self.write_session(engine, who, key.agent, key.session).await?;
+                written.calls += self.write_session(engine, who, key).await?;
                 written.sessions += 1;
             }
             cursor = page.next;
@@ -125,12 +126,11 @@ impl Files {
         &mut self,
         engine: &Engine,
         who: &Principal,
-        agent: AgentName,
-        session: SessionId,
+        key: SessionKey,
     ) -> Result<u64, NotWritten> {
-        let of = (agent.clone(), session.clone());
+        let of = key.clone();
         self.calls.retain(|_, known| known.of != of);
-        let name = SessionName { session, agent: Some(agent) };
+        let name = SessionName { session: key.session, agent: Some(key.agent), owner: Some(key.owner) };
         let views = engine.session_jobs(who, &name).await?;
         for view in &views {
             let record = serde_json::to_value(map::record(view)).unwrap_or_default();
@@ -147,7 +147,7 @@ impl Files {
     fn write_index(&self) -> io::Result<()> {
         let mut index = Index::default();
         for (id, known) in &self.calls {
-            index.by_session.entry(known.of.1.to_string()).or_default().push(id.clone());
+            index.by_session.entry(known.of.session.to_string()).or_default().push(id.clone());
             index.by_status.entry(known.status.clone()).or_default().push(id.clone());
             let expiration = |expires_at| Expiration { expires_at, pending_id: id.clone() };
             index.by_expiration.extend(known.expires_at.map(expiration));
@@ -220,13 +220,13 @@ async fn keep(
         let mut sessions = BTreeSet::new();
         for run in changed {
             match engine.see(who, run).await {
-                Ok(run) => drop(sessions.insert((run.facts.agent, run.facts.session))),
+                Ok(run) => drop(sessions.insert(SessionKey::of(&run.facts))),
                 Err(EngineError::NotFound) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        for (agent, session) in sessions.into_iter().filter(|(agent, _)| agents.contains(agent)) {
-            files.write_session(engine, who, agent, session).await?;
+        for key in sessions.into_iter().filter(|key| agents.contains(&key.agent)) {
+            files.write_session(engine, who, key).await?;
         }
         files.write_index()?;
     }
@@ -257,7 +257,15 @@ async fn write_session(
     });
     let folder = directory.join("session").join(file_name(view.row.key.agent.as_str()));
     fs::create_dir_all(&folder)?;
-    put(&folder.join(format!("{}.json", file_name(view.row.key.session.as_str()))), &body)?;
+    // Whoever used a name first has the plain one; the same name of others has theirs beside it.
+    let first = engine.first_of_name(&view.row.key).await?;
+    let file = match first.is_none_or(|first| first == view.row.key.owner) {
+        true => file_name(view.row.key.session.as_str()),
+        false => {
+            format!("{}~{}", file_name(view.row.key.session.as_str()), file_name(view.row.key.owner.as_str()))
+        }
+    };
+    put(&folder.join(format!("{file}.json")), &body)?;
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use holdpoint_core::body::Body;
 use holdpoint_core::digest;
 use holdpoint_core::id::HoldId;
 use holdpoint_core::json::RawJson;
-use holdpoint_core::name::{AgentName, SessionId};
+use holdpoint_core::name::{AgentName, SessionId, UserId};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use utoipa_axum::router::OpenApiRouter;
@@ -326,7 +326,7 @@ impl Incoming {
         let sender = request.extensions().get::<Principal>().cloned();
         let peer = request.extensions().get::<Peer>().map(|peer| peer.0.to_string());
         let name = match &sender {
-            Some(who) => format!("user {}", who.user),
+            Some(who) => format!("user {} of {}", who.user, who.tenant),
             None => format!("peer {}", peer.unwrap_or_default()),
         };
         let most = app.engine.settings().jobs.per_caller;
@@ -334,7 +334,7 @@ impl Incoming {
         let (signature, key) = (signature(request.headers())?, idempotency_key(request.headers())?);
         let route = format!("POST {}", request.uri().path());
         let body = body_bytes(request).await?;
-        let once = key.map(|key| Once { route, key, request: digest::of_bytes(&body) });
+        let once = key.map(|key| Once::new(route, key, digest::of_bytes(&body)));
         Ok(Incoming { sender, signature, once, body })
     }
 
@@ -428,5 +428,6 @@ fn session_name(id: String, args: wire::SessionArgs) -> Answered<SessionName> {
     let nothing = || Refused::new(StatusCode::NOT_FOUND, "there is no such session that you may see");
     let session = SessionId::new(id).map_err(|_| nothing())?;
     let agent = args.agent.map(AgentName::new).transpose().map_err(|_| nothing())?;
-    Ok(SessionName { session, agent })
+    let owner = args.owner.map(UserId::new).transpose().map_err(|_| nothing())?;
+    Ok(SessionName { session, agent, owner })
 }

@@ -196,6 +196,8 @@ pub(super) struct PendingArgs {
 pub(super) struct SessionArgs {
     /// With which agent.
     pub(super) agent: Option<String>,
+    /// Whose; the caller's own if it is left out.
+    pub(super) owner: Option<String>,
 }
 
 /// A tool whose results come from elsewhere (S2-7).

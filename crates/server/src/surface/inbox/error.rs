@@ -74,6 +74,16 @@ pub(super) fn which_hold(task: &str, open: &[HoldId]) -> Problem {
     problem.with(More { holds, ..More::default() })
 }
 
+/// Who answers names no question, and was not shown the one that is open.
+pub(super) fn not_shown(task: &str, open: HoldId) -> Problem {
+    let detail = format!(
+        "the answer names no hold, and you have not been shown what task {task} asks now; nothing was decided. Read the \
+         task and answer again, or name the hold as holdId: {open}"
+    );
+    let problem = Problem::new(StatusCode::CONFLICT, "not-shown", "Not what you were shown", detail);
+    problem.with(More { holds: vec![open.to_string()], ..More::default() })
+}
+
 fn refused(refusal: &Refusal) -> Problem {
     let status = status::of_refusal(refusal);
     match refusal {

@@ -15,9 +15,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::notices::TaskWebhook;
+use super::shown::Shown;
 use super::{error, map, wire};
 use crate::auth::Principal;
-use crate::engine::{Decision, NewSubscription, Once, TaskReport, hears};
+use crate::engine::{Decision, Implied, NewSubscription, Once, ShownHold, TaskReport, hears};
 use crate::http::{App, Args, Problem, Repeatable, Segment};
 
 /// Tasks of a page, unless the caller wants another number.
@@ -29,6 +30,8 @@ const BATCH_MAX: usize = 100;
 
 type Who = Extension<Principal>;
 type Answered<T> = Result<T, Problem>;
+/// Tasks that are answered with, and what they show.
+type Shows<T> = Answered<Shown<T>>;
 /// Inbox and task of a path.
 type Names = Path<(String, String)>;
 
@@ -102,10 +105,10 @@ async fn tasks_of_inbox(
     Extension(who): Who,
     Segment(inbox): Segment,
     Args(args): Args<wire::TasksArgs>,
-) -> Answered<Json<wire::Tasks>> {
+) -> Shows<wire::Tasks> {
     let list = map::list(inbox_name(inbox)?, &args, args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX));
     let page = app.engine.tasks(&who, list, |run, below| map::is_listed(run, below, &args)).await;
-    Ok(Json(map::tasks(&page.map_err(no)?)))
+    Ok(Shown::tasks(&app, &who, &page.map_err(no)?))
 }
 
 /// Adds a task.
@@ -119,11 +122,11 @@ async fn add_task(
     Extension(who): Who,
     Segment(inbox): Segment,
     Repeatable { body, once }: Repeatable<wire::NewTask>,
-) -> Answered<(StatusCode, Json<wire::Task>)> {
+) -> Answered<(StatusCode, Shown<wire::Task>)> {
     let name = inbox_name(inbox)?;
     let new = map::new_task(name.clone(), body, once)?;
     let run = app.engine.add_task(&who, new).await.map_err(no)?;
-    Ok((StatusCode::CREATED, Json(view(&app, &who, &name, run).await?)))
+    Ok((StatusCode::CREATED, view(&app, &who, &name, run).await?))
 }
 
 /// Adds several tasks. With an `Idempotency-Key` a repeat adds those that are missing.
@@ -145,7 +148,7 @@ async fn add_tasks(
     // All are looked at before one is added.
     let mut all = Vec::new();
     for (at, task) in body.tasks.into_iter().enumerate() {
-        let once = once.as_ref().map(|once| Once { key: format!("{}/{at}", once.key), ..once.clone() });
+        let once = once.as_ref().map(|once| once.part(&at.to_string()));
         let wrong = |problem: Problem| Problem::invalid(format!("tasks[{at}]: {}", problem.detail));
         all.push(map::new_task(name.clone(), task, once).map_err(wrong)?);
     }
@@ -153,7 +156,7 @@ async fn add_tasks(
         futures_util::future::join_all(all.into_iter().map(|new| app.engine.add_task(&who, new))).await;
     let mut tasks = Vec::new();
     for run in added {
-        tasks.push(view(&app, &who, &name, run.map_err(no)?).await?);
+        tasks.push(view(&app, &who, &name, run.map_err(no)?).await?.body);
     }
     Ok((StatusCode::CREATED, Json(wire::Tasks { tasks, next_cursor: None })))
 }
@@ -169,7 +172,7 @@ async fn waiting_tasks_of_inbox(
     Extension(who): Who,
     Segment(inbox): Segment,
     Args(args): Args<wire::PageArgs>,
-) -> Answered<Json<wire::Tasks>> {
+) -> Shows<wire::Tasks> {
     waiting(&app, &who, Some(inbox_name(inbox)?), &args).await
 }
 
@@ -182,7 +185,7 @@ async fn waiting_tasks(
     State(app): State<App>,
     Extension(who): Who,
     Args(args): Args<wire::PageArgs>,
-) -> Answered<Json<wire::Tasks>> {
+) -> Shows<wire::Tasks> {
     waiting(&app, &who, None, &args).await
 }
 
@@ -191,10 +194,10 @@ async fn waiting(
     who: &Principal,
     inbox: Option<InboxName>,
     args: &wire::PageArgs,
-) -> Answered<Json<wire::Tasks>> {
+) -> Shows<wire::Tasks> {
     let page = (args.cursor, args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX));
     let found = app.engine.waiting_tasks(who, inbox, page, map::is_waiting).await.map_err(no)?;
-    Ok(Json(map::tasks(&found)))
+    Ok(Shown::tasks(app, who, &found))
 }
 
 /// A task.
@@ -203,13 +206,9 @@ async fn waiting(
     params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
     responses((status = 200, body = wire::Task), Problems)
 )]
-async fn inbox_task(
-    State(app): State<App>,
-    Extension(who): Who,
-    Path(names): Names,
-) -> Answered<Json<wire::Task>> {
+async fn inbox_task(State(app): State<App>, Extension(who): Who, Path(names): Names) -> Shows<wire::Task> {
     let (inbox, run) = task_names(names)?;
-    Ok(Json(view(&app, &who, &inbox, run).await?))
+    view(&app, &who, &inbox, run).await
 }
 
 /// Claims the most urgent task that suits, for a while.
@@ -227,13 +226,14 @@ async fn claim_task(
     let name = inbox_name(inbox)?;
     let claim = map::claim(name.clone(), body, app.engine.settings().max_wait)?;
     let task = match app.engine.claim_task(&who, claim).await.map_err(no)? {
-        Some(run) => Some(Box::new(view(&app, &who, &name, run).await?)),
+        Some(run) => Some(Box::new(view(&app, &who, &name, run).await?.body)),
         None => None,
     };
     Ok(Json(wire::Claimed { task }))
 }
 
-/// Answers what a task waits for; it goes on where it stood.
+/// Answers what a task waits for; it goes on where it stood. Without `holdId` it answers the question that the caller was
+/// last shown, with the task or in a list, and no other.
 #[utoipa::path(
     post, path = "/{inboxId}/tasks/{taskId}/resume", tag = "inbox",
     params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
@@ -254,7 +254,17 @@ async fn resume_task(
     }
     let hold = map::hold_to_resume(&task, body.hold_id.as_deref())?;
     let wanted = map::wanted(hold, &body.payload)?;
-    let decision = Decision { hold: hold.row.id, wanted, digest: None, revision: None, once };
+    let (digest, revision) = match body.hold_id {
+        Some(_) => (None, None),
+        // Whoever names no hold means the one that they were shown, and no other (C26).
+        None => match app.engine.implied_hold(&who, run, &[], &[ShownHold::from(hold)]).await.map_err(no)? {
+            Implied::Hold(shown) => (shown.digest, Some(shown.revision)),
+            Implied::NotShown | Implied::Outdated | Implied::Several | Implied::Answered => {
+                return Err(error::not_shown(&run.to_string(), hold.row.id));
+            }
+        },
+    };
+    let decision = Decision { hold: hold.row.id, wanted, digest, revision, once };
     app.engine.decide(&who, decision).await.map_err(no)?;
     answered
 }
@@ -271,11 +281,11 @@ async fn cancel_task(
     Extension(who): Who,
     Path(names): Names,
     Repeatable { body, once }: Repeatable<wire::Cancel>,
-) -> Answered<Json<wire::Task>> {
+) -> Shows<wire::Task> {
     let (inbox, run) = task_names(names)?;
     app.engine.task(&who, &inbox, run).await.map_err(no)?;
     app.engine.cancel(&who, run, body.reason, once).await.map_err(no)?;
-    Ok(Json(view(&app, &who, &inbox, run).await?))
+    view(&app, &who, &inbox, run).await
 }
 
 /// A worker gives its task back.
@@ -290,7 +300,7 @@ async fn release_task(
     Extension(who): Who,
     Path(names): Names,
     Repeatable { body, once }: Repeatable<wire::OwnClaim>,
-) -> Answered<Json<wire::Task>> {
+) -> Shows<wire::Task> {
     report(&app, &who, names, &body.claim_id, TaskReport::Release, once).await
 }
 
@@ -306,7 +316,7 @@ async fn suspend_task(
     Extension(who): Who,
     Path(names): Names,
     Repeatable { body, once }: Repeatable<wire::Suspend>,
-) -> Answered<Json<wire::Task>> {
+) -> Shows<wire::Task> {
     let asked = TaskReport::Suspend(Box::new(map::ask(&body)?));
     report(&app, &who, names, &body.claim_id, asked, once).await
 }
@@ -323,7 +333,7 @@ async fn complete_task(
     Extension(who): Who,
     Path(names): Names,
     Repeatable { body, once }: Repeatable<wire::Complete>,
-) -> Answered<Json<wire::Task>> {
+) -> Shows<wire::Task> {
     let done = TaskReport::Complete(map::value("result", &body.result)?);
     report(&app, &who, names, &body.claim_id, done, once).await
 }
@@ -340,7 +350,7 @@ async fn fail_task(
     Extension(who): Who,
     Path(names): Names,
     Repeatable { body, once }: Repeatable<wire::Fail>,
-) -> Answered<Json<wire::Task>> {
+) -> Shows<wire::Task> {
     report(&app, &who, names, &body.claim_id, map::failure(&body.error)?, once).await
 }
 
@@ -356,7 +366,7 @@ async fn heartbeat_task(
     Extension(who): Who,
     Path(names): Names,
     Repeatable { body, once }: Repeatable<wire::OwnClaim>,
-) -> Answered<Json<wire::Task>> {
+) -> Shows<wire::Task> {
     report(&app, &who, names, &body.claim_id, TaskReport::Heartbeat, once).await
 }
 
@@ -392,15 +402,16 @@ async fn report(
     claim: &str,
     report: TaskReport,
     once: Option<Once>,
-) -> Answered<Json<wire::Task>> {
+) -> Shows<wire::Task> {
     let (inbox, run) = task_names(names)?;
     let worker = WorkerName::new(claim).map_err(|bad| Problem::invalid(format!("claimId: {bad}")))?;
     app.engine.report(who, (&inbox, run), worker, report, once).await.map_err(no)?;
-    Ok(Json(view(app, who, &inbox, run).await?))
+    view(app, who, &inbox, run).await
 }
 
-async fn view(app: &App, who: &Principal, inbox: &InboxName, run: RunId) -> Answered<wire::Task> {
-    Ok(map::task(&app.engine.task(who, inbox, run).await.map_err(no)?))
+async fn view(app: &App, who: &Principal, inbox: &InboxName, run: RunId) -> Shows<wire::Task> {
+    let task = app.engine.task(who, inbox, run).await.map_err(no)?;
+    Ok(Shown::task(app, who, &task))
 }
 
 fn no(error: crate::engine::EngineError) -> Problem {

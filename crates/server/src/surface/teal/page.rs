@@ -149,7 +149,7 @@ fn wish(id: &str, posted: &Posted) -> Result<Wish, Problem> {
         // The nonce is the page's own, so a click that is sent again is the same click.
         let key = format!("page:{nonce}:{}", action.as_deref().unwrap_or_default());
         let request = digest::of_bytes(key.as_bytes());
-        Once { route: format!("{PREFIX}/resume/{id}"), key, request }
+        Once::new(format!("{PREFIX}/resume/{id}"), key, request)
     });
     let reason = posted.get("reason").filter(|reason| !reason.trim().is_empty());
     let body = ResumeBody { action, payload: None, reason };

@@ -4,6 +4,7 @@
 //! over. So a repeat answers the same, whatever has happened since (C30).
 
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use holdpoint_core::apply;
 use holdpoint_core::event::Envelope;
 use holdpoint_core::hold::HoldKind;
@@ -14,8 +15,8 @@ use super::error::problem;
 use super::map::{self, Told};
 use super::wire::{AgentTask, Answered, TaskStatus, TealAgentsPartialResponse};
 use crate::auth::Principal;
-use crate::engine::Seen;
-use crate::http::{App, Problem, rfc3339};
+use crate::engine::{Seen, Showing};
+use crate::http::{App, Problem, rfc3339, when_written};
 
 /// Behind everything: the answer is what is true now.
 pub(super) const NOW: Seq = Seq(u64::MAX);
@@ -28,9 +29,15 @@ pub(super) struct Asker {
     pub(super) site: String,
 }
 
+/// An answer, and what of the open holds it shows.
+pub(super) struct Reply {
+    pub(super) answer: Answered,
+    pub(super) showing: Option<Showing>,
+}
+
 impl Asker {
     /// The answer as soon as somebody is needed or the task is over; as it is when that takes too long.
-    pub(super) async fn answer(&self, task: RunId, since: Seq) -> Result<Answered, Problem> {
+    pub(super) async fn answer(&self, task: RunId, since: Seq) -> Result<Reply, Problem> {
         let engine = &self.app.engine;
         let at_most = engine.settings().max_wait;
         engine.needs_somebody(task, at_most).await.map_err(|error| problem(&error))?;
@@ -38,7 +45,7 @@ impl Asker {
     }
 
     /// The answer now.
-    pub(super) async fn look(&self, task: RunId, since: Seq) -> Result<Answered, Problem> {
+    pub(super) async fn look(&self, task: RunId, since: Seq) -> Result<Reply, Problem> {
         let engine = &self.app.engine;
         let appends = engine.appends(task, Seq(0)).await.map_err(|error| problem(&error))?;
         let settled = map::settled(task, &appends, since);
@@ -53,7 +60,12 @@ impl Asker {
             Some((run, log)) => Told { run, log },
             None => told,
         };
-        map::answer(told, Some(waiting), &self.site).map_err(failed)
+        let answer = map::answer(told, Some(waiting), &self.site).map_err(failed)?;
+        let showing = match &answer {
+            Answered::Hitl(_) | Answered::Auth(_) => Some(Showing::of(waiting.run, map::is_asked)),
+            Answered::Output(_) | Answered::State(_) => None,
+        };
+        Ok(Reply { answer, showing })
     }
 
     /// The sub-run that somebody is needed for, with its log.
@@ -92,14 +104,14 @@ impl Asker {
         })
     }
 
-    /// The task with its trail.
-    pub(super) async fn task(&self, task: RunId) -> Result<AgentTask, Problem> {
+    /// The task with its trail, and what of its own open holds that shows.
+    pub(super) async fn task(&self, task: RunId) -> Result<(AgentTask, Option<Showing>), Problem> {
         let engine = &self.app.engine;
         let view = match engine.look_up(&self.who, task).await.map_err(|error| problem(&error))? {
             Seen::Run(view) => view,
             Seen::Quarantined(found) => {
                 let facts = found.facts.as_ref().ok_or_else(Problem::not_found)?;
-                return Ok(AgentTask {
+                let failed = AgentTask {
                     session_id: facts.session.to_string(),
                     task_id: found.run.to_string(),
                     user_id: facts.owner.to_string(),
@@ -107,14 +119,27 @@ impl Asker {
                     created_at: rfc3339(facts.started_at),
                     last_updated: rfc3339(facts.started_at),
                     status: TaskStatus::Failed,
-                });
+                };
+                return Ok((failed, None));
             }
         };
         let log = engine.log(&self.who, task, Seq(0)).await.map_err(|error| problem(&error))?;
         // What is shown belongs together: where the log has gone on meanwhile, it counts.
         let run = apply::fold(task, &log).unwrap_or(view.run);
         let below: Vec<HoldKind> = view.holds_below.iter().map(|(_, kind)| *kind).collect();
-        Ok(map::task(Told { run: &run, log: &log }, &below))
+        let showing = Showing::of(&run, map::is_asked);
+        Ok((map::task(Told { run: &run, log: &log }, &below), Some(showing)))
+    }
+
+    /// An answer that shows this, noted once it is written (C26).
+    pub(super) fn shows(&self, response: impl IntoResponse, showing: Option<Showing>) -> Response {
+        let (engine, who) = (self.app.engine.clone(), self.who.clone());
+        match showing.filter(|showing| !showing.holds.is_empty()) {
+            Some(showing) => when_written(response.into_response(), move || {
+                engine.note_written(&who, &[showing], None);
+            }),
+            None => response.into_response(),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::error::problem;
 use super::map;
 use super::reply::{Asker, NOW};
 use super::wire::{Action, ResumeArgs, ResumeBody};
-use crate::engine::{Deciding, Decisions, EngineError, HoldView, Once, One, RequestView};
+use crate::engine::{Deciding, Decisions, EngineError, HoldView, Implied, Once, One, RequestView, ShownHold};
 use crate::http::Problem;
 
 /// What a decider wants.
@@ -89,6 +89,11 @@ impl Asker {
         }
         let run = view.run.facts.id;
         let task = self.root(&view.run).await;
+        // Under the same id something more is asked by now: whoever means it was shown it (C26).
+        let shown = match is_open && wish.seen.is_none() && came_later(&view.holds, &meant) {
+            true => self.were_shown(run, &meant).await?,
+            false => Vec::new(),
+        };
         let what = match wish.action {
             Action::Reject => Deciding::Reject {
                 holds: meant.iter().map(|hold| hold.row.id.key).collect(),
@@ -98,8 +103,9 @@ impl Asker {
             Action::Approve if !is_open => Deciding::Each(meant.iter().map(|hold| approved(hold)).collect()),
             Action::Approve => {
                 let mut each = map::resolutions(&meant, wish.payload.as_deref()).map_err(Problem::invalid)?;
-                if let Some(seen) = &wish.seen {
-                    repeat(&mut each, seen)?;
+                match &wish.seen {
+                    Some(seen) => repeat(&mut each, seen)?,
+                    None => repeat_shown(&mut each, &shown),
                 }
                 Deciding::Each(each)
             }
@@ -118,6 +124,18 @@ impl Asker {
         Ok(Resumed { task, since: NOW })
     }
 
+    /// These holds, if they are what the caller was last shown.
+    async fn were_shown(&self, run: RunId, meant: &[&HoldView]) -> Result<Vec<ShownHold>, Problem> {
+        let open: Vec<ShownHold> = meant.iter().map(|hold| ShownHold::from(*hold)).collect();
+        let implied = self.app.engine.implied_hold(&self.who, run, &[], &open).await;
+        let are_all_shown = match implied.map_err(|error| problem(&error))? {
+            Implied::Hold(_) => open.len() == 1,
+            Implied::Several => true,
+            Implied::NotShown | Implied::Outdated | Implied::Answered => false,
+        };
+        are_all_shown.then_some(open).ok_or_else(not_shown)
+    }
+
     /// The event that settled the request; while it is still open, everything so far.
     async fn decided_at(&self, id: &str) -> Result<Seq, Problem> {
         let view = self.request(id).await?;
@@ -127,17 +145,34 @@ impl Asker {
     }
 }
 
+/// Whether any of these opened only after something of the request had been decided.
+fn came_later(all: &[HoldView], open: &[&HoldView]) -> bool {
+    let first = all.iter().filter_map(|hold| hold.row.closed.as_ref()).map(|closed| closed.seq).min();
+    first.is_some_and(|first| open.iter().any(|hold| hold.row.at > first))
+}
+
+fn not_shown() -> Problem {
+    let detail = "something more is asked than you were shown; nothing was decided. Look again";
+    Problem::new(StatusCode::CONFLICT, "stale", "Changed since you saw it", detail)
+}
+
 fn approved(hold: &HoldView) -> One {
     One { hold: hold.row.id.key, wanted: Wanted::Approve, digest: None, revision: None }
+}
+
+/// Decides what was shown, as it was shown.
+fn repeat_shown(each: &mut [One], shown: &[ShownHold]) {
+    for one in each {
+        if let Some(shown) = shown.iter().find(|shown| shown.id.key == one.hold) {
+            (one.digest, one.revision) = (shown.digest, Some(shown.revision));
+        }
+    }
 }
 
 /// Decides what was seen, and nothing else.
 fn repeat(each: &mut [One], seen: &[One]) -> Result<(), Problem> {
     for one in each {
-        let shown = seen.iter().find(|shown| shown.hold == one.hold).ok_or_else(|| {
-            let detail = "something more is asked than you were shown; nothing was decided. Look again";
-            Problem::new(StatusCode::CONFLICT, "stale", "Changed since you saw it", detail)
-        })?;
+        let shown = seen.iter().find(|shown| shown.hold == one.hold).ok_or_else(not_shown)?;
         (one.digest, one.revision) = (shown.digest, shown.revision);
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::{Extension, Json};
 use holdpoint_core::command::{OnHold, Say};
 use holdpoint_core::decide::Answer;
@@ -21,7 +21,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::error::problem;
-use super::reply::{Asker, NOW};
+use super::reply::{Asker, NOW, Reply};
 use super::resume::{Resumed, Wish};
 use super::{map, page, stream, wire};
 use crate::auth::Principal;
@@ -90,7 +90,7 @@ async fn chat(
 ) -> Result<Response, Problem> {
     let asker = asker(app, who, &headers);
     let begun = begin(&asker, agent, &body, once).await?;
-    asker.answer(begun.task, begun.since).await.map(answered)
+    asker.answer(begun.task, begun.since).await.map(|reply| answered(&asker, reply))
 }
 
 /// The same as a stream: pieces of the output as they come (`partial-response`), then the answer (`final-response`,
@@ -134,14 +134,17 @@ async fn task(
     Extension(who): Who,
     Path((agent, task)): Path<(String, String)>,
     headers: HeaderMap,
-) -> Result<Json<wire::AgentTask>, Problem> {
+) -> Result<Response, Problem> {
     let asker = asker(app, who, &headers);
     let run = task.parse().map_err(|_| Problem::not_found())?;
     let facts = asker.app.engine.see(&asker.who, run).await.map(|run| run.facts);
     match facts {
         Ok(facts) if facts.agent.as_str() != agent => Err(Problem::not_found()),
         // What cannot be read is shown as failed.
-        Ok(_) | Err(EngineError::Store(_)) => asker.task(run).await.map(Json),
+        Ok(_) | Err(EngineError::Store(_)) => {
+            let (task, showing) = asker.task(run).await?;
+            Ok(asker.shows(Json(task), showing))
+        }
         Err(error) => Err(problem(&error)),
     }
 }
@@ -166,7 +169,8 @@ async fn look(
     }
     let view = asker.request(&id).await?;
     let task = asker.root(&view.run).await;
-    Ok(Json(asker.task(task).await?).into_response())
+    let (task, showing) = asker.task(task).await?;
+    Ok(asker.shows(Json(task), showing))
 }
 
 /// Approves or rejects everything that a request asks; answers as chat does.
@@ -198,7 +202,7 @@ async fn resume(
     }
     let body = Unjudged::from_request(request, &()).await?;
     let resumed = decide(&asker, &id, &args, &body).await?;
-    asker.answer(resumed.task, resumed.since).await.map(answered)
+    asker.answer(resumed.task, resumed.since).await.map(|reply| answered(&asker, reply))
 }
 
 /// The same as a stream.
@@ -284,15 +288,15 @@ fn asker(app: App, who: Principal, headers: &HeaderMap) -> Asker {
     Asker { app, who, site }
 }
 
-fn answered(answered: wire::Answered) -> Response {
-    let status = match &answered {
+fn answered(asker: &Asker, Reply { answer, showing }: Reply) -> Response {
+    let status = match &answer {
         wire::Answered::State(state) if state.status == wire::TaskStatus::Running => StatusCode::ACCEPTED,
         wire::Answered::State(_)
         | wire::Answered::Output(_)
         | wire::Answered::Hitl(_)
         | wire::Answered::Auth(_) => StatusCode::OK,
     };
-    (status, Json(answered)).into_response()
+    asker.shows((status, Json(answer)), showing)
 }
 
 /// Whether a page is wanted: somebody opens the address in a browser, or sends the form that they found there.

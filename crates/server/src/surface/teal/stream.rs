@@ -16,11 +16,11 @@ use holdpoint_core::id::Seq;
 use tokio::sync::watch;
 
 use super::error::{body, problem};
-use super::reply::{Asker, NOW};
+use super::reply::{self, Asker, NOW};
 use super::resume::Resumed;
 use super::wire::{Answered, Streamed, StreamedEvent, TaskStatus, TealAgentsPartialResponse};
-use crate::engine::{Delta, EngineError, Follower, News};
-use crate::http::{Pass, Problem, Stay};
+use crate::engine::{Delta, EngineError, Follower, News, Showing};
+use crate::http::{INVALID, Pass, Problem, Stay};
 
 /// How often a comment shows that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -32,7 +32,7 @@ pub(super) async fn stream(asker: Asker, pass: Pass, resumed: Resumed) -> Result
     let streaming = Streaming {
         follower: asker.app.engine.follow_live(resumed.task, from),
         stopping: asker.app.stopping.clone(),
-        stay: Stay::new(&asker.app, pass),
+        stay: Stay::new(&asker.app, pass, asker.who.clone(), resumed.task),
         asker,
         resumed,
         speaker,
@@ -40,6 +40,7 @@ pub(super) async fn stream(asker: Asker, pass: Pass, resumed: Resumed) -> Result
         ready: VecDeque::new(),
         waits_below: false,
         is_over: false,
+        showing: None,
     };
     let events = futures_util::stream::unfold(streaming, |mut streaming| async move {
         let event = streaming.next().await?;
@@ -61,6 +62,8 @@ struct Streaming {
     /// Whether sub-runs are at work: what happens there wakes nobody here.
     waits_below: bool,
     is_over: bool,
+    /// What the last event shows: it was written when more is asked for.
+    showing: Option<Showing>,
 }
 
 /// Why a stream wakes.
@@ -69,7 +72,7 @@ enum Heard {
     /// Nothing, and a sub-run may have moved.
     Nothing,
     /// That the reader may hear nothing any more.
-    ShutOut,
+    ShutOut(&'static str),
 }
 
 /// The reply that is being told.
@@ -116,20 +119,27 @@ impl Streaming {
             let heard = tokio::select! {
                 read = self.follower.news() => Heard::News(read),
                 () = clock.sleep(poll), if self.waits_below => Heard::Nothing,
-                () = self.stay.is_over() => Heard::ShutOut,
+                () = self.stay.is_over() => Heard::ShutOut(INVALID),
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
             };
+            let is_news = matches!(heard, Heard::News(Ok(_)) | Heard::Nothing);
+            let why = if is_news { self.stay.is_shut_out().await } else { None };
+            let heard = why.map_or(heard, Heard::ShutOut);
             let taken = match heard {
                 Heard::News(Ok(news)) => self.take(news).await,
                 Heard::News(Err(error)) => Err(problem(&error)),
                 Heard::Nothing => self.end_if_settled().await,
-                Heard::ShutOut => Err(shut_out()),
+                Heard::ShutOut(why) => Err(shut_out(why)),
             };
             if let Err(failure) = taken {
                 self.fail(&failure);
             }
         }
-        self.ready.pop_front()
+        let next = self.ready.pop_front();
+        if let Some(showing) = self.showing.take_if(|_| next.is_none()) {
+            self.asker.app.engine.note_written(&self.asker.who, &[showing], None);
+        }
+        next
     }
 
     async fn take(&mut self, news: Vec<News>) -> Result<(), Problem> {
@@ -174,7 +184,7 @@ impl Streaming {
         if run.outcome().is_none() && !run.is_held() {
             return Ok(());
         }
-        let answer = self.asker.look(self.resumed.task, self.resumed.since).await?;
+        let reply::Reply { answer, showing } = self.asker.look(self.resumed.task, self.resumed.since).await?;
         let name = match &answer {
             Answered::State(state) if state.status == TaskStatus::Running => return Ok(()),
             Answered::State(_) => "state-response",
@@ -182,7 +192,7 @@ impl Streaming {
             Answered::Hitl(_) => "hitl-response",
             Answered::Auth(_) => "auth-response",
         };
-        self.is_over = true;
+        (self.is_over, self.showing) = (true, showing);
         self.ready.push_back(named(name, &Streamed::Answered(answer)));
         Ok(())
     }
@@ -194,9 +204,8 @@ impl Streaming {
 }
 
 /// The reader's key was revoked, or their token has run out.
-fn shut_out() -> Problem {
-    let detail = "the key or token that this stream was opened with is no longer valid";
-    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", detail)
+fn shut_out(why: &'static str) -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", why)
 }
 
 fn named(event: &'static str, value: &Streamed) -> Event {

@@ -37,7 +37,7 @@ pub(super) fn decision(view: &HoldView, posted: &Posted) -> Result<Decision, Mis
             // The nonce is the page's own, so a click that is sent again is the same click whatever else it carries.
             let key = format!("page:{nonce}:{word}");
             let request = digest::of_bytes(key.as_bytes());
-            Once { route: format!("/approve/{}", view.row.id), key, request }
+            Once::new(format!("/approve/{}", view.row.id), key, request)
         }),
     })
 }

@@ -114,7 +114,8 @@ pub(super) async fn fetch(options: &RemoteOptions) -> Result<Card, Trouble> {
     })?;
     match answer.status {
         200..=299 if answer.truncated => Err(unusable(format!("it has more than {CARD_BYTES} bytes"))),
-        200..=299 => read(&answer.body, options).map_err(unusable),
+        // What it says of itself is stored with the agents that call it.
+        200..=299 => read(&options.secrets().cut(answer.body), options).map_err(unusable),
         status @ (429 | 500..=599) => Err(away(format!("the answer was {status}"))),
         status @ (401 | 403) => {
             Err(unusable(format!("the answer was {status}; give the entry `headers` that it takes")))

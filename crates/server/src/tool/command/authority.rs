@@ -1,8 +1,14 @@
-//! What arguments can add to a program: which programs run other programs or code, and which arguments let the others
-//! do so, write somewhere, or talk to somebody (T23).
+//! Which commands are known to be harmless, word by word: programs, the options of each, and what these take (T23).
 //!
-//! Tables, taken from what is publicly known as "living off the land". They decide only who is asked: a program in no
-//! table is judged by words that are dangerous in most programs. What runs is confined by the sandbox in any case.
+//! The table is `programs.json`. It lists what runs without a person, and each row has examples of both kinds, which a test
+//! compares with what is decided and with the programs' own lists of options. An option that is not listed asks, also as
+//! an abbreviation, and so does a program that is in no row: nobody knows what its arguments do. Whether the files that a
+//! command names may be changed is `rules.rs`; what runs is confined by the sandbox in any case.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 
 /// Programs that start programs, evaluate code, change who or what the machine is, or reach other machines. A person
 /// is asked about every call, listed or not: what they do stands in their arguments or in files. Names with spaces
@@ -47,337 +53,6 @@ const RUNS_ANYTHING: &[&str] = &[
      debugfs tune2fs setfacl setcap",
 ];
 
-/// A program whose usual arguments are harmless, and those that are not.
-struct Careful {
-    /// What it is called.
-    program: &'static str,
-    /// The first argument must be one of these; none: it has no sub-commands.
-    only: Option<&'static [&'static str]>,
-    /// Long options that add authority, without dashes; their abbreviations do too.
-    long: &'static [&'static str],
-    /// Letters that add authority in a cluster of short options.
-    short: &'static str,
-    /// Whole words that add authority.
-    words: &'static [&'static str],
-    /// How many arguments that are no options it may have.
-    operands: usize,
-}
-
-const ANY: usize = usize::MAX;
-
-const fn plain(program: &'static str) -> Careful {
-    Careful { program, only: None, long: &[], short: "", words: &[], operands: ANY }
-}
-
-const fn careful(program: &'static str, long: &'static [&'static str], short: &'static str) -> Careful {
-    Careful { program, only: None, long, short, words: &[], operands: ANY }
-}
-
-/// Sub-commands of git that only look, as long as none of the options below comes with them.
-const GIT_LOOKS: &[&str] = &[
-    "status",
-    "log",
-    "diff",
-    "show",
-    "rev-parse",
-    "rev-list",
-    "ls-files",
-    "ls-tree",
-    "cat-file",
-    "blame",
-    "describe",
-    "shortlog",
-    "merge-base",
-    "name-rev",
-    "show-ref",
-    "count-objects",
-    "diff-tree",
-    "check-ignore",
-    "version",
-];
-
-const CAREFUL: &[Careful] = &[
-    plain("ls"),
-    plain("pwd"),
-    plain("echo"),
-    plain("cat"),
-    plain("wc"),
-    plain("head"),
-    plain("tail"),
-    plain("nl"),
-    plain("cut"),
-    plain("tr"),
-    plain("fold"),
-    plain("paste"),
-    plain("join"),
-    plain("comm"),
-    plain("rev"),
-    plain("tac"),
-    plain("expand"),
-    plain("unexpand"),
-    plain("fmt"),
-    plain("od"),
-    plain("hexdump"),
-    plain("strings"),
-    plain("true"),
-    plain("false"),
-    plain("sleep"),
-    plain("seq"),
-    plain("printf"),
-    plain("test"),
-    plain("basename"),
-    plain("dirname"),
-    plain("realpath"),
-    plain("readlink"),
-    plain("stat"),
-    plain("du"),
-    plain("df"),
-    plain("id"),
-    plain("whoami"),
-    plain("uname"),
-    plain("nproc"),
-    plain("uptime"),
-    plain("cmp"),
-    plain("mkdir"),
-    plain("touch"),
-    plain("rmdir"),
-    careful("md5sum", &[], ""),
-    careful("sha1sum", &[], ""),
-    careful("sha256sum", &[], ""),
-    careful("sha512sum", &[], ""),
-    careful("grep", &["devices"], "D"),
-    careful("egrep", &["devices"], "D"),
-    careful("fgrep", &["devices"], "D"),
-    careful("rg", &["pre", "pre-glob", "hostname-bin", "search-zip"], "z"),
-    careful("fd", &["exec", "exec-batch"], "xX"),
-    careful("diff", &["to-file", "from-file", "paginate"], "l"),
-    careful("sort", &["compress-program", "output", "temporary-directory", "files0-from"], "oT"),
-    Careful { program: "date", only: None, long: &["set", "file"], short: "sf", words: &[], operands: 0 },
-    careful("file", &["compile", "magic-file", "uncompress"], "CmzZ"),
-    careful("tree", &[], "oR"),
-    careful("shuf", &["output", "random-source"], "o"),
-    careful("split", &["filter"], ""),
-    careful("cp", &["target-directory", "suffix"], "tS"),
-    careful("mv", &["target-directory", "suffix"], "tS"),
-    careful("rm", &["no-preserve-root", "recursive"], "rR"),
-    careful("ln", &["symbolic", "target-directory"], "st"),
-    careful("install", &["strip-program", "strip", "target-directory", "mode", "owner"], "smo"),
-    careful("chmod", &["reference", "recursive"], "R"),
-    careful("chown", &["reference", "recursive", "from"], "R"),
-    careful("tee", &["append", "output-error"], "a"),
-    careful("column", &[], ""),
-    Careful {
-        program: "hostname",
-        only: None,
-        long: &["file", "boot"],
-        short: "Fb",
-        words: &[],
-        operands: 0,
-    },
-    careful("ps", &[], ""),
-    careful("which", &[], ""),
-    Careful { program: "uniq", only: None, long: &[], short: "", words: &[], operands: 1 },
-    Careful { program: "xxd", only: None, long: &[], short: "r", words: &[], operands: 1 },
-    Careful { program: "base64", only: None, long: &[], short: "", words: &[], operands: 1 },
-    Careful {
-        program: "sed",
-        only: None,
-        long: &["in-place", "file", "expression"],
-        short: "ief",
-        words: &[],
-        operands: ANY,
-    },
-    Careful {
-        program: "find",
-        only: None,
-        long: &[],
-        short: "",
-        words: &[
-            "-exec",
-            "-execdir",
-            "-ok",
-            "-okdir",
-            "-delete",
-            "-fprint",
-            "-fprint0",
-            "-fprintf",
-            "-fls",
-            "-files0-from",
-        ],
-        operands: ANY,
-    },
-    careful(
-        "tar",
-        &[
-            "checkpoint-action",
-            "to-command",
-            "use-compress-program",
-            "rsh-command",
-            "rmt-command",
-            "info-script",
-            "new-volume-script",
-            "absolute-names",
-            "files-from",
-            "directory",
-            "transform",
-            "xform",
-            "overwrite",
-            "unlink-first",
-            "recursive-unlink",
-            "one-top-level",
-            "owner",
-            "keep-directory-symlink",
-            "exclude-from",
-        ],
-        "IFPTCU",
-    ),
-    careful("gzip", &["suffix"], "S"),
-    careful("gunzip", &["suffix"], "S"),
-    careful("zcat", &[], ""),
-    careful("bzip2", &[], ""),
-    careful("xz", &["suffix", "files"], "S"),
-    careful("zstd", &["output-dir-flat"], "o"),
-    careful("unzip", &[], "dop"),
-    Careful {
-        program: "git",
-        only: Some(GIT_LOOKS),
-        long: &[
-            "ext-diff",
-            "textconv",
-            "output",
-            "no-index",
-            "upload-pack",
-            "receive-pack",
-            "exec",
-            "exec-path",
-            "git-dir",
-            "work-tree",
-            "config-env",
-            "open-files-in-pager",
-            "paginate",
-            "filters",
-            "parseopt",
-            "sq-quote",
-            "namespace",
-            "super-prefix",
-            "attr-source",
-            "show-signature",
-            "contents",
-            "batch-command",
-            "help",
-        ],
-        short: "",
-        words: &[],
-        operands: ANY,
-    },
-    Careful {
-        program: "npm",
-        only: Some(&["ls", "list", "--version", "-v", "version"]),
-        long: &[
-            "prefix",
-            "userconfig",
-            "globalconfig",
-            "script-shell",
-            "node-options",
-            "scripts-prepend-node-path",
-            "registry",
-            "shell",
-            "editor",
-            "viewer",
-            "browser",
-            "git",
-            "ignore-scripts",
-            "cache",
-            "location",
-            "global",
-            "workspace",
-            "call",
-            "package",
-        ],
-        short: "Cgcw",
-        words: &["major", "minor", "patch", "premajor", "preminor", "prepatch", "prerelease", "from-git"],
-        operands: 2,
-    },
-];
-
-/// Parts of an option's name that add authority in most programs that have it.
-const DANGEROUS_PARTS: &[&str] = &[
-    "exec",
-    "command",
-    "cmd",
-    "eval",
-    "script",
-    "shell",
-    "hook",
-    "editor",
-    "pager",
-    "browser",
-    "viewer",
-    "plugin",
-    "preload",
-    "require",
-    "import",
-    "module",
-    "load",
-    "library",
-    "rsh",
-    "ssh",
-    "proxy",
-    "config",
-    "rcfile",
-    "init",
-    "output",
-    "outfile",
-    "upload",
-    "post",
-    "listen",
-    "daemon",
-    "filter",
-    "program",
-    "wrapper",
-    "runner",
-    "interpreter",
-    "engine",
-    "checkpoint",
-    "root",
-    "user",
-    "owner",
-    "chdir",
-    "directory",
-    "env",
-    "define",
-    "option",
-    "format-exec",
-    "write",
-    "inplace",
-    "in-place",
-    "delete",
-    "remove",
-    "force",
-    "password",
-    "key",
-    "token",
-    "credential",
-    "host",
-    "remote",
-    "url",
-    "server",
-    "socket",
-    "connect",
-    "debug",
-    "allow",
-    "unsafe",
-    "insecure",
-    "disable",
-    "no-verify",
-    "no-check",
-    "trust",
-    "setuid",
-];
-
-/// Short options that mean code or a file to obey in many programs.
-const DANGEROUS_SHORT: &str = "cCeEfFoOxXrRiIuDMmSKT";
-
 /// Whether a program does what its arguments or files say, so that no argument list of it is harmless.
 pub(super) fn runs_anything(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or(program);
@@ -389,48 +64,301 @@ pub(super) fn runs_anything(program: &str) -> bool {
     is_listed(name) || (!versionless.is_empty() && is_listed(versionless))
 }
 
-/// The first argument that adds authority to this program; none when they are the usual ones.
-pub(super) fn added<'a>(program: &str, arguments: &'a [String]) -> Option<&'a str> {
-    let name = program.rsplit('/').next().unwrap_or(program);
-    match CAREFUL.iter().find(|known| known.program == name) {
-        Some(known) => known.added(arguments),
-        None => arguments.iter().map(String::as_str).find(|word| is_dangerous_anywhere(word)),
+/// A program, or a program with its sub-command, whose usual arguments are harmless.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// Its first words.
+    pub command: String,
+    /// Whether any arguments are harmless.
+    #[serde(default)]
+    anything: bool,
+    /// Its short options as `getopt` has them: a letter, `:` behind it for a value, `::` for a value in the same word.
+    #[serde(default)]
+    short: String,
+    /// Whether `-5` is an option.
+    #[serde(default)]
+    digits: bool,
+    /// Its long options: `name`, `name=` with a value, `name[=]` with a value in the same word or none.
+    #[serde(default)]
+    long: Vec<String>,
+    /// Whole words that begin with a dash, and how many words each takes; then there are no other options.
+    #[serde(default)]
+    words: Option<BTreeMap<String, usize>>,
+    /// Whether its first word may be short options without a dash, whose values follow in their order.
+    #[serde(default)]
+    bundle: bool,
+    /// What its operands may be.
+    #[serde(default)]
+    operands: Operands,
+    /// Characters that no operand and no value may have.
+    #[serde(default)]
+    never: String,
+    /// Whether it changes the files that it is given.
+    #[serde(default)]
+    pub changes: bool,
+    /// Whether it does what the settings of a repository say.
+    #[serde(default)]
+    pub repository: bool,
+    /// Examples that run without a person where the program is listed.
+    pub runs: Vec<String>,
+    /// Examples that do not.
+    pub asks: Vec<String>,
+}
+
+/// What the operands of a program may be.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(from = "OperandsInTable")]
+enum Operands {
+    /// Anything.
+    #[default]
+    Any,
+    /// At most so many.
+    AtMost(usize),
+    /// Only those that begin with a plus sign.
+    Plus,
+    /// The first one is a script for `sed`.
+    Sed,
+    /// The first one is a mode for `chmod`.
+    Mode,
+    /// Something that this version does not know: none at all.
+    Unknown,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OperandsInTable {
+    Count(usize),
+    Kind(String),
+}
+
+impl From<OperandsInTable> for Operands {
+    fn from(table: OperandsInTable) -> Operands {
+        match table {
+            OperandsInTable::Count(most) => Operands::AtMost(most),
+            OperandsInTable::Kind(kind) => match kind.as_str() {
+                "plus" => Operands::Plus,
+                "sed" => Operands::Sed,
+                "mode" => Operands::Mode,
+                _ => Operands::Unknown,
+            },
+        }
     }
 }
 
-impl Careful {
-    fn added<'a>(&self, arguments: &'a [String]) -> Option<&'a str> {
-        if let (Some(only), Some(first)) = (self.only, arguments.first())
-            && !only.contains(&first.as_str())
-        {
-            return Some(first);
+static PROGRAMS: LazyLock<Vec<Program>> = LazyLock::new(|| {
+    let Ok(programs) = serde_json::from_str(include_str!("programs.json")) else {
+        unreachable!("the table is a constant that the tests read")
+    };
+    programs
+});
+
+/// Every row of the table.
+#[must_use]
+pub fn programs() -> &'static [Program] {
+    &PROGRAMS
+}
+
+/// What is known of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Lookup<'a> {
+    /// Its arguments are the usual ones of this row; these are its operands and the values of its options.
+    Usual { program: &'static Program, given: Vec<&'a str> },
+    /// This word is not among them.
+    Odd(&'a str),
+    /// Its program is in no row.
+    Unknown,
+}
+
+/// Looks a command up.
+pub(super) fn known(words: &[String]) -> Lookup<'_> {
+    let Some((program, rest)) = words.split_first() else { return Lookup::Unknown };
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let mut rows = PROGRAMS.iter().filter(|row| row.command.split(' ').next() == Some(name)).peekable();
+    if rows.peek().is_none() {
+        return Lookup::Unknown;
+    }
+    let begins = |row: &&Program| {
+        let mut first = row.command.split(' ').skip(1);
+        let mut rest = rest.iter();
+        first.all(|word| rest.next().is_some_and(|given| given == word))
+    };
+    let length = |row: &&Program| row.command.split(' ').count();
+    match rows.filter(begins).max_by_key(length) {
+        Some(row) => row.read(rest.get(length(&row) - 1..).unwrap_or_default()),
+        None => rest.first().map_or(Lookup::Odd(program), |word| Lookup::Odd(word)),
+    }
+}
+
+/// How a word of options is read.
+enum OptionValue {
+    Nothing,
+    /// The rest of the word, or the next word.
+    Value,
+    /// The rest of the word, if there is one.
+    Attached,
+}
+
+impl Program {
+    fn read<'a>(&'static self, arguments: &'a [String]) -> Lookup<'a> {
+        let mut given = Vec::new();
+        if self.anything {
+            return Lookup::Usual { program: self, given };
         }
-        let odd = arguments.iter().find(|word| self.is_odd(word));
-        let mut operands = arguments.iter().filter(|word| !word.starts_with(['-', '+']) || word.len() == 1);
-        let beyond = match self.program {
-            "sed" => operands.next().filter(|script| !is_harmless_sed(script)),
-            _ if self.operands == ANY => None,
-            _ => operands.nth(self.operands),
-        };
-        odd.or(beyond).map(String::as_str)
+        let mut operands = Vec::new();
+        let mut words = arguments.iter().map(String::as_str).enumerate();
+        while let Some((place, word)) = words.next() {
+            let mut next = |word: &'a str| words.next().map(|(_, value)| value).ok_or(word);
+            let read = match &self.words {
+                Some(known) if word.starts_with('-') && word.len() > 1 => match known.get(word) {
+                    Some(values) => (0..*values).try_for_each(|_| next(word).map(|value| given.push(value))),
+                    None => Err(word),
+                },
+                Some(_) => {
+                    operands.push(word);
+                    Ok(())
+                }
+                None if word == "--" => {
+                    operands.extend(words.by_ref().map(|(_, word)| word));
+                    break;
+                }
+                None => match word.strip_prefix("--") {
+                    Some(long) => self.read_long(long).ok_or(word).and_then(|(takes, value)| {
+                        given.extend(value);
+                        if takes { next(word).map(|value| given.push(value)) } else { Ok(()) }
+                    }),
+                    None => match word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+                        Some(letters) => self.read_short(letters, word, &mut given, &mut next),
+                        None if self.bundle && place == 0 => self.read_bundle(word, &mut given, &mut next),
+                        None => {
+                            operands.push(word);
+                            Ok(())
+                        }
+                    },
+                },
+            };
+            if let Err(odd) = read {
+                return Lookup::Odd(odd);
+            }
+        }
+        if let Some(odd) = self.odd_operand(&operands) {
+            return Lookup::Odd(odd);
+        }
+        given.extend(operands);
+        match given.iter().find(|word| word.contains(|c| self.never.contains(c))) {
+            Some(odd) => Lookup::Odd(odd),
+            None => Lookup::Usual { program: self, given },
+        }
     }
 
-    fn is_odd(&self, word: &str) -> bool {
-        if self.words.contains(&word) {
-            return true;
+    fn odd_operand<'a>(&self, operands: &[&'a str]) -> Option<&'a str> {
+        let first = operands.first().copied();
+        match self.operands {
+            Operands::Any => None,
+            Operands::AtMost(most) => operands.get(most).copied(),
+            Operands::Plus => operands.iter().copied().find(|word| !word.starts_with('+')),
+            Operands::Sed => first.filter(|script| !is_harmless_sed(script)),
+            Operands::Mode => first.filter(|mode| !is_harmless_mode(mode)),
+            Operands::Unknown => first,
         }
-        if let Some(long) = word.strip_prefix("--") {
-            let name = long.split('=').next().unwrap_or(long);
-            return !name.is_empty() && self.long.iter().any(|odd| odd.starts_with(name));
-        }
-        // The old style of tar has its letters in a first word without a dash; `find` has long words with one.
-        let letters = match word.strip_prefix('-') {
-            Some(letters) => letters,
-            None if self.program == "tar" && !word.contains(['/', '.']) => word,
-            None => return false,
-        };
-        letters.chars().any(|letter| self.short.contains(letter))
     }
+
+    /// Whether a long option takes the next word, and the value that it has already.
+    fn read_long<'a>(&self, long: &'a str) -> Option<(bool, Option<&'a str>)> {
+        let (name, value) = match long.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (long, None),
+        };
+        let is_listed = |as_written: String| self.long.iter().any(|known| *known == as_written);
+        match value {
+            Some(_) if is_listed(format!("{name}=")) || is_listed(format!("{name}[=]")) => {
+                Some((false, value))
+            }
+            None if is_listed(format!("{name}=")) => Some((true, None)),
+            None if is_listed(name.to_owned()) || is_listed(format!("{name}[=]")) => Some((false, None)),
+            Some(_) | None => None,
+        }
+    }
+
+    fn takes(&self, letter: char) -> Option<OptionValue> {
+        if self.digits && letter.is_ascii_digit() {
+            return Some(OptionValue::Nothing);
+        }
+        let (_, after) = self.short.split_once(letter).filter(|_| letter != ':')?;
+        Some(match (after.starts_with("::"), after.starts_with(':')) {
+            (true, _) => OptionValue::Attached,
+            (false, true) => OptionValue::Value,
+            (false, false) => OptionValue::Nothing,
+        })
+    }
+
+    fn read_short<'a>(
+        &self,
+        letters: &'a str,
+        word: &'a str,
+        given: &mut Vec<&'a str>,
+        next: &mut impl FnMut(&'a str) -> Result<&'a str, &'a str>,
+    ) -> Result<(), &'a str> {
+        for (place, letter) in letters.char_indices() {
+            let rest = letters.get(place + letter.len_utf8()..).unwrap_or_default();
+            match self.takes(letter).ok_or(word)? {
+                OptionValue::Nothing => {}
+                OptionValue::Attached => {
+                    given.push(rest);
+                    return Ok(());
+                }
+                OptionValue::Value => {
+                    given.push(if rest.is_empty() { next(word)? } else { rest });
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The old style of `tar`: all letters first, then their values in the same order.
+    fn read_bundle<'a>(
+        &self,
+        word: &'a str,
+        given: &mut Vec<&'a str>,
+        next: &mut impl FnMut(&'a str) -> Result<&'a str, &'a str>,
+    ) -> Result<(), &'a str> {
+        for letter in word.chars() {
+            match self.takes(letter).ok_or(word)? {
+                OptionValue::Nothing | OptionValue::Attached => {}
+                OptionValue::Value => given.push(next(word)?),
+            }
+        }
+        Ok(())
+    }
+
+    /// The options of the table and whether each takes a value, or may have one: for comparing with what the program says
+    /// itself.
+    #[must_use]
+    pub fn options(&self) -> Vec<(String, Option<bool>)> {
+        let long = self.long.iter().map(|entry| match (entry.strip_suffix("[=]"), entry.strip_suffix('=')) {
+            (Some(name), _) => (format!("--{name}"), None),
+            (None, Some(name)) => (format!("--{name}"), Some(true)),
+            (None, None) => (format!("--{entry}"), Some(false)),
+        });
+        let letters = self.short.chars().filter(|letter| *letter != ':');
+        let short = letters.filter_map(|letter| {
+            let takes = match self.takes(letter)? {
+                OptionValue::Nothing => Some(false),
+                OptionValue::Value => Some(true),
+                OptionValue::Attached => None,
+            };
+            Some((format!("-{letter}"), takes))
+        });
+        long.chain(short).collect()
+    }
+}
+
+/// Read, write and run for whoever: nothing that makes a program run as somebody else.
+fn is_harmless_mode(mode: &str) -> bool {
+    let is_octal = mode.len() <= 3 && mode.chars().all(|c| ('0'..='7').contains(&c));
+    let is_symbolic = mode.chars().all(|c| "ugoa+-=,rwxX".contains(c));
+    is_octal || is_symbolic
 }
 
 /// `sed` runs shell commands (`e`), reads (`r`) and writes (`w`) files: only printing and plain substitution pass.
@@ -445,18 +373,4 @@ fn is_harmless_sed(script: &str) -> bool {
     parts.len() == 3
         && !rest.contains(['\\', '\n'])
         && flags.chars().all(|flag| "gpiI0123456789".contains(flag))
-}
-
-fn is_dangerous_anywhere(word: &str) -> bool {
-    if word.contains([';', '|', '&', '`', '<', '>', '!']) || word.contains("$(") || word.contains("${") {
-        return true;
-    }
-    if let Some(long) = word.strip_prefix("--") {
-        let name = long.split('=').next().unwrap_or(long).to_ascii_lowercase();
-        return DANGEROUS_PARTS
-            .iter()
-            .any(|part| name.contains(part) || (!name.is_empty() && part.starts_with(&name)));
-    }
-    let starts_option = word.starts_with(['-', '+', '@']) && word.len() > 1;
-    starts_option && word.chars().skip(1).any(|letter| DANGEROUS_SHORT.contains(letter))
 }

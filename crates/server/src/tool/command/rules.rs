@@ -3,11 +3,11 @@
 //! There is no shell, so a command is exactly its words. What is not on the list, adds authority (`authority.rs`) or
 //! would look otherwise to a person than it is never runs without one (T22, T23). The strictest rule wins.
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
-use super::authority;
-use super::{BadCommand, CommandOptions, argv, command_text};
-use crate::tool::sandbox::Confinement;
+use super::authority::{self, Lookup};
+use super::{BadCommand, CommandOptions, argv, command_text, git};
+use crate::tool::sandbox::{Confinement, real_or_planned};
 use crate::tool::{Because, Judgement};
 
 /// Arguments that cannot be read as a command.
@@ -20,11 +20,14 @@ pub const NOT_LISTED: &str = "command:not_listed";
 pub const RUNS_OTHERS: &str = "command:runs_others";
 /// An argument that lets a listed program do more than it usually does.
 pub const ADDS_AUTHORITY: &str = "command:adds_authority";
+/// A program of which nobody has said what its arguments do.
+pub const UNKNOWN_PROGRAM: &str = "command:unknown_program";
 /// Text for a shell, which there is not.
 pub const SHELL_TEXT: &str = "command:shell_text";
 /// Characters that a person would not see.
 pub const HIDDEN_CHARACTERS: &str = "command:hidden_characters";
-/// A path that leads out of the working directory where no sandbox is in the way.
+/// A path that leads out of the working directory, by a link too, where no sandbox is in the way or where the program would
+/// change what is there.
 pub const LEAVES_DIRECTORY: &str = "command:leaves_directory";
 
 /// What the options say of a call with these arguments.
@@ -58,9 +61,14 @@ pub(super) fn judge(options: &CommandOptions, arguments: &str) -> Judgement {
             format!("{sign:?} means something to a shell; here it is an ordinary character"),
         );
     }
+    let directory = options.working_directory.clone().unwrap_or_else(|| PathBuf::from("."));
+    let known = authority::known(&words);
+    let in_repository = matches!(&known, Lookup::Usual { program, .. } if program.repository);
+    let suspicious = if in_repository { git::suspicious(&directory, options.confinement) } else { None };
     match listed(options, &words) {
-        Listed::Exactly => return Judgement::Allow,
-        Listed::Begins => {}
+        // Whoever listed it meant these words, not what somebody has made of the repository since.
+        Listed::Exactly if suspicious.is_none() => return Judgement::Allow,
+        Listed::Exactly | Listed::Begins => {}
         Listed::No => {
             return ask(
                 NOT_LISTED,
@@ -71,16 +79,34 @@ pub(super) fn judge(options: &CommandOptions, arguments: &str) -> Judgement {
     if authority::runs_anything(program) {
         return ask(RUNS_OTHERS, format!("{program:?} runs whatever its arguments or files say"));
     }
-    if let Some(word) = authority::added(program, rest) {
-        return ask(ADDS_AUTHORITY, format!("{word:?} lets {program:?} do more than it usually does"));
+    let (known, given) = match known {
+        Lookup::Usual { program, given } => (program, given),
+        Lookup::Odd(word) => {
+            return ask(
+                ADDS_AUTHORITY,
+                format!("`{program}` with {word:?} can do more than it usually does, so it needs approval"),
+            );
+        }
+        Lookup::Unknown => {
+            return ask(
+                UNKNOWN_PROGRAM,
+                format!("it is not known what the arguments of {program:?} do, so it needs approval"),
+            );
+        }
+    };
+    if let Some(why) = suspicious {
+        return ask(ADDS_AUTHORITY, format!("`{program}` may start a program that files name: {why}"));
     }
-    let leaves = || rest.iter().find(|word| leaves_directory(word));
-    match options.confinement {
-        Confinement::Off => match leaves() {
-            Some(word) => ask(LEAVES_DIRECTORY, format!("{word:?} leads out of the working directory")),
-            None => Judgement::Allow,
-        },
-        Confinement::On => Judgement::Allow,
+    // Without a sandbox nothing keeps a program in its directory. With one, what it changes there is still nobody's
+    // business but a person's: the mode and the times of a file are no contents.
+    let looked_at = match (options.confinement, known.changes) {
+        (Confinement::Off, _) => rest.iter().map(String::as_str).chain(given.iter().copied()).collect(),
+        (Confinement::On, true) => given,
+        (Confinement::On, false) => Vec::new(),
+    };
+    match looked_at.into_iter().find(|word| leaves_directory(word, &directory)) {
+        Some(word) => ask(LEAVES_DIRECTORY, format!("{word:?} leads out of the working directory")),
+        None => Judgement::Allow,
     }
 }
 
@@ -187,11 +213,21 @@ fn shell_sign(command: &str) -> Option<char> {
     None
 }
 
-fn leaves_directory(word: &str) -> bool {
+/// Whether a word is a path out of a directory: by what it says, or by the links on its way.
+fn leaves_directory(word: &str, directory: &Path) -> bool {
     let value = word.split_once('=').map_or(word, |(_, value)| value);
     let value = value.strip_prefix('-').map_or(value, |letters| letters.get(1..).unwrap_or_default());
     let path = Path::new(value);
-    path.is_absolute() || value.starts_with('~') || path.components().any(|part| part == Component::ParentDir)
+    let says_so = path.is_absolute()
+        || value.starts_with('~')
+        || path.components().any(|part| part == Component::ParentDir);
+    let inside = real_or_planned(directory);
+    let whole = inside.join(path);
+    // A link to nowhere leads to what would be made there.
+    let is_dangling = |step: &Path| step.is_symlink() && step.canonicalize().is_err();
+    says_so
+        || !real_or_planned(&whole).starts_with(&inside)
+        || whole.ancestors().take_while(|step| step.starts_with(&inside)).any(is_dangling)
 }
 
 fn ask(rule: &'static str, reason: String) -> Judgement {

@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use holdpoint_core::id::CallId;
+use holdpoint_core::json::RawJson;
 use holdpoint_core::name::UserId;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
@@ -37,6 +38,7 @@ use super::wire::{Allowance, Piped, RawArguments};
 use crate::tool::Pending;
 use crate::tool::child::own_program;
 use crate::tool::child::relay::{Relay, RelayOrder};
+use crate::tool::secrets::Secrets;
 
 /// How long a server may take until it can be asked something.
 const CONNECT: Duration = Duration::from_secs(45);
@@ -132,6 +134,17 @@ fn offers_of(tools: &[rmcp::model::Tool]) -> Offers {
     tools.iter().map(|tool| (tool.name.to_string(), Offer::read(tool))).collect()
 }
 
+/// Tools without secrets that their server was given and repeats.
+fn without(tools: Vec<rmcp::model::Tool>, secrets: &Secrets) -> Vec<rmcp::model::Tool> {
+    let cut = |tool: rmcp::model::Tool| {
+        let said = serde_json::to_string(&tool).ok().and_then(|text| RawJson::parse(&text).ok());
+        let clean =
+            said.clone().map(|said| secrets.cut_json(said)).filter(|clean| said.as_ref() != Some(clean));
+        clean.and_then(|clean| serde_json::from_str(clean.text()).ok()).unwrap_or(tool)
+    };
+    tools.into_iter().map(cut).collect()
+}
+
 struct Connection {
     service: RunningService<RoleClient, Side>,
     program: Option<(Relay, Allowance)>,
@@ -190,6 +203,20 @@ impl McpServer {
         match &self.place {
             Place::Program(_) => None,
             Place::Address { desk, .. } => desk.clone(),
+        }
+    }
+
+    /// What it is told with every request, and in its environment.
+    pub(super) async fn handed(&self, user: Option<&UserId>) -> Secrets {
+        match &self.place {
+            Place::Program(order) => Secrets::of_variables(order.env.iter()),
+            Place::Address { headers, desk, .. } => {
+                let secrets = Secrets::of_headers(headers.iter());
+                match (desk, user) {
+                    (Some(desk), Some(user)) => secrets.and(Secrets::of(desk.known_secrets(user).await)),
+                    (_, _) => secrets,
+                }
+            }
         }
     }
 
@@ -255,6 +282,8 @@ impl McpServer {
                 self.list(&*self.connected().await?).await?
             }
         };
+        // What tools say of themselves is stored with the agents that have them.
+        let tools = without(tools, &self.handed(self.user.as_ref()).await);
         if let (Some(desk), Some(_)) = (self.desk(), &self.user) {
             desk.remember(&tools).await;
         }

@@ -1,21 +1,23 @@
-//! The kernel's side of a plan: Landlock rules, a seccomp filter, and no capability that a command has no use for.
+//! The kernel's side of a plan: Landlock rules, filters of system calls, and no capability that a command has no use for.
 //!
-//! All three hold for one thread and what it starts, and none of them can be taken back. The filter lists what is
-//! refused: a list of what is allowed would break programs with every new libc, and files are Landlock's business.
+//! All three hold for one thread and what it starts, and none of them can be taken back. Which calls there are is
+//! `linux/calls.rs`, the process tree and the mounts of a command `linux/spaces.rs`.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+mod calls;
+pub(super) mod spaces;
+
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
-use rustix::process::{Pid, getpid, getppid};
-use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities,
 };
 
+use self::calls::Situation;
 use super::{NoSandbox, Plan, Reach};
 
 /// Without this a file could be emptied that cannot be written (`truncate`).
@@ -27,6 +29,9 @@ const WANTED: ABI = ABI::V6;
 /// Devices that programs expect; they hold nothing.
 const DEVICES: [&str; 5] = ["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
 
+/// Where the kernel tells of itself and of processes.
+const PROC: &str = "/proc";
+
 /// What root keeps: to work on the files of the working directory whoever owns them.
 const KEPT: [CapabilitySet; 4] =
     [CapabilitySet::CHOWN, CapabilitySet::DAC_OVERRIDE, CapabilitySet::FOWNER, CapabilitySet::FSETID];
@@ -34,16 +39,29 @@ const KEPT: [CapabilitySet; 4] =
 pub(super) fn apply(plan: &Plan) -> Result<(), NoSandbox> {
     drop_capabilities();
     restrict_files(plan).map_err(NoSandbox::Kernel)?;
-    let filter = filter(plan.network)
+    let situation = Situation {
+        network: plan.network,
+        has_own_mounts: plan.spaces.mounts,
+        has_own_processes: plan.spaces.processes,
+    };
+    let filters = calls::filters(&situation)
         .map_err(|error| NoSandbox::Kernel(format!("no filter of system calls: {error}")))?;
-    seccompiler::apply_filter(&filter)
-        .map_err(|error| NoSandbox::Kernel(format!("the filter of system calls was refused: {error}")))
+    for filter in filters {
+        seccompiler::apply_filter(&filter)
+            .map_err(|error| NoSandbox::Kernel(format!("the filter of system calls was refused: {error}")))?;
+    }
+    Ok(())
 }
 
-/// A program that root starts gets what is left of the bounding set. Whoever may not drop one has none to pass on.
+/// A program that root starts gets what is left of the bounding set. Whoever may not drop one has none to pass on,
+/// except what this thread was given for its namespaces.
 fn drop_capabilities() {
     for capability in CapabilitySet::all().iter().filter(|capability| !KEPT.contains(capability)) {
         let _ = remove_capability_from_bounding_set(capability);
+    }
+    let _ = clear_ambient_capability_set();
+    if let Ok(sets) = capabilities(None) {
+        let _ = set_capabilities(None, CapabilitySets { inheritable: CapabilitySet::empty(), ..sets });
     }
 }
 
@@ -68,7 +86,11 @@ fn restrict_files(plan: &Plan) -> Result<(), String> {
         let access = if path.is_dir() { access } else { access & AccessFs::from_file(WANTED) };
         (&mut rules).add_rule(PathBeneath::new(file, access)).map(drop).map_err(refused)
     };
-    for path in &plan.readable {
+    let processes = match plan.spaces.proc {
+        true => vec![PathBuf::from(PROC)],
+        false => proc_without_processes(),
+    };
+    for path in plan.readable.iter().chain(&processes) {
         open(path, AccessFs::from_read(WANTED))?;
     }
     for path in &plan.writable {
@@ -87,136 +109,14 @@ fn restrict_files(plan: &Plan) -> Result<(), String> {
     }
 }
 
-/// What no command needs and what leads out: other processes' memory, namespaces, mounts, kernel modules, file handles,
-/// keys, the clock. `io_uring` is here because it makes sockets past this filter.
-const REFUSED: &[libc::c_long] = &[
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_kcmp,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_unshare,
-    libc::SYS_setns,
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_open_tree,
-    libc::SYS_move_mount,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_mount_setattr,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_name_to_handle_at,
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_keyctl,
-    libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_reboot,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_acct,
-    libc::SYS_quotactl,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_clock_adjtime,
-    libc::SYS_adjtimex,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    libc::SYS_syslog,
-    libc::SYS_vhangup,
-    libc::SYS_fanotify_init,
-    libc::SYS_lookup_dcookie,
-];
-
-/// On x86-64 the same calls have a second set of numbers (x32), and some of them a third.
-#[cfg(target_arch = "x86_64")]
-const OTHER_NUMBERS: &[libc::c_long] = &[521, 528, 539, 540];
-#[cfg(not(target_arch = "x86_64"))]
-const OTHER_NUMBERS: &[libc::c_long] = &[];
-
-fn filter(network: Reach) -> Result<BpfProgram, String> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    let refused = REFUSED.iter().chain(OTHER_NUMBERS);
-    rules.extend(refused.map(|number| (*number, Vec::new())));
-    rules.insert(libc::SYS_socket, sockets(network).map_err(|error| error.to_string())?);
-    // Landlock keeps signals inside from Linux 6.12 on. Before that, at least these numbers get none.
-    for call in [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_tkill] {
-        rules.insert(call, untouchable().map_err(|error| error.to_string())?);
-    }
-    if cfg!(target_arch = "x86_64") {
-        let again: Vec<_> = rules.iter().map(|(number, rule)| (number | 0x4000_0000, rule.clone())).collect();
-        rules.extend(again);
-    }
-    let errno = u32::try_from(libc::EPERM).unwrap_or(1);
-    let architecture = std::env::consts::ARCH.try_into().map_err(|error| format!("{error}"))?;
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno), architecture);
-    filter.and_then(BpfProgram::try_from).map_err(|error| error.to_string())
-}
-
-/// No sockets at all, or only those of IP and the list of addresses that names are looked up with. Sockets of this
-/// machine's services (`AF_UNIX`, a container engine's for one) are never open; pairs of sockets are.
-fn sockets(network: Reach) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
-    match network {
-        Reach::None => Ok(Vec::new()),
-        Reach::Internet => {
-            let open = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-            let other = open.map(|family| is(SeccompCmpOp::Ne, i64::from(family)));
-            Ok(vec![SeccompRule::new(other.into_iter().collect::<Result<_, _>>()?)?])
-        }
-    }
-}
-
-/// The shim, the server, their groups, and everybody.
-fn untouchable() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
-    let server = getppid();
-    let group = server.and_then(group_of).map(|group| -group);
-    let numbers =
-        [Some(getpid()), server].into_iter().flatten().map(|pid| i64::from(pid.as_raw_nonzero().get()));
-    let numbers = numbers.chain(group).chain(std::iter::once(-1));
-    numbers.map(|number| SeccompRule::new(vec![is(SeccompCmpOp::Eq, number)?])).collect()
-}
-
-/// The group of a process; none where its leader is outside of this container, as that of the first process often is.
-/// Taken from the file: rustix counts on a number that is never 0.
-fn group_of(process: Pid) -> Option<i64> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
-    parse_group(&stat)
-}
-
-/// The name of a program may have spaces and brackets in it; what follows it has none.
-fn parse_group(stat: &str) -> Option<i64> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(2)?.parse().ok().filter(|group| *group > 0)
-}
-
-/// Compares the first argument as 32 bits.
-fn is(how: SeccompCmpOp, value: i64) -> Result<SeccompCondition, seccompiler::BackendError> {
-    let bits = value.cast_unsigned() & 0xffff_ffff;
-    SeccompCondition::new(0, SeccompCmpArgLen::Dword, how, bits)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A server whose parent has a group outside of its container is confined all the same.
-    #[test]
-    fn a_group_outside_of_the_container_is_none() {
-        assert_eq!(parse_group("7 (sh) S 1 7 7 0 -1"), Some(7));
-        assert_eq!(parse_group("1 (a) b (c) S 0 0 0 0 -1"), None);
-        assert_eq!(parse_group("nonsense"), None);
-    }
+/// What the kernel tells of the machine. Where processes that are not the command's are in sight, none is: not their
+/// command lines either. A program's own entry is closed with them, because its number is not known before.
+fn proc_without_processes() -> Vec<PathBuf> {
+    let is_process = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.chars().all(|c| c.is_ascii_digit())
+    };
+    let entries = std::fs::read_dir(PROC).into_iter().flatten().flatten();
+    let entries = entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
+    entries.map(|entry| entry.path()).filter(|path| !is_process(path)).collect()
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::NoSandbox;
 
-/// Programs, their libraries and settings, and what the kernel tells. Not here: homes, `/root`, `/var`, `/run`, `/tmp`,
+/// Programs, their libraries and settings. `/proc` is opened when the command is started. Not here: homes, `/root`, `/var`, `/run`, `/tmp`,
 /// `/dev` and whatever else there is.
 const SYSTEM: &[&str] = &[
     "/bin",
@@ -18,7 +18,6 @@ const SYSTEM: &[&str] = &[
     "/libx32",
     "/nix/store",
     "/opt",
-    "/proc",
     "/sbin",
     "/sys/devices/system",
     "/usr",
@@ -43,8 +42,6 @@ const SECRETS: &[&str] = &[
 
 /// What can be read: the system and these directories, without what is protected.
 pub(super) fn readable(more: Vec<PathBuf>, mut closed: Vec<PathBuf>) -> Vec<PathBuf> {
-    // Below /proc processes come and go, so it is opened as a whole; the kernel keeps its secrets from those who are
-    // confined, because they may not trace anybody outside.
     closed.extend(SECRETS.iter().filter_map(|path| PathBuf::from(path).canonicalize().ok()));
     let mut open = Vec::new();
     for root in SYSTEM.iter().map(PathBuf::from).filter_map(|root| root.canonicalize().ok()).chain(more) {

@@ -70,6 +70,7 @@ fn by_anyone(random: &mut Random, run: &Run) -> Command {
             error: "panic".into(),
             detail: None,
             kind: FailKind::Final,
+            heard: None,
         }),
         6 => Command::Repin { definition: run.state.definition },
         7..=9 => Command::Say(Say { message, on_hold: OnHold::Refuse }),
@@ -109,7 +110,11 @@ fn about_hold(random: &mut Random, run: &Run, hold: &Hold, now: Timestamp) -> Co
 fn while_thinking(random: &mut Random, run: &Run, now: Timestamp) -> Command {
     if random.one_in(6) {
         let retry_at = Some(now.plus(Millis::seconds(3)));
-        return Command::RecordFailure(RecordFailure { error: Body::text("overloaded"), retry_at });
+        return Command::RecordFailure(RecordFailure {
+            error: Body::text("overloaded"),
+            retry_at,
+            heard: None,
+        });
     }
     if random.one_in(8) {
         return Command::Claim(ClaimRun::Node);
@@ -166,7 +171,13 @@ fn by_the_worker(random: &mut Random, run: &Run, now: Timestamp) -> Command {
     };
     match random.below(12) {
         0 => Command::Release { worker },
-        1 => Command::Fail(FailRun { worker: Some(worker), error: "oops".into(), detail: None, kind }),
+        1 => Command::Fail(FailRun {
+            worker: Some(worker),
+            error: "oops".into(),
+            detail: None,
+            kind,
+            heard: None,
+        }),
         2 => Command::Finish { worker, result: super::large() },
         3 => Command::Heartbeat { worker },
         4 => suspend(CallNo::RUN.0, 0, SuspendFor::Input),

@@ -50,7 +50,8 @@ impl Twins {
             return;
         }
         let (run, node) = (self.random.pick(&self.rows).run.facts.id, *self.random.pick(&NODES));
-        let _ = self.same(|store| store.release(run, node));
+        let wake_at = self.random.one_in(3).then_some(self.world.now());
+        let _ = self.same(|store| store.release(run, node, wake_at));
     }
 
     /// Numbers of notices are each store's own: what is due is compared, then settled by each one's number.
@@ -78,7 +79,13 @@ impl Twins {
     pub(super) fn lists_runs(&mut self) {
         let random = &mut self.random;
         let now = self.world.scribe.now;
-        let filter = match random.below(5) {
+        let filter = match random.below(7) {
+            6 => RunFilter::Owner(crate::conformance::support::user("olga")),
+            5 => RunFilter::SessionOf(
+                crate::conformance::support::user("olga"),
+                agent(random.name(&AGENTS)),
+                session(random.name(&SESSIONS)),
+            ),
             4 => RunFilter::Inbox(InboxName::new(random.name(&INBOXES)).unwrap()),
             0 => RunFilter::All,
             1 => RunFilter::Agent(agent(random.name(&AGENTS))),
@@ -87,7 +94,8 @@ impl Twins {
         };
         let phases = (0..random.below(3)).map(|_| *random.pick(&Phase::ALL)).collect();
         let (tenant, limit) = (tenant(random.name(&TENANTS)), random.index(9) + 1);
-        let query = RunQuery { tenant, filter, phases, cursor: None, limit };
+        let since = random.one_in(3).then(|| now.plus(Millis::seconds(-60)));
+        let query = RunQuery { tenant, filter, phases, since, cursor: None, limit };
         self.compare_runs(&query);
     }
 
@@ -215,7 +223,14 @@ impl Twins {
         }
         for of in TENANTS.map(tenant) {
             let (filter, phases) = (RunFilter::All, Vec::new());
-            self.compare_runs(&RunQuery { tenant: of.clone(), filter, phases, cursor: None, limit: 7 });
+            self.compare_runs(&RunQuery {
+                tenant: of.clone(),
+                filter,
+                phases,
+                since: None,
+                cursor: None,
+                limit: 7,
+            });
             let _ = self.same(|store| store.counts(of.clone()));
             let (audience, filter) = (Audience::Everyone, HoldFilter::All);
             self.compare_holds(&HoldQuery {

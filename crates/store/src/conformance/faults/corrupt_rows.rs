@@ -273,6 +273,6 @@ fn held(scribe: &mut Scribe, store: &SqliteStore) -> RunRow {
     let (from, due_at) = (batch.link.header.first, scribe.now);
     let (hold, who) = (the_hold(&batch.row), vec![Who("user:alice".into())]);
     batch.puts.push(Put::Audience { hold, who });
-    batch.puts.push(Put::Notice(Notice { subscription: "hook".into(), from, due_at }));
+    batch.puts.push(Put::Notice(Notice { subscription: "hook".into(), owner: String::new(), from, due_at }));
     write(batch)
 }

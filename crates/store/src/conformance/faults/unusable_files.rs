@@ -1,9 +1,11 @@
-//! F16: files that cannot be used: missing directory, directory, no database, in use, newer, locked.
+//! F16: files that cannot be used: missing directory, directory, no database, in use, newer, locked, deleted, replaced.
 //!
-//! Each is refused with a clear message, and works once the cause is gone. (Tests run as root, whom permissions do not
+//! Each is refused with a clear message, and works once the cause is gone. What is acknowledged can be found by the
+//! name that the operator knows (I1). (Tests run as root, whom permissions do not
 //! bind; a file system mounted read-only is left to the system tests.)
 
-use std::path::Path;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -14,7 +16,7 @@ use crate::{Store, StoreError};
 
 type Case = (&'static str, fn() -> Result<(), String>);
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 14] = [
     ("a directory that is not there", missing_directory),
     ("a directory in the place of the file", directory_as_file),
     ("a file that is no database", no_database),
@@ -22,6 +24,13 @@ const CASES: [Case; 7] = [
     ("a file of a newer schema", newer_schema),
     ("a file that is locked for a moment", locked_for_a_moment),
     ("a file that is locked for long", locked_for_long),
+    ("a file that is deleted", deleted),
+    ("a write-ahead log that is deleted", log_deleted),
+    ("a file that is replaced by another", replaced),
+    ("a link that leads elsewhere", link_moved),
+    ("a file that another store has by a symbolic link", linked),
+    ("a file with a second name", second_name),
+    ("files that others may read", readable_by_others),
 ];
 
 /// Opens so many unusable files, each case in turn.
@@ -141,4 +150,124 @@ fn locked_for_long() -> Result<(), String> {
     super::checked(&*store, before.run())?;
     drop(other);
     block_on(store.append(vec![batch])).map_err(|error| format!("after the lock is gone: {error}"))
+}
+
+/// A store that has taken one append and whose files then change: the next append is not acknowledged, the reason says
+/// this, nothing more is ever written, and a store that cannot write says so when it is asked.
+fn lost_after(file: &Path, change: impl FnOnce(), says: &str) -> Result<(), String> {
+    let store = open(file).map_err(|error| error.to_string())?;
+    let mut scribe = Scribe::new(17);
+    let before = scribe.start(&NewRun::of("helper"));
+    block_on(store.append(vec![before.clone()])).map_err(|error| error.to_string())?;
+    super::checked(&*store, before.run())?;
+    change();
+    for n in 0..3 {
+        match block_on(store.append(vec![scribe.start(&NewRun::of("helper"))])) {
+            Err(StoreError::Unavailable { why } | StoreError::Unknown { why }) if why.contains(says) => {}
+            other => return Err(format!("append {n} says: {other:?}")),
+        }
+    }
+    if !store.stopped().is_some_and(|why| why.contains(says)) {
+        return Err("it does not say why it stopped".into());
+    }
+    let node = holdpoint_core::id::Incarnation([1; 16]);
+    match block_on(store.renew(Vec::new(), node, scribe.now)) {
+        Err(StoreError::Unavailable { .. }) => {}
+        other => return Err(format!("whether it could write, it says: {other:?}")),
+    }
+    // Reads go on by connections that were there: what was stored is still in the file that is open.
+    super::checked(&*store, before.run()).map(|_| ())
+}
+
+fn beside(file: &Path, end: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(end);
+    PathBuf::from(name)
+}
+
+fn deleted() -> Result<(), String> {
+    let (_directory, file) = fresh_file();
+    let all = ["", "-wal", "-shm", ".lock"].map(|end| beside(&file, end));
+    let delete = || all.iter().for_each(|name| std::fs::remove_file(name).unwrap());
+    lost_after(&file, delete, "was deleted or moved while the server had it open")?;
+    works(&file)
+}
+
+fn log_deleted() -> Result<(), String> {
+    let (_directory, file) = fresh_file();
+    let log = beside(&file, "-wal");
+    lost_after(&file, || std::fs::remove_file(log).unwrap(), "the write-ahead log")?;
+    works(&file)
+}
+
+fn replaced() -> Result<(), String> {
+    let (_directory, file) = fresh_file();
+    let other = beside(&file, ".backup");
+    drop(open(&other).map_err(|error| error.to_string())?);
+    let replace = || std::fs::rename(&other, &file).unwrap();
+    lost_after(&file, replace, "was replaced by another file")
+}
+
+fn link_moved() -> Result<(), String> {
+    let (directory, file) = fresh_file();
+    let (link, other) = (directory.path().join("link.db"), directory.path().join("other.db"));
+    drop(open(&other).map_err(|error| error.to_string())?);
+    symlink(&file, &link).unwrap();
+    let move_it = || {
+        std::fs::remove_file(&link).unwrap();
+        symlink(&other, &link).unwrap();
+    };
+    lost_after(&link, move_it, "was replaced by another file")?;
+    works(&file)
+}
+
+fn linked() -> Result<(), String> {
+    let (directory, file) = fresh_file();
+    let link = directory.path().join("elsewhere").join("link.db");
+    std::fs::create_dir(directory.path().join("elsewhere")).unwrap();
+    symlink(&file, &link).unwrap();
+    // By a link that leads nowhere yet, the file is made where it leads.
+    let first = open(&link).map_err(|error| error.to_string())?;
+    refused(&file, "is in use by another Holdpoint server")?;
+    refused(&link, "is in use by another Holdpoint server")?;
+    drop(first);
+    let second = open(&file).map_err(|error| error.to_string())?;
+    refused(&link, "is in use by another Holdpoint server")?;
+    drop(second);
+    works(&link)
+}
+
+fn second_name() -> Result<(), String> {
+    let (directory, file) = fresh_file();
+    let name = directory.path().join("name.db");
+    let first = open(&file).map_err(|error| error.to_string())?;
+    std::fs::hard_link(&file, &name).unwrap();
+    refused(&name, "it has more than one name")?;
+    drop(first);
+    refused(&file, "it has more than one name")?;
+    std::fs::remove_file(&name).unwrap();
+    works(&file)
+}
+
+/// T29: what is stored is for the server's own eyes. Files of older versions are tightened, a group's rights stay.
+fn readable_by_others() -> Result<(), String> {
+    let (_directory, file) = fresh_file();
+    let names = ["", "-wal", "-shm", ".lock"].map(|end| beside(&file, end));
+    let modes = || names.clone().map(|name| std::fs::metadata(name).unwrap().permissions().mode() & 0o777);
+    let set = |mode| {
+        for name in names.iter().filter(|name| name.exists()) {
+            std::fs::set_permissions(name, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    for (before, after) in [(0o600, 0o600), (0o644, 0o600), (0o640, 0o640)] {
+        set(before);
+        let store = open(&file).map_err(|error| error.to_string())?;
+        block_on(store.append(vec![Scribe::new(before.into()).start(&NewRun::of("helper"))]))
+            .map_err(|error| error.to_string())?;
+        let found = modes();
+        if found.iter().any(|mode| *mode != after) {
+            return Err(format!("after mode {before:o} they have {found:?} (decimal), not {after:o}"));
+        }
+    }
+    Ok(())
 }

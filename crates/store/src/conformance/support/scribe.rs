@@ -22,7 +22,7 @@ use holdpoint_core::project::RunRow;
 use holdpoint_core::run::Run;
 use holdpoint_core::time::Timestamp;
 
-use crate::{Batch, LeaseChange, Seal};
+use crate::{Batch, LeaseChange, Put, Seal};
 
 /// When every test begins.
 pub const BEGIN: Timestamp = Timestamp(1_762_000_000_000);
@@ -52,6 +52,8 @@ pub struct NewRun {
     pub tenant: Tenant,
     /// The agent.
     pub agent: AgentName,
+    /// Who started it.
+    pub owner: UserId,
     /// The conversation.
     pub session: SessionId,
     /// Who drives it.
@@ -75,6 +77,7 @@ impl NewRun {
         NewRun {
             tenant: tenant("default"),
             agent: agent(name),
+            owner: user("olga"),
             session: session("s-1"),
             driver: Driver::Loop,
             parent: None,
@@ -89,6 +92,12 @@ impl NewRun {
     #[must_use]
     pub fn in_session(self, name: &str) -> NewRun {
         NewRun { session: session(name), ..self }
+    }
+
+    /// Started by this user.
+    #[must_use]
+    pub fn of_user(self, name: &str) -> NewRun {
+        NewRun { owner: user(name), ..self }
     }
 
     /// Of this tenant.
@@ -134,6 +143,13 @@ impl Scribe {
         Scribe { now: BEGIN, seed, drawn: 0, definitions: HashMap::new() }
     }
 
+    /// What an engine stores with the first append of a run: the definition that it is pinned to.
+    #[must_use]
+    pub fn pinned(&self, row: &RunRow) -> Put {
+        let digest = row.run.state.definition;
+        Put::Definition { digest, bytes: self.definitions[&digest].to_bytes() }
+    }
+
     /// The first append of a run.
     pub fn start(&mut self, new: &NewRun) -> Batch {
         let definition = definition(new);
@@ -145,7 +161,7 @@ impl Scribe {
             tenant: new.tenant.clone(),
             agent: new.agent.clone(),
             session: new.session.clone(),
-            owner: user("olga"),
+            owner: new.owner.clone(),
             driver: new.driver,
             definition: pinned,
             parent: new.parent,
@@ -284,7 +300,7 @@ fn verdicts(run: &Run, command: &Command) -> Verdicts {
     };
     let old = run.state.calls.iter().map(|call| said(call.no, call.tool.as_str()));
     let new = asked.iter().zip(run.state.calls_made + 1..).map(|(call, no)| said(CallNo(no), &call.tool));
-    Verdicts { policy: None, by_call: old.chain(new).collect() }
+    Verdicts { by_call: old.chain(new).collect(), ..Verdicts::default() }
 }
 
 fn actor(command: &Command) -> Actor {

@@ -73,6 +73,7 @@ impl State {
                     && entry.quarantined.is_none()
                     && place.is_some_and(|place| place.inbox == *inbox)
                     && entry.row.claimable_at.is_some_and(|at| at <= *now)
+                    && query.since.is_none_or(|since| entry.row.run.state.at >= since)
                     && (query.phases.is_empty() || query.phases.contains(&entry.row.phase))
             };
             let mut items: Vec<RunRow> =
@@ -92,6 +93,7 @@ impl State {
             };
             entry.row.run.facts.tenant == query.tenant
                 && matches_run(&query.filter, &entry.row)
+                && query.since.is_none_or(|since| entry.row.run.state.at >= since)
                 && (query.phases.is_empty() || query.phases.contains(&phase))
         };
         let rows = self.runs.range(..before).rev().map(|(no, entry)| (*no, is_wanted(entry), entry));
@@ -115,7 +117,10 @@ impl State {
         all.sort_by_key(|entry| std::cmp::Reverse(entry.no));
         let is_wanted = |entry: &SessionEntry| {
             let key = &entry.row.key;
-            key.tenant == query.tenant && query.agent.as_ref().is_none_or(|agent| key.agent == *agent)
+            key.tenant == query.tenant
+                && query.owner.as_ref().is_none_or(|owner| key.owner == *owner)
+                && query.agent.as_ref().is_none_or(|agent| key.agent == *agent)
+                && query.session.as_ref().is_none_or(|session| key.session == *session)
         };
         page(all.into_iter().map(|entry| (entry.no, is_wanted(entry), entry)), query.limit, |entry| {
             entry.row.clone()
@@ -201,6 +206,10 @@ fn matches_run(filter: &RunFilter, row: &RunRow) -> bool {
         RunFilter::All => true,
         RunFilter::Agent(agent) => facts.agent == *agent,
         RunFilter::Session(agent, session) => facts.agent == *agent && facts.session == *session,
+        RunFilter::SessionOf(owner, agent, session) => {
+            facts.owner == *owner && facts.agent == *agent && facts.session == *session
+        }
+        RunFilter::Owner(owner) => facts.owner == *owner,
         RunFilter::Inbox(inbox) => facts.inbox.as_ref().is_some_and(|place| place.inbox == *inbox),
         RunFilter::Claimable(..) => false,
     }

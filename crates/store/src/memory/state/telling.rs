@@ -11,7 +11,10 @@ use holdpoint_core::time::Timestamp;
 use super::State;
 use crate::batch::{Batch, Notice};
 use crate::query::{DueNotice, Page, SettleNotice};
-use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Scope, Subscription, SubscriptionQuery};
+use crate::subscription::{
+    DeadLetter, DeadQuery, NoticeQuery, Scope, Subscription, SubscriptionCount, SubscriptionQuery,
+};
+use crate::turns::take_turns;
 
 #[derive(Debug, Default)]
 pub(super) struct Telling {
@@ -36,6 +39,7 @@ struct DeadEntry {
     tenant: Tenant,
     shard: Shard,
     latest: Seq,
+    owner: String,
     letter: DeadLetter,
 }
 
@@ -50,7 +54,7 @@ impl State {
                 && scopes.contains(&one.scope)
         };
         let who = self.telling.subscriptions.values().filter(wants);
-        who.map(|one| Notice::of_batch(batch, one.id.clone())).collect()
+        who.map(|one| Notice::of_batch(batch, one.id.clone(), one.owner.clone())).collect()
     }
 
     pub(super) fn put_notice(&mut self, run: RunId, tenant: &Tenant, notice: Notice, latest: Seq) {
@@ -72,18 +76,33 @@ impl State {
             entry.notice.due_at <= query.now
                 && query.shards.contains(entry.shard)
                 && !query.without.contains(&entry.notice.subscription)
+                && !query.without_owners.contains(&entry.notice.owner)
         };
-        let mut due: Vec<(&i64, &NoticeEntry)> =
-            self.telling.notices.iter().filter(|(_, entry)| is_due(entry)).collect();
-        due.sort_by_key(|(no, entry)| (entry.notice.due_at, **no));
-        let row = |(no, entry): (&i64, &NoticeEntry)| DueNotice {
-            no: *no,
-            subscription: entry.notice.subscription.clone(),
-            run: entry.run,
-            from: entry.notice.from,
-            attempts: entry.attempts,
+        let mut queues: BTreeMap<&str, Vec<(Timestamp, i64)>> = BTreeMap::new();
+        for (no, entry) in self.telling.notices.iter().filter(|(_, entry)| is_due(entry)) {
+            queues.entry(&entry.notice.owner).or_default().push((entry.notice.due_at, *no));
+        }
+        for queue in queues.values_mut() {
+            queue.sort_unstable();
+            queue.truncate(query.each);
+        }
+        let row = |no: i64| {
+            let entry = self.telling.notices.get(&no)?;
+            Some(DueNotice {
+                no,
+                subscription: entry.notice.subscription.clone(),
+                owner: entry.notice.owner.clone(),
+                run: entry.run,
+                from: entry.notice.from,
+                attempts: entry.attempts,
+            })
         };
-        due.into_iter().take(query.limit).map(row).collect()
+        let taken = take_turns(queues.into_values().collect(), query.limit);
+        taken.into_iter().filter_map(row).collect()
+    }
+
+    pub(in super::super) fn count_subscriptions(&self, count: &SubscriptionCount) -> usize {
+        self.telling.subscriptions.values().filter(|one| count.counts(one)).count()
     }
 
     pub(in super::super) fn settle_notice(&mut self, no: i64, settle: SettleNotice) {
@@ -112,8 +131,9 @@ impl State {
                     why,
                 };
                 let (tenant, shard, latest) = (entry.tenant.clone(), entry.shard, entry.latest);
+                let owner = entry.notice.owner.clone();
                 self.telling.notices.remove(&no);
-                self.telling.dead.insert(no, DeadEntry { tenant, shard, latest, letter });
+                self.telling.dead.insert(no, DeadEntry { tenant, shard, latest, owner, letter });
             }
         }
     }
@@ -124,7 +144,9 @@ impl State {
 
     pub(in super::super) fn list_subscriptions(&self, query: &SubscriptionQuery) -> Vec<Subscription> {
         let is_wanted = |one: &&Subscription| {
-            one.tenant == query.tenant && query.after.as_ref().is_none_or(|after| one.id > *after)
+            one.tenant == query.tenant
+                && query.owner.as_ref().is_none_or(|owner| one.owner == *owner)
+                && query.after.as_ref().is_none_or(|after| one.id > *after)
         };
         self.telling.subscriptions.values().filter(is_wanted).take(query.limit).cloned().collect()
     }
@@ -142,7 +164,7 @@ impl State {
         let key = (after.tenant.clone(), after.id.clone());
         let found = self.telling.subscriptions.get_mut(&key).filter(|found| found.facts == before);
         let Some(found) = found else { return false };
-        *found = Subscription { scope: found.scope.clone(), ..after };
+        *found = Subscription { scope: found.scope.clone(), owner: found.owner.clone(), ..after };
         true
     }
 
@@ -175,7 +197,7 @@ impl State {
         if self.telling.dead.get(&no).is_none_or(|dead| dead.tenant != *tenant) {
             return false;
         }
-        let Some(DeadEntry { tenant, shard, latest, letter }) = self.telling.dead.remove(&no) else {
+        let Some(DeadEntry { tenant, shard, latest, owner, letter }) = self.telling.dead.remove(&no) else {
             return false;
         };
         let same = |entry: &&mut NoticeEntry| {
@@ -190,7 +212,8 @@ impl State {
             }
             None => {
                 let run = letter.run;
-                let notice = Notice { subscription: letter.subscription, from: letter.from, due_at: at };
+                let subscription = letter.subscription;
+                let notice = Notice { subscription, owner, from: letter.from, due_at: at };
                 let no = self.next_number();
                 let entry = NoticeEntry { tenant, shard, run, notice, latest, attempts: 0 };
                 self.telling.notices.insert(no, entry);

@@ -2,15 +2,18 @@
 //!
 //! An open hold's row is made from the fold of its run; what cannot be read is left out and reported by id.
 
+use std::collections::HashMap;
+
 use holdpoint_core::id::{CallNo, HoldKey, RunId, Secret, Seq, Shard};
-use holdpoint_core::name::{AgentName, InboxName, SessionId, Tenant};
+use holdpoint_core::name::{AgentName, InboxName, SessionId, Tenant, UserId};
 use holdpoint_core::project::{self, HoldRow, Phase, RunRow};
 use holdpoint_core::run::FOLD_VERSION;
 use holdpoint_core::time::Timestamp;
-use rusqlite::{OptionalExtension, Params, params};
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{OptionalExtension, Params, params, params_from_iter};
 
 use super::super::append::run_number;
-use super::super::rows::RunColumns;
+use super::super::rows::{PHASE_COLUMN, RunColumns};
 use super::super::{names, sql};
 use super::{Reading, unreadable};
 use crate::columns::kind_number;
@@ -20,6 +23,7 @@ use crate::query::{
     SCAN_MAX, SessionKey, SessionQuery, SessionRow, Stored, Unreadable,
 };
 use crate::subscription::NoticeQuery;
+use crate::turns::take_turns;
 
 impl Reading<'_> {
     pub(in crate::sqlite) fn list_runs(&self, query: &RunQuery) -> Result<Page<RunRow>, StoreError> {
@@ -34,10 +38,19 @@ impl Reading<'_> {
                 self.page_of_runs(query, tenant, sql::RUNS_BY_AGENT, by)
             }
             RunFilter::Session(agent, session) => {
-                let Some(session) = self.session_number(tenant, agent.as_str(), session.as_str())? else {
-                    return Ok(empty);
-                };
+                let Some(agent) = self.name(agent.as_str())? else { return Ok(empty) };
+                let by = params![before, SCAN_MAX, tenant, agent, session.as_str()];
+                self.page_of_runs(query, tenant, sql::RUNS_BY_SESSION_NAME, by)
+            }
+            RunFilter::SessionOf(owner, agent, session) => {
+                let named = (owner.as_str(), agent.as_str(), session.as_str());
+                let Some(session) = self.session_number(tenant, named)? else { return Ok(empty) };
                 self.page_of_runs(query, tenant, sql::RUNS_BY_SESSION, params![before, SCAN_MAX, session])
+            }
+            RunFilter::Owner(owner) => {
+                let Some(owner) = self.name(owner.as_str())? else { return Ok(empty) };
+                let by = params![before, SCAN_MAX, tenant, owner];
+                self.page_of_runs(query, tenant, sql::RUNS_BY_OWNER, by)
             }
             RunFilter::Inbox(inbox) => {
                 let Some(inbox) = self.name(inbox.as_str())? else { return Ok(empty) };
@@ -84,10 +97,11 @@ impl Reading<'_> {
         let mut page = Page::of(Vec::new(), None);
         let mut looked_at = 0;
         while let Some(row) = rows.next().map_err(unreadable)? {
-            let columns = RunColumns::read(row).map_err(unreadable)?;
-            let no = columns.no;
+            let no: i64 = row.get(0).map_err(unreadable)?;
             looked_at += 1;
-            if columns.tenant == tenant {
+            // Most rows are told apart by their columns alone: reading a fold costs far more than looking at it.
+            if may_be_wanted(query, tenant, row).map_err(unreadable)? {
+                let columns = RunColumns::read(row).map_err(unreadable)?;
                 let facts = columns.facts(self.connection, self.texts);
                 match columns.stored(self.connection, self.texts) {
                     Ok(Stored { row, .. }) if is_wanted(query, row.phase) => page.items.push(row),
@@ -142,15 +156,9 @@ impl Reading<'_> {
                 self.page_of_holds(query, who, sql::HOLDS_BY_INBOX, params![tenant, after, SCAN_MAX, inbox])
             }
             (HoldFilter::Session(agent, session), _) => {
-                let Some(session) = self.session_number(tenant, agent.as_str(), session.as_str())? else {
-                    return Ok(empty);
-                };
-                self.page_of_holds(
-                    query,
-                    who,
-                    sql::HOLDS_BY_SESSION,
-                    params![tenant, after, SCAN_MAX, session],
-                )
+                let Some(agent) = self.name(agent.as_str())? else { return Ok(empty) };
+                let by = params![tenant, after, SCAN_MAX, agent, session.as_str()];
+                self.page_of_holds(query, who, sql::HOLDS_BY_SESSION, by)
             }
             (HoldFilter::Run(run), _) => {
                 let Some(run) = run_number(self.connection, *run).map_err(unreadable)? else {
@@ -278,24 +286,43 @@ impl Reading<'_> {
     ) -> Result<Page<SessionRow>, StoreError> {
         let mut page = Page::of(Vec::new(), None);
         let Some(tenant) = self.name(query.tenant.as_str())? else { return Ok(page) };
-        let agent = match &query.agent {
-            Some(agent) => match self.name(agent.as_str())? {
-                Some(agent) => Some(agent),
-                None => return Ok(page),
-            },
-            None => None,
-        };
+        let (agent, owner) = (query.agent.as_ref(), query.owner.as_ref());
+        let agent = agent.map(|agent| self.name(agent.as_str())).transpose()?;
+        let owner = owner.map(|owner| self.name(owner.as_str())).transpose()?;
+        // A name that the store has never heard belongs to no conversation.
+        if agent == Some(None) || owner == Some(None) {
+            return Ok(page);
+        }
+        let (agent, owner) = (agent.flatten(), owner.flatten());
         let before = query.cursor.map_or(i64::MAX, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
-        let mut statement = self.connection.prepare_cached(sql::SESSIONS_ALL).map_err(unreadable)?;
-        let mut rows = statement.query(params![before, SCAN_MAX]).map_err(unreadable)?;
+        let by = match (agent, &query.session, owner) {
+            (Some(agent), Some(session), _) => (
+                sql::SESSIONS_BY_NAME,
+                vec![Value::from(tenant), agent.into(), session.as_str().to_owned().into()],
+            ),
+            (_, _, Some(owner)) => (sql::SESSIONS_BY_OWNER, vec![Value::from(tenant), owner.into()]),
+            (_, _, None) => (sql::SESSIONS_ALL, Vec::new()),
+        };
+        let scan = i64::try_from(SCAN_MAX).unwrap_or(i64::MAX);
+        let by = (by.0, [vec![Value::from(before), scan.into()], by.1].concat());
+        let mut statement = self.connection.prepare_cached(by.0).map_err(unreadable)?;
+        let mut rows = statement.query(params_from_iter(by.1)).map_err(unreadable)?;
         let mut looked_at = 0;
         while let Some(row) = rows.next().map_err(unreadable)? {
-            let read =
-                || -> rusqlite::Result<(i64, i64, i64)> { Ok((row.get(0)?, row.get(1)?, row.get(2)?)) };
-            let (no, of, with) = read().map_err(unreadable)?;
+            let read = || -> rusqlite::Result<(i64, i64, i64, i64)> {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(8)?))
+            };
+            let (no, of, with, its_owner) = read().map_err(unreadable)?;
             looked_at += 1;
-            if of == tenant && agent.is_none_or(|agent| agent == with) {
-                page.items.extend(self.session_row(&query.tenant, with, row).map_err(unreadable)?);
+            let is_named =
+                |name: &SessionId| row.get_ref(3).is_ok_and(|text| text.as_str() == Ok(name.as_str()));
+            if of == tenant
+                && agent.is_none_or(|agent| agent == with)
+                && owner.is_none_or(|owner| owner == its_owner)
+                && query.session.as_ref().is_none_or(is_named)
+            {
+                page.items
+                    .extend(self.session_row(&query.tenant, (with, its_owner), row).map_err(unreadable)?);
             }
             if page.items.len() >= query.limit || looked_at >= SCAN_MAX {
                 return Ok(Page { next: u64::try_from(no).ok(), ..page });
@@ -308,15 +335,15 @@ impl Reading<'_> {
     fn session_row(
         &self,
         tenant: &Tenant,
-        agent: i64,
+        (agent, owner): (i64, i64),
         row: &rusqlite::Row<'_>,
     ) -> rusqlite::Result<Option<SessionRow>> {
         let agent = AgentName::new(self.texts.text(self.connection, agent)?);
-        let (Ok(agent), Ok(session)) = (agent, SessionId::new(row.get::<_, String>(3)?)) else {
-            return Ok(None);
-        };
+        let owner = UserId::new(self.texts.text(self.connection, owner)?);
+        let session = SessionId::new(row.get::<_, String>(3)?);
+        let (Ok(agent), Ok(owner), Ok(session)) = (agent, owner, session) else { return Ok(None) };
         Ok(Some(SessionRow {
-            key: SessionKey { tenant: tenant.clone(), agent, session },
+            key: SessionKey { tenant: tenant.clone(), agent, owner, session },
             metadata: row.get::<_, Option<String>>(4)?.unwrap_or_else(|| "{}".into()),
             created_at: Timestamp(row.get(5)?),
             updated_at: Timestamp(row.get(6)?),
@@ -324,11 +351,33 @@ impl Reading<'_> {
         }))
     }
 
-    fn session_number(&self, tenant: i64, agent: &str, session: &str) -> Result<Option<i64>, StoreError> {
-        let Some(agent) = self.name(agent)? else { return Ok(None) };
+    fn session_number(
+        &self,
+        tenant: i64,
+        (owner, agent, session): (&str, &str, &str),
+    ) -> Result<Option<i64>, StoreError> {
+        let (Some(agent), Some(owner)) = (self.name(agent)?, self.name(owner)?) else { return Ok(None) };
         let mut statement = self.connection.prepare_cached(sql::SESSION_NUMBER).map_err(unreadable)?;
-        statement.query_row(params![tenant, agent, session], |row| row.get(0)).optional().map_err(unreadable)
+        let named = params![tenant, agent, session, owner];
+        statement.query_row(named, |row| row.get(0)).optional().map_err(unreadable)
     }
+}
+
+/// Whether a run may be on a page, by its columns. One that was put aside counts as failed.
+fn may_be_wanted(query: &RunQuery, tenant: i64, row: &rusqlite::Row<'_>) -> rusqlite::Result<bool> {
+    if row.get::<_, i64>(2)? != tenant {
+        return Ok(false);
+    }
+    let at: rusqlite::Result<i64> = row.get(13);
+    // A column that is none is found out when the row is read.
+    if at.is_ok_and(|at| query.since.is_some_and(|since| at < since.0)) {
+        return Ok(false);
+    }
+    let phase = match row.get_ref(PHASE_COLUMN - 1)? == ValueRef::Null {
+        true => row.get::<_, u8>(PHASE_COLUMN).ok().and_then(Phase::from_number),
+        false => Some(Phase::Failed),
+    };
+    Ok(phase.is_none_or(|phase| is_wanted(query, phase)))
 }
 
 fn is_wanted(query: &RunQuery, phase: Phase) -> bool {
@@ -416,19 +465,41 @@ pub(super) fn due_notices(reading: &Reading<'_>, query: &NoticeQuery) -> rusqlit
     for subscription in &query.without {
         without.extend(names::find(reading.connection, subscription)?);
     }
+    let (mut queues, mut found) = (Vec::new(), HashMap::new());
+    // What the server puts for itself belongs to nobody.
+    let mut next = Some(String::new());
+    while let Some(owner) = next {
+        if !query.without_owners.contains(&owner) {
+            let due = due_notices_of(reading, query, &without, &owner)?;
+            queues.push(due.iter().map(|(at, notice)| (*at, notice.no)).collect());
+            found.extend(due.into_iter().map(|(_, notice)| (notice.no, notice)));
+        }
+        let mut statement = reading.connection.prepare_cached(sql::NOTICES_NEXT_OWNER)?;
+        next = statement.query_row(params![owner], |row| row.get(0)).optional()?;
+    }
+    Ok(take_turns(queues, query.limit).into_iter().filter_map(|no| found.remove(&no)).collect())
+}
+
+/// The due notices of one owner, the longest due first.
+fn due_notices_of(
+    reading: &Reading<'_>,
+    query: &NoticeQuery,
+    without: &[i64],
+    owner: &str,
+) -> rusqlite::Result<Vec<(Timestamp, DueNotice)>> {
     let scan = if without.is_empty() { SCAN_MAX } else { SCAN_MAX * 50 };
     let mut statement = reading.connection.prepare_cached(sql::NOTICES_DUE)?;
-    let mut rows = statement.query(params![query.now.0, scan, FOLD_VERSION])?;
+    let mut rows = statement.query(params![query.now.0, scan, FOLD_VERSION, owner])?;
     let mut due = Vec::new();
     while let Some(row) = rows.next()? {
-        if due.len() >= query.limit {
+        if due.len() >= query.each.min(query.limit) {
             break;
         }
         if without.contains(&row.get(2)?) {
             continue;
         }
-        match due_notice(reading, row) {
-            Ok((shard, notice)) if query.shards.contains(shard) => due.push(notice),
+        match due_notice(reading, row, owner) {
+            Ok((shard, notice)) if query.shards.contains(shard) => due.push((Timestamp(row.get(6)?), notice)),
             Ok(_) => {}
             Err(error @ rusqlite::Error::SqliteFailure(..)) => return Err(error),
             // A row that cannot be read must not keep the others from being told.
@@ -438,10 +509,15 @@ pub(super) fn due_notices(reading: &Reading<'_>, query: &NoticeQuery) -> rusqlit
     Ok(due)
 }
 
-fn due_notice(reading: &Reading<'_>, row: &rusqlite::Row<'_>) -> rusqlite::Result<(Shard, DueNotice)> {
+fn due_notice(
+    reading: &Reading<'_>,
+    row: &rusqlite::Row<'_>,
+    owner: &str,
+) -> rusqlite::Result<(Shard, DueNotice)> {
     let notice = DueNotice {
         no: row.get(0)?,
         subscription: reading.texts.text(reading.connection, row.get(2)?)?.to_string(),
+        owner: owner.to_owned(),
         run: super::super::work::run_id(reading.connection, row.get(3)?)?,
         from: Seq(row.get(4)?),
         attempts: row.get(5)?,

@@ -285,6 +285,7 @@ pub(super) fn claimable(world: &World, names: &[Tok<'_>]) -> Result<(), String> 
         tenant: holdpoint_core::name::Tenant::default_tenant(),
         filter: RunFilter::Claimable(inbox, world.now),
         phases: Vec::new(),
+        since: None,
         cursor: None,
         limit: 100,
     };

@@ -1,6 +1,7 @@
 //! What the model does: it is asked, calls tools, says something, fails.
 //!
-//! `model is asked` marks what it has seen; without it, a reply has seen everything so far.
+//! `model is asked` marks what it has seen; without it, a reply has seen everything so far. `as if` somebody had decided
+//! marks what it would have seen then, and nothing is decided by that.
 
 use holdpoint_core::actor::Actor;
 use holdpoint_core::command::{AskedCall, Command, RecordFailure, RecordReply};
@@ -10,6 +11,7 @@ use super::super::details::{Details, not_understood};
 use super::super::script::Tok;
 use super::super::script::Tok::{Json, Text, Word};
 use super::super::world::World;
+use super::people;
 
 pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
     match toks {
@@ -17,6 +19,12 @@ pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
             let heard = world.view()?.row.run.heard();
             let current = world.current;
             world.runs[current].asked_with = Some(heard);
+            Ok(())
+        }
+        [Word("is"), Word("asked"), Word("as"), Word("if"), Word(name), rest @ ..] => {
+            let ahead = people::ahead(world, name, rest)?;
+            let current = world.current;
+            world.runs[current].asked_with = Some(ahead.heard());
             Ok(())
         }
         [Word("says"), Text(text), Word("and"), Word("calls"), calls @ ..] => {
@@ -27,7 +35,9 @@ pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
         [Word("fails"), Word("for"), Word("good"), rest @ ..] | [Word("fails"), rest @ ..] => {
             let details = Details::read(rest)?;
             let retry_at = details.retry_in.map(|span| world.now.plus(span));
-            let failure = RecordFailure { error: details.value()?, retry_at };
+            let current = world.current;
+            let heard = world.runs[current].asked_with.take();
+            let failure = RecordFailure { error: details.value()?, retry_at, heard };
             let node = Actor::Node(world.node);
             world.submit(node, Command::RecordFailure(failure)).map(drop)
         }

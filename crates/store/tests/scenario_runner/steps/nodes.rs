@@ -39,7 +39,7 @@ pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
         ] => world.hand_to_sub_run(CallNo(number(no)?), name, text),
         [Word("gives"), Word("the"), Word("run"), Word("up"), rest @ ..] => {
             let error = Details::read(rest)?.reason.ok_or("say why: `because \"text\"`")?;
-            let fail = FailRun { worker: None, error, detail: None, kind: FailKind::Final };
+            let fail = FailRun { worker: None, error, detail: None, kind: FailKind::Final, heard: None };
             world.submit(node, Command::Fail(fail)).map(drop)
         }
         [Word("starts"), rest @ ..] => starts(world, &Details::read(rest)?),

@@ -72,5 +72,5 @@ pub(super) fn take(world: &mut World, name: &str, toks: &[Tok<'_>]) -> Result<()
 
 fn fail(worker: &WorkerName, kind: FailKind, details: &Details) -> Result<Command, String> {
     let error = details.reason.clone().ok_or("say why: `because \"text\"`")?;
-    Ok(Command::Fail(FailRun { worker: Some(worker.clone()), error, detail: None, kind }))
+    Ok(Command::Fail(FailRun { worker: Some(worker.clone()), error, detail: None, kind, heard: None }))
 }

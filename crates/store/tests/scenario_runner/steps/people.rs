@@ -12,7 +12,8 @@ use holdpoint_core::hold::HoldKind;
 use holdpoint_core::id::{CallNo, HoldKey};
 use holdpoint_core::message::Message;
 use holdpoint_core::refusal::Refusal;
-use holdpoint_core::words::{Reading, implied_hold, read_text};
+use holdpoint_core::run::Run;
+use holdpoint_core::words::{Reading, read_text};
 use holdpoint_store::StoreError;
 
 use super::super::block_on::block_on;
@@ -148,13 +149,15 @@ fn first_digest(view: &View, hold: HoldKey) -> Option<Digest> {
     receipt.shown.first().and_then(|shown| shown.digest)
 }
 
-/// A message is read as the surfaces read it: it decides, or the run stays held and the reply says so (C20, C23).
+/// A message of somebody who was just shown the run is read as the surfaces read it: it decides the only open hold, or the
+/// run stays held and the reply says so (C20, C23).
 fn writes(world: &mut World, name: &str, text: &str) -> Result<(), String> {
     let view = world.view()?;
     let person = user(name)?;
-    let hold = match implied_hold(&view.row.run, Some(&person)) {
-        Ok(hold) => hold,
-        Err(open) => {
+    let hold = match view.row.run.state.holds.as_slice() {
+        [only] => only.key,
+        several => {
+            let open = several.iter().map(|hold| hold.key).collect();
             world.outcome = Some(Err(Refusal::Held { open }));
             return Ok(());
         }
@@ -177,6 +180,16 @@ fn writes(world: &mut World, name: &str, text: &str) -> Result<(), String> {
 
 /// Two people act on the same state of the run: the second one's append is decided before the first one's is
 /// written, must lose, and is decided again.
+/// The run as a decision would leave it that is never stored.
+pub(super) fn ahead(world: &mut World, name: &str, toks: &[Tok<'_>]) -> Result<Run, String> {
+    let row = world.view()?.row;
+    let command = command(world, toks)?;
+    let order = world.order(world.current, Actor::Person(user(name)?), command)?;
+    let decided = decided(&row, &order);
+    decided.outcome.map_err(|refusal| refusal.to_string())?;
+    Ok(decided.run)
+}
+
 fn race(world: &mut World, first: (&str, &[Tok<'_>]), second: &[Tok<'_>]) -> Result<(), String> {
     let [Word(name), rest @ ..] = second else { return Err("say who, after `while`".into()) };
     let actor = Actor::Person(user(name)?);

@@ -17,10 +17,24 @@ fn hold(no: u32) -> HoldId {
     HoldId { run: task(), key: HoldKey { call: CallNo(no), secret: Secret([7; 16]) } }
 }
 
+/// A hold as somebody was shown it.
+fn shown(no: u32) -> ShownHold {
+    ShownHold { id: hold(no), revision: 3, digest: Some(Digest([1; 32])) }
+}
+
 fn waiting(kinds: &[HoldKind]) -> Waiting {
-    let open = (1..).zip(kinds).map(|(no, kind)| Open { id: hold(no), kind: *kind, ask: Ask::default() });
-    let implied = (kinds.len() == 1).then(|| hold(1));
-    Waiting { task: task(), open: open.collect(), implied }
+    let open = (1..).zip(kinds).map(|(no, kind)| Open {
+        id: hold(no),
+        kind: *kind,
+        ask: Ask::default(),
+        is_asked_again: false,
+    });
+    let implied = match kinds.len() {
+        0 => Implied::NotShown,
+        1 => Implied::Hold(shown(1)),
+        _ => Implied::Several,
+    };
+    Waiting { task: task(), open: open.collect(), implied: Means::of(implied) }
 }
 
 fn message(parts: &str) -> wire::Message {
@@ -215,4 +229,72 @@ fn a_hold_that_is_decided_answers_with_its_record() {
     let foreign = HoldId { run: elsewhere, ..hold(1) };
     let parts = format!(r#"[{{"data":{{"decision":"approve","hold_id":"{foreign}"}}}}]"#);
     assert_eq!(short(&parts, &waits), Short::Nothing);
+}
+
+/// C26, T5: words and data without an id decide what their sender was shown, as it was shown; otherwise nothing, and they
+/// are not passed on to the agent either.
+#[test]
+fn without_an_id_only_what_was_shown_is_decided() {
+    for parts in [r#"[{"text":"approve"}]"#, r#"[{"data":{"decision":"approve"}}]"#] {
+        let waits = waiting(&[HoldKind::Approval]);
+        assert!(names_none(&message(parts), true));
+        let Ok(Reading::Decides(decided)) = read(&message(parts), &waits) else { panic!("{parts}") };
+        assert_eq!((decided[0].shown, decided[0].digest), (Some(shown(1)), None), "{parts}");
+        for implied in [Implied::NotShown, Implied::Outdated, Implied::Several, Implied::Answered] {
+            let waits = Waiting { implied: Means::of(implied), ..waiting(&[HoldKind::Approval]) };
+            assert_eq!(short(parts, &waits), Short::Nothing, "{parts}");
+        }
+        let strict = Waiting { implied: Means::STRICT, ..waiting(&[HoldKind::Approval]) };
+        assert_eq!(short(parts, &strict), Short::Nothing, "{parts}");
+        let late = Waiting { implied: Means::of(Implied::Outdated), ..waiting(&[]) };
+        assert_eq!(short(parts, &late), Short::Nothing, "{parts}: it was meant for what is closed");
+    }
+    let question = |implied| Waiting { implied: Means::of(implied), ..waiting(&[HoldKind::Input]) };
+    assert_eq!(short(r#"[{"text":"the red one"}]"#, &question(Implied::Outdated)), Short::Nothing);
+    assert_eq!(short(r#"[{"data":{"answer":"red"}}]"#, &question(Implied::NotShown)), Short::Nothing);
+}
+
+/// Only messages that name no hold need to be told what was shown.
+#[test]
+fn a_message_that_names_its_holds_depends_on_nothing_else() {
+    let id = hold(1);
+    for (parts, waits, expected) in [
+        (format!(r#"[{{"data":{{"decision":"approve","hold_id":"{id}"}}}}]"#), true, false),
+        (
+            format!(r#"[{{"text":"approve"}},{{"data":{{"decision":"approve","hold_ids":["{id}"]}}}}]"#),
+            true,
+            false,
+        ),
+        (r#"[{"data":{"decision":"approve","tool_call_id":"call_1"}}]"#.to_owned(), true, false),
+        (
+            format!(
+                r#"[{{"data":{{"decision":"approve","hold_id":"{id}"}}}},{{"data":{{"decision":"deny"}}}}]"#
+            ),
+            true,
+            true,
+        ),
+        (r#"[{"text":"what is this?"}]"#.to_owned(), true, true),
+        (r#"[{"text":"what is this?"}]"#.to_owned(), false, false),
+        (r#"[{"text":" Yes"}]"#.to_owned(), false, true),
+        (r#"[{"data":{"n":1}}]"#.to_owned(), true, false),
+    ] {
+        assert_eq!(names_none(&message(&parts), waits), expected, "{parts}");
+    }
+}
+
+/// T5: a call that was asked about before is no name for what it asks now, unless that is what its sender was shown.
+#[test]
+fn a_call_that_asks_again_is_no_name_for_its_next_hold() {
+    let call = CallId { run: task(), no: CallNo(1) };
+    let parts = format!(r#"[{{"data":{{"answer":"red","tool_call_id":"{call}"}}}}]"#);
+    assert!(names_calls(&message(&parts)) && !names_calls(&message(r#"[{"data":{"decision":"approve"}}]"#)));
+    let mut waits = waiting(&[HoldKind::Input]);
+    waits.open[0].is_asked_again = true;
+    assert!(matches!(short(&parts, &waits), Short::Decides(_)), "it was shown");
+    for implied in [Implied::NotShown, Implied::Outdated, Implied::Hold(shown(2))] {
+        waits.implied = Means::of(implied);
+        assert_eq!(short(&parts, &waits), Short::Nothing);
+    }
+    waits.open[0].is_asked_again = false;
+    assert!(matches!(short(&parts, &waits), Short::Decides(_)), "the first one is named by its call");
 }

@@ -1,6 +1,6 @@
 //! The dialect of S3, at the addresses of 1.0 (C3): its JSON is that of 1.0, with a few habits of older versions.
 //!
-//! A message is `request`, its role may be in lower case and its id may be missing; `configuration.blocking` says whether
+//! A message is `request`, its role may be in lower case and its id may be missing, so that its bytes stand for it; `configuration.blocking` says whether
 //! to wait; a stopped task is `TASK_STATE_CANCELLED`; streams consist of events called `status_update`. Whoever does not
 //! want to wait is answered within two seconds, which a quick model needs to ask its question (C33).
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::super::error::{A2aError, Kind};
 use super::super::negotiate;
-use super::super::operations::{Done, Operation, perform};
+use super::super::operations::{Asks, Done, Operation, perform};
 use super::super::rest::{self, Path, Target, What, object};
 use super::super::stream::{Frame, named_events};
 use super::super::wire::{
@@ -81,9 +81,9 @@ pub(super) async fn answer(app: &App, mut target: Target, heard: &Heard) -> Resp
         return rest::refuse(media, &A2aError::new(Kind::MethodNotFound, "there is no such operation"));
     };
     let done = async {
-        let operation = read(app, path, heard)?;
+        let (operation, is_unnamed) = read(app, path, heard)?;
         let mut asked = heard.asked(app, &target, &operation, &heard.body)?;
-        asked.lingers = LINGERS;
+        (asked.lingers, asked.is_unnamed, asked.asks) = (LINGERS, is_unnamed, Asks::OneByOne);
         perform(asked, operation).await
     };
     match done.await {
@@ -107,25 +107,31 @@ pub(super) async fn answer(app: &App, mut target: Target, heard: &Heard) -> Resp
     }
 }
 
-fn read(app: &App, path: Path, heard: &Heard) -> Result<Operation, A2aError> {
+/// An operation, and whether its message has no id.
+fn read(app: &App, path: Path, heard: &Heard) -> Result<(Operation, bool), A2aError> {
     let (method, uri, body) = (&heard.parts.method, &heard.parts.uri, &heard.body);
     if !body.is_empty() {
         negotiate::content_type(&heard.parts.headers)?;
     }
     match (path, method) {
-        (Path::Send, &Method::POST) => send(app, body).map(|it| Operation::Send(Box::new(it))),
-        (Path::Stream, &Method::POST) => send(app, body).map(|it| Operation::Stream(Box::new(it))),
-        (path, method) => rest::read(path, method, uri, body),
+        (Path::Send, &Method::POST) => {
+            send(app, body).map(|(it, is_unnamed)| (Operation::Send(Box::new(it)), is_unnamed))
+        }
+        (Path::Stream, &Method::POST) => {
+            send(app, body).map(|(it, is_unnamed)| (Operation::Stream(Box::new(it)), is_unnamed))
+        }
+        (path, method) => rest::read(path, method, uri, body).map(|operation| (operation, false)),
     }
 }
 
-fn send(app: &App, body: &[u8]) -> Result<SendMessageRequest, A2aError> {
+fn send(app: &App, body: &[u8]) -> Result<(SendMessageRequest, bool), A2aError> {
     let mut request = map::send(Sender::Dialect, object::<SendParams<Part>>(body)?)?;
-    if request.message.message_id.is_empty() {
+    let is_unnamed = request.message.message_id.is_empty();
+    if is_unnamed {
         let random = app.engine.clock().entropy().draw("message", 0);
         request.message.message_id = BASE64_URL_SAFE_NO_PAD.encode(random.0);
     }
-    Ok(request)
+    Ok((request, is_unnamed))
 }
 
 fn told(task: &Task) -> Told<'_> {

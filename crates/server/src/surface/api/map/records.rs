@@ -61,6 +61,7 @@ pub(in super::super) fn session(row: &SessionRow) -> wire::SessionBody {
     wire::SessionBody {
         id: session.to_string(),
         agent: agent.to_string(),
+        owner: row.key.owner.to_string(),
         created_at: rfc3339(row.created_at),
         updated_at: rfc3339(row.updated_at),
         closed: row.closed,

@@ -205,6 +205,7 @@ fn the_contents_of_an_event_keep_their_bytes() {
         arguments: Body::Json(RawJson::parse(arguments).unwrap()),
         digest: Digest([1; 32]),
         revision: 1,
+        files: Vec::new(),
     };
     let resolved = holdpoint_core::event::HoldResolved {
         hold: KEY,

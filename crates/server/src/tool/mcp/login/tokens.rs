@@ -216,6 +216,15 @@ impl Desk {
         }
     }
 
+    /// What of a user's login, and of this server as a client, nobody else may read. Nothing is renewed for it.
+    pub(in crate::tool::mcp) async fn known_secrets(&self, owner: &UserId) -> Vec<String> {
+        let own = self.options.client.as_ref().and_then(|client| client.secret.clone());
+        let login = self.login(owner).await.ok().flatten();
+        let tokens =
+            login.map(|(_, login)| [Some(login.access_token), login.refresh_token, login.client.secret]);
+        own.into_iter().chain(tokens.into_iter().flatten().flatten()).collect()
+    }
+
     fn is_about_to_end(&self, login: &Login) -> bool {
         login.expires_at.is_some_and(|at| at < self.clock.now().plus(LEFT))
     }

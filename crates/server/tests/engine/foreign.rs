@@ -1,0 +1,140 @@
+//! T15: a run of somebody else and a run that does not exist are the same to whoever asks: the same answer, after the same
+//! work.
+//!
+//! Work is what takes time, so what the store is asked is compared; a stopwatch would say something else on every
+//! machine.
+
+use std::sync::{Arc, Mutex};
+
+use holdpoint::clock::Clock;
+use holdpoint::engine::{Engine, EngineError};
+use holdpoint_core::command::{OnHold, Say, Wanted};
+use holdpoint_core::digest::Digest;
+use holdpoint_core::hold::HoldKind;
+use holdpoint_core::id::{HoldId, Place, RunId, Seq};
+use holdpoint_core::link::Link;
+use holdpoint_core::message::Message;
+use holdpoint_core::name::{InboxName, Tenant};
+use holdpoint_core::project::HoldRow;
+use holdpoint_core::run::Facts;
+use holdpoint_core::time::Timestamp;
+use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use holdpoint_store::{Answer, SessionKey, SessionRow, Store, Stored};
+
+use crate::{HELD, Site, decision, hold_of, start, until, who};
+
+/// A store that writes down what it is asked for.
+struct Noting {
+    inner: Arc<SqliteStore>,
+    asked: Mutex<Vec<&'static str>>,
+}
+
+impl Noting {
+    fn note(&self, what: &'static str) {
+        self.asked.lock().unwrap().push(what);
+    }
+
+    fn taken(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+impl Store for Noting {
+    fn load(&self, run: RunId) -> Answer<Stored> {
+        self.note("load");
+        self.inner.load(run)
+    }
+
+    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
+        self.note("facts");
+        self.inner.facts(run)
+    }
+
+    fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
+        self.note("links");
+        self.inner.links(run, after, limit)
+    }
+
+    fn blob(&self, run: RunId, digest: Digest) -> Answer<Option<String>> {
+        self.note("blob");
+        self.inner.blob(run, digest)
+    }
+
+    fn definition(&self, tenant: Tenant, digest: Digest) -> Answer<Option<Vec<u8>>> {
+        self.note("definition");
+        self.inner.definition(tenant, digest)
+    }
+
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        self.note("find_hold");
+        self.inner.find_hold(hold)
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        self.inner.tenants()
+    }
+
+    fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
+        self.note("session");
+        self.inner.session(key)
+    }
+
+    holdpoint_store::forward_store!(inner: append, claim_due, renew, release, list_runs, inbox_counts,
+        list_holds, find_key, due_notices, subscriptions, settle_notice, change_session, erase, forget_keys,
+        quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit,
+        audit_entries, time, shards, leave, nodes, hints);
+}
+
+/// Everything that can be asked about a run by its id, or by that of its hold.
+const OPERATIONS: usize = 10;
+
+async fn ask(engine: &Engine, operation: usize, hold: HoldId) -> Result<(), EngineError> {
+    let (mallory, run) = (who("mallory"), hold.run);
+    let say = Say { message: Message::text("hello"), on_hold: OnHold::Refuse };
+    match operation {
+        0 => engine.run(&mallory, run).await.map(drop),
+        1 => engine.look_up(&mallory, run).await.map(drop),
+        2 => engine.log(&mallory, run, Seq(0)).await.map(drop),
+        3 => engine.see(&mallory, run).await.map(drop),
+        4 => engine.hold(&mallory, hold).await.map(drop),
+        5 => engine.receipt(&mallory, hold).await.map(drop),
+        6 => engine.decide(&mallory, decision(hold, Wanted::Approve)).await.map(drop),
+        7 => engine.say(&mallory, run, say, None).await.map(drop),
+        8 => engine.cancel(&mallory, run, None, None).await.map(drop),
+        _ => engine.task(&mallory, &InboxName::new("work").unwrap(), run).await.map(drop),
+    }
+}
+
+/// T15, C12: also when the run was just looked at by its owner, and when its row cannot be read.
+#[tokio::test]
+async fn a_foreign_run_costs_what_an_unknown_one_costs() {
+    let site = Site::new();
+    let inner = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap());
+    let store = Arc::new(Noting { inner, asked: Mutex::default() });
+    let mut settings = site.settings();
+    settings.poll = holdpoint_core::time::Millis::hours(1);
+    let engine = Engine::new(store.clone(), Clock::system(), settings);
+    let run = start(&engine).await;
+    until(&engine, run, HELD).await;
+    let foreign = hold_of(&engine, run, HoldKind::Approval).await;
+    let tenant = Tenant::default_tenant();
+    let unknown =
+        HoldId { run: RunId::new(&tenant, Place::Durable, Timestamp(1_762_000_000_000), [7; 5]), ..foreign };
+    for is_broken in [false, true] {
+        if is_broken {
+            let other = rusqlite::Connection::open(site.path("holdpoint.db")).unwrap();
+            other.execute_batch("UPDATE runs SET state = '{'").unwrap();
+        } else {
+            engine.run(&who("alice"), run).await.unwrap();
+        }
+        for operation in 0..OPERATIONS {
+            store.taken();
+            let of_unknown = (ask(&engine, operation, unknown).await, store.taken());
+            let of_foreign = (ask(&engine, operation, foreign).await, store.taken());
+            assert_eq!(of_foreign, of_unknown, "operation {operation}, broken: {is_broken}");
+            assert_eq!(of_foreign.0, Err(EngineError::NotFound), "operation {operation}");
+            assert_eq!(of_foreign.1, ["facts"], "operation {operation}");
+        }
+    }
+    engine.die().await;
+}

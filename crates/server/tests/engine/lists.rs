@@ -1,0 +1,95 @@
+//! Lists cost what their caller may see, not what everybody has (T37).
+//!
+//! A store that keeps what it is asked shows by what runs, holds, sessions and subscriptions are looked for.
+
+use std::sync::{Arc, Mutex};
+
+use holdpoint::clock::Clock;
+use holdpoint::engine::{Engine, HoldList, JobList, RecentRuns, RunList, SessionList};
+use holdpoint_core::name::{SessionId, UserId};
+use holdpoint_core::project::{HoldRow, Phase, RunRow};
+use holdpoint_store::memory::MemoryStore;
+use holdpoint_store::{
+    Answer, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SessionQuery, SessionRow, Store,
+};
+
+use crate::{HELD, Site, agent, start, until, who};
+
+struct Asked {
+    inner: Arc<MemoryStore>,
+    runs: Mutex<Vec<RunFilter>>,
+    holds: Mutex<Vec<HoldFilter>>,
+    sessions: Mutex<Vec<Option<UserId>>>,
+}
+
+impl Store for Asked {
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
+        self.runs.lock().unwrap().push(query.filter.clone());
+        self.inner.list_runs(query)
+    }
+
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
+        self.holds.lock().unwrap().push(query.filter.clone());
+        self.inner.list_holds(query)
+    }
+
+    fn list_sessions(&self, query: SessionQuery) -> Answer<Page<SessionRow>> {
+        self.sessions.lock().unwrap().push(query.owner.clone());
+        self.inner.list_sessions(query)
+    }
+
+    holdpoint_store::forward_store!(inner: append, load, links, blob, definition, claim_due, renew, release, inbox_counts,
+        find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys,
+        facts, quarantine, counts, credential, put_credential, list_credentials, revoke_credential, put_audit,
+        audit_entries, time, shards, leave, nodes, hints);
+}
+
+/// T37: whoever sees nothing of others looks at nothing of others, whatever they filter by, in every list; what they get is
+/// empty all the same.
+#[tokio::test]
+async fn whoever_sees_nothing_looks_at_nothing() {
+    let site = Site::new();
+    let store = Arc::new(Asked {
+        inner: Arc::new(MemoryStore::new()),
+        runs: Mutex::default(),
+        holds: Mutex::default(),
+        sessions: Mutex::default(),
+    });
+    let engine = Engine::new(store.clone(), Clock::system(), site.settings());
+    let run = start(&engine).await;
+    until(&engine, run, HELD).await;
+    let session = engine.load(run).await.unwrap().row.run.facts.session;
+    store.runs.lock().unwrap().clear();
+    store.holds.lock().unwrap().clear();
+    let eve = who("eve");
+    for session in [None, Some(session), Some(SessionId::new("other").unwrap())] {
+        for phases in [vec![], vec![Phase::Rejected], vec![Phase::HeldForPerson]] {
+            let wanted = RecentRuns { agent: agent(), session: session.clone(), phases, since: None };
+            assert!(engine.recent_runs(&eve, wanted).await.unwrap().is_empty());
+        }
+        let list = RunList { agent: Some(agent()), session: session.clone(), cursor: None, limit: 50 };
+        assert!(engine.runs(&eve, list).await.unwrap().items.is_empty());
+        for over in [false, true] {
+            let list = JobList { session: session.clone(), over, limit: 50, ..JobList::default() };
+            assert!(engine.jobs(&eve, list).await.unwrap().is_empty());
+        }
+        let (agent, tool) = (Some(agent()), None);
+        let list = HoldList { kind: None, agent, tool, session, cursor: None, limit: 50 };
+        assert!(engine.holds(&eve, list).await.unwrap().items.is_empty());
+    }
+    let list = SessionList { agent: Some(agent()), cursor: None, limit: 50 };
+    assert!(engine.sessions(&eve, list).await.unwrap().items.is_empty());
+    let runs = store.runs.lock().unwrap().clone();
+    let of_eve = |filter: &RunFilter| match filter {
+        RunFilter::Owner(owner) | RunFilter::SessionOf(owner, _, _) => *owner == eve.user,
+        RunFilter::All
+        | RunFilter::Agent(_)
+        | RunFilter::Session(..)
+        | RunFilter::Inbox(_)
+        | RunFilter::Claimable(..) => false,
+    };
+    assert!(!runs.is_empty() && runs.iter().all(of_eve), "{runs:?}");
+    let holds = store.holds.lock().unwrap().clone();
+    assert!(holds.iter().all(|filter| *filter == HoldFilter::All), "by what eve sees: {holds:?}");
+    assert_eq!(*store.sessions.lock().unwrap(), [Some(eve.user.clone())]);
+}
