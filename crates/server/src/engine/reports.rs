@@ -135,10 +135,10 @@ impl Engine {
             && !is_service(who)
         {
             // Before the log is read: a run of somebody else must not take longer than one that does not exist (T15).
-            self.see(who, report.job.run).await.map_err(|error| match error {
-                EngineError::NotFound => ReportError::NoSuchJob,
-                other => other.into(),
-            })?;
+            if let Err(error) = self.see(who, report.job.run).await {
+                let is_unseen = matches!(error, EngineError::NotFound);
+                return Err(if is_unseen { ReportError::NoSuchJob } else { error.into() });
+            }
         }
         let view = self.reportable(report.job).await?;
         let by = self.right_of(&report, &view)?;

@@ -269,7 +269,7 @@ impl Program {
             Some((name, value)) => (name, Some(value)),
             None => (long, None),
         };
-        let is_listed = |as_written: String| self.long.iter().any(|known| *known == as_written);
+        let is_listed = |as_written: String| self.long.contains(&as_written);
         match value {
             Some(_) if is_listed(format!("{name}=")) || is_listed(format!("{name}[=]")) => {
                 Some((false, value))
