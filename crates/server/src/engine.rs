@@ -69,7 +69,7 @@ pub use deliver::{
 };
 pub use deltas::Delta;
 pub use follow::{Follower, News, Step};
-pub use holdpoint_store::{DeadLetter, Page, Scope as Hears, SessionRow, StoreError, Unreadable};
+pub use holdpoint_store::{DeadLetter, Page, Scope as Hears, SessionKey, SessionRow, StoreError, Unreadable};
 pub use inbox::{ClaimTask, InboxView, NewTask, TaskList, TaskReport, TaskView, claimed_by};
 pub use jobs::{JOB_RECEIVER, JobList, JobView, SessionNow};
 pub use login::LoginError;

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use holdpoint_core::id::RunId;
 use holdpoint_core::name::AgentName;
-use holdpoint_store::SessionKey;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
@@ -19,7 +18,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::map;
 use crate::auth::Principal;
-use crate::engine::{Engine, EngineError, SessionError, SessionList, SessionName, metadata};
+use crate::engine::{Engine, EngineError, SessionError, SessionKey, SessionList, SessionName, metadata};
 use crate::http::rfc3339;
 
 /// Conversations that are read at once.
