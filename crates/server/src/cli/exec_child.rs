@@ -15,7 +15,7 @@ mod stages;
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -160,36 +160,37 @@ fn attend(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> {
     stages::limit(order, plan.as_ref());
     match order.relay {
         true => relay(order, plan),
-        false => {
-            let pipes = |command: &mut Command| {
-                command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            };
-            Ok(supervise(start(order, plan, pipes)?, order))
-        }
+        false => supervise(order, plan),
     }
+}
+
+/// A thread that waits for what it is to work on. All of them are made before the command, which may use up every task
+/// that there is for it, and this process is counted with it.
+fn awaiting<T: Send + 'static>(work: impl FnOnce(T) + Send + 'static) -> Sender<T> {
+    let (hand, handed) = channel();
+    std::thread::spawn(move || {
+        if let Ok(what) = handed.recv() {
+            work(what);
+        }
+    });
+    hand
 }
 
 /// Hands standard input on to a program until the program ends or nobody is at the other end of standard input.
 fn relay(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> {
-    let Started { mut child, groups } = start(order, plan, |command| {
-        command.stdin(Stdio::piped());
-    })?;
     let (tell, news) = channel();
-    let (program, ended, too_many) = (Pid::from_child(&child), tell.clone(), tell.clone());
+    let (ended, too_many) = (tell.clone(), tell.clone());
     let limit = order.process_limit;
     std::thread::spawn(move || {
         wait_for_too_many(limit);
         let _ = too_many.send(News::TooMany);
     });
-    std::thread::spawn(move || {
+    let end_of_program = awaiting(move |program| {
         let _ = waitid(WaitId::Pid(program), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let _ = ended.send(News::Ended);
     });
-    let input = child.stdin.take();
-    std::thread::spawn(move || {
-        if let Some(mut input) = input {
-            let _ = std::io::copy(&mut std::io::stdin(), &mut input);
-        }
+    let hand_on = awaiting(|mut input: ChildStdin| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut input);
     });
     std::thread::spawn(move || {
         // A program that does not read keeps the copying thread waiting, so the end is looked for by itself.
@@ -198,6 +199,11 @@ fn relay(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> {
         while poll(&mut hung_up, None).is_err_and(|error| error == Errno::INTR) {}
         let _ = tell.send(News::Unwanted);
     });
+    let Started { mut child, groups } = start(order, plan, |command| {
+        command.stdin(Stdio::piped());
+    })?;
+    let _ = end_of_program.send(Pid::from_child(&child));
+    child.stdin.take().into_iter().for_each(|input| drop(hand_on.send(input)));
     match news.recv() {
         Ok(News::Ended) => {}
         Ok(News::TooMany) => eprintln!("it had more than {limit} processes and was ended"),
@@ -260,14 +266,20 @@ fn start(
     Ok(Started { child, groups: ControlGroups::default() })
 }
 
-fn supervise(started: Started, order: &ExecChild) -> ExitCode {
-    let Started { mut child, groups } = started;
+fn supervise(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> {
     let budget = Arc::new(Mutex::new(order.output_limit));
     let (closed, all_closed) = channel();
-    let stdout = Stream::keep(child.stdout.take(), &budget, &closed);
-    let stderr = Stream::keep(child.stderr.take(), &budget, &closed);
+    let (stdout, read_stdout) = Stream::keep(&budget, &closed);
+    let (stderr, read_stderr) = Stream::keep(&budget, &closed);
     drop(closed);
-    let news = listen(&child, order.process_limit, order.stage);
+    let (news, end_of_command) = listen(order.process_limit, order.stage);
+    let Started { mut child, groups } = start(order, plan, |command| {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    })?;
+    let _ = end_of_command.send(Pid::from_child(&child));
+    child.stdout.take().into_iter().for_each(|stdout| drop(read_stdout.send(stdout)));
+    child.stderr.take().into_iter().for_each(|stderr| drop(read_stderr.send(stderr)));
+    drop((read_stdout, read_stderr));
     let how = match news.recv_timeout(Duration::from_millis(order.time_limit_ms)) {
         Ok(News::Ended) => child.wait().map_or(End::TimedOut, end_of),
         Ok(News::TooMany) => End::TooManyProcesses,
@@ -275,7 +287,7 @@ fn supervise(started: Started, order: &ExecChild) -> ExitCode {
         Ok(News::Unwanted) | Err(RecvTimeoutError::Disconnected) => {
             end_below(getpid());
             drop(groups);
-            return end(order.stage);
+            return Ok(end(order.stage));
         }
     };
     // Before the report, which may have to wait for its reader. With them the pipes close.
@@ -283,15 +295,15 @@ fn supervise(started: Started, order: &ExecChild) -> ExitCode {
     while all_closed.recv_timeout(LAST_WORDS).is_ok() {}
     drop(groups);
     report(&Report::Ran(Ran { end: how, stdout: stdout.take(), stderr: stderr.take() }));
-    end(order.stage)
+    Ok(end(order.stage))
 }
 
-/// Three threads that wait: for the end of the command, for the end of standard input, for too many processes.
-fn listen(child: &Child, process_limit: u32, stage: Stage) -> Receiver<News> {
+/// Three threads that wait: for the end of the command, once it is known, for the end of standard input, for too many
+/// processes.
+fn listen(process_limit: u32, stage: Stage) -> (Receiver<News>, Sender<Pid>) {
     let (tell, news) = channel();
-    let command = Pid::from_child(child);
     let (ended, too_many) = (tell.clone(), tell.clone());
-    std::thread::spawn(move || {
+    let end_of_command = awaiting(move |command| {
         // Not reaped here: as long as it is not, the main thread can kill it by its number.
         let _ = waitid(WaitId::Pid(command), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let _ = ended.send(News::Ended);
@@ -310,7 +322,7 @@ fn listen(child: &Child, process_limit: u32, stage: Stage) -> Receiver<News> {
         end_below(getpid());
         end(stage);
     });
-    news
+    (news, end_of_command)
 }
 
 /// Root is not bound by a limit on processes, so they are counted: often when the machine has many more than before,
@@ -358,16 +370,11 @@ struct Stream(Arc<Mutex<(Vec<u8>, u64)>>);
 
 impl Stream {
     /// Reads until the stream ends, keeps what the budget allows and drops the rest, so that the command never waits.
-    fn keep(
-        source: Option<impl Read + Send + 'static>,
-        budget: &Arc<Mutex<u64>>,
-        closed: &Sender<()>,
-    ) -> Stream {
+    fn keep<S: Read + Send + 'static>(budget: &Arc<Mutex<u64>>, closed: &Sender<()>) -> (Stream, Sender<S>) {
         let kept = Arc::new(Mutex::new((Vec::new(), 0)));
         let (mine, budget, closed) = (kept.clone(), budget.clone(), closed.clone());
-        std::thread::spawn(move || {
+        let source = awaiting(move |mut source: S| {
             let mut chunk = [0; 16 * 1024];
-            let Some(mut source) = source else { return };
             while let Ok(read @ 1..) = source.read(&mut chunk) {
                 let mut left = budget.lock().unwrap_or_else(PoisonError::into_inner);
                 let room = usize::try_from(*left).unwrap_or(usize::MAX).min(read);
@@ -379,7 +386,7 @@ impl Stream {
             }
             let _ = closed.send(());
         });
-        Stream(kept)
+        (Stream(kept), source)
     }
 
     fn take(&self) -> Kept {
