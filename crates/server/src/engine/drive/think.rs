@@ -216,19 +216,19 @@ impl Drive {
     }
 }
 
-/// Whether only the drive itself can say this: its start, what its model said, what its tools reported. What people, jobs,
-/// other runs or the clock decide may be decided otherwise at the same moment.
+/// Whether only the drive itself can say this: its start, what its tools reported. What people, jobs, other runs or the
+/// clock decide may be decided otherwise at the same moment, and a reply is refused when its run has heard more meanwhile.
 fn is_own_word(envelope: &Envelope) -> bool {
     match &envelope.event {
         Event::RunStarted(_)
         | Event::MessageReceived(_)
-        | Event::ModelReplied(_)
         | Event::ModelFailed(_)
         | Event::CallStarted(_)
         | Event::CallReturned(_)
         | Event::CallProgressed(_)
         | Event::CallFinished(_) => true,
-        Event::RunClaimed(_)
+        Event::ModelReplied(_)
+        | Event::RunClaimed(_)
         | Event::RunReleased(_)
         | Event::RunRepinned(_)
         | Event::RunErased(_)
