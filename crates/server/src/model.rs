@@ -126,4 +126,10 @@ pub trait Model: Send + Sync {
     fn also_has(&self, _model: &str) -> bool {
         false
     }
+
+    /// Whether it replies within this process, so that nothing leaves it when it is asked. It may then be asked before what
+    /// it is asked with is durable.
+    fn is_in_process(&self) -> bool {
+        false
+    }
 }

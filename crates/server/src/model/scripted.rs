@@ -126,6 +126,10 @@ impl Model for Script {
             }
         })
     }
+
+    fn is_in_process(&self) -> bool {
+        true
+    }
 }
 
 fn asked((at, (tool, arguments)): (usize, &(String, String))) -> AskedCall {

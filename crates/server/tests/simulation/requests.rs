@@ -1,16 +1,15 @@
 //! The oracle of what models were asked with: every request against the log that is there in the end.
 //!
 //! Each reply names its request, so a stored one is compared as a whole with what stands before it in the log. Of the
-//! other requests everything that was in them must be in the log of their run: a decision that lost its race may not
-//! even have been asked about. What tools are asked with is compared by `facts.rs`: their arguments with the decisions.
+//! other requests everything that was in them must be in the log of their run: a decision or report that lost its race may
+//! not even have been asked about. What tools are asked with is compared by `facts.rs`: their arguments with the decisions.
 
 use std::collections::BTreeSet;
 
 use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::id::{CallNo, RunId, Seq};
-use holdpoint_core::transcript::{AssistantReply, Entry, ResultKind, UserMessage, transcript};
+use holdpoint_core::id::{RunId, Seq};
+use holdpoint_core::transcript::{AssistantReply, Entry, UserMessage, transcript};
 
-use crate::cast::DONE;
 use crate::facts::text;
 
 /// What a model was asked with, in the order in which they were asked.
@@ -32,14 +31,13 @@ pub(crate) fn wrong_requests(requests: &Requests, logs: &[(RunId, Vec<Envelope>)
     for (run, log) in logs {
         wrong.extend(wrong_replies(requests, log).into_iter().map(|why| format!("{why} in {run}")));
     }
-    let logs: Vec<(Vec<Envelope>, BTreeSet<String>)> =
-        logs.iter().map(|(_, log)| (log.clone(), contents(log))).collect();
+    let logs: Vec<(Option<String>, BTreeSet<String>)> =
+        logs.iter().map(|(_, log)| (first(&transcript(log)), contents(log))).collect();
     for (no, request) in requests.iter().enumerate() {
-        let of_run =
-            |(log, _): &&(Vec<Envelope>, BTreeSet<String>)| first(&transcript(log)) == first(request);
+        let begins = first(request);
         let mut foreign: Option<String> = Some("its run does not exist".into());
-        for (log, contents) in logs.iter().filter(of_run) {
-            let lost = |entry: &&Entry| !contents.contains(&plain(entry)) && !is_lost_result(entry, log);
+        for (_, contents) in logs.iter().filter(|(first, _)| *first == begins) {
+            let lost = |entry: &&Entry| !contents.contains(&plain(entry));
             foreign = request.iter().find(lost).map(plain);
             if foreign.is_none() {
                 break;
@@ -87,19 +85,6 @@ fn contents(log: &[Envelope]) -> BTreeSet<String> {
 /// The first message of a conversation, which names its run.
 fn first(entries: &[Entry]) -> Option<String> {
     entries.iter().find(|entry| matches!(entry, Entry::User(_))).map(plain)
-}
-
-/// A tool's own report that its node could not store before the call was taken for lost: the model may have been asked
-/// with it, and what it said then counts for nothing.
-fn is_lost_result(entry: &Entry, log: &[Envelope]) -> bool {
-    let Entry::Tool(result) = entry else { return false };
-    let is_tools_word =
-        matches!(result.kind, ResultKind::Ok | ResultKind::Failed) && text(&result.content) == DONE;
-    is_tools_word && log.iter().any(|envelope| is_taken_for_lost(&envelope.event, result.call))
-}
-
-fn is_taken_for_lost(event: &Event, call: CallNo) -> bool {
-    matches!(event, Event::CallOrphaned(orphaned) if orphaned.call == call)
 }
 
 /// An entry without its position, which moves when somebody else's append comes first.

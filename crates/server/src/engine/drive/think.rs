@@ -1,9 +1,9 @@
 //! Asking the model, and keeping what it said.
 //!
-//! A model is asked with what is durable, or with what nobody but this drive can say: the run's own start, and what its
-//! tools reported while the lease is surely this node's. That becomes durable while the model thinks; a decision, which
-//! may lose to another one, must be durable first. What a model says names what it was asked with: if that is not what is
-//! stored in the end, it is thrown away and the model is asked anew.
+//! A model is asked with what is durable. Only one that replies within this process, from a script, may be asked before:
+//! nothing leaves the process then, and only what nobody but this drive can say may be on its way, the run's own start and
+//! what its tools reported while the lease is surely this node's. What a model says names what it was asked with: if that
+//! is not what is stored in the end, it is thrown away and the model is asked anew.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -46,7 +46,7 @@ impl Drive {
             Ok(found) => found,
             Err(missing) => return self.ask_about(&missing).await,
         };
-        if !self.may_ask_ahead() {
+        if !self.may_ask(model.is_in_process()) {
             return self.settle().await;
         }
         let events = self.events();
@@ -81,9 +81,9 @@ impl Drive {
         settled
     }
 
-    /// Whether a model may be asked while something is still on its way: nobody else can say what is in it, and nobody else
-    /// can have the run.
-    fn may_ask_ahead(&self) -> bool {
+    /// Whether a model may be asked now. While something is still on its way, only one in this process: if nobody else can
+    /// say what is in it, and nobody else can have the run.
+    fn may_ask(&self, is_in_process: bool) -> bool {
         if Mutant::DecisionsAskedAhead.is_on() {
             return true;
         }
@@ -93,7 +93,7 @@ impl Drive {
         }
         let is_start = self.driver.durable().is_none();
         let is_sure = is_start || (self.is_leased && self.shared.clock.now() < self.leased_until);
-        is_sure && !self.may_lose && unsettled.all(is_own_word)
+        is_in_process && is_sure && !self.may_lose && unsettled.all(is_own_word)
     }
 
     /// Whether a model that was asked with this would be told something else now, or need not be asked.
