@@ -33,11 +33,19 @@ pub(super) fn directory(wanted: Option<&Path>) -> Result<PathBuf, NoDirectory> {
     }
 }
 
-/// The key that the secrets of subscriptions are made from; made when it is missing.
-pub(super) fn webhook_key(directory: &Path) -> Result<SigningKey, NoDirectory> {
+/// The key that the secrets of subscriptions are made from: the one that the file names, before the one that a server
+/// without a file made here; made when both are missing.
+pub(super) fn webhook_key(directory: &Path, named: Option<SigningKey>) -> Result<SigningKey, NoDirectory> {
     let path = directory.join("webhook.key");
-    let key = config::kept_key(&path).map_err(|error| NoDirectory::Unusable { path, error })?;
-    Ok(SigningKey::new(key))
+    let kept = || match config::kept_key(&path) {
+        Ok(key) => Ok(SigningKey::new(key)),
+        Err(error) => Err(NoDirectory::Unusable { path: path.clone(), error }),
+    };
+    match named {
+        None => kept(),
+        Some(named) if path.exists() => Ok(named.after([kept()?])),
+        Some(named) => Ok(named),
+    }
 }
 
 /// The database of a data directory.

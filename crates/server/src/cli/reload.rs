@@ -11,6 +11,8 @@ use holdpoint::engine::Engine;
 use holdpoint::settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::data;
+
 /// How often the file is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
@@ -91,5 +93,7 @@ async fn taken(
         return Err(NotTaken::OtherStore);
     }
     overrule(&mut settings).map_err(NotTaken::Refused)?;
+    let key = data::webhook_key(&fixed.around.data, settings.webhooks.key.take());
+    settings.webhooks.key = Some(key.map_err(|no| NotTaken::Refused(no.to_string()))?);
     Ok(settings)
 }

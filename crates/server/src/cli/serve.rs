@@ -160,7 +160,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let at = database.unwrap_or_else(|| Database::Sqlite(data::database(&data)));
     let store = open(&at, uses_memory, telemetry.clone() as Arc<dyn Observer>)?;
     let key = config.as_ref().and_then(Config::secret_key);
-    let key = key.map_or_else(|| data::webhook_key(&data), Ok)?;
+    let key = data::webhook_key(&data, key)?;
     let site = Arc::<Site>::default();
     let tenant = Settings::usual().tenant;
     let logins =
@@ -176,7 +176,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     };
     overrule(&mut settings, arguments, wanted)?;
     settings.telemetry = telemetry;
-    settings.webhooks.key.get_or_insert(key);
+    settings.webhooks.key = Some(key);
     config.iter().for_each(warn);
     let fixed = Fixed { database, uses_memory, around: around.clone() };
     let listener = listen(wanted).await?;

@@ -226,7 +226,7 @@ impl Config {
     /// The key that the file names for secrets.
     #[must_use]
     pub fn secret_key(&self) -> Option<SigningKey> {
-        self.file.server.webhooks.key.as_ref().map(|key| SigningKey::of_text(key.expose()))
+        signing_key(&self.file.server)
     }
 
     /// How heads of the database are signed, if they are.
@@ -478,11 +478,16 @@ fn webhooks(server: &file::Server) -> Webhooks {
     let allowed_hosts = said.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
     let retries = said.retries.as_ref().map(|spans| spans.iter().map(|span| span.0).collect());
     Webhooks {
-        key: said.key.as_ref().map(|key| SigningKey::of_text(key.expose())),
+        key: signing_key(server),
         guard: Guard { allowed_hosts, ..usual.guard },
         timeout: said.timeout.map_or(usual.timeout, |span| span.0),
         retries: retries.unwrap_or(usual.retries),
     }
+}
+
+fn signing_key(server: &file::Server) -> Option<SigningKey> {
+    let (said, key_of) = (&server.webhooks, |key: &file::Secret| SigningKey::of_text(key.expose()));
+    Some(key_of(said.key.as_ref()?).after(said.previous_keys.iter().map(key_of)))
 }
 
 fn jobs(said: &file::AsyncTools) -> Jobs {

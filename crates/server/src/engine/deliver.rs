@@ -264,11 +264,12 @@ impl Receiver {
         id: &str,
         now: Timestamp,
     ) -> Vec<SigningSecret> {
-        let mut secrets = vec![key.secret(tenant, id, self.secret)];
-        if self.previous_until.is_some_and(|until| now < until) {
-            secrets.push(key.secret(tenant, id, self.secret.saturating_sub(1)));
-        }
-        secrets
+        let has_previous = self.previous_until.is_some_and(|until| now < until);
+        let before = has_previous.then(|| self.secret.saturating_sub(1));
+        let numbers: Vec<u32> = [self.secret].into_iter().chain(before).collect();
+        key.each()
+            .flat_map(|key| numbers.iter().map(move |no| key.secret(tenant, id, *no)).collect::<Vec<_>>())
+            .collect()
     }
 
     /// The secrets that the client brought along. What cannot be opened, because the key is another one now, is an error

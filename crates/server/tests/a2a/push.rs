@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::receiver::{Got, Mood, Receiver};
-use crate::server::{Server, configured, decides, says, state};
+use crate::server::{Server, configured, decides, says, serve_file, state};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
 
@@ -68,6 +68,72 @@ pub(crate) const WHOLE: [&str; 5] = [
 pub(crate) async fn whole(receiver: &Receiver) -> Vec<Got> {
     let is_over = |all: &[Got]| story(all).last().is_some_and(|last| last.ends_with("COMPLETED"));
     receiver.until("the end of the task", is_over).await
+}
+
+/// T30: the key is changed twice while a run waits, from the one that the server made itself to one of the file to
+/// another. What was sealed before still opens, and what is sent is signed with the secret of before and with the new one.
+/// Without the old key nothing is sent without its token, and the dead letters say what to do.
+#[tokio::test]
+async fn keys_change_while_a_run_waits() {
+    let folder = folder();
+    let mut server = serve(folder.path(), "");
+    let config = std::fs::read_to_string(folder.path().join("holdpoint.yaml")).unwrap();
+    let rewrite = |keys: &str| {
+        let text = config.replace("webhooks: {", &format!("webhooks: {{{keys}"));
+        std::fs::write(folder.path().join("holdpoint.yaml"), text).unwrap();
+    };
+    let (receiver, left) = (Receiver::new(Mood::Takes).await, Receiver::new(Mood::Takes).await);
+    let mut tasks = Vec::new();
+    for receiver in [&receiver, &left] {
+        let config = json!({"url": receiver.url(), "token": "the-token-of-the-test"});
+        let request =
+            json!({"message": says("please"), "configuration": {"taskPushNotificationConfig": config}});
+        tasks.push(server.post("/v1/agents/ops/message:send", &request).await.body["task"].clone());
+        receiver.until("the question", |all| story(all).len() == 2).await;
+    }
+    let mut secrets = Vec::new();
+    let (first, second) =
+        ("the first key of the file, long enough", "the second key of the file, long enough");
+    for keys in
+        ["".to_owned(), format!("key: '{first}', "), format!("key: '{second}', previous_keys: ['{first}'], ")]
+    {
+        drop(server);
+        rewrite(&keys);
+        server = serve_file(folder.path(), &[]);
+        let id = subscription(&server, &tasks[0]).await;
+        let rotated = server.post(&format!("/api/v1/subscriptions/{id}/rotate"), &json!({})).await;
+        secrets.push(text(&rotated.body["secret"]));
+    }
+    server.send("ops", &decides(&tasks[0], json!({"decision": "approve"}))).await;
+    let last = whole(&receiver).await.pop().unwrap();
+    assert_eq!(last.headers["x-a2a-notification-token"], "the-token-of-the-test");
+    assert!(last.is_signed_with(&secrets[1]), "what was made under the key before is signed with too");
+    assert!(last.is_signed_with(&secrets[2]));
+    // The key that the server made itself is known for as long as its file is there.
+    drop(server);
+    std::fs::remove_file(folder.path().join("data/webhook.key")).unwrap();
+    let text_of = std::fs::read_to_string(folder.path().join("holdpoint.yaml")).unwrap();
+    let few = text_of.replace(&vec!["200ms"; 600].join(", "), "200ms");
+    std::fs::write(folder.path().join("holdpoint.yaml"), few).unwrap();
+    let server = serve_file(folder.path(), &[]);
+    server.send("ops", &decides(&tasks[1], json!({"decision": "approve"}))).await;
+    let path = format!("/api/v1/subscriptions/{}/dead-letters", subscription(&server, &tasks[1]).await);
+    for _ in 0..600 {
+        let shown = server.get(&path).await.body.to_string();
+        if shown.contains("sealed under another server.webhooks.key") {
+            assert_eq!(story(&left.all()).len(), 2, "nothing came without its token");
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("the dead letters do not say what is wrong: {}", server.get(&path).await.body);
+}
+
+/// The id of the subscription to a task.
+async fn subscription(server: &Server, task: &Value) -> String {
+    let known = server.get("/api/v1/subscriptions").await.body;
+    let about = |one: &&Value| one["run"] == task["id"];
+    text(&known["subscriptions"].as_array().unwrap().iter().find(about).unwrap()["id"])
 }
 
 /// A receiver that came with the message hears of the task from its first event on: in order, with token, credentials,

@@ -251,7 +251,8 @@ impl<'a> Workshop<'a> {
         secrets.extend(shared(tool.and_then(|tool| tool.webhook_secret.as_ref())));
         secrets.extend(shared(tool.and_then(|tool| tool.previous_webhook_secret.as_ref())));
         // A key that all nodes share lets any of them check what another one's job sends.
-        if let Some(key) = &self.config.file.server.webhooks.key {
+        let webhooks = &self.config.file.server.webhooks;
+        for key in webhooks.key.iter().chain(&webhooks.previous_keys) {
             let key = digest::of_parts("holdpoint.callback-key.1", &[key.expose().as_bytes()]);
             secrets.push(CallbackSecret::Derived(key.0));
         }

@@ -162,9 +162,13 @@ pub struct AsyncTools {
 #[garde(allow_unvalidated)]
 pub struct Webhooks {
     /// What the secrets of subscriptions are made from, and what logins at MCP servers are sealed with: long, random, the same on every node. Without it the server makes
-    /// one and keeps it in its data directory as `webhook.key`. With another one every receiver needs its new secret.
+    /// one and keeps it in its data directory as `webhook.key`. To change it, move the old one to `previous_keys`.
     #[garde(inner(custom(long_enough)))]
     pub key: Option<Secret>,
+    /// Keys of before, the newest first. They still open what was sealed with them, take the reports of jobs that began with
+    /// them, and sign beside the new one. Remove one when every receiver has its new secret and no run waits from before.
+    #[garde(length(max = 4), inner(custom(long_enough)))]
+    pub previous_keys: Vec<Secret>,
     /// Hosts that may be told whatever their address is, also without https: HOST or HOST:PORT. All others must be public.
     pub allowed_hosts: Vec<String>,
     /// How long a receiver may take to answer.

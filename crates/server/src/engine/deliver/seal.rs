@@ -26,8 +26,12 @@ impl SigningKey {
         BASE64_STANDARD_NO_PAD.encode([nonce.as_slice(), &bytes].concat())
     }
 
-    /// Opens what was sealed for this column and owner under this key; none for anything else.
+    /// Opens what was sealed for this column and owner under this key or one before it; none for anything else.
     pub(crate) fn open(&self, column: &str, owner: &[&str], sealed: &str) -> Option<String> {
+        self.each().find_map(|key| key.open_alone(column, owner, sealed))
+    }
+
+    fn open_alone(&self, column: &str, owner: &[&str], sealed: &str) -> Option<String> {
         let bytes = BASE64_STANDARD_NO_PAD.decode(sealed).ok()?;
         let (nonce, rest) = bytes.split_first_chunk::<NONCE_LEN>()?;
         // Older versions sealed for the owner alone.
@@ -71,7 +75,13 @@ mod tests {
         );
         assert_eq!(key.open("column", &["tenant", "another"], &sealed), None);
         assert_eq!(key.open("column", &["tenantconfig"], &sealed), None);
-        assert_eq!(SigningKey::new([8; 32]).open("column", &["tenant", "config"], &sealed), None);
+        let other = SigningKey::new([8; 32]);
+        assert_eq!(other.open("column", &["tenant", "config"], &sealed), None);
+        // T30: after a rotation the new key opens it too, and what it seals the old one does not open.
+        let rotated = other.after([key.clone()]);
+        assert_eq!(rotated.open("column", &["tenant", "config"], &sealed).as_deref(), Some("a secret"));
+        let anew = rotated.seal("column", &["tenant", "config"], "a secret");
+        assert_eq!(key.open("column", &["tenant", "config"], &anew), None);
         for changed in [sealed.to_uppercase(), String::new(), "short".into(), format!("{sealed}AAAA")] {
             assert_eq!(key.open("column", &["tenant", "config"], &changed), None, "{changed}");
         }

@@ -13,8 +13,14 @@ use holdpoint_core::time::Timestamp;
 use sha2::Sha256;
 
 /// What the secrets of all subscriptions are made from. Never stored in a database, listed or logged.
+///
+/// The keys before it are still known after a rotation: they open what they sealed, and receivers that know a secret made
+/// from one find its signature beside the new one. Nothing new is sealed with them.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SigningKey([u8; 32]);
+pub struct SigningKey {
+    current: [u8; 32],
+    previous: Vec<[u8; 32]>,
+}
 
 /// What both sides of a subscription know. Shown when it is made, and never again.
 #[derive(Clone, PartialEq, Eq)]
@@ -24,13 +30,30 @@ impl SigningKey {
     /// A key of random bytes.
     #[must_use]
     pub fn new(bytes: [u8; 32]) -> SigningKey {
-        SigningKey(bytes)
+        SigningKey { current: bytes, previous: Vec::new() }
     }
 
     /// A key from a text that somebody chose: long and random, because nothing here makes it harder to guess.
     #[must_use]
     pub fn of_text(text: &str) -> SigningKey {
-        SigningKey(digest::of_parts("holdpoint.webhook-key.1", &[text.as_bytes()]).0)
+        SigningKey::new(digest::of_parts("holdpoint.webhook-key.1", &[text.as_bytes()]).0)
+    }
+
+    /// This key, in the place of those.
+    #[must_use]
+    pub fn after(mut self, previous: impl IntoIterator<Item = SigningKey>) -> SigningKey {
+        let all = previous.into_iter().flat_map(|key| [vec![key.current], key.previous].concat());
+        for key in all {
+            if key != self.current && !self.previous.contains(&key) {
+                self.previous.push(key);
+            }
+        }
+        self
+    }
+
+    /// The current key, then those before it, each alone.
+    pub(super) fn each(&self) -> impl Iterator<Item = SigningKey> {
+        [self.current].into_iter().chain(self.previous.iter().copied()).map(SigningKey::new)
     }
 
     /// The secret of a subscription with this number.
@@ -38,12 +61,12 @@ impl SigningKey {
     pub fn secret(&self, tenant: &Tenant, subscription: &str, number: u32) -> SigningSecret {
         let parts = [tenant.as_str().as_bytes(), subscription.as_bytes(), &number.to_be_bytes()];
         let named = digest::of_parts("holdpoint.webhook.1", &parts);
-        SigningSecret(mac(&self.0, &[&named.0]))
+        SigningSecret(mac(&self.current, &[&named.0]))
     }
 
     /// Another key made from this one, for another use.
     pub(super) fn derived(&self, what: &str) -> Vec<u8> {
-        mac(&self.0, &[what.as_bytes()])
+        mac(&self.current, &[what.as_bytes()])
     }
 }
 
