@@ -3,11 +3,11 @@
 
 Needs nothing but Python. Try it with the demo:
 
-    holdpoint serve &
+    standfast serve &
     python3 examples/teal_agents_client.py http://127.0.0.1:8080 ops "Free some space"
 
 Every pause is shown with its calls; answer `approve`, `reject`, or open the URL in a browser. With `--yes` everything
-is approved, which is for tests. HOLDPOINT_KEY is sent as a bearer token where it is set.
+is approved, which is for tests. STANDFAST_KEY is sent as a bearer token where it is set.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import uuid
 def post(url, body, repeat_key):
     """One POST. The Idempotency-Key makes it safe to send again when the answer was lost."""
     headers = {"content-type": "application/json", "idempotency-key": repeat_key}
-    if key := os.environ.get("HOLDPOINT_KEY"):
+    if key := os.environ.get("STANDFAST_KEY"):
         headers["authorization"] = f"Bearer {key}"
     request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
     for attempts_left in (2, 1, 0):

@@ -1,4 +1,4 @@
-"""A worker for a Holdpoint inbox: claims tasks, works on them, asks people, reports what came of it.
+"""A worker for a Standfast inbox: claims tasks, works on them, asks people, reports what came of it.
 
 Any language can do this; it is a handful of HTTP requests. Needs Python 3.9 and nothing else.
 
@@ -148,7 +148,7 @@ class Worker:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--server", default=os.environ.get("HOLDPOINT_SERVER", "http://127.0.0.1:8080"))
+    parser.add_argument("--server", default=os.environ.get("STANDFAST_SERVER", "http://127.0.0.1:8080"))
     parser.add_argument("--inbox", required=True)
     parser.add_argument("--agent", required=True)
     parser.add_argument("--type", action="append", default=[], dest="types")
@@ -161,7 +161,7 @@ def main():
         return lambda task=None, *more: print(what, task and task["id"], *more, flush=True)
 
     names = ("onTaskStart", "onTaskComplete", "onTaskError", "onTaskSuspended", "onEmpty", "onError")
-    inbox = Inbox(given.server, given.inbox, os.environ.get("HOLDPOINT_KEY"))
+    inbox = Inbox(given.server, given.inbox, os.environ.get("STANDFAST_KEY"))
     hooks = {name: say(name) for name in names}
     worker = Worker(inbox, given.agent, given.types, given.max_concurrent, hooks=hooks)
     for stop in (signal.SIGINT, signal.SIGTERM):

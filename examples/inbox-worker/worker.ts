@@ -1,4 +1,4 @@
-// A worker for a Holdpoint inbox: claims tasks, works on them, asks people, reports what came of it.
+// A worker for a Standfast inbox: claims tasks, works on them, asks people, reports what came of it.
 //
 //     npx tsc worker.ts --target es2022 --module es2022 --moduleResolution bundler
 //     node worker.js support biller            # until ctrl-c
@@ -89,7 +89,7 @@ async function workOn(inbox: Inbox, task: Task, leaseMs: number): Promise<void> 
 
 const [name, agent, flag, count] = process.argv.slice(2);
 const limit = flag === "--limit" ? Number(count) : Infinity;
-const inbox = new Inbox(process.env.HOLDPOINT_SERVER ?? "http://127.0.0.1:8080", name, process.env.HOLDPOINT_KEY);
+const inbox = new Inbox(process.env.STANDFAST_SERVER ?? "http://127.0.0.1:8080", name, process.env.STANDFAST_KEY);
 const leaseMs = 60_000;
 let stopping = false;
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => (stopping = true));

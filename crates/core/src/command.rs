@@ -55,7 +55,7 @@ impl Entropy {
     #[must_use]
     pub fn draw(&self, label: &str, n: u32) -> Secret {
         let Digest(bytes) =
-            digest::of_parts("holdpoint.entropy.1", &[&self.0, label.as_bytes(), &n.to_be_bytes()]);
+            digest::of_parts("standfast.entropy.1", &[&self.0, label.as_bytes(), &n.to_be_bytes()]);
         let mut secret = [0u8; 16];
         secret.copy_from_slice(&bytes[..16]);
         Secret(secret)

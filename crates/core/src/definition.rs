@@ -96,6 +96,6 @@ impl ToolSpec {
     /// The digest of the tool as the model was told of it: a changed description is a changed tool (T3).
     #[must_use]
     pub fn schema_digest(&self) -> Digest {
-        digest::of_parts("holdpoint.tool.1", &[self.description.as_bytes(), self.schema.text().as_bytes()])
+        digest::of_parts("standfast.tool.1", &[self.description.as_bytes(), self.schema.text().as_bytes()])
     }
 }

@@ -38,7 +38,7 @@ pub fn of_bytes(bytes: &[u8]) -> Digest {
 /// The digest of a call as it was shown: tool, argument text byte for byte, digest of the tool's schema.
 #[must_use]
 pub fn of_call(tool: &ToolName, arguments: &str, schema: Digest) -> Digest {
-    of_parts("holdpoint.call.1", &[tool.as_str().as_bytes(), arguments.as_bytes(), &schema.0])
+    of_parts("standfast.call.1", &[tool.as_str().as_bytes(), arguments.as_bytes(), &schema.0])
 }
 
 /// The same, of a call that names files: their contents are part of what was shown.
@@ -47,7 +47,7 @@ pub fn of_call_with(tool: &ToolName, arguments: &str, schema: Digest, files: Opt
     match files {
         None => of_call(tool, arguments, schema),
         Some(files) => of_parts(
-            "holdpoint.call.2",
+            "standfast.call.2",
             &[tool.as_str().as_bytes(), arguments.as_bytes(), &schema.0, &files.0],
         ),
     }
@@ -58,7 +58,7 @@ pub fn of_call_with(tool: &ToolName, arguments: &str, schema: Digest, files: Opt
 pub fn of_files(files: &[FileDigest]) -> Option<Digest> {
     let parts: Vec<&[u8]> =
         files.iter().flat_map(|file| [file.path.as_bytes(), file.sha256.as_bytes()]).collect();
-    (!parts.is_empty()).then(|| of_parts("holdpoint.files.1", &parts))
+    (!parts.is_empty()).then(|| of_parts("standfast.files.1", &parts))
 }
 
 impl fmt::Display for Digest {

@@ -144,7 +144,7 @@ pub struct RunStarted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Driver {
-    /// Holdpoint's own loop: model, tools, model.
+    /// Standfast's own loop: model, tools, model.
     #[default]
     Loop,
     /// A worker elsewhere, which claims, proposes and reports.

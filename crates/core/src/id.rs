@@ -1,4 +1,4 @@
-//! Ids that Holdpoint makes, each with a prefixed text form.
+//! Ids that Standfast makes, each with a prefixed text form.
 //!
 //! Ids route themselves: a run id carries a tag of its tenant and the kind of store it lives in, and the ids of its
 //! calls, messages, holds and requests begin with the run. So a callback that knows only a hold id finds tenant,
@@ -126,7 +126,7 @@ impl RunId {
     #[must_use]
     pub fn child(&self, call: CallNo, attempt: u32) -> RunId {
         let seed =
-            digest::of_parts("holdpoint.child.1", &[&self.0, &call.0.to_be_bytes(), &attempt.to_be_bytes()]);
+            digest::of_parts("standfast.child.1", &[&self.0, &call.0.to_be_bytes(), &attempt.to_be_bytes()]);
         let mut bytes = self.0;
         bytes[7] = seed.0[0];
         bytes[8] = 0x80 | (seed.0[1] & 0x3f);
@@ -161,14 +161,14 @@ impl RunId {
     /// The shard of work that the run belongs to, for ever.
     #[must_use]
     pub fn shard(&self, tenant: &Tenant) -> Shard {
-        Shard(digest::of_parts("holdpoint.shard.1", &[tenant.as_str().as_bytes(), &self.0]).0[0])
+        Shard(digest::of_parts("standfast.shard.1", &[tenant.as_str().as_bytes(), &self.0]).0[0])
     }
 }
 
 /// The tag of a tenant in the ids of its runs.
 #[must_use]
 pub fn tenant_tag(tenant: &Tenant) -> u32 {
-    let Digest(d) = digest::of_parts("holdpoint.tenant.1", &[tenant.as_str().as_bytes()]);
+    let Digest(d) = digest::of_parts("standfast.tenant.1", &[tenant.as_str().as_bytes()]);
     u32::from_be_bytes([d[0], d[1], d[2], d[3]])
 }
 
@@ -222,7 +222,7 @@ impl RequestKey {
     /// so that whoever knows the request cannot work out the hold.
     #[must_use]
     pub fn of_first_hold(turn: u32, Secret(first): Secret) -> RequestKey {
-        let seed = digest::of_parts("holdpoint.request.1", &[&first]);
+        let seed = digest::of_parts("standfast.request.1", &[&first]);
         let mut secret = [0u8; 16];
         secret.copy_from_slice(&seed.0[..16]);
         RequestKey { turn, secret: Secret(secret) }

@@ -1,4 +1,4 @@
-//! The pure middle of Holdpoint: what a run is, what may happen to it, and what follows.
+//! The pure middle of Standfast: what a run is, what may happen to it, and what follows.
 //!
 //! Three functions are the product: [`decide`] says which events follow from a command, [`apply`] folds an event into
 //! a run, [`next`] says what to do now. None of them does IO, reads a clock, draws a random number or fails other

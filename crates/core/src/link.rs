@@ -185,7 +185,7 @@ impl Contents {
     #[must_use]
     pub fn commitment(&self) -> Digest {
         match self {
-            Contents::Whole { salt, payload } => digest::of_parts("holdpoint.payload.1", &[salt, payload]),
+            Contents::Whole { salt, payload } => digest::of_parts("standfast.payload.1", &[salt, payload]),
             Contents::Erased { commitment } => *commitment,
         }
     }
@@ -193,7 +193,7 @@ impl Contents {
 
 fn hash(previous: Digest, header: &Header, commitment: Digest) -> Digest {
     digest::of_parts(
-        "holdpoint.link.1",
+        "standfast.link.1",
         &[
             &previous.0,
             header.run.bytes(),

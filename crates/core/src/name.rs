@@ -152,31 +152,31 @@ impl RuleId {
     /// What holds a call for which the policy gave no verdict at all.
     #[must_use]
     pub fn no_verdict() -> RuleId {
-        RuleId(Arc::from("holdpoint:no-verdict"))
+        RuleId(Arc::from("standfast:no-verdict"))
     }
 
     /// What holds an allowed call whose turn is held as a whole (`hold_batch`).
     #[must_use]
     pub fn batch() -> RuleId {
-        RuleId(Arc::from("holdpoint:batch"))
+        RuleId(Arc::from("standfast:batch"))
     }
 
     /// What re-asks when a file that the call names is no longer the one that was shown.
     #[must_use]
     pub fn files_changed() -> RuleId {
-        RuleId(Arc::from("holdpoint:files-changed"))
+        RuleId(Arc::from("standfast:files-changed"))
     }
 
     /// What refuses a call that a person has denied before, while nobody has asked for it since.
     #[must_use]
     pub fn denied_before() -> RuleId {
-        RuleId(Arc::from("holdpoint:denied-before"))
+        RuleId(Arc::from("standfast:denied-before"))
     }
 
     /// What re-asks when the tool's schema is no longer the one that was shown.
     #[must_use]
     pub fn schema_changed() -> RuleId {
-        RuleId(Arc::from("holdpoint:schema-changed"))
+        RuleId(Arc::from("standfast:schema-changed"))
     }
 }
 

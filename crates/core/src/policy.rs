@@ -151,7 +151,7 @@ mod tests {
     /// T36: what nobody judged is held, never allowed.
     #[test]
     fn a_missing_verdict_holds() {
-        assert_eq!(combine(vec![]), (Effect::Hold, vec!["holdpoint:no-verdict".into()]));
+        assert_eq!(combine(vec![]), (Effect::Hold, vec!["standfast:no-verdict".into()]));
         let other = (CallNo(2), Verdict::new(Effect::Allow, RuleId::new("a").unwrap()));
         assert_eq!(combine(vec![other]).0, Effect::Hold);
     }

@@ -5,16 +5,16 @@
 
 use std::collections::HashSet;
 
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::event::Event;
-use holdpoint_core::id::{Place, RunId, Seq};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::link::{Chain, FIRST_PREVIOUS, Link};
-use holdpoint_core::message::Replay;
-use holdpoint_core::name::{Tenant, ToolName};
-use holdpoint_core::time::Timestamp;
-use holdpoint_core::{actor::Actor, definition::ToolSpec};
 use serde::Deserialize;
+use standfast_core::digest::{self, Digest};
+use standfast_core::event::Event;
+use standfast_core::id::{Place, RunId, Seq};
+use standfast_core::json::RawJson;
+use standfast_core::link::{Chain, FIRST_PREVIOUS, Link};
+use standfast_core::message::Replay;
+use standfast_core::name::{Tenant, ToolName};
+use standfast_core::time::Timestamp;
+use standfast_core::{actor::Actor, definition::ToolSpec};
 
 #[derive(Deserialize)]
 struct CallVector {

@@ -10,30 +10,30 @@ mod support;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use standfast_core::actor::Actor;
+use standfast_core::body::Body;
+use standfast_core::command::{
     AskedCall, ClaimRun, Command, Decide, Edit, FailKind, FailRun, OnHold, RecordFailure, Reject, Resolve,
     SuspendFor, Wanted,
 };
-use holdpoint_core::decide::{Answer, Decided};
-use holdpoint_core::definition::Definition;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Driver, Event, Parent};
-use holdpoint_core::hold::{AfterGrace, Hold, HoldKind, HoldPolicy, OnDeny, OnTimeout};
-use holdpoint_core::id::{CallNo, HoldKey, Secret, Seq};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::link::{Contents, FIRST_PREVIOUS};
-use holdpoint_core::message::ToolResult;
-use holdpoint_core::name::{GrantId, RuleId, ToolName};
-use holdpoint_core::next;
-use holdpoint_core::policy::{Effect, Role, Verdict, Verdicts};
-use holdpoint_core::project::{self, HoldRow};
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::{Call, CallState, Settled, Stage};
-use holdpoint_core::time::Millis;
-use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use standfast_core::decide::{Answer, Decided};
+use standfast_core::definition::Definition;
+use standfast_core::digest::Digest;
+use standfast_core::event::{Driver, Event, Parent};
+use standfast_core::hold::{AfterGrace, Hold, HoldKind, HoldPolicy, OnDeny, OnTimeout};
+use standfast_core::id::{CallNo, HoldKey, Secret, Seq};
+use standfast_core::json::RawJson;
+use standfast_core::link::{Contents, FIRST_PREVIOUS};
+use standfast_core::message::ToolResult;
+use standfast_core::name::{GrantId, RuleId, ToolName};
+use standfast_core::next;
+use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
+use standfast_core::project::{self, HoldRow};
+use standfast_core::refusal::Refusal;
+use standfast_core::run::{Call, CallState, Settled, Stage};
+use standfast_core::time::Millis;
 use support::chain::{broken_links, check_chain, sealed};
 use support::decisions::check_decision;
 use support::invariants::{Definitions, check_cap, check_invariants, hold_rows};
@@ -74,7 +74,7 @@ fn whatever_is_sent_the_invariants_hold_and_every_kind_of_event_is_reached() {
 #[cfg(feature = "mutants")]
 #[test]
 fn a_rule_that_is_switched_off_is_noticed() {
-    use holdpoint_core::mutant::Mutant;
+    use standfast_core::mutant::Mutant;
     for mutant in Mutant::ALL.into_iter().filter(|mutant| *mutant != Mutant::SequenceUnchecked) {
         let config = Config {
             cases: USUAL_CASES,

@@ -7,17 +7,17 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Event, RunClaimed, RunErased};
-use holdpoint_core::id::{
+use serde_json::value::RawValue;
+use standfast_core::actor::Actor;
+use standfast_core::digest::Digest;
+use standfast_core::event::{Event, RunClaimed, RunErased};
+use standfast_core::id::{
     CallId, CallNo, HoldId, HoldKey, MessageId, Place, RequestId, RequestKey, RunId, Secret, Seq, Shard,
     tenant_tag,
 };
-use holdpoint_core::link::{Chain, FIRST_PREVIOUS, Link};
-use holdpoint_core::name::{Tenant, UserId};
-use holdpoint_core::time::Timestamp;
-use serde_json::value::RawValue;
+use standfast_core::link::{Chain, FIRST_PREVIOUS, Link};
+use standfast_core::name::{Tenant, UserId};
+use standfast_core::time::Timestamp;
 
 const AT: Timestamp = Timestamp(1_762_000_000_000);
 

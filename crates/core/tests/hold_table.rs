@@ -7,18 +7,18 @@
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
-use holdpoint_core::apply::after_resolution;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{Command, OnHold, SuspendFor, Wanted};
-use holdpoint_core::decide::Answer;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Event, Outcome};
-use holdpoint_core::hold::{AfterGrace, Edited, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
-use holdpoint_core::id::{CallNo, HoldKey};
-use holdpoint_core::message::ToolResult;
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::{CallState, Settled, Stage};
-use holdpoint_core::time::Millis;
+use standfast_core::apply::after_resolution;
+use standfast_core::body::Body;
+use standfast_core::command::{Command, OnHold, SuspendFor, Wanted};
+use standfast_core::decide::Answer;
+use standfast_core::digest::Digest;
+use standfast_core::event::{Event, Outcome};
+use standfast_core::hold::{AfterGrace, Edited, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
+use standfast_core::id::{CallNo, HoldKey};
+use standfast_core::message::ToolResult;
+use standfast_core::refusal::Refusal;
+use standfast_core::run::{CallState, Settled, Stage};
+use standfast_core::time::Millis;
 use support::{Scene, answer, cancel, deny, fail, finish, say};
 
 const MINUTE: Millis = Millis::seconds(60);

@@ -8,17 +8,17 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use holdpoint_core::command::{
+use standfast_core::command::{
     ClaimRun, Command, Decide, Edit, FailKind, FailRun, OnHold, Resolve, SuspendFor, Wanted,
 };
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Driver, Parent};
-use holdpoint_core::hold::HoldPolicy;
-use holdpoint_core::id::{CallNo, HoldKey, Secret};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::policy::Effect;
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::time::Millis;
+use standfast_core::digest::Digest;
+use standfast_core::event::{Driver, Parent};
+use standfast_core::hold::HoldPolicy;
+use standfast_core::id::{CallNo, HoldKey, Secret};
+use standfast_core::json::RawJson;
+use standfast_core::policy::Effect;
+use standfast_core::refusal::Refusal;
+use standfast_core::time::Millis;
 use support::{
     NODE, OTHER_NODE, SHELL, Scene, an_agent, answer, as_seen, cancel, deny, finish, person, resolve, run_id,
     say, suspend, suspend_for_child, the_policy_says, the_worker_claims, worker,
@@ -410,7 +410,7 @@ fn the_same_decision_with_the_same_key_is_a_repeat_and_another_one_is_refused() 
     };
     scene.send(with_key(Wanted::Approve, "k-1")).unwrap();
     let before = scene.log.len();
-    assert_eq!(scene.send(with_key(Wanted::Approve, "k-1")), Ok(holdpoint_core::decide::Answer::Repeated));
+    assert_eq!(scene.send(with_key(Wanted::Approve, "k-1")), Ok(standfast_core::decide::Answer::Repeated));
     assert!(matches!(scene.send(with_key(Wanted::Approve, "k-2")), Err(Refusal::AlreadyDecided(_))));
     assert!(matches!(scene.send(with_key(deny(), "k-1")), Err(Refusal::AlreadyDecided(_))));
     assert!(matches!(scene.send(resolve(hold, Wanted::Approve)), Err(Refusal::AlreadyDecided(_))));

@@ -6,24 +6,24 @@
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{
+use standfast_core::body::Body;
+use standfast_core::command::{
     ClaimRun, Command, Decide, FailKind, FailRun, OnHold, RecordFailure, Resolve, Suspend, SuspendFor, Wanted,
 };
-use holdpoint_core::decide::{self, Answer};
-use holdpoint_core::definition::Definition;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Driver, Event, Outcome};
-use holdpoint_core::hold::{HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
-use holdpoint_core::id::{CallNo, RequestId};
-use holdpoint_core::message::FileDigest;
-use holdpoint_core::name::{RuleId, ToolName};
-use holdpoint_core::next::{self, Next};
-use holdpoint_core::policy::{Effect, Role, Verdicts};
-use holdpoint_core::project;
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::{CallState, Settled};
-use holdpoint_core::time::Millis;
+use standfast_core::decide::{self, Answer};
+use standfast_core::definition::Definition;
+use standfast_core::digest::Digest;
+use standfast_core::event::{Driver, Event, Outcome};
+use standfast_core::hold::{HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
+use standfast_core::id::{CallNo, RequestId};
+use standfast_core::message::FileDigest;
+use standfast_core::name::{RuleId, ToolName};
+use standfast_core::next::{self, Next};
+use standfast_core::policy::{Effect, Role, Verdicts};
+use standfast_core::project;
+use standfast_core::refusal::Refusal;
+use standfast_core::run::{CallState, Settled};
+use standfast_core::time::Millis;
 use support::{
     LOOKUP, NODE, SHELL, Scene, an_agent, answer, cancel, deny, finish, resolve, say, suspend,
     suspend_for_child, the_policy_says, the_rule_says, the_worker_claims, the_worker_proposes,

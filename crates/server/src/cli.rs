@@ -36,7 +36,7 @@ use clap::{Parser, Subcommand};
 ///
 /// Without a command it serves.
 #[derive(Debug, Parser)]
-#[command(name = "holdpoint", version, args_conflicts_with_subcommands = true)]
+#[command(name = "standfast", version, args_conflicts_with_subcommands = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use holdpoint_core::command::Entropy;
-use holdpoint_core::id::{Incarnation, Place, RunId};
-use holdpoint_core::name::Tenant;
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::command::Entropy;
+use standfast_core::id::{Incarnation, Place, RunId};
+use standfast_core::name::Tenant;
+use standfast_core::time::{Millis, Timestamp};
 
 pub use standing::Standing;
 

@@ -153,7 +153,7 @@ pub fn check(
 /// The types. What does not fit has been left out and told before this.
 fn typed(shaped: serde_json::Value, tree: &tree::Node, problems: &mut Vec<Problem>) -> File {
     serde_json::from_value(shaped).unwrap_or_else(|error| {
-        let help = "this is a mistake of Holdpoint's own check; please report it with the file".to_owned();
+        let help = "this is a mistake of Standfast's own check; please report it with the file".to_owned();
         problems.push(Problem { at: tree.at, path: Path::top(), what: error.to_string(), help });
         File::default()
     })
@@ -179,7 +179,7 @@ fn out_of_bounds(file: &File, tree: &tree::Node) -> Vec<Problem> {
         } else if words.contains("media type") {
             "write type and subtype with a slash between them".to_owned()
         } else {
-            "write it in full, such as https://holdpoint.example.org".to_owned()
+            "write it in full, such as https://standfast.example.org".to_owned()
         };
         Problem { at: tree.spot(&path), path, what, help }
     });

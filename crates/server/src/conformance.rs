@@ -7,15 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::SuspendFor;
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::hold::{Ask, HoldPolicy};
-use holdpoint_core::id::Place;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::ToolResult;
-use holdpoint_core::name::{AgentName, BadName, ToolName};
-use holdpoint_core::time::Millis;
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::hold::{Ask, HoldPolicy};
+use standfast_core::id::Place;
+use standfast_core::json::RawJson;
+use standfast_core::message::ToolResult;
+use standfast_core::name::{AgentName, BadName, ToolName};
+use standfast_core::time::Millis;
 
 use crate::model::conformance::Follows;
 use crate::settings::{Agent, Approvers, Settings, Streaming, Tracking};

@@ -9,13 +9,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::hold::HoldPolicy;
-use holdpoint_core::id::Place;
-use holdpoint_core::json::{BadJson, RawJson};
-use holdpoint_core::message::{Replay, ToolResult};
-use holdpoint_core::name::{AgentName, BadName, ToolName};
+use standfast_core::body::Body;
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::hold::HoldPolicy;
+use standfast_core::id::Place;
+use standfast_core::json::{BadJson, RawJson};
+use standfast_core::message::{Replay, ToolResult};
+use standfast_core::name::{AgentName, BadName, ToolName};
 
 use crate::model::scripted::{Line, Script};
 use crate::settings::{Agent, Approvers, Settings, Streaming, Tracking};

@@ -42,15 +42,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-use holdpoint_core::definition::Definition;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::Envelope;
-use holdpoint_core::id::{Incarnation, RunId, Seq};
-use holdpoint_core::name::{AgentName, SessionId, Tenant};
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::Facts;
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::{Counts, Store, Stored};
+use standfast_core::definition::Definition;
+use standfast_core::digest::Digest;
+use standfast_core::event::Envelope;
+use standfast_core::id::{Incarnation, RunId, Seq};
+use standfast_core::name::{AgentName, SessionId, Tenant};
+use standfast_core::refusal::Refusal;
+use standfast_core::run::Facts;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::{Counts, Store, Stored};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
@@ -69,7 +69,6 @@ pub use deliver::{
 };
 pub use deltas::Delta;
 pub use follow::{Follower, News, Step};
-pub use holdpoint_store::{DeadLetter, Page, Scope as Hears, SessionKey, SessionRow, StoreError, Unreadable};
 pub use inbox::{ClaimTask, InboxView, NewTask, TaskList, TaskReport, TaskView, claimed_by};
 pub use jobs::{JOB_RECEIVER, JobList, JobView, SessionNow};
 pub use login::LoginError;
@@ -83,6 +82,7 @@ pub use sessions::{
     Deleted, Metadata, PENDING, SessionError, SessionList, SessionName, SessionView, metadata,
 };
 pub use shown::{Implied, Showing, ShownHold};
+pub use standfast_store::{DeadLetter, Page, Scope as Hears, SessionKey, SessionRow, StoreError, Unreadable};
 pub use submit::NewRun;
 pub use subscriptions::{NewSubscription, SubscriptionError, SubscriptionView, USUAL_EVENTS, hears};
 pub use views::{HoldList, HoldView, RunList, RunView, Seen};
@@ -420,7 +420,7 @@ impl Shared {
         let mut appends = Vec::new();
         for link in self.store.links(run, after, usize::MAX).await? {
             let corrupt =
-                |bad: holdpoint_core::link::BadLink| StoreError::Corrupt { run, why: bad.to_string() };
+                |bad: standfast_core::link::BadLink| StoreError::Corrupt { run, why: bad.to_string() };
             let mut events = link.events().map_err(corrupt)?;
             events.retain(|envelope| envelope.seq > after);
             for envelope in &mut events {
@@ -440,7 +440,7 @@ impl Shared {
             let missing =
                 || StoreError::Corrupt { run, why: format!("the large value {} is missing", name.digest) };
             let wrong =
-                |bad: holdpoint_core::body::WrongBlob| StoreError::Corrupt { run, why: bad.to_string() };
+                |bad: standfast_core::body::WrongBlob| StoreError::Corrupt { run, why: bad.to_string() };
             envelope.event.fill(&name, &value.ok_or_else(missing)?).map_err(wrong)?;
         }
         Ok(())

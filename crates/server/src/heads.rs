@@ -17,20 +17,20 @@ use std::process::{Command, Stdio};
 
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::audit::Covered;
-use holdpoint_store::{postgres, sqlite};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use standfast_core::digest::{self, Digest};
+use standfast_core::id::{RunId, Seq};
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::audit::Covered;
+use standfast_store::{postgres, sqlite};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::config::Database;
 
 /// Goes before what is signed, so that no signature for anything else fits.
-const LABEL: &[u8] = b"holdpoint.head.1\0";
+const LABEL: &[u8] = b"standfast.head.1\0";
 
 /// What a private key looks like in a file, and a public one.
 const PRIVATE: [&str; 2] = ["-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"];
@@ -96,7 +96,7 @@ pub enum HeadError {
     Database(String),
     /// The database no longer has what was signed.
     #[error(
-        "not signed: {what}, which was signed before; run `holdpoint audit verify --heads` and restore a backup"
+        "not signed: {what}, which was signed before; run `standfast audit verify --heads` and restore a backup"
     )]
     Lost {
         /// What is missing.
@@ -317,7 +317,7 @@ fn current(database: &Database) -> Result<Covered, HeadError> {
     let take_run = |run, seq, hash| {
         runs.insert(run, (seq, hash));
     };
-    let take_entry = |tenant: &str, entry: holdpoint_store::AuditEntry| {
+    let take_entry = |tenant: &str, entry: standfast_store::AuditEntry| {
         entries.insert(tenant.to_owned(), (entry.no, entry.hash));
         ControlFlow::Continue(())
     };

@@ -3,7 +3,7 @@
 //! The two older forms of dates are for readers of the last century; whoever sends one is asked again as if it had said
 //! nothing.
 
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::time::{Millis, Timestamp};
 
 /// How long to wait from now.
 pub(crate) fn retry_after(text: &str, now: Timestamp) -> Option<Millis> {

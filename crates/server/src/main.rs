@@ -1,4 +1,4 @@
-//! The program `holdpoint`.
+//! The program `standfast`.
 //!
 //! Arguments become a typed command once, in `cli`; each command is one file there and answers with an exit code.
 

@@ -25,12 +25,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use holdpoint_core::command::AskedCall;
-use holdpoint_core::definition::Definition;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Part, Usage};
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_core::transcript::Entry;
+use standfast_core::command::AskedCall;
+use standfast_core::definition::Definition;
+use standfast_core::json::RawJson;
+use standfast_core::message::{Part, Usage};
+use standfast_core::time::{Millis, Timestamp};
+use standfast_core::transcript::Entry;
 
 use crate::clock::Clock;
 

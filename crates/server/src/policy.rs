@@ -2,14 +2,14 @@
 //!
 //! Taken when the model replies and again directly before a call starts. What nobody judged is held by the core.
 
-use holdpoint_core::command::AskedCall;
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::id::CallNo;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::FileDigest;
-use holdpoint_core::name::{RuleId, ToolName, UserId};
-use holdpoint_core::policy::{Effect, Verdict, Verdicts};
-use holdpoint_core::run::{CallState, Run};
+use standfast_core::command::AskedCall;
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::id::CallNo;
+use standfast_core::json::RawJson;
+use standfast_core::message::FileDigest;
+use standfast_core::name::{RuleId, ToolName, UserId};
+use standfast_core::policy::{Effect, Verdict, Verdicts};
+use standfast_core::run::{CallState, Run};
 
 use crate::schema;
 use crate::settings::{Agent, Tracking};

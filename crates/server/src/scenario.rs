@@ -15,8 +15,8 @@ mod world;
 
 use std::path::{Path, PathBuf};
 
-use holdpoint_core::event::Envelope;
-use holdpoint_core::id::RunId;
+use standfast_core::event::Envelope;
+use standfast_core::id::RunId;
 
 /// What became of a scenario.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdpoint_core::json::RawJson;
+use standfast_core::json::RawJson;
 
 /// Where and how a value breaks its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]

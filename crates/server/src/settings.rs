@@ -7,14 +7,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use holdpoint_core::command::Limits;
-use holdpoint_core::definition::Definition;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::Inbox;
-use holdpoint_core::id::Place;
-use holdpoint_core::name::{AgentName, InboxName, Tenant, ToolName};
-use holdpoint_core::time::Millis;
 use ipnet::IpNet;
+use standfast_core::command::Limits;
+use standfast_core::definition::Definition;
+use standfast_core::digest::Digest;
+use standfast_core::event::Inbox;
+use standfast_core::id::Place;
+use standfast_core::name::{AgentName, InboxName, Tenant, ToolName};
+use standfast_core::time::Millis;
 
 use crate::auth::{Issuer, Party, Principal};
 use crate::card_key::CardKey;

@@ -6,28 +6,28 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::name::AgentName;
-use holdpoint_core::project::{Closed, HoldChange, HoldRow, How, Phase};
-use holdpoint_core::time::Timestamp;
-use holdpoint_store::{Counts, Observer};
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{
     BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
+use standfast_core::hold::HoldKind;
+use standfast_core::name::AgentName;
+use standfast_core::project::{Closed, HoldChange, HoldRow, How, Phase};
+use standfast_core::time::Timestamp;
+use standfast_store::{Counts, Observer};
 
 use crate::clock::Stopwatch;
 
-const HOLDS_OPEN: &str = "holdpoint_holds_open";
-const OLDEST_AGE: &str = "holdpoint_hold_oldest_age_seconds";
-const DECISION: &str = "holdpoint_hold_decision_seconds";
-const EXPIRED: &str = "holdpoint_holds_expired_total";
-const RUNS: &str = "holdpoint_runs";
-const APPEND: &str = "holdpoint_append_seconds";
-const BATCH: &str = "holdpoint_append_batch_size";
-const STORE_UP: &str = "holdpoint_store_up";
-const DELIVERIES: &str = "holdpoint_deliveries_total";
-const BUILD: &str = "holdpoint_build_info";
+const HOLDS_OPEN: &str = "standfast_holds_open";
+const OLDEST_AGE: &str = "standfast_hold_oldest_age_seconds";
+const DECISION: &str = "standfast_hold_decision_seconds";
+const EXPIRED: &str = "standfast_holds_expired_total";
+const RUNS: &str = "standfast_runs";
+const APPEND: &str = "standfast_append_seconds";
+const BATCH: &str = "standfast_append_batch_size";
+const STORE_UP: &str = "standfast_store_up";
+const DELIVERIES: &str = "standfast_deliveries_total";
+const BUILD: &str = "standfast_build_info";
 
 /// A commit takes from a tenth of a millisecond to, on a bad day, seconds.
 const APPEND_BUCKETS: [f64; 13] =

@@ -25,17 +25,17 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::SuspendFor;
-use holdpoint_core::definition::ToolSpec;
-use holdpoint_core::event::Envelope;
-use holdpoint_core::hold::Ask;
-use holdpoint_core::id::{CallId, HoldId, MessageId, Secret};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{FileDigest, Message, ToolResult};
-use holdpoint_core::name::{AgentName, SessionId, ToolName, UserId};
-use holdpoint_core::time::Millis;
-use holdpoint_core::transcript::Continuation;
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::definition::ToolSpec;
+use standfast_core::event::Envelope;
+use standfast_core::hold::Ask;
+use standfast_core::id::{CallId, HoldId, MessageId, Secret};
+use standfast_core::json::RawJson;
+use standfast_core::message::{FileDigest, Message, ToolResult};
+use standfast_core::name::{AgentName, SessionId, ToolName, UserId};
+use standfast_core::time::Millis;
+use standfast_core::transcript::Continuation;
 
 use self::mcp::login::Desk;
 use self::secrets::Secrets;
@@ -143,7 +143,7 @@ pub type Watching = Pin<Box<dyn Future<Output = bool> + Send>>;
 /// What a call goes on with when nobody answered: it finds out by itself how things are outside.
 #[must_use]
 pub fn look_again() -> Body {
-    let Ok(json) = RawJson::parse(r#"{"holdpoint":"look again"}"#) else {
+    let Ok(json) = RawJson::parse(r#"{"standfast":"look again"}"#) else {
         unreachable!("a constant that the tests read")
     };
     Body::Json(json)

@@ -6,8 +6,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use holdpoint_core::name::Tenant;
-use holdpoint_store::{SealedChange, Store, StoreError};
+use standfast_core::name::Tenant;
+use standfast_store::{SealedChange, Store, StoreError};
 
 use crate::engine::SigningKey;
 
@@ -101,7 +101,7 @@ impl fmt::Debug for Kept {
 
 #[cfg(test)]
 mod tests {
-    use holdpoint_store::memory::MemoryStore;
+    use standfast_store::memory::MemoryStore;
 
     use super::*;
 

@@ -6,13 +6,13 @@
 mod events;
 pub mod hidden;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::event::Outcome;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::project::How;
-use holdpoint_core::receipt::CallEffect;
-use holdpoint_core::run::{Status, Waiting};
-use holdpoint_core::time::Millis;
+use standfast_core::actor::Actor;
+use standfast_core::event::Outcome;
+use standfast_core::hold::HoldKind;
+use standfast_core::project::How;
+use standfast_core::receipt::CallEffect;
+use standfast_core::run::{Status, Waiting};
+use standfast_core::time::Millis;
 
 pub use events::{Said, Told, decided, tell};
 

@@ -7,10 +7,10 @@
 
 use std::path::PathBuf;
 
-use holdpoint::tool::command::{CommandOptions, CommandTool, authority, rules};
-use holdpoint::tool::sandbox::Confinement;
-use holdpoint::tool::{Because, Judgement, Tool};
 use serde_json::{Value, json};
+use standfast::tool::command::{CommandOptions, CommandTool, authority, rules};
+use standfast::tool::sandbox::Confinement;
+use standfast::tool::{Because, Judgement, Tool};
 
 const BYPASS: &str = include_str!("corpus/bypass.txt");
 const AUTHORITY: &str = include_str!("corpus/authority.txt");
@@ -447,7 +447,7 @@ fn t26_changing_what_is_outside_asks_with_a_sandbox_too() {
         std::os::unix::fs::symlink(target, work.join(link)).unwrap();
     }
     for confinement in [Confinement::On, Confinement::Off] {
-        if confinement == Confinement::On && holdpoint::tool::sandbox::probe().is_err() {
+        if confinement == Confinement::On && standfast::tool::sandbox::probe().is_err() {
             println!("this kernel cannot confine; checked without");
             continue;
         }

@@ -1,4 +1,4 @@
-//! `holdpoint audit verify`, asked as its users ask it: the real binary on a real file.
+//! `standfast audit verify`, asked as its users ask it: the real binary on a real file.
 //!
 //! T32: whatever was changed in a stored log, the verifier says so and names the run. `audit/tampered.rs` changes everything
 //! that is made from logs, and what only signed heads notice.
@@ -13,16 +13,16 @@ mod tampered;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use holdpoint_core::id::RunId;
-use holdpoint_store::Store;
-use holdpoint_store::conformance::support::{NewRun, Scribe, block_on};
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_core::id::RunId;
+use standfast_store::Store;
+use standfast_store::conformance::support::{NewRun, Scribe, block_on};
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
 /// A file with two runs, of which the second has three links.
 fn stored() -> (TempDir, PathBuf, RunId) {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("holdpoint.db");
+    let path = directory.path().join("standfast.db");
     let store = SqliteStore::open(&SqliteOptions::at(&path)).unwrap();
     let mut scribe = Scribe::new(7);
     let mut started = |name: &str| {
@@ -42,15 +42,15 @@ fn stored() -> (TempDir, PathBuf, RunId) {
     (directory, path, run)
 }
 
-fn scribe_says(text: &str) -> holdpoint_core::command::Command {
-    holdpoint_core::command::Command::Say(holdpoint_core::command::Say {
-        message: holdpoint_core::message::Message::text(text),
-        on_hold: holdpoint_core::command::OnHold::Refuse,
+fn scribe_says(text: &str) -> standfast_core::command::Command {
+    standfast_core::command::Command::Say(standfast_core::command::Say {
+        message: standfast_core::message::Message::text(text),
+        on_hold: standfast_core::command::OnHold::Refuse,
     })
 }
 
 fn verify(path: &Path, flags: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_holdpoint"))
+    Command::new(env!("CARGO_BIN_EXE_standfast"))
         .args(["audit", "verify"])
         .arg(path)
         .args(flags)
@@ -123,11 +123,11 @@ fn what_is_no_database_is_said_plainly() {
     assert!(said(&path).contains("file is not a database"), "{}", said(&path));
     let other = directory.path().join("other.db");
     rusqlite::Connection::open(&other).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
-    assert!(said(&other).contains("it is not a Holdpoint database"), "{}", said(&other));
+    assert!(said(&other).contains("it is not a Standfast database"), "{}", said(&other));
 }
 
 fn export(path: &Path, flags: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command.args(["audit", "export"]).arg(path).args(flags).output().unwrap()
 }
 
@@ -178,9 +178,9 @@ fn an_export_stops_a_run_where_it_does_not_verify() {
 fn an_export_of_nothing_says_so() {
     let (_directory, path, run) = stored();
     let other = RunId::new(
-        &holdpoint_core::name::Tenant::default_tenant(),
-        holdpoint_core::id::Place::Durable,
-        holdpoint_core::time::Timestamp(1),
+        &standfast_core::name::Tenant::default_tenant(),
+        standfast_core::id::Place::Durable,
+        standfast_core::time::Timestamp(1),
         [9; 5],
     );
     assert_ne!(other, run);

@@ -35,18 +35,18 @@ struct Said {
 
 fn serve() -> Server {
     let data = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data.path()).env("RUST_LOG", "warn");
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
+    let base = line.trim().strip_prefix("Standfast listens on ").unwrap().to_owned();
     Server { child, base, _data: data }
 }
 
 fn ask(server: &str, arguments: &[&str]) -> Said {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    let output = command.args(arguments).env("HOLDPOINT_SERVER", server).output().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    let output = command.args(arguments).env("STANDFAST_SERVER", server).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Said { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
 }
@@ -179,7 +179,7 @@ fn what_a_terminal_obeys_or_hides_is_escaped() {
 fn without_a_server_it_says_how_to_start_one() {
     let gone = serve().base.clone();
     for (server, expected) in [
-        (gone.as_str(), [gone.as_str(), "holdpoint serve --listen 127.0.0.1:"]),
+        (gone.as_str(), [gone.as_str(), "standfast serve --listen 127.0.0.1:"]),
         ("https://127.0.0.1:1", ["https is not supported", "http"]),
         ("somewhere", ["somewhere", "http://127.0.0.1:8080"]),
     ] {

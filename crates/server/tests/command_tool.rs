@@ -12,17 +12,17 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use holdpoint::tool::command::{CommandOptions, CommandTool};
-use holdpoint::tool::sandbox::Confinement;
-use holdpoint::tool::{Outcome, Tool};
-use holdpoint_core::body::Body;
-use holdpoint_core::message::ToolResult;
-use holdpoint_core::time::Millis;
 use serde_json::{Value, json};
+use standfast::tool::command::{CommandOptions, CommandTool};
+use standfast::tool::sandbox::Confinement;
+use standfast::tool::{Outcome, Tool};
+use standfast_core::body::Body;
+use standfast_core::message::ToolResult;
+use standfast_core::time::Millis;
 
 use tooling::invocation;
 
-const SHIM: &str = env!("CARGO_BIN_EXE_holdpoint");
+const SHIM: &str = env!("CARGO_BIN_EXE_standfast");
 
 /// Everything may run, and nothing is confined: what is shown here is how commands start and end.
 fn options() -> CommandOptions {
@@ -218,10 +218,10 @@ async fn a_command_gets_its_directory_and_hardly_any_environment() {
     let names: BTreeSet<&str> = text.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     let own: BTreeSet<&str> =
         names.into_iter().filter(|name| !name.contains("GIT_") && *name != "PAGER").collect();
-    assert_eq!(own, BTreeSet::from(["PATH", "HOME", "LANG", "TERM", "HOLDPOINT_CALL"]));
+    assert_eq!(own, BTreeSet::from(["PATH", "HOME", "LANG", "TERM", "STANDFAST_CALL"]));
     assert!(text.lines().any(|line| line == format!("HOME={}", there.display())), "{text}");
     let token = invocation(&json!({})).token();
-    assert!(text.lines().any(|line| line == format!("HOLDPOINT_CALL={token}")), "{text}");
+    assert!(text.lines().any(|line| line == format!("STANDFAST_CALL={token}")), "{text}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Configuration files through the real binary: each file in `tests/config` with the exact text that people see.
 //!
 //! `NAME.yaml` has its `NAME.expected`. After a deliberate change write them anew and read the difference:
-//! `HOLDPOINT_WRITE_EXPECTED=1 cargo nextest run -p holdpoint --test config`.
+//! `STANDFAST_WRITE_EXPECTED=1 cargo nextest run -p standfast --test config`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,8 +13,8 @@ fn folder() -> PathBuf {
 }
 
 /// The program with nothing in its environment but these variables.
-fn holdpoint(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+fn standfast(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command
         .args(arguments)
         .current_dir(folder)
@@ -26,7 +26,7 @@ fn holdpoint(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 fn said(folder: &Path, arguments: &[&str]) -> String {
-    let output = holdpoint(folder, arguments);
+    let output = standfast(folder, arguments);
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     format!("{out}{err}exit code {}\n", output.status.code().unwrap())
 }
@@ -36,7 +36,7 @@ fn check(names: &[&str]) {
         let said = said(&folder(), &["validate", &format!("{name}.yaml")]);
         assert!(!said.contains("sk-"), "a secret is shown:\n{said}");
         let path = folder().join(format!("{name}.expected"));
-        if std::env::var_os("HOLDPOINT_WRITE_EXPECTED").is_some() {
+        if std::env::var_os("STANDFAST_WRITE_EXPECTED").is_some() {
             std::fs::write(&path, &said).unwrap();
         }
         let expected = std::fs::read_to_string(&path).unwrap_or_default();
@@ -167,7 +167,7 @@ fn variables_and_dotenv() {
 /// For machines: the same as one JSON object, and the same exit codes.
 #[test]
 fn as_json() {
-    let output = holdpoint(&folder(), &["validate", "--json", "mode_async_without_store.yaml"]);
+    let output = standfast(&folder(), &["validate", "--json", "mode_async_without_store.yaml"]);
     assert_eq!(output.status.code(), Some(1));
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let expected = serde_json::json!({
@@ -176,18 +176,18 @@ fn as_json() {
         "help": "add `session_store: NAME` to `agents.assistant`, with that name below `session_stores:`, or remove `mode: async`",
     });
     assert_eq!((&value["valid"], &value["errors"][0]), (&false.into(), &expected));
-    let output = holdpoint(&folder(), &["validate", "--json", "complete.yaml"]);
+    let output = standfast(&folder(), &["validate", "--json", "complete.yaml"]);
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let agent = &value["agents"][0];
     assert_eq!((&agent["mode"], &agent["durable"]), (&"blocking".into(), &false.into()));
     assert_eq!(agent["to_async"].as_array().unwrap().len(), 2);
-    assert_eq!(holdpoint(&folder(), &["validate", "no-such-file.yaml"]).status.code(), Some(2));
+    assert_eq!(standfast(&folder(), &["validate", "no-such-file.yaml"]).status.code(), Some(2));
 }
 
 /// The schema is one that validators take, and it says of the fixtures what `validate` says.
 #[test]
 fn the_schema_agrees() {
-    let output = holdpoint(&folder(), &["schema"]);
+    let output = standfast(&folder(), &["schema"]);
     let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let read = |name: &str| {
@@ -225,10 +225,10 @@ fn nothing_undescribed(schema: &serde_json::Value) {
 /// docs/configuration.md is what the types say.
 #[test]
 fn the_page_is_up_to_date() {
-    let output = holdpoint(&folder(), &["schema", "--markdown"]);
+    let output = standfast(&folder(), &["schema", "--markdown"]);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let page = std::fs::read(&path).unwrap_or_default();
-    let how = "out of date; write it with: holdpoint schema --markdown > docs/configuration.md";
+    let how = "out of date; write it with: standfast schema --markdown > docs/configuration.md";
     assert!(output.stdout == page, "docs/configuration.md is {how}");
 }
 
@@ -274,6 +274,6 @@ fn the_examples_are_right() {
         }
     }
     assert!(count >= 3, "{count} examples");
-    let said = said(&folder, &["validate", "conformance/holdpoint.yaml"]);
+    let said = said(&folder, &["validate", "conformance/standfast.yaml"]);
     assert!(said.ends_with("exit code 0\n"), "{said}");
 }

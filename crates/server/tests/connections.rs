@@ -8,12 +8,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdpoint::clock::Clock;
-use holdpoint::engine::Engine;
-use holdpoint::settings::{Connections, Settings};
-use holdpoint::{demo, http};
-use holdpoint_core::time::Millis;
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast::clock::Clock;
+use standfast::engine::Engine;
+use standfast::settings::{Connections, Settings};
+use standfast::{demo, http};
+use standfast_core::time::Millis;
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -34,7 +34,7 @@ struct Site {
 
 async fn serve(connections: Connections) -> Site {
     let data = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(&SqliteOptions::at(data.path().join("holdpoint.db"))).unwrap();
+    let store = SqliteStore::open(&SqliteOptions::at(data.path().join("standfast.db"))).unwrap();
     let settings = Settings { connections: connections.clone(), ..demo::settings(data.path()).unwrap() };
     let engine = Engine::new(Arc::new(store), Clock::system(), settings);
     let (stop, stopping) = watch::channel(false);

@@ -10,13 +10,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use holdpoint::tool::files::{FileKind, FileLimits, FileTool, PATH_RULE};
-use holdpoint::tool::workspace::{BadWorkspace, Workspace};
-use holdpoint::tool::{Because, Judgement, Outcome, Tool};
-use holdpoint_core::body::Body;
-use holdpoint_core::message::{Replay, ToolResult};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
+use standfast::tool::files::{FileKind, FileLimits, FileTool, PATH_RULE};
+use standfast::tool::workspace::{BadWorkspace, Workspace};
+use standfast::tool::{Because, Judgement, Outcome, Tool};
+use standfast_core::body::Body;
+use standfast_core::message::{Replay, ToolResult};
 use tempfile::TempDir;
 
 use tooling::invocation;
@@ -37,10 +37,10 @@ fn place() -> Place {
     make("root/notes.txt", "one\ntwo\nthree\n");
     make("root/src/main.rs", "fn main() {\n    // TODO: all of it\n}\n");
     make("root/.git/config", "[core]\n");
-    make("root/.holdpoint/holdpoint.db", "the store");
+    make("root/.standfast/standfast.db", "the store");
     make("root-evil/file.txt", "evil");
     make("secret.txt", "SECRET");
-    let protected = [all.path().join("root/.holdpoint"), all.path().join("root/config.yaml")];
+    let protected = [all.path().join("root/.standfast"), all.path().join("root/config.yaml")];
     let workspace = Arc::new(Workspace::open(&all.path().join("root"), &protected).unwrap());
     Place { all, workspace }
 }
@@ -248,7 +248,7 @@ async fn a_link_that_is_swapped_in_during_the_open_leads_nowhere() {
 #[tokio::test]
 async fn configuration_store_and_hooks_are_out_of_reach() {
     let place = place();
-    for path in [".holdpoint/holdpoint.db", "config.yaml", "./.holdpoint/new", "src/../.holdpoint/x"] {
+    for path in [".standfast/standfast.db", "config.yaml", "./.standfast/new", "src/../.standfast/x"] {
         for kind in FileKind::ALL {
             let judged = place.tool(kind).judge(&arguments(kind, path).to_string());
             assert!(
@@ -265,8 +265,8 @@ async fn configuration_store_and_hooks_are_out_of_reach() {
         }
     }
     assert_eq!(place.run(FileKind::Read, json!({"path": ".git/config"})).await.unwrap(), "[core]\n");
-    assert!(!place.run(FileKind::List, json!({})).await.unwrap().contains(".holdpoint"));
-    assert_eq!(std::fs::read_to_string(place.at("root/.holdpoint/holdpoint.db")).unwrap(), "the store");
+    assert!(!place.run(FileKind::List, json!({})).await.unwrap().contains(".standfast"));
+    assert_eq!(std::fs::read_to_string(place.at("root/.standfast/standfast.db")).unwrap(), "the store");
 }
 
 /// S3-13: looking needs no person, changing does; a change whose outcome is unknown is not simply made again.

@@ -145,7 +145,7 @@ fn t28_a_denied_call_is_not_asked_about_again() {
         let log = log(&server, &run);
         assert_eq!(log.matches("\"hold.opened\"").count(), 1, "asked once: {log}");
         assert_eq!(log.matches("a person denied this call").count(), 3, "told three times: {log}");
-        assert!(log.contains("holdpoint:denied-before"), "{log}");
+        assert!(log.contains("standfast:denied-before"), "{log}");
         let again = server.ask(&["send", "a", "delete it after all", "--wait", "--session", "s1"]).unwrap();
         assert_eq!(again["status"], "held", "a person asks for it: {again}");
     }

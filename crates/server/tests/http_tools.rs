@@ -8,17 +8,17 @@ mod tooling;
 
 use std::collections::BTreeSet;
 
-use holdpoint::clock::Clock;
-use holdpoint::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
-use holdpoint::tool::guard::{Blocked, Guard, Others, is_public};
-use holdpoint::tool::http::HttpLimits;
-use holdpoint::tool::http_request::{ADDRESS_RULE, HttpRequest, HttpRequestOptions};
-use holdpoint::tool::{Because, Judgement, Outcome, Tool};
-use holdpoint_core::body::Body;
-use holdpoint_core::command::SuspendFor;
-use holdpoint_core::message::ToolResult;
-use holdpoint_core::time::{Millis, Timestamp};
 use serde_json::{Value, json};
+use standfast::clock::Clock;
+use standfast::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
+use standfast::tool::guard::{Blocked, Guard, Others, is_public};
+use standfast::tool::http::HttpLimits;
+use standfast::tool::http_request::{ADDRESS_RULE, HttpRequest, HttpRequestOptions};
+use standfast::tool::{Because, Judgement, Outcome, Tool};
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::message::ToolResult;
+use standfast_core::time::{Millis, Timestamp};
 
 use other_server::{OtherServer, answer};
 use tooling::invocation;

@@ -29,9 +29,9 @@ impl Drop for Server {
     }
 }
 
-fn holdpoint(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    command.args(arguments).env("RUST_LOG", "warn").env_remove("HOLDPOINT_KEY");
+fn standfast(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    command.args(arguments).env("RUST_LOG", "warn").env_remove("STANDFAST_KEY");
     command
 }
 
@@ -43,16 +43,16 @@ fn serve(more: &[&str]) -> Server {
 
 fn spawn(data: &Path, more: &[&str]) -> (Child, String) {
     let listen = if more.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"] };
-    let mut command = holdpoint(&["serve"]);
+    let mut command = standfast(&["serve"]);
     command.args(listen).args(more).arg("--data").arg(data);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    (child, line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned())
+    (child, line.trim().strip_prefix("Standfast listens on ").unwrap().to_owned())
 }
 
 fn keys(data: &Path, arguments: &[&str]) -> Output {
-    holdpoint(&["keys"]).args(arguments).arg("--data").arg(data).output().unwrap()
+    standfast(&["keys"]).args(arguments).arg("--data").arg(data).output().unwrap()
 }
 
 fn text(bytes: Vec<u8>) -> String {
@@ -93,7 +93,7 @@ impl Server {
     fn key(&self, arguments: &[&str]) -> String {
         let made = keys(self.data.path(), &[&["create"], arguments].concat());
         let key = text(made.stdout).trim_end().to_owned();
-        assert!(made.status.success() && key.starts_with("hp_") && !key.contains('\n'), "{key}");
+        assert!(made.status.success() && key.starts_with("sf_") && !key.contains('\n'), "{key}");
         assert!(!text(made.stderr).contains(&key), "the key is shown in one place only");
         key
     }
@@ -160,10 +160,10 @@ async fn every_request_needs_a_valid_key() {
     }
     assert_eq!(server.status(&key, "/api/v1/agents").await, 200);
     let nobody = answer(server.get("", "/api/v1/holds")).await;
-    assert_eq!((nobody.status, &nobody.json()["type"]), (401, &json!("urn:holdpoint:problem:unauthorized")));
+    assert_eq!((nobody.status, &nobody.json()["type"]), (401, &json!("urn:standfast:problem:unauthorized")));
     assert!(nobody.headers.contains(&("www-authenticate".into(), "Bearer".into())), "{nobody:?}");
     let expired = server.key(&["--user", "ann", "--expires", "1m"]);
-    let at = server.data.path().join("holdpoint.db");
+    let at = server.data.path().join("standfast.db");
     let database = rusqlite::Connection::open(at).unwrap();
     let prefix = expired.split('_').nth(1).unwrap();
     let changed =
@@ -171,7 +171,7 @@ async fn every_request_needs_a_valid_key() {
     assert_eq!(changed, 1);
     let revoked = server.key(&["--user", "ann"]);
     assert!(keys(server.data.path(), &["revoke", &revoked]).status.success());
-    for bad in [&foreign, &expired, &revoked, "hp_0_0", "x", &key[1..], &key.to_uppercase()] {
+    for bad in [&foreign, &expired, &revoked, "sf_0_0", "x", &key[1..], &key.to_uppercase()] {
         assert_eq!(answer(server.get(bad, "/api/v1/holds")).await, nobody, "{bad}");
     }
     // Also where there is nothing, and also for what would change something.
@@ -284,7 +284,7 @@ async fn approvers_decide_and_others_see_nothing() {
             let refused = server.decide(may_not, &hold).await;
             assert_eq!(
                 (refused.status, &refused.json()["type"]),
-                (403, &json!("urn:holdpoint:problem:not-allowed"))
+                (403, &json!("urn:standfast:problem:not-allowed"))
             );
         }
         assert_eq!(server.listed(&stranger).await, Vec::<String>::new());
@@ -370,18 +370,18 @@ async fn a_browser_can_send_the_key_as_a_password() {
 async fn the_commands_send_the_key() {
     let server = serve(&["--auth", "keys"]);
     let key = server.key(&["--user", "ann"]);
-    let runs = || holdpoint(&["runs", "--server", &server.base]);
+    let runs = || standfast(&["runs", "--server", &server.base]);
     let without = runs().output().unwrap();
     let said = text(without.stderr);
-    assert_eq!((without.status.code(), said.contains("HOLDPOINT_KEY")), (Some(1), true), "{said}");
+    assert_eq!((without.status.code(), said.contains("STANDFAST_KEY")), (Some(1), true), "{said}");
     let (mut by_environment, mut by_argument) = (runs(), runs());
-    by_environment.env("HOLDPOINT_KEY", &key);
+    by_environment.env("STANDFAST_KEY", &key);
     by_argument.args(["--key", &key]);
     for mut command in [by_environment, by_argument] {
         let output = command.output().unwrap();
         assert_eq!((output.status.code(), text(output.stdout)), (Some(0), "no runs\n".into()));
     }
-    let help = holdpoint(&["runs", "--help"]).env("HOLDPOINT_KEY", &key).output().unwrap();
+    let help = standfast(&["runs", "--help"]).env("STANDFAST_KEY", &key).output().unwrap();
     assert!(!text(help.stdout).contains(&key));
 }
 
@@ -396,7 +396,7 @@ async fn listening_elsewhere_needs_keys_or_a_flag() {
         (&["--auth", "keys", "--host", "https://approve.example"], "the name alone"),
         (&["--approver", "bob"], "user:NAME"),
     ] {
-        let mut command = holdpoint(&["serve"]);
+        let mut command = standfast(&["serve"]);
         let output = command.args(arguments).arg("--data").arg(data.path()).output().unwrap();
         let said = text(output.stderr);
         assert_eq!((output.status.code(), said.contains(expected)), (Some(2), true), "{said}");
@@ -426,7 +426,7 @@ async fn wrong_keys_are_throttled_and_valid_ones_never() {
         let request = server.client.get(format!("{}/", server.base)).header("accept", "text/html");
         request.basic_auth("anyone", Some(password)).send()
     };
-    let wrong = format!("hp_{}", "x".repeat(60));
+    let wrong = format!("sf_{}", "x".repeat(60));
     assert_eq!(page(&wrong).await.unwrap().status(), 401);
     assert_eq!(page(&known).await.unwrap().status(), 200);
     let mut refused = None;
@@ -465,7 +465,7 @@ async fn wrong_keys_are_throttled_and_valid_ones_never() {
 #[tokio::test]
 async fn failures_count_for_the_client_behind_a_trusted_proxy() {
     let data = tempfile::tempdir().unwrap();
-    let config = data.path().join("holdpoint.yaml");
+    let config = data.path().join("standfast.yaml");
     let script = data.path().join("script.yaml");
     std::fs::write(&script, "replies: [{text: done}]\n").unwrap();
     let text = "llms: {script: {type: scripted, script: script.yaml}}\nagents: {ops: {llm: script, task: {}}}\n\
@@ -477,7 +477,7 @@ async fn failures_count_for_the_client_behind_a_trusted_proxy() {
         let request = server.client.get(format!("{}/api/v1/runs", server.base)).bearer_auth(key);
         request.header("x-forwarded-for", forwarded).send().await.unwrap().status().as_u16()
     };
-    let wrong = format!("hp_{}", "x".repeat(60));
+    let wrong = format!("sf_{}", "x".repeat(60));
     for n in 0..20 {
         assert_eq!(ask(&format!("203.0.113.{n}, 198.51.100.1"), &wrong).await, 401);
     }
@@ -490,7 +490,7 @@ async fn failures_count_for_the_client_behind_a_trusted_proxy() {
     let key = server.key(&["--user", "alice"]);
     // The same prefix with another secret, and the check that fits it, from many clients.
     let prefix = key.split('_').nth(1).unwrap();
-    let forged = |n: u8| holdpoint::auth::ApiKey::new([n; holdpoint::auth::KEY_BYTES]).reveal();
+    let forged = |n: u8| standfast::auth::ApiKey::new([n; standfast::auth::KEY_BYTES]).reveal();
     let mut seen = Vec::new();
     for n in 0..25 {
         let other = server.client.get(format!("{}/api/v1/runs", server.base)).bearer_auth(forged(1));
@@ -506,7 +506,7 @@ async fn failures_count_for_the_client_behind_a_trusted_proxy() {
 #[tokio::test]
 async fn a_stream_ends_when_its_reader_may_not_see_the_run_any_more() {
     let data = tempfile::tempdir().unwrap();
-    let config = data.path().join("holdpoint.yaml");
+    let config = data.path().join("standfast.yaml");
     std::fs::write(
         data.path().join("script.yaml"),
         "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n",

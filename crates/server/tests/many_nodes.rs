@@ -12,8 +12,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use holdpoint_store::conformance::cluster::{self, OwnServer, Replication, shared};
 use serde_json::Value;
+use standfast_store::conformance::cluster::{self, OwnServer, Replication, shared};
 use tempfile::TempDir;
 
 use started::{Started as Server, started};
@@ -32,13 +32,13 @@ server: {{nodes: {{take_over_after: 3s}}{server}}}
 agents: {{ops: {{llm: script, session_store: main, tools: [execute_command], task: {{input_timeout: 2h}}}}}}
 "
     );
-    std::fs::write(folder.path().join("holdpoint.yaml"), text).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), text).unwrap();
     folder
 }
 
 fn command(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("holdpoint.yaml"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("standfast.yaml"));
     command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn");
     command
 }
@@ -47,14 +47,14 @@ fn serve(folder: &Path) -> Server {
     started(&mut command(folder))
 }
 
-fn holdpoint(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_holdpoint")).args(arguments).output().unwrap()
+fn standfast(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_standfast")).args(arguments).output().unwrap()
 }
 
 impl Server {
     /// A client command and its answer.
     fn ask(&self, arguments: &[&str]) -> Value {
-        let output = holdpoint(&[arguments, &["--json", "--server", &self.base]].concat());
+        let output = standfast(&[arguments, &["--json", "--server", &self.base]].concat());
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     }
@@ -135,7 +135,7 @@ fn any_node_continues_any_run() {
     assert_eq!(there["nodes"][0]["this"], true, "{there}");
     assert_eq!(there["nodes"][1]["version"], env!("CARGO_PKG_VERSION"), "{there}");
     assert_eq!(there["feature_level"], there["nodes"][0]["feature_level"], "{there}");
-    let shown = holdpoint(&["nodes", "--server", &nodes[1].base]);
+    let shown = standfast(&["nodes", "--server", &nodes[1].base]);
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.contains("(asked)") && shown.contains("feature level in use: 1"), "{shown}");
 
@@ -155,25 +155,25 @@ fn any_node_continues_any_run() {
 #[test]
 fn keys_and_audit_work_on_postgres() {
     let folder = folder(&format!("url: \"{}\"", shared().database()), ", auth: {api_keys: true}");
-    let config = folder.path().join("holdpoint.yaml").display().to_string();
-    let made = holdpoint(&["keys", "create", "--user", "ann", "--config", &config]);
+    let config = folder.path().join("standfast.yaml").display().to_string();
+    let made = standfast(&["keys", "create", "--user", "ann", "--config", &config]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
-    let listed = holdpoint(&["keys", "list", "--config", &config]);
+    let listed = standfast(&["keys", "list", "--config", &config]);
     assert!(String::from_utf8(listed.stdout).unwrap().contains("ann"));
     let server = serve(folder.path());
     let sent =
-        holdpoint(&["send", "ops", "please", "--wait", "--json", "--server", &server.base, "--key", &key]);
+        standfast(&["send", "ops", "please", "--wait", "--json", "--server", &server.base, "--key", &key]);
     assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
-    let verified = holdpoint(&["audit", "verify", "--config", &config, "--json"]);
+    let verified = standfast(&["audit", "verify", "--config", &config, "--json"]);
     let report: Value = serde_json::from_slice(&verified.stdout).unwrap();
     assert_eq!((&report["ok"], &report["runs"]), (&true.into(), &1.into()), "{report}");
-    let exported = holdpoint(&["audit", "export", "--config", &config]);
+    let exported = standfast(&["audit", "export", "--config", &config]);
     let lines = String::from_utf8(exported.stdout).unwrap();
     assert!(lines.lines().next().unwrap().contains("run.started"), "{lines}");
     let prefix = key.split('_').nth(1).unwrap().to_owned();
-    assert!(holdpoint(&["keys", "revoke", &prefix, "--config", &config]).status.success());
-    let refused = holdpoint(&["runs", "--server", &server.base, "--key", &key]);
+    assert!(standfast(&["keys", "revoke", &prefix, "--config", &config]).status.success());
+    let refused = standfast(&["runs", "--server", &server.base, "--key", &key]);
     assert!(!refused.status.success(), "a revoked key opens nothing");
 }
 
@@ -217,7 +217,7 @@ fn a_database_that_cannot_be_used_is_refused_by_name() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert_eq!(said.trim().lines().count(), 1, "{said}");
-        assert!(said.starts_with("holdpoint: session_stores.main.sql: "), "{said}");
+        assert!(said.starts_with("standfast: session_stores.main.sql: "), "{said}");
         assert!(!said.contains("hunter2"), "{said}");
         said
     };
@@ -227,14 +227,14 @@ fn a_database_that_cannot_be_used_is_refused_by_name() {
     let foreign = shared().empty_database();
     cluster::run(&foreign, &["CREATE TABLE somebody (elses int)".into()]);
     let said = refused(&format!("url: \"{foreign}\""));
-    assert!(said.contains("holds tables of something else; give Holdpoint a database of its own"), "{said}");
+    assert!(said.contains("holds tables of something else; give Standfast a database of its own"), "{said}");
 
     let newer = shared().database();
     let later = "INSERT INTO refinery_schema_history SELECT 9999, 'later', applied_on, checksum \
                  FROM refinery_schema_history LIMIT 1";
     cluster::run(&newer, &[later.into()]);
     let said = refused(&format!("url: \"{newer}\""));
-    assert!(said.contains("has schema 9999, but this version of Holdpoint knows only"), "{said}");
+    assert!(said.contains("has schema 9999, but this version of Standfast knows only"), "{said}");
 
     let (secured, plain) = (OwnServer::new(), OwnServer::new());
     secured.ask_for_passwords("me", "secret");
@@ -271,9 +271,9 @@ fn a_database_that_cannot_be_used_is_refused_by_name() {
 fn an_older_schema_is_not_read_by_tools_that_must_not_change_it() {
     let url = shared().database();
     let folder = folder(&format!("url: \"{url}\""), "");
-    let config = folder.path().join("holdpoint.yaml").display().to_string();
+    let config = folder.path().join("standfast.yaml").display().to_string();
     cluster::run(&url, &["DELETE FROM refinery_schema_history WHERE version > 1".into()]);
-    let output = holdpoint(&["audit", "verify", "--config", &config]);
+    let output = standfast(&["audit", "verify", "--config", &config]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), said.trim().lines().count()), (Some(2), 1), "{said}");
     assert!(said.contains("it has schema 1, and this version reads"), "{said}");
@@ -286,7 +286,7 @@ fn a_node_takes_no_more_connections_than_it_is_given() {
     let folder = folder(&format!("url: \"{url}\", append_connections: 1, read_connections: 2"), "");
     let server = serve(folder.path());
     let taken =
-        "SELECT FROM pg_stat_activity WHERE application_name = 'holdpoint' AND datname = current_database()";
+        "SELECT FROM pg_stat_activity WHERE application_name = 'standfast' AND datname = current_database()";
     let mut most = 0;
     std::thread::scope(|scope| {
         let asking: Vec<_> = (0..8)
@@ -313,9 +313,9 @@ fn a_node_takes_no_more_connections_than_it_is_given() {
 fn nodes_tell_what_an_operator_wants_to_know() {
     let url = shared().database();
     let folder = folder(&format!("url: \"{url}\""), "");
-    let named = std::fs::read_to_string(folder.path().join("holdpoint.yaml")).unwrap();
+    let named = std::fs::read_to_string(folder.path().join("standfast.yaml")).unwrap();
     let named = named.replace("nodes: {take_over_after: 3s}", "nodes: {take_over_after: 3s, name: left}");
-    std::fs::write(folder.path().join("holdpoint.yaml"), named).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), named).unwrap();
     let server = serve(folder.path());
     let stranger = "INSERT INTO nodes VALUES (gen_random_uuid(), 'no json', 4102444800000)";
     cluster::run(&url, &[stranger.into()]);
@@ -401,11 +401,11 @@ fn every_trouble_of_the_database_is_told_and_passes() {
     assert_eq!(server.run(&run)["status"], "held", "nothing that was refused happened");
     assert_eq!(server.request("POST", &approve, r#"{"resolution": "approve"}"#).0, 200);
     until("the run is over", || server.run(&run)["status"] == "completed");
-    let verified = holdpoint(&[
+    let verified = standfast(&[
         "audit",
         "verify",
         "--config",
-        &folder.path().join("holdpoint.yaml").display().to_string(),
+        &folder.path().join("standfast.yaml").display().to_string(),
     ]);
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
 }

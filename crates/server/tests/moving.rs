@@ -1,4 +1,4 @@
-//! `holdpoint export` and `holdpoint import` with the real binary: runs that wait in one database are decided in another.
+//! `standfast export` and `standfast import` with the real binary: runs that wait in one database are decided in another.
 //!
 //! From SQLite to Postgres and back, with every chain verified, and nothing done twice.
 
@@ -12,9 +12,9 @@ mod started;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use holdpoint_store::conformance::cluster::shared;
 use serde_json::Value;
 use serving::{folder, serve, text};
+use standfast_store::conformance::cluster::shared;
 use tempfile::TempDir;
 
 const SCRIPT: &str = r#"{"replies": [
@@ -35,21 +35,21 @@ fn postgres() -> TempDir {
     with(&format!("driver: postgres, url: \"{}\"", shared().database()))
 }
 
-fn holdpoint(arguments: &[&str], folder: &Path) -> Output {
-    let config = folder.join("holdpoint.yaml");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+fn standfast(arguments: &[&str], folder: &Path) -> Output {
+    let config = folder.join("standfast.yaml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command.args(arguments).arg("--config").arg(config).output().unwrap()
 }
 
 fn moved(arguments: &[&str], folder: &Path) -> Value {
-    let output = holdpoint(&[arguments, &["--json"]].concat(), folder);
+    let output = standfast(&[arguments, &["--json"]].concat(), folder);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{arguments:?}: {said}");
     serde_json::from_str(said.trim().lines().last().unwrap()).unwrap()
 }
 
 fn verifies(folder: &Path) {
-    let output = holdpoint(&["audit", "verify"], folder);
+    let output = standfast(&["audit", "verify"], folder);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
@@ -68,14 +68,14 @@ fn runs_move_to_another_database_and_back() {
     first.until(text(&runs[0]["id"]), "completed");
     let story = first.ask(&["show", text(&runs[1]["id"])]).unwrap();
     // Nobody else may have a SQLite file that a server has.
-    assert!(!holdpoint(&["export", "--output", lines], lite.path()).status.success());
+    assert!(!standfast(&["export", "--output", lines], lite.path()).status.success());
     drop(first);
 
     let exported = moved(&["export", "--output", lines], lite.path());
     assert_eq!((&exported["runs"], &exported["sessions"]), (&3.into(), &3.into()), "{exported}");
     assert_eq!(moved(&["import", lines], large.path()), exported);
     verifies(large.path());
-    let again = holdpoint(&["import", lines], large.path());
+    let again = standfast(&["import", lines], large.path());
     let why = String::from_utf8(again.stderr).unwrap();
     assert!(!again.status.success() && why.contains("--into-existing"), "{why}");
 
@@ -120,7 +120,7 @@ fn one_conversation_moves_and_changed_lines_are_refused() {
     ] {
         let other = with("driver: sqlite, database: c.db");
         std::fs::write(&lines, changed).unwrap();
-        let refused = holdpoint(&["import", path], other.path());
+        let refused = standfast(&["import", path], other.path());
         let said = String::from_utf8(refused.stderr).unwrap();
         assert!(!refused.status.success() && said.contains(why), "{why}: {said}");
     }

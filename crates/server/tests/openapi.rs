@@ -22,7 +22,7 @@ struct Server {
 }
 
 fn serve(data: &Path) -> Server {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
     Server { program: started(&mut command), client: reqwest::Client::builder().no_proxy().build().unwrap() }
 }

@@ -54,7 +54,7 @@ async fn settings(server: &Started) -> String {
 #[tokio::test]
 async fn the_document_is_kept_whatever_is_sent() {
     let data = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data.path()).env("RUST_LOG", "error");
     let server = started(&mut command);
     let file = data.path().join("schemathesis.toml");

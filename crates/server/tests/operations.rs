@@ -16,27 +16,27 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdpoint::auth::Principal;
-use holdpoint::clock::Clock;
-use holdpoint::engine::{
+use serde_json::{Value, json};
+use standfast::auth::Principal;
+use standfast::clock::Clock;
+use standfast::engine::{
     Decision, Engine, EngineError, NewRun, RunList, Seen, SessionError, SessionList, SessionName,
 };
-use holdpoint::model::{Asked, Live, Model, Prompt};
-use holdpoint::settings::{Agent, Approvers, Settings, Streaming, Tracking};
-use holdpoint::tool::{Invocation, Running, Tool};
-use holdpoint_core::command::Wanted;
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::event::Outcome;
-use holdpoint_core::hold::{HoldKind, HoldPolicy};
-use holdpoint_core::id::{HoldId, Place, RunId, Seq};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, Replay};
-use holdpoint_core::name::{AgentName, SessionId, ToolName, UserId};
-use holdpoint_core::run::{Status, Waiting, status};
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::Observer;
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
-use serde_json::{Value, json};
+use standfast::model::{Asked, Live, Model, Prompt};
+use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use standfast::tool::{Invocation, Running, Tool};
+use standfast_core::command::Wanted;
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::event::Outcome;
+use standfast_core::hold::{HoldKind, HoldPolicy};
+use standfast_core::id::{HoldId, Place, RunId, Seq};
+use standfast_core::json::RawJson;
+use standfast_core::message::{Message, Replay};
+use standfast_core::name::{AgentName, SessionId, ToolName, UserId};
+use standfast_core::run::{Status, Waiting, status};
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::Observer;
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
 use started::{Started, started};
 
@@ -48,7 +48,7 @@ struct Server {
 
 fn serve(data: &Path) -> Server {
     let log = std::fs::File::create(data.join("log")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command
         .args(["serve", "--listen", "127.0.0.1:0", "--data"])
         .arg(data)
@@ -116,7 +116,7 @@ impl Server {
 }
 
 fn change(data: &Path, sql: &str) {
-    rusqlite::Connection::open(data.join("holdpoint.db")).unwrap().execute_batch(sql).unwrap();
+    rusqlite::Connection::open(data.join("standfast.db")).unwrap().execute_batch(sql).unwrap();
 }
 
 fn log(data: &Path) -> String {
@@ -159,7 +159,7 @@ async fn an_unreadable_row_is_shown_as_failed_and_the_others_go_on() {
     second.approve(&hold_of_whole).await;
     second.until(&whole, "completed").await;
     let metrics = second.text("/metrics").await;
-    assert!(metrics.contains("holdpoint_runs{state=\"quarantined\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("standfast_runs{state=\"quarantined\"} 1\n"), "{metrics}");
 }
 
 /// C35, S0-48: a link that cannot be read is found when the run goes on; the run is put aside for good, also after a
@@ -177,7 +177,7 @@ async fn a_broken_link_puts_its_run_aside() {
     // The decision is stored; what it was about can no longer be shown.
     let path = format!("/api/v1/holds/{hold_of_broken}/resolve");
     let (status, problem) = second.post(&path, r#"{"resolution": "approve"}"#).await;
-    assert_eq!((status, &problem["type"]), (500, &json!("urn:holdpoint:problem:corrupt")));
+    assert_eq!((status, &problem["type"]), (500, &json!("urn:standfast:problem:corrupt")));
     second.approve(&hold_of_whole).await;
     second.until(&whole, "completed").await;
     let failed = second.until(&broken, "failed").await;
@@ -232,22 +232,22 @@ async fn metrics_tell_what_waits_and_how_long_things_take() {
     let (_, other) = server.held().await;
     let before = server.text("/metrics").await;
     for line in [
-        "# TYPE holdpoint_holds_open gauge",
-        "holdpoint_holds_open{kind=\"approval\",agent=\"ops\"} 2",
-        "holdpoint_runs{state=\"held_for_person\"} 2",
-        "holdpoint_runs{state=\"completed\"} 0",
-        "holdpoint_holds_expired_total 0",
-        "# TYPE holdpoint_append_seconds histogram",
-        "# TYPE holdpoint_append_batch_size histogram",
-        "holdpoint_store_up 1",
+        "# TYPE standfast_holds_open gauge",
+        "standfast_holds_open{kind=\"approval\",agent=\"ops\"} 2",
+        "standfast_runs{state=\"held_for_person\"} 2",
+        "standfast_runs{state=\"completed\"} 0",
+        "standfast_holds_expired_total 0",
+        "# TYPE standfast_append_seconds histogram",
+        "# TYPE standfast_append_batch_size histogram",
+        "standfast_store_up 1",
     ] {
         assert!(before.lines().any(|found| found == line), "{line} is not in:\n{before}");
     }
     assert!(
-        before.contains("holdpoint_hold_oldest_age_seconds{kind=\"approval\",agent=\"ops\"} "),
+        before.contains("standfast_hold_oldest_age_seconds{kind=\"approval\",agent=\"ops\"} "),
         "{before}"
     );
-    assert!(before.contains(&format!("holdpoint_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"))));
+    assert!(before.contains(&format!("standfast_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"))));
     assert!(!before.contains("run_") && !before.contains("hold_0"), "{before}");
 
     server.approve(&hold).await;
@@ -256,13 +256,13 @@ async fn metrics_tell_what_waits_and_how_long_things_take() {
     let mut after = String::new();
     for _ in 0..400 {
         after = server.text("/metrics").await;
-        if after.contains("holdpoint_runs{state=\"completed\"} 2\n") {
+        if after.contains("standfast_runs{state=\"completed\"} 2\n") {
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert!(after.contains("holdpoint_holds_open{kind=\"approval\",agent=\"ops\"} 0\n"), "{after}");
-    assert!(after.contains("holdpoint_hold_decision_seconds_count{kind=\"approval\"} 2\n"), "{after}");
+    assert!(after.contains("standfast_holds_open{kind=\"approval\",agent=\"ops\"} 0\n"), "{after}");
+    assert!(after.contains("standfast_hold_decision_seconds_count{kind=\"approval\"} 2\n"), "{after}");
 }
 
 /// An agent of an engine in this process.
@@ -282,7 +282,7 @@ impl Site {
     fn server(&self, clock: Clock) -> Engine {
         let settings = self.settings();
         let observer = Some(settings.telemetry.clone() as Arc<dyn Observer>);
-        let file = self.directory.path().join("holdpoint.db");
+        let file = self.directory.path().join("standfast.db");
         let store = SqliteStore::open(&SqliteOptions { observer, ..SqliteOptions::at(file) }).unwrap();
         let engine = Engine::new(Arc::new(store), clock, settings);
         engine.work();
@@ -345,7 +345,7 @@ impl Tool for Hangs {
 /// A model that does what it is told with each prompt.
 struct Does<F>(F);
 
-impl<F: Fn(&Prompt) -> Option<holdpoint::model::ModelReply> + Send + Sync> Model for Does<F> {
+impl<F: Fn(&Prompt) -> Option<standfast::model::ModelReply> + Send + Sync> Model for Does<F> {
     fn ask<'a>(&'a self, prompt: Prompt, _: &'a Live) -> Asked<'a> {
         Box::pin(async move {
             match (self.0)(&prompt) {
@@ -397,8 +397,8 @@ async fn reason(engine: &Engine, run: RunId) -> String {
     }
 }
 
-fn says(text: &str) -> Option<holdpoint::model::ModelReply> {
-    Some(holdpoint::model::ModelReply { text: Some(text.into()), ..Default::default() })
+fn says(text: &str) -> Option<standfast::model::ModelReply> {
+    Some(standfast::model::ModelReply { text: Some(text.into()), ..Default::default() })
 }
 
 /// S0-47, F26: a model call that never outlives its server is counted before it is tried again, and ends the run.
@@ -450,13 +450,13 @@ async fn a_panic_ends_its_run_and_no_other() {
 #[tokio::test]
 async fn the_report_tells_what_expired_and_what_was_taken_over() {
     let mut site = Site::with(Does(|_: &Prompt| {
-        let hang = holdpoint_core::command::AskedCall {
+        let hang = standfast_core::command::AskedCall {
             id: "1".into(),
             tool: "hang".into(),
             arguments: "{}".into(),
             problem: None,
         };
-        Some(holdpoint::model::ModelReply { calls: vec![hang], ..Default::default() })
+        Some(standfast::model::ModelReply { calls: vec![hang], ..Default::default() })
     }));
     site.holds.timeout = Some(Millis::hours(1));
     let noon = Timestamp(1_800_000_000_000);
@@ -489,7 +489,7 @@ async fn the_report_tells_what_expired_and_what_was_taken_over() {
     }
     let found = second.recovery();
     assert_eq!((found.waiting_for_person, found.expired, found.taken_over), (0, 1, 1));
-    assert!(second.metrics(&Principal::local()).await.contains("holdpoint_holds_expired_total 1\n"));
+    assert!(second.metrics(&Principal::local()).await.contains("standfast_holds_expired_total 1\n"));
 }
 
 /// C35, T15: a run that cannot be read is still nobody's but its owner's.

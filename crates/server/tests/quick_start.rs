@@ -19,13 +19,13 @@ use tempfile::TempDir;
 const ADDRESS: &str = "127.0.0.1:8080";
 
 /// What a page runs the server by.
-const SERVERS: &[&str] = &["cargo run --release", "holdpoint serve"];
+const SERVERS: &[&str] = &["cargo run --release", "standfast serve"];
 
-/// What makes `holdpoint` a command in a terminal; here it is one already.
-const SETUP: &[&str] = &["cargo build --release", "export PATH=", "alias holdpoint="];
+/// What makes `standfast` a command in a terminal; here it is one already.
+const SETUP: &[&str] = &["cargo build --release", "export PATH=", "alias standfast="];
 
 /// The process that pages kill; here it must be no other than the test's own.
-const THE_SERVER: &str = "$(pgrep -x holdpoint)";
+const THE_SERVER: &str = "$(pgrep -x standfast)";
 
 /// One command of a page, and what is shown below it.
 struct Step {
@@ -125,15 +125,15 @@ impl Person {
 
     fn terminal(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        let bin = Path::new(env!("CARGO_BIN_EXE_holdpoint")).parent().unwrap();
+        let bin = Path::new(env!("CARGO_BIN_EXE_standfast")).parent().unwrap();
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = std::iter::once(bin.to_path_buf()).chain(std::env::split_paths(&path));
         command.env("PATH", std::env::join_paths(folders).unwrap());
         command.env("HOME", self.folder.path().join("home")).current_dir(self.folder.path());
-        for other in ["XDG_DATA_HOME", "HOLDPOINT_KEY"] {
+        for other in ["XDG_DATA_HOME", "STANDFAST_KEY"] {
             command.env_remove(other);
         }
-        command.env("HOLDPOINT_SERVER", format!("http://{}", self.address)).env("RUST_LOG", "warn");
+        command.env("STANDFAST_SERVER", format!("http://{}", self.address)).env("RUST_LOG", "warn");
         command
     }
 
@@ -160,7 +160,7 @@ impl Person {
             assert!(server.wait().unwrap().success(), "ctrl-c ends it in order");
         }
         let arguments = SERVERS.iter().find_map(|server| step.command.strip_prefix(server)).unwrap();
-        let mut command = self.terminal(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut command = self.terminal(env!("CARGO_BIN_EXE_standfast"));
         command.arg("serve").args(arguments.split_whitespace()).args(["--listen", "127.0.0.1:0"]);
         let mut server = command.stdout(Stdio::piped()).spawn().unwrap();
         let out = BufReader::new(server.stdout.take().unwrap());
@@ -175,7 +175,7 @@ impl Person {
         for _ in 0..1500 {
             let came = said.lock().unwrap().clone();
             if let Some(address) =
-                came.first().and_then(|line| line.strip_prefix("Holdpoint listens on http://"))
+                came.first().and_then(|line| line.strip_prefix("Standfast listens on http://"))
             {
                 self.address = address.to_owned();
                 if step.shown.is_empty() || is_as_shown(&self.meant(&step.shown), &came) {
@@ -207,7 +207,7 @@ impl Person {
             self.run = last_id("run_", &text).or(self.run.take());
             self.hold = last_id("hold_", &text).or(self.hold.take());
             let is_fine = match shown.is_empty() {
-                true => done && !text.contains("urn:holdpoint:problem:"),
+                true => done && !text.contains("urn:standfast:problem:"),
                 false => is_as_shown(&shown, &came),
             };
             if is_fine {

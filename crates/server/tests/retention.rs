@@ -12,8 +12,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use holdpoint_store::conformance::cluster::{query_count, shared};
 use serde_json::Value;
+use standfast_store::conformance::cluster::{query_count, shared};
 use tempfile::TempDir;
 
 use started::{Started, started};
@@ -34,22 +34,22 @@ server: {{nodes: {{take_over_after: 3s}}{retention}}}
 agents: {{ops: {{llm: script, session_store: main, tools: [execute_command], task: {{input_timeout: 2h}}}}}}
 "
     );
-    std::fs::write(folder.path().join("holdpoint.yaml"), text).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), text).unwrap();
     folder
 }
 
-fn holdpoint(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_holdpoint")).args(arguments).output().unwrap()
+fn standfast(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_standfast")).args(arguments).output().unwrap()
 }
 
 fn serve(folder: &Path) -> Started {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("holdpoint.yaml"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("standfast.yaml"));
     started(command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn"))
 }
 
 fn ask(server: &Started, arguments: &[&str]) -> Value {
-    let output = holdpoint(&[arguments, &["--json", "--server", &server.base]].concat());
+    let output = standfast(&[arguments, &["--json", "--server", &server.base]].concat());
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -91,7 +91,7 @@ fn kinds(server: &Started, run: &str) -> Vec<String> {
 
 /// What the audit says about runs that were erased by age: how often each.
 fn proven(config: &str) -> BTreeMap<String, usize> {
-    let exported = holdpoint(&["audit", "export", "--config", config]);
+    let exported = standfast(&["audit", "export", "--config", config]);
     let mut proven = BTreeMap::new();
     for line in String::from_utf8(exported.stdout).unwrap().lines() {
         let line: Value = serde_json::from_str(line).unwrap();
@@ -108,7 +108,7 @@ fn proven(config: &str) -> BTreeMap<String, usize> {
 /// audit verifies and says which runs those were.
 fn contents_go_after_their_time(sql: &str, nodes: usize, is_secret_stored: impl Fn(&Path) -> bool) {
     let folder = folder(sql, ", retention: {ended_runs: 3s}");
-    let config = folder.path().join("holdpoint.yaml").display().to_string();
+    let config = folder.path().join("standfast.yaml").display().to_string();
     let nodes: Vec<Started> = (0..nodes).map(|_| serve(folder.path())).collect();
     let mut over = Vec::new();
     for n in 0..6 {
@@ -133,7 +133,7 @@ fn contents_go_after_their_time(sql: &str, nodes: usize, is_secret_stored: impl 
     until("it goes on", || status(&nodes[0], &waiting) == "completed");
     until("and goes in its turn", || kinds(&nodes[0], &waiting) == ["run.erased"]);
     assert!(!is_secret_stored(folder.path()), "the secret is nowhere");
-    let verified = holdpoint(&["audit", "verify", "--config", &config]);
+    let verified = standfast(&["audit", "verify", "--config", &config]);
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
 }
 
@@ -168,5 +168,5 @@ fn without_a_word_everything_is_kept() {
     until("the run is over", || status(&server, &run) == "completed");
     std::thread::sleep(Duration::from_secs(4));
     assert!(kinds(&server, &run).contains(&"call.finished".to_owned()));
-    assert_eq!(proven(&folder.path().join("holdpoint.yaml").display().to_string()), BTreeMap::new());
+    assert_eq!(proven(&folder.path().join("standfast.yaml").display().to_string()), BTreeMap::new());
 }

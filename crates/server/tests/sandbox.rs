@@ -11,18 +11,18 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use holdpoint::tool::command::{CommandOptions, CommandTool};
-use holdpoint::tool::sandbox::{self, Confinement, Isolation, NoSandbox, Reach};
-use holdpoint::tool::{Outcome, Tool};
-use holdpoint_core::body::Body;
-use holdpoint_core::message::ToolResult;
-use holdpoint_core::time::Millis;
 use serde_json::{Value, json};
+use standfast::tool::command::{CommandOptions, CommandTool};
+use standfast::tool::sandbox::{self, Confinement, Isolation, NoSandbox, Reach};
+use standfast::tool::{Outcome, Tool};
+use standfast_core::body::Body;
+use standfast_core::message::ToolResult;
+use standfast_core::time::Millis;
 use tempfile::TempDir;
 
 use tooling::invocation;
 
-const SHIM: &str = env!("CARGO_BIN_EXE_holdpoint");
+const SHIM: &str = env!("CARGO_BIN_EXE_standfast");
 
 /// A workspace, and beside it what a command must not reach.
 struct Place {
@@ -139,8 +139,8 @@ async fn outside_of_the_workspace_nothing_can_be_changed_and_secrets_are_not_the
         format!("cat /proc/{server}/mem"),
         "cat /etc/shadow".to_owned(),
         "ls /root /home /var /run".to_owned(),
-        "echo x > /etc/holdpoint-was-here".to_owned(),
-        "echo x > /tmp/holdpoint-was-here".to_owned(),
+        "echo x > /etc/standfast-was-here".to_owned(),
+        "echo x > /tmp/standfast-was-here".to_owned(),
         "echo x > /proc/sys/kernel/hostname".to_owned(),
         "mount -t tmpfs none .".to_owned(),
         "unshare -r true".to_owned(),
@@ -154,7 +154,7 @@ async fn outside_of_the_workspace_nothing_can_be_changed_and_secrets_are_not_the
     }
     assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "theirs");
     assert_eq!(std::fs::read_to_string(&data).unwrap(), "secret-of-the-server");
-    assert!(!config.exists() && !place.at("new").exists() && !Path::new("/etc/holdpoint-was-here").exists());
+    assert!(!config.exists() && !place.at("new").exists() && !Path::new("/etc/standfast-was-here").exists());
     println!("{} ways out, none works", scripts.len());
 }
 
@@ -286,7 +286,7 @@ async fn f27_misbehaving_commands_end_within_their_limits() {
 
 /// How often a fault is played: many times by `cargo xtask faults`.
 fn rounds() -> usize {
-    std::env::var("HOLDPOINT_FAULT_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+    std::env::var("STANDFAST_FAULT_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
 async fn misbehaving_commands() {
@@ -328,7 +328,7 @@ fn a_workspace_around_what_is_protected_is_refused() {
         println!("checked elsewhere that there is no tool: {why}");
         return;
     }
-    for protected in ["work/config.yaml", "work/data/holdpoint.db", "work"] {
+    for protected in ["work/config.yaml", "work/data/standfast.db", "work"] {
         let options = CommandOptions { protected: vec![place.at(protected)], ..place.options() };
         let refused = CommandTool::through(options, PathBuf::from(SHIM)).unwrap_err();
         let expected = NoSandbox::Exposed { protected: place.at(protected), workspace: place.at("work") };
@@ -381,7 +381,7 @@ impl Who {
         if self == Who::Oneself {
             return with(options);
         }
-        let (program, wrapper) = (place.at("holdpoint"), place.at("as-nobody"));
+        let (program, wrapper) = (place.at("standfast"), place.at("as-nobody"));
         if !program.exists() {
             std::fs::hard_link(SHIM, &program).or_else(|_| std::fs::copy(SHIM, &program).map(drop)).unwrap();
             let words = "exec setpriv --reuid=65534 --regid=65534 --clear-groups --";

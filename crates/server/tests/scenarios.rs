@@ -1,4 +1,4 @@
-//! `holdpoint test` of the real binary: the shipped examples pass, and whatever is wrong is named by file, line and step.
+//! `standfast test` of the real binary: the shipped examples pass, and whatever is wrong is named by file, line and step.
 //!
 //! The failing scenarios are files beside this one; those that cannot be played are made here, one mistake each.
 
@@ -18,7 +18,7 @@ struct Said {
 }
 
 fn test(arguments: &[&str]) -> Said {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let output = command.arg("test").args(arguments).current_dir(root).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -33,12 +33,12 @@ fn serve(data: &Path) -> Server {
     let mut child = program(data, "127.0.0.1:0").stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
+    let base = line.trim().strip_prefix("Standfast listens on ").unwrap().to_owned();
     Server { child, base, client: Client::builder().no_proxy().build().unwrap() }
 }
 
 fn program(data: &Path, listen: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command.args(["serve", "--listen", listen, "--data"]).arg(data).env("RUST_LOG", "warn");
     command
 }
@@ -361,7 +361,7 @@ async fn a_server_that_cannot_start_says_why() {
     let server = serve(data.path());
     let taken = server.base.strip_prefix("http://").unwrap();
     for (data, listen, expected) in [
-        (&data, "127.0.0.1:0", "is in use by another Holdpoint server"),
+        (&data, "127.0.0.1:0", "is in use by another Standfast server"),
         (&other, taken, "is in use by another program"),
         (&other, "0.0.0.0:0", "refusing to listen on 0.0.0.0:0"),
     ] {

@@ -29,7 +29,7 @@ fn events(server: &Server, run: &str) -> Vec<Value> {
 fn listening(mut child: Child) -> Server {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
+    let base = line.trim().strip_prefix("Standfast listens on ").unwrap().to_owned();
     Server { child, base }
 }
 
@@ -87,7 +87,7 @@ fn back_to_blocking_keeps_what_waits() {
     let moved = TWO_AGENTS
         .replace("durable: {llm: script, session_store: main-db,", "durable: {llm: script,")
         .replace("quick: {llm: script,", "quick: {llm: script, session_store: main-db,");
-    let file = folder.path().join("holdpoint.yaml");
+    let file = folder.path().join("standfast.yaml");
     let before = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, before.replace(TWO_AGENTS, &moved)).unwrap();
     let second = serve(folder.path());
@@ -148,7 +148,7 @@ agents:
     );
     drop(server);
     assert_eq!(tables(), before);
-    assert!(!folder.path().join("data/holdpoint.db").exists(), "there is no second database");
+    assert!(!folder.path().join("data/standfast.db").exists(), "there is no second database");
 }
 
 /// S3-14: with `enable_streaming: false` a client gets whole replies only.
@@ -231,8 +231,8 @@ fn without_a_task_block_a_store_changes_nothing() {
         "session_stores: {main-db: {backend: sql, sql: {driver: sqlite, database: ./kept/sessions.db}}}\n\
          agents: {plain: {llm: script, session_store: main-db, tools: [execute_command]}}\n",
     );
-    let mut validate = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    let validated = validate.arg("validate").arg(folder.path().join("holdpoint.yaml")).output().unwrap();
+    let mut validate = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    let validated = validate.arg("validate").arg(folder.path().join("standfast.yaml")).output().unwrap();
     let said = String::from_utf8(validated.stdout).unwrap() + &String::from_utf8(validated.stderr).unwrap();
     assert!(validated.status.success() && said.contains("plain"), "{said}");
     assert!(said.contains("task"), "{said}");
@@ -329,10 +329,10 @@ fn the_modes_differ_in_their_deadline_and_their_store_alone() {
 #[test]
 fn the_lines_that_validate_prints_make_an_agent_async() {
     let folder = folder("agents:\n  quick:\n    llm: script\n    tools: [execute_command]\n    task: {}\n");
-    let file = folder.path().join("holdpoint.yaml");
+    let file = folder.path().join("standfast.yaml");
     let validate = || {
         let output =
-            Command::new(env!("CARGO_BIN_EXE_holdpoint")).arg("validate").arg(&file).output().unwrap();
+            Command::new(env!("CARGO_BIN_EXE_standfast")).arg("validate").arg(&file).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     let said = validate();
@@ -396,7 +396,7 @@ fn a_wrong_file_is_not_served() {
 #[test]
 fn a_changed_file_is_taken_and_a_bad_one_is_not() {
     let folder = folder(TWO_AGENTS);
-    let file = folder.path().join("holdpoint.yaml");
+    let file = folder.path().join("standfast.yaml");
     let server = serve(folder.path());
     let held = server.send("durable");
     let before = std::fs::read_to_string(&file).unwrap();

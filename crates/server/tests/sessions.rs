@@ -11,11 +11,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use holdpoint_core::command::Entropy;
-use holdpoint_core::execution_state::{ExecutionState, Restored, Setting, execution_state};
-use holdpoint_core::name::{Tenant, UserId};
-use holdpoint_core::time::Timestamp;
 use serde_json::{Value, json};
+use standfast_core::command::Entropy;
+use standfast_core::execution_state::{ExecutionState, Restored, Setting, execution_state};
+use standfast_core::name::{Tenant, UserId};
+use standfast_core::time::Timestamp;
 
 use started::{Started, started};
 
@@ -26,7 +26,7 @@ struct Server {
 }
 
 fn serve(data: &Path) -> Server {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
     Server { program: started(&mut command), client: reqwest::Client::builder().no_proxy().build().unwrap() }
 }
@@ -119,7 +119,7 @@ async fn a_run_is_restored_from_its_exported_state() {
     let exported = first.get(&path).await;
     drop(first);
     let state = ExecutionState::from_json(exported.to_string().as_bytes()).unwrap();
-    let settings = holdpoint::demo::settings(data.path()).unwrap();
+    let settings = standfast::demo::settings(data.path()).unwrap();
     let agent = &settings.agents[&state.reasoning_state.agent_name];
     let restored = state.restore(&Setting {
         tenant: Tenant::default_tenant(),
@@ -151,7 +151,7 @@ async fn a_run_is_restored_from_its_exported_state() {
 async fn a_pause_changes_no_schema_and_no_metadata() {
     let data = tempfile::tempdir().unwrap();
     let server = serve(data.path());
-    let database = || rusqlite::Connection::open(data.path().join("holdpoint.db")).unwrap();
+    let database = || rusqlite::Connection::open(data.path().join("standfast.db")).unwrap();
     let schema = |database: &rusqlite::Connection| -> Vec<String> {
         let mut statement = database.prepare("SELECT sql FROM sqlite_master ORDER BY name").unwrap();
         let rows = statement.query_map([], |row| row.get::<_, Option<String>>(0)).unwrap();
@@ -208,7 +208,7 @@ async fn broken_metadata_are_not_taken_for_empty() {
     let first = serve(data.path());
     let (run, _) = first.held("s").await;
     drop(first);
-    let database = rusqlite::Connection::open(data.path().join("holdpoint.db")).unwrap();
+    let database = rusqlite::Connection::open(data.path().join("standfast.db")).unwrap();
     assert_eq!(database.execute("UPDATE sessions SET metadata = '[1'", []).unwrap(), 1);
     drop(database);
     let server = serve(data.path());
@@ -284,18 +284,18 @@ async fn a_deleted_session_loses_its_contents_and_takes_no_more_runs() {
     assert_eq!(server.ask("POST", &format!("/api/v1/holds/{hold}/resolve"), approve).await.0, 404);
     assert_eq!(server.get(&format!("/api/v1/runs/{other}")).await["status"], "held");
     drop(server);
-    let bytes = std::fs::read(data.path().join("holdpoint.db")).unwrap();
+    let bytes = std::fs::read(data.path().join("standfast.db")).unwrap();
     assert!(bytes.windows(4).any(|window| window == b"/srv"), "the other session keeps its arguments");
-    let verify = Command::new(env!("CARGO_BIN_EXE_holdpoint"))
+    let verify = Command::new(env!("CARGO_BIN_EXE_standfast"))
         .args(["audit", "verify"])
-        .arg(data.path().join("holdpoint.db"))
+        .arg(data.path().join("standfast.db"))
         .output()
         .unwrap();
     let said = String::from_utf8(verify.stdout).unwrap();
     assert!(verify.status.success() && said.contains("1 erased"), "{said}");
-    let export = Command::new(env!("CARGO_BIN_EXE_holdpoint"))
+    let export = Command::new(env!("CARGO_BIN_EXE_standfast"))
         .args(["audit", "export"])
-        .arg(data.path().join("holdpoint.db"))
+        .arg(data.path().join("standfast.db"))
         .output()
         .unwrap();
     let lines = String::from_utf8(export.stdout).unwrap();
@@ -319,13 +319,13 @@ async fn a_deleted_session_loses_its_contents_and_takes_no_more_runs() {
 #[tokio::test]
 async fn a_session_belongs_to_its_user() {
     let data = tempfile::tempdir().unwrap();
-    let holdpoint = || Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    let mut command = holdpoint();
+    let standfast = || Command::new(env!("CARGO_BIN_EXE_standfast"));
+    let mut command = standfast();
     command.args(["serve", "--listen", "127.0.0.1:0", "--auth", "keys", "--approver", "user:zoe", "--data"]);
     let program = started(command.arg(data.path()).env("RUST_LOG", "warn"));
     let key = |arguments: &[&str]| {
         let made =
-            holdpoint().args(["keys", "create", "--data"]).arg(data.path()).args(arguments).output().unwrap();
+            standfast().args(["keys", "create", "--data"]).arg(data.path()).args(arguments).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         String::from_utf8(made.stdout).unwrap().trim().to_owned()
     };

@@ -37,19 +37,19 @@ impl Site {
     fn new() -> Site {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("script.yaml"), SCRIPT).unwrap();
-        std::fs::write(folder.path().join("holdpoint.yaml"), CONFIG).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        std::fs::write(folder.path().join("standfast.yaml"), CONFIG).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--config"])
-            .arg(folder.path().join("holdpoint.yaml"));
+            .arg(folder.path().join("standfast.yaml"));
         command.arg("--data").arg(folder.path().join("data")).env("RUST_LOG", "warn");
         let server = started(&mut command);
         Site { folder, server, client: reqwest::Client::builder().no_proxy().build().unwrap() }
     }
 
     fn keys(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-        command.arg("keys").args(arguments).arg("--config").arg(self.folder.path().join("holdpoint.yaml"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+        command.arg("keys").args(arguments).arg("--config").arg(self.folder.path().join("standfast.yaml"));
         let done = command.output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).unwrap().trim().to_owned()
@@ -273,7 +273,7 @@ async fn what_is_of_another_tenant_does_not_exist() {
             for name in things.names() {
                 assert!(!listed.contains(name), "{path} has {name}: {listed}");
             }
-            assert!(!listed.contains("holdpoint_runs{phase=\"held_for_person\"} 1"), "{path}: {listed}");
+            assert!(!listed.contains("standfast_runs{phase=\"held_for_person\"} 1"), "{path}: {listed}");
         }
     }
     for path in ["/v1/agents/ops/tasks", "/", "/runs"] {
@@ -303,10 +303,10 @@ async fn a_second_tenant_works_like_the_first() {
     let (ours, theirs) = (site.held(&ann, "s").await, site.held(&other, "s").await);
     site.server.child.kill().unwrap();
     site.server.child.wait().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command
         .args(["serve", "--listen", "127.0.0.1:0", "--config"])
-        .arg(site.folder.path().join("holdpoint.yaml"));
+        .arg(site.folder.path().join("standfast.yaml"));
     command.arg("--data").arg(site.folder.path().join("data")).env("RUST_LOG", "warn");
     site.server = started(&mut command);
     for (key, (run, hold)) in [(&ann, &ours), (&other, &theirs)] {

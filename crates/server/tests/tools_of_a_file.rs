@@ -77,7 +77,7 @@ fn a_file_is_edited_after_approval() {
 fn file_tools_do_not_reach_what_belongs_to_the_server() {
     let asked = [
         ("env", "write_file", json!({"path": ".env", "content": "OPEN=true"})),
-        ("config", "edit_file", json!({"path": "holdpoint.yaml", "old": "llms", "new": "x"})),
+        ("config", "edit_file", json!({"path": "standfast.yaml", "old": "llms", "new": "x"})),
         ("store", "read_file", json!({"path": "kept.db"})),
         ("wal", "read_file", json!({"path": "kept.db-wal"})),
         ("key", "read_file", json!({"path": "data/callback.key"})),
@@ -215,7 +215,7 @@ agents:
     assert_eq!(hold["path"], json!([{"run": id, "agent": "lead"}]), "{hold}");
     assert!(text(&hold["run"]).starts_with("run_"), "{hold}");
     assert_eq!(hold["arguments"], json!({"command": "echo hello"}));
-    let mut show = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut show = Command::new(env!("CARGO_BIN_EXE_standfast"));
     let shown = show.args(["holds", "show", &below, "--server", &server.base]).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.contains(&format!("for:      lead, {id}\n")), "{shown}");
@@ -245,8 +245,8 @@ agents:
     let run = server.ask(&["send", "lead", "please"]).unwrap();
     let run = server.until(text(&run["id"]), "completed");
     assert!(log(&server, &run).contains("found it"));
-    let said = Command::new(env!("CARGO_BIN_EXE_holdpoint"))
-        .args(["validate", "holdpoint.yaml"])
+    let said = Command::new(env!("CARGO_BIN_EXE_standfast"))
+        .args(["validate", "standfast.yaml"])
         .current_dir(folder.path())
         .output()
         .unwrap();
@@ -373,7 +373,7 @@ fn without_a_kernel_that_confines_there_is_no_start() {
         said.contains("tools.shell: commands cannot be confined here") && said.contains("`sandbox: off`"),
         "{said}"
     );
-    assert!(!on.path().join("data/holdpoint.db").exists(), "nothing was opened");
+    assert!(!on.path().join("data/standfast.db").exists(), "nothing was opened");
     let off =
         folder(&[("s", &script)], &format!("tools: {{shell: {{type: command, sandbox: off}}}}\n{agents}"));
     let mut child = without_landlock(command(off.path()));
@@ -381,7 +381,7 @@ fn without_a_kernel_that_confines_there_is_no_start() {
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(line.starts_with("Holdpoint listens on "), "{line}");
+    assert!(line.starts_with("Standfast listens on "), "{line}");
 }
 
 /// C24: a tool can ask for four eyes where its agent does not.
@@ -401,7 +401,7 @@ server: {auth: {api_keys: true}}
     );
     let server = serve(folder.path());
     let key = |user: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
         command.args(["keys", "create", "--user", user, "--data"]).arg(folder.path().join("data"));
         String::from_utf8(command.output().unwrap().stdout).unwrap().trim().to_owned()
     };

@@ -1,4 +1,4 @@
-//! Following runs with the real binary: words as they are said, `holdpoint watch`, and editing in an editor.
+//! Following runs with the real binary: words as they are said, `standfast watch`, and editing in an editor.
 //!
 //! Words of the model come beside the log: before the reply, without a number, and never twice.
 
@@ -30,18 +30,18 @@ struct Server {
 }
 
 fn serve(data: &Path, listen: &str) -> Server {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command.args(["serve", "--listen", listen, "--data"]).arg(data).env("RUST_LOG", "warn");
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let address = line.trim().strip_prefix("Holdpoint listens on http://").unwrap().to_owned();
+    let address = line.trim().strip_prefix("Standfast listens on http://").unwrap().to_owned();
     Server { _child: Killed(child), address }
 }
 
 fn command(address: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    command.args(arguments).env("HOLDPOINT_SERVER", format!("http://{address}"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    command.args(arguments).env("STANDFAST_SERVER", format!("http://{address}"));
     command
 }
 

@@ -10,29 +10,29 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use holdpoint::auth::{ApiKey, KEY_BYTES, KeyFacts, Party, Principal};
-use holdpoint::clock::Clock;
-use holdpoint::engine::{Engine, NewRun};
-use holdpoint::http;
-use holdpoint::model::scripted::{Line, Script};
-use holdpoint::settings::{
-    Access, Agent, Approvers, Auth, Connections, SelfApproval, Settings, Streaming, Tracking,
-};
-use holdpoint::tool::suspend::{self, SuspendForInput};
-use holdpoint::tool::{Invocation, Outcome, Pending, Running, Tool};
-use holdpoint_core::body::Body;
-use holdpoint_core::command::SuspendFor;
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::hold::{Ask, HoldPolicy};
-use holdpoint_core::id::{HoldId, Place, RunId};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, Replay, ToolResult};
-use holdpoint_core::name::{AgentName, ToolName, UserId};
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::Store;
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::redirect::Policy;
+use standfast::auth::{ApiKey, KEY_BYTES, KeyFacts, Party, Principal};
+use standfast::clock::Clock;
+use standfast::engine::{Engine, NewRun};
+use standfast::http;
+use standfast::model::scripted::{Line, Script};
+use standfast::settings::{
+    Access, Agent, Approvers, Auth, Connections, SelfApproval, Settings, Streaming, Tracking,
+};
+use standfast::tool::suspend::{self, SuspendForInput};
+use standfast::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::hold::{Ask, HoldPolicy};
+use standfast_core::id::{HoldId, Place, RunId};
+use standfast_core::json::RawJson;
+use standfast_core::message::{Message, Replay, ToolResult};
+use standfast_core::name::{AgentName, ToolName, UserId};
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::Store;
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -88,7 +88,7 @@ impl Site {
 
     fn with(clock: Clock, holds: HoldPolicy, approvers: Approvers) -> Site {
         let directory = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(&SqliteOptions::at(directory.path().join("holdpoint.db"))).unwrap();
+        let store = SqliteStore::open(&SqliteOptions::at(directory.path().join("standfast.db"))).unwrap();
         let effects = directory.path().join("effects");
         let ask = |arguments: &str| Line::calls(&[(suspend::NAME, arguments)]);
         let agents = [
@@ -288,7 +288,7 @@ impl Browser {
         let request = self.client.request(method, format!("{}{path}", self.base));
         match self.token.is_empty() {
             true => request,
-            false => request.header("cookie", format!("holdpoint_csrf={}", self.token)),
+            false => request.header("cookie", format!("standfast_csrf={}", self.token)),
         }
     }
 

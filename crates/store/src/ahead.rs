@@ -10,19 +10,19 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::command::{Command, Context, Entropy, Limits, Start};
-use holdpoint_core::decide::{self, Answer as Outcome, Decided};
-use holdpoint_core::definition::Definition;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::Envelope;
-use holdpoint_core::hold::Recorded;
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::policy::{Role, Verdicts};
-use holdpoint_core::project::RunRow;
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::Run;
-use holdpoint_core::time::Timestamp;
+use standfast_core::actor::Actor;
+use standfast_core::command::{Command, Context, Entropy, Limits, Start};
+use standfast_core::decide::{self, Answer as Outcome, Decided};
+use standfast_core::definition::Definition;
+use standfast_core::digest::Digest;
+use standfast_core::event::Envelope;
+use standfast_core::hold::Recorded;
+use standfast_core::id::{RunId, Seq};
+use standfast_core::policy::{Role, Verdicts};
+use standfast_core::project::RunRow;
+use standfast_core::refusal::Refusal;
+use standfast_core::run::Run;
+use standfast_core::time::Timestamp;
 
 use crate::batch::{Batch, Guard, LeaseChange, Put, Seal};
 use crate::contract::{Answer, Store};

@@ -5,8 +5,8 @@
 use std::future::ready;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use holdpoint_core::id::Incarnation;
-use holdpoint_core::time::Timestamp;
+use standfast_core::id::Incarnation;
+use standfast_core::time::Timestamp;
 
 use crate::contract::Answer;
 use crate::query::{Heartbeat, NodeRow, ShardSet};

@@ -7,15 +7,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use holdpoint_core::apply;
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::event::Envelope;
-use holdpoint_core::id::{HoldId, HoldKey, RunId, Seq};
-use holdpoint_core::link::{Contents, FIRST_PREVIOUS, Link};
-use holdpoint_core::project::{self, HoldRow, Phase};
-use holdpoint_core::run::{FOLD_VERSION, Run, status};
-use holdpoint_core::time::Timestamp;
 use serde::Deserialize;
+use standfast_core::apply;
+use standfast_core::digest::{self, Digest};
+use standfast_core::event::Envelope;
+use standfast_core::id::{HoldId, HoldKey, RunId, Seq};
+use standfast_core::link::{Contents, FIRST_PREVIOUS, Link};
+use standfast_core::project::{self, HoldRow, Phase};
+use standfast_core::run::{FOLD_VERSION, Run, status};
+use standfast_core::time::Timestamp;
 
 use crate::columns::{self, Record};
 use crate::error::StoreError;
@@ -80,7 +80,7 @@ pub struct ExportedLink {
 #[must_use]
 pub fn entry_hash(previous: Option<Digest>, tenant: &str, no: u64, at: Timestamp, entry: &str) -> Digest {
     digest::of_parts(
-        "holdpoint.audit.1",
+        "standfast.audit.1",
         &[
             &previous.unwrap_or(FIRST_PREVIOUS).0,
             tenant.as_bytes(),
@@ -118,7 +118,7 @@ pub fn remains_digest(run: &Run, holds: &[HoldRow]) -> Digest {
         parts.push(columns::json(&Record::of(row)).into());
     }
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-    digest::of_parts("holdpoint.remains.1", &parts)
+    digest::of_parts("standfast.remains.1", &parts)
 }
 
 /// What a backend shows of its runs. For one run all of it is of one moment.

@@ -3,15 +3,15 @@
 //! A batch is everything that one run's change writes: the link, the new row, changed hold rows, the lease, and two
 //! generic lists, guards and puts. A backend knows these by shape, not by meaning.
 
-use holdpoint_core::body::Blob;
-use holdpoint_core::decide::Decided;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
-use holdpoint_core::link::{Chain, FIRST_PREVIOUS, Link};
-use holdpoint_core::name::Tenant;
-use holdpoint_core::project::{self, HoldChange, RunRow};
-use holdpoint_core::time::Timestamp;
+use standfast_core::body::Blob;
+use standfast_core::decide::Decided;
+use standfast_core::digest::Digest;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::id::{HoldId, Incarnation, RunId, Seq};
+use standfast_core::link::{Chain, FIRST_PREVIOUS, Link};
+use standfast_core::name::Tenant;
+use standfast_core::project::{self, HoldChange, RunRow};
+use standfast_core::time::Timestamp;
 
 use crate::query::{Lease, SessionKey};
 

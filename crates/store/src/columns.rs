@@ -3,16 +3,16 @@
 //! One place, so that a row means the same in every database. Reading is strict: what is not exactly what is written
 //! here is corrupt, which quarantines its run and nothing else.
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::Driver;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{HoldId, Incarnation, MessageId, RequestId, RequestKey, RunId, Seq};
-use holdpoint_core::name::{AgentName, BadName, InboxName, SessionId, ToolName, UserId};
-use holdpoint_core::project::{Closed, HoldRow, How};
-use holdpoint_core::run::InboxPlace;
-use holdpoint_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use standfast_core::actor::Actor;
+use standfast_core::digest::Digest;
+use standfast_core::event::Driver;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{HoldId, Incarnation, MessageId, RequestId, RequestKey, RunId, Seq};
+use standfast_core::name::{AgentName, BadName, InboxName, SessionId, ToolName, UserId};
+use standfast_core::project::{Closed, HoldRow, How};
+use standfast_core::run::InboxPlace;
+use standfast_core::time::Timestamp;
 
 use crate::batch::LeaseChange;
 use crate::error::StoreError;
@@ -240,7 +240,7 @@ impl Record {
 #[cfg(test)]
 #[test]
 fn every_kind_has_its_number() {
-    let mut numbers: Vec<i64> = holdpoint_core::hold::HoldKind::ALL.into_iter().map(kind_number).collect();
+    let mut numbers: Vec<i64> = standfast_core::hold::HoldKind::ALL.into_iter().map(kind_number).collect();
     numbers.dedup();
     assert_eq!(numbers, [1, 2, 3, 4, 5]);
 }

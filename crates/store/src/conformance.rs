@@ -112,7 +112,7 @@ struct InFile(tempfile::TempDir);
 
 impl InFile {
     fn path(&self) -> PathBuf {
-        self.0.path().join("holdpoint.db")
+        self.0.path().join("standfast.db")
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Each says whether something was written: surfaces turn them into "try again", "decide again" or "it is broken".
 
-use holdpoint_core::id::RunId;
+use standfast_core::id::RunId;
 
 /// Why a store did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +47,7 @@ pub enum StoreError {
         /// What is wrong with them.
         why: String,
     },
-    /// The run was last written by a newer version of Holdpoint; this one leaves it alone.
+    /// The run was last written by a newer version of Standfast; this one leaves it alone.
     #[error("run {run} was written by a newer version (fold {found}); upgrade this node")]
     Newer {
         /// Which run.

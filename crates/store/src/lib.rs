@@ -1,4 +1,4 @@
-//! Where Holdpoint keeps runs.
+//! Where Standfast keeps runs.
 //!
 //! A store knows rows and locks, nothing of what they mean: events, rows and guards come in by shape. The contract is
 //! [`Store`]; what an append consists of is [`Batch`]. Backends: [`memory`] (the reference), [`sqlite`] (the embedded

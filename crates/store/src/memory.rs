@@ -9,13 +9,13 @@ mod state;
 use std::future::ready;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
-use holdpoint_core::link::Link;
-use holdpoint_core::name::Tenant;
-use holdpoint_core::project::{HoldRow, RunRow};
-use holdpoint_core::run::Facts;
-use holdpoint_core::time::Timestamp;
+use standfast_core::digest::Digest;
+use standfast_core::id::{HoldId, Incarnation, RunId, Seq};
+use standfast_core::link::Link;
+use standfast_core::name::Tenant;
+use standfast_core::project::{HoldRow, RunRow};
+use standfast_core::run::Facts;
+use standfast_core::time::Timestamp;
 
 use crate::alone::Alone;
 use crate::batch::Batch;

@@ -7,16 +7,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdpoint_core::apply;
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::id::{HoldId, RunId, Seq};
-use holdpoint_core::link::{Contents, FIRST_PREVIOUS, Header, Link};
-use holdpoint_core::name::{AgentName, SessionId, Tenant, UserId};
-use holdpoint_core::project;
-use holdpoint_core::run::Run;
-use holdpoint_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use standfast_core::apply;
+use standfast_core::digest::{self, Digest};
+use standfast_core::event::{Envelope, Event};
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::link::{Contents, FIRST_PREVIOUS, Header, Link};
+use standfast_core::name::{AgentName, SessionId, Tenant, UserId};
+use standfast_core::project;
+use standfast_core::run::Run;
+use standfast_core::time::Timestamp;
 
 use crate::batch::{Batch, Expected, LeaseChange, Put, Who};
 use crate::contract::Store;
@@ -35,7 +35,7 @@ const AT_ONCE: usize = 500;
 #[serde(rename_all = "snake_case")]
 enum Line {
     /// The first one.
-    Holdpoint {
+    Standfast {
         format: u32,
         tenant: Tenant,
     },
@@ -81,7 +81,7 @@ struct LinkLine {
     first: Seq,
     count: u32,
     at: Timestamp,
-    actor: holdpoint_core::actor::Actor,
+    actor: standfast_core::actor::Actor,
     hash: Digest,
     salt: String,
     payload: String,
@@ -160,7 +160,7 @@ pub async fn export(
     progress: &mut (dyn FnMut(u64) + Send),
 ) -> Result<Moved, MoveError> {
     let mut moved = Moved::default();
-    put(out, &Line::Holdpoint { format: FORMAT, tenant: tenant.clone() })?;
+    put(out, &Line::Standfast { format: FORMAT, tenant: tenant.clone() })?;
     let mut known = BTreeSet::new();
     for (run, key) in runs(store, tenant, wanted).await? {
         let links = store.links(run, Seq(0), usize::MAX).await?;
@@ -174,7 +174,7 @@ pub async fn export(
         let mut head = (Seq(0), FIRST_PREVIOUS);
         for link in links {
             let corrupt =
-                |bad: holdpoint_core::link::BadLink| StoreError::Corrupt { run, why: bad.to_string() };
+                |bad: standfast_core::link::BadLink| StoreError::Corrupt { run, why: bad.to_string() };
             link.verify(head.1, head.0.plus(1)).map_err(corrupt)?;
             for envelope in link.events().map_err(corrupt)? {
                 export_beside(store, tenant, run, &envelope.event, out).await?;
@@ -315,7 +315,7 @@ fn link_line(link: Link) -> Result<LinkLine, StoreError> {
     };
     let payload = String::from_utf8(payload)
         .map_err(|error| StoreError::Corrupt { run, why: format!("its events are no text: {error}") })?;
-    let salt = holdpoint_core::base32::encode(&salt);
+    let salt = standfast_core::base32::encode(&salt);
     Ok(LinkLine { run, first, count, at, actor, hash: link.hash, salt, payload })
 }
 
@@ -369,7 +369,7 @@ pub async fn import(
                 false => Err(bad(no, format!("{said:?} was to come, and {:?} came", import.moved))),
             };
         }
-        if matches!(line, Line::Holdpoint { .. }) != (no == 1) {
+        if matches!(line, Line::Standfast { .. }) != (no == 1) {
             return Err(bad(no, "the first line must be that of an export, and no other"));
         }
         import.take(no, line, into).await?;
@@ -404,7 +404,7 @@ struct UnderWay {
 impl Import<'_> {
     async fn take(&mut self, no: u64, line: Line, into: Target) -> Result<(), MoveError> {
         match line {
-            Line::Holdpoint { format, tenant } => {
+            Line::Standfast { format, tenant } => {
                 if format != FORMAT {
                     return Err(bad(
                         no,
@@ -462,7 +462,7 @@ impl Import<'_> {
     }
 
     async fn link(&mut self, no: u64, line: LinkLine) -> Result<(), MoveError> {
-        let salt = holdpoint_core::base32::decode(&line.salt).ok_or_else(|| bad(no, "the salt is none"))?;
+        let salt = standfast_core::base32::decode(&line.salt).ok_or_else(|| bad(no, "the salt is none"))?;
         let LinkLine { run, first, count, at, actor, hash, payload, .. } = line;
         let link = Link {
             header: Header { run, first, count, at, actor },
@@ -480,7 +480,7 @@ impl Import<'_> {
                 let missing = || bad(no, format!("the value {} is missing", name.digest));
                 let text = self.blobs.get(&name.digest).ok_or_else(missing)?;
                 envelope.event.fill(&name, text).map_err(|wrong| bad(no, wrong))?;
-                puts.push(Put::Blob(holdpoint_core::body::Blob { name, text: text.clone() }));
+                puts.push(Put::Blob(standfast_core::body::Blob { name, text: text.clone() }));
             }
         }
         let before = under_way.map(|known| known.run);
@@ -556,7 +556,7 @@ impl Import<'_> {
                     .await?;
             }
             Line::Audit { at, entry } => self.store.put_audit(tenant, at, entry).await?,
-            Line::Holdpoint { .. }
+            Line::Standfast { .. }
             | Line::Definition { .. }
             | Line::Session { .. }
             | Line::Link(_)

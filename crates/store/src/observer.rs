@@ -2,7 +2,7 @@
 //!
 //! A store reads no clock: the observer has one. It is called in the writer's thread, so it must be quick.
 
-use holdpoint_core::project::HoldChange;
+use standfast_core::project::HoldChange;
 
 /// Watches a store at work.
 pub trait Observer: std::fmt::Debug + Send + Sync {

@@ -31,13 +31,13 @@ mod writer;
 use std::future::Future;
 use std::sync::Arc;
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
-use holdpoint_core::link::Link;
-use holdpoint_core::name::Tenant;
-use holdpoint_core::project::{HoldRow, RunRow};
-use holdpoint_core::run::Facts;
-use holdpoint_core::time::Timestamp;
+use standfast_core::digest::Digest;
+use standfast_core::id::{HoldId, Incarnation, RunId, Seq};
+use standfast_core::link::Link;
+use standfast_core::name::Tenant;
+use standfast_core::project::{HoldRow, RunRow};
+use standfast_core::run::Facts;
+use standfast_core::time::Timestamp;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::broadcast;
 
@@ -131,7 +131,7 @@ impl PostgresStore {
         // A runtime of its own: appends go on whoever calls, and whatever becomes of the caller's runtime.
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
-            .thread_name("holdpoint-postgres")
+            .thread_name("standfast-postgres")
             .enable_all()
             .build();
         let runtime = runtime.map_err(|error| unusable(error.to_string()))?;

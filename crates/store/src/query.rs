@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{Incarnation, RunId, Seq, Shard};
-use holdpoint_core::name::{AgentName, InboxName, SessionId, Tenant, ToolName, UserId};
-use holdpoint_core::project::{Phase, RunRow};
-use holdpoint_core::run::Facts;
-use holdpoint_core::time::Timestamp;
+use standfast_core::digest::Digest;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{Incarnation, RunId, Seq, Shard};
+use standfast_core::name::{AgentName, InboxName, SessionId, Tenant, ToolName, UserId};
+use standfast_core::project::{Phase, RunRow};
+use standfast_core::run::Facts;
+use standfast_core::time::Timestamp;
 
 use crate::batch::Who;
 

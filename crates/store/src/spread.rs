@@ -4,8 +4,8 @@
 //! back the rest, and takes what is free. After two turns of everyone the shards are spread evenly. Whoever stores them
 //! makes the turns of all nodes follow each other.
 
-use holdpoint_core::id::{Incarnation, Shard};
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::id::{Incarnation, Shard};
+use standfast_core::time::{Millis, Timestamp};
 
 const SHARDS: usize = 256;
 

@@ -3,9 +3,9 @@
 //! A store knows of a subscription whose runs it is about and which kinds of events it wants, as bits; the rest is a
 //! JSON document of the server's. An append that brings a wanted kind puts a notice for it, in the same transaction.
 
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::name::{AgentName, Tenant};
-use holdpoint_core::time::Timestamp;
+use standfast_core::id::{RunId, Seq};
+use standfast_core::name::{AgentName, Tenant};
+use standfast_core::time::Timestamp;
 
 use crate::batch::{Batch, Notice};
 use crate::query::{Page, ShardSet};

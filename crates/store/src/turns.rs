@@ -2,7 +2,7 @@
 //!
 //! Shared by the backends, so that all of them claim in the same order.
 
-use holdpoint_core::time::Timestamp;
+use standfast_core::time::Timestamp;
 
 /// Takes one from each queue in turn, in each round the longest due first, until `limit` are taken. Each queue is one
 /// agent's due runs, the longest due first, and already cut to the room that the agent has.

@@ -16,19 +16,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::command::{AskedCall, Command, Decide, OnHold, RecordReply, Resolve, Say, Wanted};
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::hold::{HoldKind, Resolution};
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::link::{FIRST_PREVIOUS, Link};
-use holdpoint_core::message::{Message, ToolResult, Usage};
-use holdpoint_core::run::Run;
-use holdpoint_store::ahead::{Beside, Driver, Order, Settled};
-use holdpoint_store::memory::MemoryStore;
-use holdpoint_store::{Guard, Put, Store, StoreError};
 use proptest::prelude::*;
+use standfast_core::actor::Actor;
+use standfast_core::command::{AskedCall, Command, Decide, OnHold, RecordReply, Resolve, Say, Wanted};
+use standfast_core::digest::Digest;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::hold::{HoldKind, Resolution};
+use standfast_core::id::{RunId, Seq};
+use standfast_core::link::{FIRST_PREVIOUS, Link};
+use standfast_core::message::{Message, ToolResult, Usage};
+use standfast_core::run::Run;
+use standfast_store::ahead::{Beside, Driver, Order, Settled};
+use standfast_store::memory::MemoryStore;
+use standfast_store::{Guard, Put, Store, StoreError};
 
 use ahead_driver::faulty::{Fault, Faulty, Plan, Sneak};
 use ahead_driver::script::{

@@ -1,13 +1,13 @@
 //! The tests are tested: with any one rule of the core switched off, scenarios must fail.
 //!
-//! Each mutant of `holdpoint_core::mutant` is switched on for this thread while all scenario files are played on the
+//! Each mutant of `standfast_core::mutant` is switched on for this thread while all scenario files are played on the
 //! memory store, whose appends run on the same thread. Which scenarios noticed is printed.
 
 mod scenario_runner;
 
 use std::panic::{self, AssertUnwindSafe};
 
-use holdpoint_core::mutant::Mutant;
+use standfast_core::mutant::Mutant;
 
 use scenario_runner::backends::InMemory;
 use scenario_runner::script::{self, Scenario};

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use holdpoint_core::id::{Incarnation, Seq};
-use holdpoint_core::project::RunRow;
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::conformance::appending::say;
-use holdpoint_store::conformance::cluster::{query_count, query_text, run, shared};
-use holdpoint_store::conformance::support::{BEGIN, NewRun, Scribe, block_on, checked, events_of};
-use holdpoint_store::postgres::{OpenError, PostgresOptions, PostgresStore};
-use holdpoint_store::{
+use standfast_core::id::{Incarnation, Seq};
+use standfast_core::project::RunRow;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::conformance::appending::say;
+use standfast_store::conformance::cluster::{query_count, query_text, run, shared};
+use standfast_store::conformance::support::{BEGIN, NewRun, Scribe, block_on, checked, events_of};
+use standfast_store::postgres::{OpenError, PostgresOptions, PostgresStore};
+use standfast_store::{
     Claim, Claimed, Guard, Heartbeat, NoticeQuery, Put, RunFilter, Scope, ShardSet, Store, StoreError,
     Subscription,
 };
@@ -209,7 +209,7 @@ fn connections_are_cut_while_appends_are_under_way() {
 }
 
 /// Appends until it is written, once: whoever does not know looks for the link.
-fn insist(store: &PostgresStore, batch: holdpoint_store::Batch) {
+fn insist(store: &PostgresStore, batch: standfast_store::Batch) {
     let (run, before, hash) = (batch.run(), batch.expected.seq, batch.link.hash);
     loop {
         match block_on(store.append(vec![batch.clone()])) {
@@ -329,9 +329,9 @@ fn updates_of_runs_stay_on_their_page() {
     for step in 0..UPDATES {
         let mut batch = scribe.batch(&row, &say(&format!("{step}")));
         batch.lease = match step % 3 {
-            0 => holdpoint_store::LeaseChange::Take { node: Incarnation([1; 16]), until: Timestamp(step) },
-            1 => holdpoint_store::LeaseChange::Keep,
-            _ => holdpoint_store::LeaseChange::Release,
+            0 => standfast_store::LeaseChange::Take { node: Incarnation([1; 16]), until: Timestamp(step) },
+            1 => standfast_store::LeaseChange::Keep,
+            _ => standfast_store::LeaseChange::Release,
         };
         row = batch.row.clone();
         block_on(store.append(vec![batch])).unwrap();
@@ -372,7 +372,7 @@ fn a_row_that_cannot_be_read_concerns_its_own_run_only() {
     assert!(block_on(store.put_subscription(listener)).unwrap());
     let rows: Vec<RunRow> = (0..4).map(|_| start(&store, &mut scribe)).collect();
     let [broken, newer, older, whole] = [0, 1, 2, 3].map(|n: usize| rows[n].run.facts.id);
-    let change = |change: &str, run: holdpoint_core::id::RunId| {
+    let change = |change: &str, run: standfast_core::id::RunId| {
         let id: String = run.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         format!("UPDATE runs SET {change} WHERE id = '{id}'")
     };
@@ -399,6 +399,6 @@ fn a_row_that_cannot_be_read_concerns_its_own_run_only() {
         .collect();
     assert_eq!(runs, [(broken, false), (older, true), (whole, true)]);
     assert_eq!(block_on(store.claim_due(claim)).unwrap(), []);
-    let query = holdpoint_store::conformance::support::runs_by(RunFilter::All);
+    let query = standfast_store::conformance::support::runs_by(RunFilter::All);
     assert_eq!(block_on(store.list_runs(query)).unwrap().items, [rows[3].clone(), rows[2].clone()]);
 }

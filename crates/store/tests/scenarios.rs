@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use holdpoint_store::Store;
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
 use libtest_mimic::{Arguments, Failed, Trial};
+use standfast_store::Store;
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
 use scenario_runner::backends::{Backend, InMemory};
 use scenario_runner::script::{self, Scenario};

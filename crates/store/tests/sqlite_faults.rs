@@ -4,8 +4,8 @@
 
 use std::path::PathBuf;
 
-use holdpoint_store::conformance::faults::child::Program;
-use holdpoint_store::conformance::faults::{
+use standfast_store::conformance::faults::child::Program;
+use standfast_store::conformance::faults::{
     corrupt_rows, full_disk, io_errors, kills, torn_tails, unusable_files,
 };
 
@@ -15,7 +15,7 @@ fn program() -> Program {
 
 /// How often, unless the environment says otherwise.
 fn count(usual: usize) -> usize {
-    std::env::var("HOLDPOINT_FAULTS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+    std::env::var("STANDFAST_FAULTS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
 #[test]

@@ -6,20 +6,20 @@
 
 use std::path::Path;
 
-use holdpoint_core::command::Command;
-use holdpoint_core::id::RunId;
-use holdpoint_core::project::Phase;
-use holdpoint_core::time::Millis;
-use holdpoint_store::conformance::faults::corrupt_rows::{Scene, overwrite};
-use holdpoint_store::conformance::faults::{fresh_file, open};
-use holdpoint_store::conformance::support::{
+use rusqlite::Connection;
+use standfast_core::command::Command;
+use standfast_core::id::RunId;
+use standfast_core::project::Phase;
+use standfast_core::time::Millis;
+use standfast_store::conformance::faults::corrupt_rows::{Scene, overwrite};
+use standfast_store::conformance::faults::{fresh_file, open};
+use standfast_store::conformance::support::{
     NODE, NewRun, Scribe, block_on, checked, claimed_runs, hold_row, holds_by, ids, runs_by, user,
 };
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
-use holdpoint_store::{
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::{
     Claim, Claimed, HoldFilter, Lease, LeaseChange, RunFilter, RunQuery, ShardSet, Store, StoreError, Stored,
 };
-use rusqlite::Connection;
 
 fn claim(scribe: &Scribe, limit: usize) -> Claim {
     let now = scribe.now.plus(Millis::hours(1));

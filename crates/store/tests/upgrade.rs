@@ -8,18 +8,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use holdpoint_core::command::{Command, Wanted};
-use holdpoint_core::id::HoldId;
-use holdpoint_core::name::Tenant;
-use holdpoint_core::project::RunRow;
-use holdpoint_store::conformance::cluster::{self, query_text, shared};
-use holdpoint_store::conformance::faults::{fresh_file, open};
-use holdpoint_store::conformance::support::{
+use rusqlite::Connection;
+use standfast_core::command::{Command, Wanted};
+use standfast_core::id::HoldId;
+use standfast_core::name::Tenant;
+use standfast_core::project::RunRow;
+use standfast_store::conformance::cluster::{self, query_text, shared};
+use standfast_store::conformance::faults::{fresh_file, open};
+use standfast_store::conformance::support::{
     NewRun, SHELL, Scribe, block_on, checked, holds_by, resolve, runs_by, the_hold,
 };
-use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
-use holdpoint_store::{HoldFilter, RunFilter, SessionChange, SessionKey, Store, postgres, sqlite};
-use rusqlite::Connection;
+use standfast_store::postgres::{PostgresOptions, PostgresStore};
+use standfast_store::{HoldFilter, RunFilter, SessionChange, SessionKey, Store, postgres, sqlite};
 
 /// The texts of the migrations, by number.
 fn migrations(backend: &str) -> Vec<(u32, String)> {
@@ -39,7 +39,7 @@ fn migrations(backend: &str) -> Vec<(u32, String)> {
 
 /// Runs that wait, one that is over, two that wait for a node: one of them of another user, in a conversation of the same name.
 fn fill(store: &dyn Store, scribe: &mut Scribe) -> (Vec<(RunRow, HoldId)>, Vec<RunRow>) {
-    let write = |batch: holdpoint_store::Batch| {
+    let write = |batch: standfast_store::Batch| {
         let row = batch.row.clone();
         block_on(store.append(vec![batch])).unwrap();
         row

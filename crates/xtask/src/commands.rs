@@ -1,4 +1,4 @@
-//! The subcommands of `cargo xtask` and of `holdpoint`, as data, and the parser of the former.
+//! The subcommands of `cargo xtask` and of `standfast`, as data, and the parser of the former.
 //!
 //! One place, because tidy checks the documentation against these lists: a command that is renamed here turns
 //! every page that still has the old name red.
@@ -56,9 +56,9 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "help", arguments: "", summary: "this list" },
 ];
 
-/// What the program `holdpoint` knows; the documentation may name no other subcommand. Add the name in the
+/// What the program `standfast` knows; the documentation may name no other subcommand. Add the name in the
 /// change that adds the subcommand.
-pub(crate) const HOLDPOINT_SUBCOMMANDS: &[&str] = &[
+pub(crate) const STANDFAST_SUBCOMMANDS: &[&str] = &[
     "audit",
     "cancel",
     "export",

@@ -14,13 +14,13 @@ use crate::{needs, process};
 pub(crate) fn bench(root: &Path, arguments: &[OsString]) -> Result<()> {
     match arguments.split_first() {
         Some((first, rest)) if first == "--store" => {
-            process::cargo_with(root, &["bench", "-p", "holdpoint-store", "--bench", "cycle", "--"], rest)
+            process::cargo_with(root, &["bench", "-p", "standfast-store", "--bench", "cycle", "--"], rest)
         }
         Some(_) | None => {
             if arguments.iter().any(|argument| argument == "--a2a") {
                 needs::install_for_a2a_bench(root)?;
             }
-            process::cargo_with(root, &["bench", "-p", "holdpoint", "--bench", "http", "--"], arguments)
+            process::cargo_with(root, &["bench", "-p", "standfast", "--bench", "http", "--"], arguments)
         }
     }
 }
@@ -34,10 +34,10 @@ pub(crate) fn faults(root: &Path, arguments: &[OsString]) -> Result<()> {
             .with_context(|| format!("{} cannot be written", file.display()))?;
     }
     let store =
-        ["run", "--release", "-p", "holdpoint-store", "--features", "faults", "--bin", "store-faults", "--"];
-    let server = ["test", "--release", "-p", "holdpoint", "--test", "faults", "--", "--full"];
+        ["run", "--release", "-p", "standfast-store", "--features", "faults", "--bin", "store-faults", "--"];
+    let server = ["test", "--release", "-p", "standfast", "--test", "faults", "--", "--full"];
     let only = arguments.iter().skip_while(|argument| *argument != "--only").nth(1);
-    let simulation = ["test", "--release", "-p", "holdpoint", "--test", "simulation", "--", "--full"];
+    let simulation = ["test", "--release", "-p", "standfast", "--test", "simulation", "--", "--full"];
     let programs = [&store[..], &server, &simulation];
     let mut found: Vec<_> =
         programs.iter().map(|program| process::cargo_with(root, program, arguments)).collect();
@@ -48,7 +48,7 @@ pub(crate) fn faults(root: &Path, arguments: &[OsString]) -> Result<()> {
             let is_quick = arguments.iter().any(|argument| argument == "--quick");
             let rounds = if is_quick { 2 } else { rounds };
             let filter = row.to_lowercase();
-            let line = ["test", "--release", "-p", "holdpoint", "--test", test, "--", filter.as_str()];
+            let line = ["test", "--release", "-p", "standfast", "--test", test, "--", filter.as_str()];
             println!("{row}: the tests {filter}* of {test}, {rounds} rounds");
             found.push(process::cargo_in_rounds(root, &line, rounds));
         }

@@ -39,7 +39,7 @@ pub(crate) fn cargo_with(root: &Path, arguments: &[&str], more: &[OsString]) -> 
 /// Like [`cargo`], for tests that play each of their cases so many times.
 pub(crate) fn cargo_in_rounds(root: &Path, arguments: &[&str], rounds: usize) -> Result<()> {
     let mut command = Command::new(cargo_program());
-    command.args(arguments).env("HOLDPOINT_FAULT_ROUNDS", rounds.to_string());
+    command.args(arguments).env("STANDFAST_FAULT_ROUNDS", rounds.to_string());
     run(root, command)
 }
 

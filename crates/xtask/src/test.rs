@@ -64,9 +64,9 @@ fn run_steps(root: &Path, steps: &[Step]) -> Result<()> {
 
 /// The pages in Chromium, against the program that the step before built.
 fn browser(root: &Path) -> Result<()> {
-    process::cargo(root, &["build", "-p", "holdpoint"])?;
+    process::cargo(root, &["build", "-p", "standfast"])?;
     let mut npm = needs::npm(&["test"]);
-    npm.env("HOLDPOINT_BINARY", process::target_folder(root).join("debug").join("holdpoint"));
+    npm.env("STANDFAST_BINARY", process::target_folder(root).join("debug").join("standfast"));
     process::run(&root.join(needs::BROWSER_TESTS), npm)
 }
 

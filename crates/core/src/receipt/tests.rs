@@ -184,7 +184,7 @@ fn a_tool_that_changed_is_shown_again_before_it_runs() {
     assert_eq!((shown(again)[0].digest, call(&story, again).attempts[0].digest), (Some(ran), Some(ran)));
     assert_eq!(
         shown(again)[0].rules,
-        ["about-write", "holdpoint:schema-changed"].map(|id| RuleId::new(id).unwrap())
+        ["about-write", "standfast:schema-changed"].map(|id| RuleId::new(id).unwrap())
     );
 }
 

@@ -12,7 +12,7 @@ use crate::hold::Resolution;
 use crate::id::CallNo;
 use crate::message::ToolResult;
 
-const LABEL: &str = "holdpoint.results.1";
+const LABEL: &str = "standfast.results.1";
 
 /// The digest of what the calls of the last turn came to, from all events of a run in order; none while nothing did.
 #[must_use]

@@ -2,10 +2,10 @@
 //!
 //! Knows nothing of what the events say.
 
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::id::{CallNo, Seq};
-use holdpoint_core::link::{Chain, Contents, FIRST_PREVIOUS, Link};
-use holdpoint_core::time::Timestamp;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::id::{CallNo, Seq};
+use standfast_core::link::{Chain, Contents, FIRST_PREVIOUS, Link};
+use standfast_core::time::Timestamp;
 
 use super::{person, run_id};
 

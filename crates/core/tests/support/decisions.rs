@@ -2,14 +2,14 @@
 //!
 //! What must hold of the run after it is in `invariants.rs`; `fuzz.rs` calls both after each command.
 
-use holdpoint_core::command::{Begin, Command};
-use holdpoint_core::decide::{self, Answer, Decided};
-use holdpoint_core::digest;
-use holdpoint_core::event::Envelope;
-use holdpoint_core::hold::Hold;
-use holdpoint_core::id::CallNo;
-use holdpoint_core::next::{self, Next};
-use holdpoint_core::refusal::Refusal;
+use standfast_core::command::{Begin, Command};
+use standfast_core::decide::{self, Answer, Decided};
+use standfast_core::digest;
+use standfast_core::event::Envelope;
+use standfast_core::hold::Hold;
+use standfast_core::id::CallNo;
+use standfast_core::next::{self, Next};
+use standfast_core::refusal::Refusal;
 
 use super::Scene;
 use super::invariants::check_stored_form;

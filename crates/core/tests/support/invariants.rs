@@ -5,20 +5,20 @@
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::apply;
-use holdpoint_core::definition::Definition;
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::event::{Driver, Envelope, Event, HoldOpened, HoldResolved};
-use holdpoint_core::hold::{AfterGrace, Hold, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
-use holdpoint_core::id::{CallNo, HoldKey, Seq};
-use holdpoint_core::message::{Judged, Replay, ToolCall};
-use holdpoint_core::name::RuleId;
-use holdpoint_core::next::{self, Next};
-use holdpoint_core::policy::{Effect, Role};
-use holdpoint_core::project::{self, HoldChange, HoldRow};
-use holdpoint_core::run::{CallState, Run, Settled, Stage, State};
-use holdpoint_core::time::Timestamp;
+use standfast_core::actor::Actor;
+use standfast_core::apply;
+use standfast_core::definition::Definition;
+use standfast_core::digest::{self, Digest};
+use standfast_core::event::{Driver, Envelope, Event, HoldOpened, HoldResolved};
+use standfast_core::hold::{AfterGrace, Hold, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
+use standfast_core::id::{CallNo, HoldKey, Seq};
+use standfast_core::message::{Judged, Replay, ToolCall};
+use standfast_core::name::RuleId;
+use standfast_core::next::{self, Next};
+use standfast_core::policy::{Effect, Role};
+use standfast_core::project::{self, HoldChange, HoldRow};
+use standfast_core::run::{CallState, Run, Settled, Stage, State};
+use standfast_core::time::Timestamp;
 
 use super::stored;
 
@@ -57,7 +57,7 @@ pub(crate) fn check_invariants(log: &[Envelope], run: &Run, definitions: &Defini
 fn each_reply_was_asked_with_what_is_stored(log: &[Envelope]) -> Result<(), String> {
     for (at, envelope) in log.iter().enumerate() {
         if let Event::ModelReplied(replied) = &envelope.event
-            && replied.asked_with != holdpoint_core::transcript::results_digest(&log[..at])
+            && replied.asked_with != standfast_core::transcript::results_digest(&log[..at])
         {
             return Err(format!("the reply at event {} was asked with something else", envelope.seq));
         }
@@ -68,7 +68,7 @@ fn each_reply_was_asked_with_what_is_stored(log: &[Envelope]) -> Result<(), Stri
 /// Whatever a run waits for is found in its log by the id that its rows name (S1-4).
 fn the_request_is_in_the_log(log: &[Envelope], run: &Run) -> Result<(), String> {
     let Some(key) = run.request() else { return Ok(()) };
-    let found = holdpoint_core::request::requests(log).into_iter().find(|request| request.key == key);
+    let found = standfast_core::request::requests(log).into_iter().find(|request| request.key == key);
     let found = found.ok_or("the request of the run is not in its log")?;
     let is_named = |hold: &Hold| found.holds.iter().any(|(known, _)| *known == hold.key);
     ensure(run.state.holds.iter().all(is_named), || "an open hold belongs to another request".into())

@@ -9,24 +9,24 @@ pub(crate) mod invariants;
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{
+use standfast_core::actor::Actor;
+use standfast_core::body::Body;
+use standfast_core::command::{
     AskedCall, Begin, ClaimRun, Command, Context, Decide, Entropy, FinishCall, Limits, OnHold, Propose,
     RecordReply, Resolve, Say, Start, StoredCall, Suspend, SuspendFor, Taken, Wanted,
 };
-use holdpoint_core::decide::{self, Answer, Decided};
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::event::{Driver, Envelope, Event, Parent};
-use holdpoint_core::hold::{Ask, Edited, Hold, HoldPolicy, Recorded, Resolution};
-use holdpoint_core::id::{CallNo, HoldKey, Incarnation, Place, RunId};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, Replay, ToolCall, ToolResult, Usage};
-use holdpoint_core::name::{AgentName, RuleId, SessionId, Tenant, ToolName, UserId, WorkerName};
-use holdpoint_core::policy::{Effect, Role, Verdict, Verdicts};
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::Run;
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::decide::{self, Answer, Decided};
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::event::{Driver, Envelope, Event, Parent};
+use standfast_core::hold::{Ask, Edited, Hold, HoldPolicy, Recorded, Resolution};
+use standfast_core::id::{CallNo, HoldKey, Incarnation, Place, RunId};
+use standfast_core::json::RawJson;
+use standfast_core::message::{Message, Replay, ToolCall, ToolResult, Usage};
+use standfast_core::name::{AgentName, RuleId, SessionId, Tenant, ToolName, UserId, WorkerName};
+use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
+use standfast_core::refusal::Refusal;
+use standfast_core::run::Run;
+use standfast_core::time::{Millis, Timestamp};
 
 /// When every test begins.
 pub(crate) const BEGIN: Timestamp = Timestamp(1_762_000_000_000);
@@ -107,7 +107,7 @@ impl Scene {
         })
     }
 
-    /// A run of Holdpoint's own loop.
+    /// A run of Standfast's own loop.
     pub(crate) fn of_loop() -> Scene {
         Scene::start(an_agent(), Driver::Loop)
     }

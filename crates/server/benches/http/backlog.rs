@@ -8,14 +8,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use holdpoint::clock::Clock;
-use holdpoint::engine::{Engine, NewRun};
-use holdpoint::model::{Asked, Live, Model, ModelReply, Prompt};
-use holdpoint::settings::{Agent, Settings};
-use holdpoint_core::message::Message;
-use holdpoint_core::name::AgentName;
-use holdpoint_core::time::Millis;
 use serde_json::{Value, json};
+use standfast::clock::Clock;
+use standfast::engine::{Engine, NewRun};
+use standfast::model::{Asked, Live, Model, ModelReply, Prompt};
+use standfast::settings::{Agent, Settings};
+use standfast_core::message::Message;
+use standfast_core::name::AgentName;
+use standfast_core::time::Millis;
 use tokio::runtime::Runtime;
 
 use crate::measure::now;

@@ -94,7 +94,7 @@ pub(crate) fn all(plan: &Plan) -> Results {
     for count in &plan.held {
         eprintln!("bench: {count} held …");
         let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("holdpoint.db");
+        let file = directory.path().join("standfast.db");
         let size = || std::fs::metadata(&file).map_or(0.0, |file| file.len() as f64);
         results.held.push(held::run(&runtime, *count, directory.path(), size));
     }

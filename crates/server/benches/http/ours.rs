@@ -5,24 +5,24 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
-use holdpoint::auth::Principal;
-use holdpoint::clock::Clock;
-use holdpoint::engine::Engine;
-use holdpoint::http;
-use holdpoint::model::scripted::{Line, Script};
-use holdpoint::settings::{Agent, Approvers, Settings, Streaming, Tracking};
-use holdpoint::tool::{Invocation, Outcome, Running, Tool};
-use holdpoint_core::body::Body;
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::hold::HoldPolicy;
-use holdpoint_core::id::Place;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Replay, ToolResult};
-use holdpoint_core::name::{AgentName, ToolName};
-use holdpoint_core::time::Millis;
-use holdpoint_store::Store;
-use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast::auth::Principal;
+use standfast::clock::Clock;
+use standfast::engine::Engine;
+use standfast::http;
+use standfast::model::scripted::{Line, Script};
+use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use standfast::tool::{Invocation, Outcome, Running, Tool};
+use standfast_core::body::Body;
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::hold::HoldPolicy;
+use standfast_core::id::Place;
+use standfast_core::json::RawJson;
+use standfast_core::message::{Replay, ToolResult};
+use standfast_core::name::{AgentName, ToolName};
+use standfast_core::time::Millis;
+use standfast_store::Store;
+use standfast_store::postgres::{PostgresOptions, PostgresStore};
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tokio::sync::watch;
 
 use crate::client::{Connection, text_of};
@@ -51,7 +51,7 @@ pub(crate) async fn router(place: &Path, thinks: i64) -> Router {
 pub(crate) fn open(place: &Path) -> Arc<dyn Store> {
     match place.to_str().filter(|text| text.starts_with("host=")) {
         Some(address) => Arc::new(PostgresStore::open(&PostgresOptions::at(address)).unwrap()),
-        None => Arc::new(SqliteStore::open(&SqliteOptions::at(place.join("holdpoint.db"))).unwrap()),
+        None => Arc::new(SqliteStore::open(&SqliteOptions::at(place.join("standfast.db"))).unwrap()),
     }
 }
 

@@ -11,10 +11,10 @@ mod report;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use holdpoint::clock::Clock;
-use holdpoint_core::id::Incarnation;
-use holdpoint_core::time::Millis;
-use holdpoint_store::{Claim, ShardSet};
+use standfast::clock::Clock;
+use standfast_core::id::Incarnation;
+use standfast_core::time::Millis;
+use standfast_store::{Claim, ShardSet};
 use tokio::runtime::Runtime;
 
 use crate::client::Connection;

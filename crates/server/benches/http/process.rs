@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use axum::Router;
-use holdpoint::http;
-use holdpoint::settings::Settings;
+use standfast::http;
+use standfast::settings::Settings;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 

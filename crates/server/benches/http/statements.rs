@@ -10,15 +10,15 @@ use std::sync::{Arc, Mutex};
 use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
-use holdpoint::engine::{Decision, NewRun};
-use holdpoint_core::command::Wanted;
-use holdpoint_core::id::{HoldId, RunId, Seq};
-use holdpoint_core::message::Message;
-use holdpoint_core::name::AgentName;
-use holdpoint_core::time::Millis;
-use holdpoint_store::memory::MemoryStore;
-use holdpoint_store::{Answer, Batch, Expected, Store};
 use serde_json::{Value, json};
+use standfast::engine::{Decision, NewRun};
+use standfast_core::command::Wanted;
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::message::Message;
+use standfast_core::name::AgentName;
+use standfast_core::time::Millis;
+use standfast_store::memory::MemoryStore;
+use standfast_store::{Answer, Batch, Expected, Store};
 
 use crate::ours;
 
@@ -119,7 +119,7 @@ impl Store for Recorder {
         self.appends.lock().unwrap().extend(batches.clone());
         self.inner.append(batches)
     }
-    holdpoint_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
+    standfast_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
         list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase,
         forget_keys, facts, quarantine, counts, list_sessions, credential, put_credential, list_credentials,
         revoke_credential, put_audit, audit_entries, time, shards, leave, nodes, hints);

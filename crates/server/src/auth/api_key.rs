@@ -1,4 +1,4 @@
-//! API keys: `hp_<prefix>_<secret>`. What they look like, what is kept of them, whom they stand for.
+//! API keys: `sf_<prefix>_<secret>`. What they look like, what is kept of them, whom they stand for.
 //!
 //! The prefix names a key and is no secret. Of the secret only a digest is stored, and nothing here prints it. Unknown,
 //! expired, revoked and malformed keys are one and the same to a caller: they open nothing.
@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use holdpoint_core::base32;
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::name::{GroupName, RoleName, Tenant, UserId};
-use holdpoint_core::time::Timestamp;
-use holdpoint_store::Credential;
 use serde::{Deserialize, Serialize};
+use standfast_core::base32;
+use standfast_core::digest::{self, Digest};
+use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
+use standfast_core::time::Timestamp;
+use standfast_store::Credential;
 
 use super::principal::{Identification, Principal, Scope};
 
@@ -66,7 +66,7 @@ impl ApiKey {
     /// Reads a key; none when it cannot be one.
     #[must_use]
     pub fn parse(text: &str) -> Option<ApiKey> {
-        let (prefix, secret) = text.strip_prefix("hp_")?.split_once('_')?;
+        let (prefix, secret) = text.strip_prefix("sf_")?.split_once('_')?;
         base32::decode::<PREFIX_BYTES>(prefix)?;
         let (secret, check) = secret.split_at_checked(SECRET_CHARS)?;
         let key = ApiKey { prefix: prefix.to_owned(), secret: base32::decode(secret)? };
@@ -76,7 +76,7 @@ impl ApiKey {
     /// The whole key. It is shown once, to whoever makes it.
     #[must_use]
     pub fn reveal(&self) -> String {
-        format!("hp_{}_{}{}", self.prefix, base32::encode(&self.secret), base32::encode(&self.check()))
+        format!("sf_{}_{}{}", self.prefix, base32::encode(&self.secret), base32::encode(&self.check()))
     }
 
     /// The part that names it and is no secret.
@@ -108,12 +108,12 @@ impl ApiKey {
     /// A plain digest, without the slowness that passwords need: nobody can try out 200 random bits, so there is
     /// nothing to slow down, and every request pays for it.
     fn hash(&self) -> Digest {
-        digest::of_parts("holdpoint.api-key.1", &[self.prefix.as_bytes(), &self.secret])
+        digest::of_parts("standfast.api-key.1", &[self.prefix.as_bytes(), &self.secret])
     }
 
     fn check(&self) -> [u8; CHECK_BYTES] {
         let Digest([a, b, c, d, e, ..]) =
-            digest::of_parts("holdpoint.api-key-check.1", &[self.prefix.as_bytes(), &self.secret]);
+            digest::of_parts("standfast.api-key-check.1", &[self.prefix.as_bytes(), &self.secret]);
         [a, b, c, d, e]
     }
 }
@@ -152,7 +152,7 @@ pub fn stands_for(kept: &Credential, now: Timestamp) -> Result<Principal, KeyEnd
 /// Never the secret.
 impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "hp_{}_…", self.prefix)
+        write!(f, "sf_{}_…", self.prefix)
     }
 }
 
@@ -191,9 +191,9 @@ mod tests {
     #[test]
     fn a_key_is_read_as_it_was_shown() {
         let text = key(3).reveal();
-        assert_eq!(text.len(), "hp_12345678_".len() + 48);
+        assert_eq!(text.len(), "sf_12345678_".len() + 48);
         assert_eq!(ApiKey::parse(&text).unwrap().reveal(), text);
-        assert_eq!(format!("{:?}", key(3)), format!("hp_{}_…", key(3).prefix()));
+        assert_eq!(format!("{:?}", key(3)), format!("sf_{}_…", key(3).prefix()));
     }
 
     /// Also with every single character changed: the check says so before anyone is asked.
@@ -208,7 +208,7 @@ mod tests {
             assert!(ApiKey::parse(&text[..at]).is_none());
         }
         for text in
-            ["", "hp_", "hp__", "hp_é_é", &format!("{text}0"), &text.to_uppercase(), &format!(" {text}")]
+            ["", "sf_", "sf__", "sf_é_é", &format!("{text}0"), &text.to_uppercase(), &format!(" {text}")]
         {
             assert!(ApiKey::parse(text).is_none(), "{text}");
         }

@@ -8,8 +8,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdpoint_core::time::{Millis, Timestamp};
 use reqwest::{Client, Url};
+use standfast_core::time::{Millis, Timestamp};
 
 use super::jwks::{self, BadAddress, Keys};
 use super::jwt::{Refused, Token, TokenRules};

@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
-use holdpoint_core::name::{GroupName, RoleName, Tenant, UserId};
-use holdpoint_core::time::{Millis, Timestamp};
 use jsonwebtoken::Algorithm;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
+use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
+use standfast_core::time::{Millis, Timestamp};
 
 use super::principal::{Identification, Principal, Scope};
 
@@ -295,7 +295,7 @@ mod tests {
     fn rules() -> TokenRules {
         TokenRules {
             issuer: "https://login.example/".into(),
-            audience: "holdpoint".into(),
+            audience: "standfast".into(),
             skew: Millis::seconds(60),
             user_claim: "sub".into(),
             groups_claim: "groups".into(),
@@ -315,7 +315,7 @@ mod tests {
     /// Whom these claims stand for, beside the four that every token needs, at the second 1000.
     fn stands_for(more: Value) -> Result<Principal, Refused> {
         let mut claims =
-            json!({"iss": "https://login.example/", "aud": "holdpoint", "sub": "ann", "exp": 2000});
+            json!({"iss": "https://login.example/", "aud": "standfast", "sub": "ann", "exp": 2000});
         for (name, value) in more.as_object().unwrap() {
             match value.is_null() {
                 true => drop(claims.as_object_mut().unwrap().remove(name)),
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn a_token_is_of_the_tenant_that_it_names() {
         let of = |rules: &TokenRules, tenant: Value| {
-            let claims = json!({"iss": "https://login.example/", "aud": "holdpoint", "sub": "ann", "exp": 2000,
+            let claims = json!({"iss": "https://login.example/", "aud": "standfast", "sub": "ann", "exp": 2000,
                 "iat": 900, "org": {"id": tenant}});
             claims_stand_for(&claims.to_string(), rules)
         };
@@ -379,7 +379,7 @@ mod tests {
             assert!(matches!(header(text), Err(Refused::Unreadable(_))), "{text}");
         }
         assert_eq!(header(r#"{"alg":"RS256","crit":["b64"],"b64":false}"#), Err(Refused::Critical));
-        for text in ["", "a", "a.b", "..", "a.b.c", "e30.e30.e30.e30", "hp_1_2", "é.é.é"] {
+        for text in ["", "a", "a.b", "..", "a.b.c", "e30.e30.e30.e30", "sf_1_2", "é.é.é"] {
             assert!(matches!(Token::parse(text), Err(Refused::Unreadable(_))), "{text}");
         }
         assert!(matches!(Token::parse(&"a.".repeat(MAX_TOKEN)), Err(Refused::TooLong(_))));
@@ -393,9 +393,9 @@ mod tests {
             (json!({"iss": "https://login.example"}), Refused::Issuer),
             (json!({"iss": ["https://login.example/"]}), Refused::Issuer),
             (json!({"aud": null}), Refused::Audience),
-            (json!({"aud": "holdpoint2"}), Refused::Audience),
+            (json!({"aud": "standfast2"}), Refused::Audience),
             (json!({"aud": []}), Refused::Audience),
-            (json!({"aud": {"holdpoint": 1}}), Refused::Audience),
+            (json!({"aud": {"standfast": 1}}), Refused::Audience),
             (json!({"exp": null}), Refused::Claim("exp".into())),
             (json!({"exp": "2000"}), Refused::Claim("exp".into())),
             (json!({"exp": 1e300}), Refused::Claim("exp".into())),
@@ -415,7 +415,7 @@ mod tests {
             assert_eq!(stands_for(more.clone()), Err(refused), "{more}");
         }
         for more in [
-            json!({"aud": ["other", "holdpoint"]}),
+            json!({"aud": ["other", "standfast"]}),
             json!({"exp": 941}),
             json!({"exp": 940.5}),
             json!({"exp": i64::MAX}),
@@ -429,9 +429,9 @@ mod tests {
     #[test]
     fn a_claim_that_is_there_twice_is_not_read() {
         let claims =
-            r#"{"iss":"https://login.example/","aud":"holdpoint","exp":2000,"sub":"ann","sub":"root"}"#;
+            r#"{"iss":"https://login.example/","aud":"standfast","exp":2000,"sub":"ann","sub":"root"}"#;
         assert_eq!(claims_stand_for(claims, &rules()), Err(Refused::Unreadable("claims")));
-        let claims = r#"{"iss":"https://login.example/","aud":"holdpoint","exp":2000,"sub":"ann","x":[{"a":1,"a":2}]}"#;
+        let claims = r#"{"iss":"https://login.example/","aud":"standfast","exp":2000,"sub":"ann","x":[{"a":1,"a":2}]}"#;
         assert_eq!(claims_stand_for(claims, &rules()), Err(Refused::Unreadable("claims")));
     }
 
@@ -470,7 +470,7 @@ mod tests {
             ..rules()
         };
         let claims = json!({
-            "iss": "https://login.example/", "aud": "holdpoint", "exp": 2000, "sub": "1", "email": "ann@example.org",
+            "iss": "https://login.example/", "aud": "standfast", "exp": 2000, "sub": "1", "email": "ann@example.org",
             "https://example.org/groups": ["finance"], "realm_access": {"roles": ["lead"]},
         });
         let who = claims_stand_for(&claims.to_string(), &rules).unwrap();

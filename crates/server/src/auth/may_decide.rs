@@ -2,11 +2,11 @@
 //!
 //! Who may decide is never pinned: both functions take the approvers as they are now.
 
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::name::ToolName;
-use holdpoint_core::policy::Role;
-use holdpoint_core::project::HoldRow;
-use holdpoint_core::run::Facts;
+use standfast_core::hold::HoldKind;
+use standfast_core::name::ToolName;
+use standfast_core::policy::Role;
+use standfast_core::project::HoldRow;
+use standfast_core::run::Facts;
 
 use super::principal::{Principal, Scope};
 use crate::settings::{Approvers, SelfApproval};
@@ -76,10 +76,10 @@ pub fn may_see(who: &Principal, run: &Facts, approvers: Option<&Approvers>) -> b
 mod tests {
     use std::collections::BTreeSet;
 
-    use holdpoint_core::event::Driver;
-    use holdpoint_core::id::{Place, RunId};
-    use holdpoint_core::name::{AgentName, GroupName, RoleName, SessionId, Tenant, UserId};
-    use holdpoint_core::time::Timestamp;
+    use standfast_core::event::Driver;
+    use standfast_core::id::{Place, RunId};
+    use standfast_core::name::{AgentName, GroupName, RoleName, SessionId, Tenant, UserId};
+    use standfast_core::time::Timestamp;
 
     use super::*;
 

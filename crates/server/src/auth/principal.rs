@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use holdpoint_core::name::{BadName, GroupName, RoleName, Tenant, UserId};
-use holdpoint_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use standfast_core::name::{BadName, GroupName, RoleName, Tenant, UserId};
+use standfast_core::time::Timestamp;
 
 /// Who is calling.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! `holdpoint audit verify` and `head`: is everything that is stored what was stored, and signing that it is there.
+//! `standfast audit verify` and `head`: is everything that is stored what was stored, and signing that it is there.
 //!
 //! The proof is the store's, signing is `heads`; this finds the database and the files and turns what comes of it into
 //! words, JSON and an exit code.
@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use holdpoint::clock::Clock;
-use holdpoint::config::{self, Database, Unset};
-use holdpoint::heads::{self, HeadSettings, KeySource, PublicKey, SignedHeads};
-use holdpoint::http::rfc3339;
-use holdpoint_core::id::RunId;
-use holdpoint_store::audit::{Exported, Report};
-use holdpoint_store::{AuditEntry, postgres, sqlite};
 use serde_json::json;
+use standfast::clock::Clock;
+use standfast::config::{self, Database, Unset};
+use standfast::heads::{self, HeadSettings, KeySource, PublicKey, SignedHeads};
+use standfast::http::rfc3339;
+use standfast_core::id::RunId;
+use standfast_store::audit::{Exported, Report};
+use standfast_store::{AuditEntry, postgres, sqlite};
 
 use super::data;
 use super::plain::plain;
@@ -169,7 +169,7 @@ pub(crate) fn head(what: &Audited, signed: &Signed, as_json: bool) -> ExitCode {
 fn could_not(error: &str, as_json: bool) -> ExitCode {
     match as_json {
         true => println!("{}", json!({ "error": error })),
-        false => eprintln!("holdpoint: {}", plain(error)),
+        false => eprintln!("standfast: {}", plain(error)),
     }
     ExitCode::from(2)
 }

@@ -1,4 +1,4 @@
-//! `holdpoint audit export`: the logs of runs as JSON lines, verified as they are read.
+//! `standfast audit export`: the logs of runs as JSON lines, verified as they are read.
 //!
 //! One line for each event, with the hash of the link that it is sealed in, so that whoever keeps the lines can compare
 //! them with the database later. Only what verifies is printed; what does not is named. Behind the runs comes what
@@ -9,15 +9,15 @@ use std::io::{self, ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use holdpoint::http::rfc3339;
-use holdpoint_core::event::Envelope;
-use holdpoint_core::id::RunId;
-use holdpoint_core::link::{Contents, Link};
-use holdpoint_store::AuditEntry;
-use holdpoint_store::audit::{Exported, ExportedLink, Report};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
+use standfast::http::rfc3339;
+use standfast_core::event::Envelope;
+use standfast_core::id::RunId;
+use standfast_core::link::{Contents, Link};
+use standfast_store::AuditEntry;
+use standfast_store::audit::{Exported, ExportedLink, Report};
 
 use super::audit::Audited;
 use super::plain::plain;
@@ -171,7 +171,7 @@ fn summary(report: &Report, as_json: bool) {
         return;
     }
     for finding in findings {
-        eprintln!("holdpoint: {}: {}", plain(&finding.run), plain(&finding.what));
+        eprintln!("standfast: {}: {}", plain(&finding.run), plain(&finding.what));
     }
     eprintln!(
         "{runs} runs, {links} links, {events} events, {erased} erased; {} do not verify",
@@ -182,7 +182,7 @@ fn summary(report: &Report, as_json: bool) {
 fn could_not(why: &str, as_json: bool) -> ExitCode {
     match as_json {
         true => eprintln!("{}", json!({ "error": why })),
-        false => eprintln!("holdpoint: {}", plain(why)),
+        false => eprintln!("standfast: {}", plain(why)),
     }
     ExitCode::from(2)
 }

@@ -28,10 +28,10 @@ pub(super) struct Asking {
     #[arg(long)]
     json: bool,
     /// The server to ask.
-    #[arg(long, value_name = "URL", env = "HOLDPOINT_SERVER", default_value = "http://127.0.0.1:8080")]
+    #[arg(long, value_name = "URL", env = "STANDFAST_SERVER", default_value = "http://127.0.0.1:8080")]
     server: String,
     /// The API key, for a server that wants one. Better given in the environment: others can read arguments.
-    #[arg(long, value_name = "KEY", env = "HOLDPOINT_KEY", hide_env_values = true)]
+    #[arg(long, value_name = "KEY", env = "STANDFAST_KEY", hide_env_values = true)]
     key: Option<Key>,
 }
 
@@ -92,14 +92,14 @@ pub(super) fn ask(asking: &Asking, command: impl FnOnce(&Server) -> Result<Strin
     match Server::at(asking, form).and_then(|server| command(&server)) {
         Ok(text) => print(&text, ExitCode::SUCCESS),
         Err(Failure::Refused { said, body }) => {
-            eprintln!("holdpoint: {said}");
+            eprintln!("standfast: {said}");
             match form {
                 Form::Json => print(&body, ExitCode::FAILURE),
                 Form::Text => ExitCode::FAILURE,
             }
         }
         Err(Failure::CouldNotAsk(why)) => {
-            eprintln!("holdpoint: {why}");
+            eprintln!("standfast: {why}");
             ExitCode::from(2)
         }
     }
@@ -109,7 +109,7 @@ pub(super) fn ask(asking: &Asking, command: impl FnOnce(&Server) -> Result<Strin
 pub(super) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Failure> {
     serde_json::from_str(text).map_err(|error| {
         let why = plain(&error.to_string());
-        Failure::CouldNotAsk(format!("the answer is not one of a Holdpoint server of this version: {why}"))
+        Failure::CouldNotAsk(format!("the answer is not one of a Standfast server of this version: {why}"))
     })
 }
 
@@ -233,7 +233,7 @@ impl Server {
         let Ok(problem) = serde_json::from_str::<Problem>(&text) else {
             let base = plain(&self.base);
             return Err(Failure::CouldNotAsk(format!(
-                "{base} answers {status}, and not as a Holdpoint server"
+                "{base} answers {status}, and not as a Standfast server"
             )));
         };
         let said = problem.to_string();
@@ -246,12 +246,12 @@ impl Server {
     fn absent(&self, error: &ureq::Error) -> Failure {
         let address = self.base.strip_prefix("http://").unwrap_or_default();
         let start = match address.parse::<SocketAddr>() {
-            Ok(address) => format!("holdpoint serve --listen {address}"),
-            Err(_) => "holdpoint serve".to_owned(),
+            Ok(address) => format!("standfast serve --listen {address}"),
+            Err(_) => "standfast serve".to_owned(),
         };
         Failure::CouldNotAsk(format!(
             "no server answers at {}: {}\nstart one with `{start}`, or name another with --server URL or \
-             HOLDPOINT_SERVER",
+             STANDFAST_SERVER",
             plain(&self.base),
             plain(&error.to_string())
         ))
@@ -327,7 +327,7 @@ fn print(text: &str, done: ExitCode) -> ExitCode {
         // Whoever read it has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => done,
         Err(error) => {
-            eprintln!("holdpoint: the answer could not be printed: {error}");
+            eprintln!("standfast: the answer could not be printed: {error}");
             ExitCode::from(2)
         }
     }

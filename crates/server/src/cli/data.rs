@@ -6,8 +6,8 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use holdpoint::config::{self, Database, LoadError, Unset};
-use holdpoint::engine::SigningKey;
+use standfast::config::{self, Database, LoadError, Unset};
+use standfast::engine::SigningKey;
 
 /// Why there is no data directory.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub(super) fn directory(wanted: Option<&Path>) -> Result<PathBuf, NoDirectory> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let usual = || {
         let share = || variable("HOME").map(|home| home.join(".local").join("share"));
-        variable("XDG_DATA_HOME").or_else(share).map(|share| share.join("holdpoint"))
+        variable("XDG_DATA_HOME").or_else(share).map(|share| share.join("standfast"))
     };
     let path = wanted.map(Path::to_owned).or_else(usual).ok_or(NoDirectory::Unknown)?;
     // What is kept there is for the server's own eyes.
@@ -50,7 +50,7 @@ pub(super) fn webhook_key(directory: &Path, named: Option<SigningKey>) -> Result
 
 /// The database of a data directory.
 pub(super) fn database(directory: &Path) -> PathBuf {
-    directory.join("holdpoint.db")
+    directory.join("standfast.db")
 }
 
 /// Why there is no database to work on.
@@ -58,7 +58,7 @@ pub(super) fn database(directory: &Path) -> PathBuf {
 pub(super) enum NoDatabase {
     #[error(transparent)]
     Directory(#[from] NoDirectory),
-    #[error("{0}\nrepair the file; holdpoint validate checks it again")]
+    #[error("{0}\nrepair the file; standfast validate checks it again")]
     Config(#[from] LoadError),
 }
 

@@ -29,7 +29,7 @@ impl Draft {
 /// Lets a person edit arguments; what they wrote, and the file with it.
 pub(super) fn in_editor(tool: &str, hold: &str, arguments: &str) -> Result<(String, Draft), Failure> {
     let failed = |what: &str, error: std::io::Error| Failure::CouldNotAsk(format!("{what}: {error}"));
-    let file = tempfile::Builder::new().prefix("holdpoint-").suffix(".json").tempfile();
+    let file = tempfile::Builder::new().prefix("standfast-").suffix(".json").tempfile();
     let mut file = file.map_err(|error| failed("no file to edit in", error))?;
     let head = format!(
         "# Arguments of {tool}, {hold}.\n\

@@ -20,16 +20,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use holdpoint::tool::cgroup::ControlGroups;
-use holdpoint::tool::child::{End, Kept, Ran, Report};
-use holdpoint::tool::descendants::{below, end_below, tasks_of_machine};
-use holdpoint::tool::sandbox::Plan;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, kill_current_process_group, set_child_subreaper, setsid,
     waitid,
 };
+use standfast::tool::cgroup::ControlGroups;
+use standfast::tool::child::{End, Kept, Ran, Report};
+use standfast::tool::descendants::{below, end_below, tasks_of_machine};
+use standfast::tool::sandbox::Plan;
 
 /// How long output may still come after everything has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);

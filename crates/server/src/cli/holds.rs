@@ -1,4 +1,4 @@
-//! `holdpoint holds`: what waits, and deciding it.
+//! `standfast holds`: what waits, and deciding it.
 //!
 //! Arguments are shown and sent as they are written, byte for byte: what is approved is what runs.
 

@@ -1,4 +1,4 @@
-//! `holdpoint inbox`: tasks of inboxes, and answering what they wait for.
+//! `standfast inbox`: tasks of inboxes, and answering what they wait for.
 //!
 //! Without a command, at a terminal, it goes through what waits: shows it, takes an answer, goes on. The types are what
 //! these commands read of the inbox routes.

@@ -1,4 +1,4 @@
-//! `holdpoint keys create | list | revoke`: who may call a server that asks for API keys.
+//! `standfast keys create | list | revoke`: who may call a server that asks for API keys.
 //!
 //! Works on the server's database, so whoever may write that may make keys; no other right exists. The server may be
 //! running: it reads credentials from there each time. A key is shown once, alone on standard output.
@@ -7,16 +7,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use holdpoint::auth::{ApiKey, KeyFacts, Scope};
-use holdpoint::clock::{self, Clock};
-use holdpoint::config::Database;
-use holdpoint::http::rfc3339;
-use holdpoint_core::name::{GroupName, RoleName, Tenant, UserId};
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::postgres::{self, PostgresStore};
-use holdpoint_store::sqlite::{CredentialFile, OpenError};
-use holdpoint_store::{Answer, Credential, Store, StoreError};
 use serde_json::{Value, json};
+use standfast::auth::{ApiKey, KeyFacts, Scope};
+use standfast::clock::{self, Clock};
+use standfast::config::Database;
+use standfast::http::rfc3339;
+use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::postgres::{self, PostgresStore};
+use standfast_store::sqlite::{CredentialFile, OpenError};
+use standfast_store::{Answer, Credential, Store, StoreError};
 
 use super::data::{self, NoDatabase};
 use super::plain::{plain, table};
@@ -32,7 +32,7 @@ pub(super) enum Keys {
     List(Which),
     /// Revoke a key. Whoever uses it is refused from the next request on.
     Revoke {
-        /// The part of the key between `hp_` and the next `_`.
+        /// The part of the key between `sf_` and the next `_`.
         prefix: String,
         #[command(flatten)]
         which: Which,
@@ -42,7 +42,7 @@ pub(super) enum Keys {
 /// Which data directory, and how to print.
 #[derive(Debug, Args)]
 pub(super) struct Which {
-    /// Where the server keeps its runs. Default: $XDG_DATA_HOME/holdpoint, else ~/.local/share/holdpoint.
+    /// Where the server keeps its runs. Default: $XDG_DATA_HOME/standfast, else ~/.local/share/standfast.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// The server's configuration file, when that names the database: SQLite or Postgres.
@@ -96,7 +96,7 @@ enum Failure {
     #[error("no free prefix was found; try again")]
     NoPrefix,
     #[error(
-        "tenant {1} has no key with the prefix {0}; `holdpoint keys list --tenant {1}` shows those it has"
+        "tenant {1} has no key with the prefix {0}; `standfast keys list --tenant {1}` shows those it has"
     )]
     Unknown(String, String),
 }
@@ -113,7 +113,7 @@ pub(super) fn run(keys: &Keys) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(failure) => {
-            eprintln!("holdpoint: {failure}");
+            eprintln!("standfast: {failure}");
             match failure {
                 Failure::Unknown(..) => ExitCode::FAILURE,
                 Failure::NoDatabase(_)
@@ -200,7 +200,7 @@ fn create(order: &Create) -> Result<String, Failure> {
             shown["key"] = key.reveal().into();
             return Ok(format!("{shown}\n"));
         }
-        // Beside standard output, so that `HOLDPOINT_KEY=$(holdpoint keys create …)` has the key alone.
+        // Beside standard output, so that `STANDFAST_KEY=$(standfast keys create …)` has the key alone.
         eprintln!("{}", remark(&facts, key.prefix(), expires_at, &order.which.tenant));
         return Ok(format!("{}\n", key.reveal()));
     }
@@ -215,7 +215,7 @@ fn remark(facts: &KeyFacts, prefix: &str, expires_at: Option<Timestamp>, tenant:
     let until =
         expires_at.map_or("it does not expire".to_owned(), |at| format!("it expires at {}", rfc3339(at)));
     format!(
-        "key {prefix} of {} for {}; {until}\nkeep it now, it is not shown again; `holdpoint keys revoke {prefix}{of_tenant}` ends it",
+        "key {prefix} of {} for {}; {until}\nkeep it now, it is not shown again; `standfast keys revoke {prefix}{of_tenant}` ends it",
         plain(facts.user.as_str()),
         texts(&facts.scopes).join(", ")
     )
@@ -236,7 +236,7 @@ fn list(which: &Which) -> Result<String, Failure> {
 
 fn revoke(prefix: &str, which: &Which) -> Result<String, Failure> {
     // A whole key is taken too, because that is what people have at hand.
-    let prefix = prefix.strip_prefix("hp_").unwrap_or(prefix);
+    let prefix = prefix.strip_prefix("sf_").unwrap_or(prefix);
     let prefix = prefix.split_once('_').map_or(prefix, |(prefix, _)| prefix).to_owned();
     let at = Clock::system().now();
     match open(which)?.revoke(which.tenant.clone(), prefix.clone(), at)? {

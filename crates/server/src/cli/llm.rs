@@ -1,4 +1,4 @@
-//! `holdpoint llm check NAME`: asks a configured provider for real, and says what is wrong.
+//! `standfast llm check NAME`: asks a configured provider for real, and says what is wrong.
 //!
 //! Two requests: one that wants a tool called, one that tells its result. Nothing is stored. Exit codes: 0 it works, 1 it
 //! does not, 2 the question could not be asked.
@@ -11,20 +11,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use clap::{Args, Subcommand};
-use holdpoint::clock::{Clock, Stopwatch};
-use holdpoint::config::{self, Config, Unset};
-use holdpoint::model::provider::Provider;
-use holdpoint::model::trouble::Trouble;
-use holdpoint::model::{Live, ModelReply, Prompt};
-use holdpoint_core::body::Body;
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::hold::HoldPolicy;
-use holdpoint_core::id::{CallNo, Seq};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, Replay};
-use holdpoint_core::name::{AgentName, ToolName};
-use holdpoint_core::transcript::{AssistantReply, CallResult, Entry, ReplyCall, ResultKind, UserMessage};
 use serde_json::{Value, json};
+use standfast::clock::{Clock, Stopwatch};
+use standfast::config::{self, Config, Unset};
+use standfast::model::provider::Provider;
+use standfast::model::trouble::Trouble;
+use standfast::model::{Live, ModelReply, Prompt};
+use standfast_core::body::Body;
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::hold::HoldPolicy;
+use standfast_core::id::{CallNo, Seq};
+use standfast_core::json::RawJson;
+use standfast_core::message::{Message, Replay};
+use standfast_core::name::{AgentName, ToolName};
+use standfast_core::transcript::{AssistantReply, CallResult, Entry, ReplyCall, ResultKind, UserMessage};
 
 /// What can be asked about models.
 #[derive(Debug, Subcommand)]
@@ -39,7 +39,7 @@ pub(crate) struct Check {
     /// The name below `llms`.
     name: String,
     /// The configuration file.
-    #[arg(long, value_name = "FILE", default_value = "holdpoint.yaml")]
+    #[arg(long, value_name = "FILE", default_value = "standfast.yaml")]
     config: PathBuf,
     /// Print one JSON object instead of text.
     #[arg(long)]
@@ -62,7 +62,7 @@ pub(crate) fn run(llm: &Llm) -> ExitCode {
             }
         }
         Err(why) => {
-            eprintln!("holdpoint: {why}");
+            eprintln!("standfast: {why}");
             ExitCode::from(2)
         }
     }

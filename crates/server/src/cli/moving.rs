@@ -1,6 +1,6 @@
-//! `holdpoint export` and `holdpoint import`: runs as lines of text, from one database to another.
+//! `standfast export` and `standfast import`: runs as lines of text, from one database to another.
 //!
-//! The lines are the store's (`holdpoint_store::moving`); this finds the databases, shows how far it is, and says who may
+//! The lines are the store's (`standfast_store::moving`); this finds the databases, shows how far it is, and says who may
 //! see what waits, as the configuration of the target has it. `--files` writes readable files instead.
 
 use std::fs::File;
@@ -11,19 +11,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use holdpoint::auth::Principal;
-use holdpoint::clock::Clock;
-use holdpoint::config::{self, Database, Unset};
-use holdpoint::engine::Engine;
-use holdpoint::settings::Settings;
-use holdpoint::surface::async_tool;
-use holdpoint_core::name::{AgentName, SessionId, Tenant};
-use holdpoint_core::run::Run;
-use holdpoint_store::moving::{self, MoveError, Moved, Target, Wanted};
-use holdpoint_store::postgres::PostgresStore;
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
-use holdpoint_store::{Store, Who};
 use serde_json::json;
+use standfast::auth::Principal;
+use standfast::clock::Clock;
+use standfast::config::{self, Database, Unset};
+use standfast::engine::Engine;
+use standfast::settings::Settings;
+use standfast::surface::async_tool;
+use standfast_core::name::{AgentName, SessionId, Tenant};
+use standfast_core::run::Run;
+use standfast_store::moving::{self, MoveError, Moved, Target, Wanted};
+use standfast_store::postgres::PostgresStore;
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::{Store, Who};
 
 use super::data;
 use super::plain::plain;
@@ -212,7 +212,7 @@ fn finish(what: &str, done: Result<Moved, String>, as_json: bool) -> ExitCode {
             ExitCode::from(2)
         }
         (Err(error), false) => {
-            eprintln!("holdpoint: {}", plain(&error));
+            eprintln!("standfast: {}", plain(&error));
             ExitCode::from(2)
         }
     }

@@ -1,4 +1,4 @@
-//! `holdpoint nodes`: the servers that share a database, as one of them sees them.
+//! `standfast nodes`: the servers that share a database, as one of them sees them.
 //!
 //! The types are what this command reads of the native API.
 

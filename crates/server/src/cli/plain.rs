@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use holdpoint::words::hidden::is_hidden;
 use serde::Deserialize;
+use standfast::words::hidden::is_hidden;
 
 /// Text from the server; showing it makes it plain.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

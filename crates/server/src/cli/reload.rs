@@ -6,9 +6,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use holdpoint::config::{self, Beside, BuildError, Built, Database, LoadError, Unset};
-use holdpoint::engine::Engine;
-use holdpoint::settings::Settings;
+use standfast::config::{self, Beside, BuildError, Built, Database, LoadError, Unset};
+use standfast::engine::Engine;
+use standfast::settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::data;

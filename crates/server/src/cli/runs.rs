@@ -1,4 +1,4 @@
-//! `holdpoint runs`, `holdpoint show RUN` and `holdpoint cancel RUN`: what became of messages.
+//! `standfast runs`, `standfast show RUN` and `standfast cancel RUN`: what became of messages.
 //!
 //! The types are what these commands read of the native API; words stay words, so that a newer server's are shown.
 
@@ -113,7 +113,7 @@ impl RunBody {
             text.push_str(&format!("reason: {reason}\n"));
         }
         for OpenHold { id, kind } in &self.holds {
-            text.push_str(&format!("{kind}: {id}  (holdpoint holds show {id})\n"));
+            text.push_str(&format!("{kind}: {id}  (standfast holds show {id})\n"));
         }
         if let Some(result) = &self.result {
             text.push_str(&format!("result:\n{}", block(&words(result))));

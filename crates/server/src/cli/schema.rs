@@ -1,4 +1,4 @@
-//! `holdpoint schema`: the JSON Schema of the configuration file, or the page about its keys.
+//! `standfast schema`: the JSON Schema of the configuration file, or the page about its keys.
 //!
 //! Both are made from the types in `config/file.rs`.
 
@@ -6,7 +6,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use holdpoint::config;
+use standfast::config;
 
 /// What `schema` can be told.
 #[derive(Debug, Args)]

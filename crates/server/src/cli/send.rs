@@ -1,4 +1,4 @@
-//! `holdpoint send AGENT TEXT`: a message to an agent begins a run.
+//! `standfast send AGENT TEXT`: a message to an agent begins a run.
 //!
 //! With `--wait` the answer comes when the run waits for somebody or is over; the run is durable in either case.
 

@@ -1,4 +1,4 @@
-//! `holdpoint serve`: the server, with what a configuration file says or with the embedded demo.
+//! `standfast serve`: the server, with what a configuration file says or with the embedded demo.
 //!
 //! Opens the data directory, listens, says where, and serves until a signal. Without identities only this machine may
 //! call: any other address is refused, unless a flag insists.
@@ -12,24 +12,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use holdpoint::auth::Party;
-use holdpoint::clock::Clock;
-use holdpoint::config::{
+use standfast::auth::Party;
+use standfast::clock::Clock;
+use standfast::config::{
     self, Beside as Around, BuildError, Built, Config, Database, Lives, LoadError, Unset,
 };
-use holdpoint::engine::Engine;
-use holdpoint::settings::{Auth, SelfApproval, Settings};
-use holdpoint::surface::async_tool;
-use holdpoint::telemetry::Telemetry;
-use holdpoint::tool::mcp::login::{Logins, Site};
-use holdpoint::vault::Vault;
-use holdpoint::{conformance, demo, heads, http};
-use holdpoint_core::time::Millis;
-use holdpoint_store::beside::Beside;
-use holdpoint_store::memory::MemoryStore;
-use holdpoint_store::postgres::{self, PostgresOptions, PostgresStore};
-use holdpoint_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
-use holdpoint_store::{Observer, Store};
+use standfast::engine::Engine;
+use standfast::settings::{Auth, SelfApproval, Settings};
+use standfast::surface::async_tool;
+use standfast::telemetry::Telemetry;
+use standfast::tool::mcp::login::{Logins, Site};
+use standfast::vault::Vault;
+use standfast::{conformance, demo, heads, http};
+use standfast_core::time::Millis;
+use standfast_store::beside::Beside;
+use standfast_store::memory::MemoryStore;
+use standfast_store::postgres::{self, PostgresOptions, PostgresStore};
+use standfast_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
+use standfast_store::{Observer, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -53,7 +53,7 @@ pub(crate) struct Serve {
     /// Where to listen; port 0 takes a free one. Default: what the configuration says, else 127.0.0.1:8080.
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// Where runs are kept. Default: $XDG_DATA_HOME/holdpoint, else ~/.local/share/holdpoint.
+    /// Where runs are kept. Default: $XDG_DATA_HOME/standfast, else ~/.local/share/standfast.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// How callers are known: `local` not at all, for this machine only; `keys` by an API key on every request.
@@ -110,7 +110,7 @@ enum Failure {
     Listen { address: SocketAddr, error: std::io::Error },
     #[error(transparent)]
     Demo(#[from] demo::BadDemo),
-    #[error("{0}\nrepair the file; holdpoint validate checks it again")]
+    #[error("{0}\nrepair the file; standfast validate checks it again")]
     Config(#[from] LoadError),
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -141,7 +141,7 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("holdpoint: {failure}");
+            eprintln!("standfast: {failure}");
             ExitCode::from(failure.exit_code())
         }
     }
@@ -356,15 +356,15 @@ fn greet(address: SocketAddr, data: &Path, auth: &Auth) -> std::io::Result<()> {
     let (key, make_key) = match auth.takes_keys() {
         false => ("", String::new()),
         true => {
-            let make = format!("holdpoint keys create --user NAME --data '{}'", data.display());
+            let make = format!("standfast keys create --user NAME --data '{}'", data.display());
             (
-                "-H \"authorization: Bearer $HOLDPOINT_KEY\" ",
-                format!("key:      export HOLDPOINT_KEY=$({make})\n"),
+                "-H \"authorization: Bearer $STANDFAST_KEY\" ",
+                format!("key:      export STANDFAST_KEY=$({make})\n"),
             )
         }
     };
     let text = format!(
-        "Holdpoint listens on {base}\n\
+        "Standfast listens on {base}\n\
          data:     {}\n\
          {make_key}\
          try:      curl -sS {base}/api/v1/agents/{agent}/runs -H 'content-type: application/json' {key}\
@@ -383,7 +383,7 @@ fn greet(address: SocketAddr, data: &Path, auth: &Auth) -> std::io::Result<()> {
 fn greet_config(address: SocketAddr, data: &Path, config: &Config) -> std::io::Result<()> {
     let base = format!("http://{address}");
     let mut text = format!(
-        "Holdpoint listens on {base}\ndata:     {}\nconfig:   {}\n",
+        "Standfast listens on {base}\ndata:     {}\nconfig:   {}\n",
         data.display(),
         config.source.name
     );

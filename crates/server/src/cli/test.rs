@@ -1,4 +1,4 @@
-//! `holdpoint test FILE…`: plays scenarios and says which went as expected.
+//! `standfast test FILE…`: plays scenarios and says which went as expected.
 //!
 //! Exit codes: 0 all did, 1 some did not, 2 some could not be played. Playing is the library's; this finds the files and
 //! makes words and JSON of what came out.
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use holdpoint::http::rfc3339;
-use holdpoint::scenario::{self, Failed, Outcome, Report, RunLog};
 use serde_json::{Value, json};
+use standfast::http::rfc3339;
+use standfast::scenario::{self, Failed, Outcome, Report, RunLog};
 
 use super::colour::{Colour, Paint};
 use super::plain::plain;
@@ -31,7 +31,7 @@ pub(super) fn run(test: &Test) -> ExitCode {
     let paths = match found(&test.files) {
         Ok(paths) => paths,
         Err(why) => {
-            eprintln!("holdpoint: {}", plain(&why));
+            eprintln!("standfast: {}", plain(&why));
             return ExitCode::from(2);
         }
     };
@@ -64,7 +64,7 @@ pub(super) fn run(test: &Test) -> ExitCode {
         // Whoever read it has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::from(totals.code),
         Err(error) => {
-            eprintln!("holdpoint: the report could not be printed: {error}");
+            eprintln!("standfast: the report could not be printed: {error}");
             ExitCode::from(2)
         }
     }
@@ -191,7 +191,7 @@ fn body(report: &Report) -> Value {
 }
 
 fn log_body(log: &RunLog) -> Value {
-    let event = |envelope: &holdpoint_core::event::Envelope| {
+    let event = |envelope: &standfast_core::event::Envelope| {
         json!({
             "seq": envelope.seq.0,
             "at": rfc3339(envelope.at),

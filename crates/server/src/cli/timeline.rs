@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use holdpoint::http::rfc3339;
-use holdpoint_core::event::Envelope;
-use holdpoint_core::id::{HoldId, RunId};
-use holdpoint_core::project::hold_of;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use standfast::http::rfc3339;
+use standfast_core::event::Envelope;
+use standfast_core::id::{HoldId, RunId};
+use standfast_core::project::hold_of;
 
 use super::colour::{Colour, Paint};
 use super::plain::{Text, block};

@@ -1,4 +1,4 @@
-//! `holdpoint validate FILE`: every mistake of a configuration file, or what its agents come to.
+//! `standfast validate FILE`: every mistake of a configuration file, or what its agents come to.
 //!
 //! For a blocking agent it says what makes it async. Exit codes: 0 right, 1 mistakes, 2 the file cannot be read.
 
@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use holdpoint::config::file::{Backend, Mode, SessionStore, Span};
-use holdpoint::config::{self, AgentPlan, Config, EffectiveMode, Lives, LoadError, Notice, Problem, Unset};
-use holdpoint_core::hold::OnTimeout;
 use serde_json::{Value, json};
+use standfast::config::file::{Backend, Mode, SessionStore, Span};
+use standfast::config::{self, AgentPlan, Config, EffectiveMode, Lives, LoadError, Notice, Problem, Unset};
+use standfast_core::hold::OnTimeout;
 
 /// What `validate` can be told.
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Validate) -> ExitCode {
         Ok(_) => print(&text, ExitCode::SUCCESS),
         Err(LoadError::Wrong(_)) => print(&text, ExitCode::from(1)),
         Err(unreadable @ (LoadError::Read { .. } | LoadError::Dotenv { .. })) => {
-            eprintln!("holdpoint: {unreadable}");
+            eprintln!("standfast: {unreadable}");
             ExitCode::from(2)
         }
     }

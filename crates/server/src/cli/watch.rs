@@ -1,4 +1,4 @@
-//! `holdpoint watch [RUN]`: what happens, as it happens.
+//! `standfast watch [RUN]`: what happens, as it happens.
 //!
 //! A run is followed by its events; the number of the last one is where a lost connection goes on, so a restart of the
 //! server loses and repeats nothing. Without a run, the list of what waits is looked at again and again.
@@ -75,7 +75,7 @@ fn follow(server: &Server, run: &str, until: Until) -> Result<(), Failure> {
         }
         if !is_lost {
             screen.end_line()?;
-            eprintln!("holdpoint: the connection is lost; trying again");
+            eprintln!("standfast: the connection is lost; trying again");
             is_lost = true;
         }
         std::thread::sleep(AGAIN);
@@ -223,7 +223,7 @@ fn what_waits(server: &Server) -> Result<(), Failure> {
             }
             Err(Failure::CouldNotAsk(why)) if !is_first => {
                 if !is_lost {
-                    eprintln!("holdpoint: {why}");
+                    eprintln!("standfast: {why}");
                 }
                 is_lost = true;
             }

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use holdpoint_core::command::Entropy;
-use holdpoint_core::digest;
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::command::Entropy;
+use standfast_core::digest;
+use standfast_core::time::{Millis, Timestamp};
 
 /// Time that stands still.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Standing {
     pub(super) fn draw(&self) -> Option<Entropy> {
         let seed = self.seed?.to_be_bytes();
         let drawn = self.drawn.fetch_add(1, Ordering::SeqCst).to_be_bytes();
-        Some(Entropy(digest::of_parts("holdpoint.seeded.1", &[&seed, &drawn]).0))
+        Some(Entropy(digest::of_parts("standfast.seeded.1", &[&seed, &drawn]).0))
     }
 
     /// Stops the tasks that go by this time: none is polled again before they go on.

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use holdpoint_core::command::Limits;
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::id::Place;
-use holdpoint_core::name::{AgentName, BadName, InboxName, ToolName, UserId};
-use holdpoint_core::time::Millis;
+use standfast_core::command::Limits;
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::id::Place;
+use standfast_core::name::{AgentName, BadName, InboxName, ToolName, UserId};
+use standfast_core::time::Millis;
 
 use super::file::{self, Sandbox, SelfApproval, ToolType};
 use super::mcp::McpTools;

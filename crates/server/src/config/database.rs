@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::{Path as FilePath, PathBuf};
 
-use holdpoint_store::postgres::PostgresOptions;
+use standfast_store::postgres::PostgresOptions;
 
 use super::check::Checked;
 use super::file::{Driver, Sql, SslMode};

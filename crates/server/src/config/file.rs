@@ -26,11 +26,11 @@ pub use store::{Backend, Driver, SessionStore, Sql, SslMode};
 pub use tool::{McpOverride, Sandbox, Tool, ToolType};
 pub use values::{AfterGrace, OnDeny, OnTimeout, Parameters, Secret, SelfApproval, Span};
 
-/// The configuration of a Holdpoint server, `holdpoint.yaml`.
+/// The configuration of a Standfast server, `standfast.yaml`.
 #[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
 #[serde(deny_unknown_fields, default)]
 #[garde(allow_unvalidated)]
-#[schemars(title = "Holdpoint configuration")]
+#[schemars(title = "Standfast configuration")]
 pub struct File {
     /// The models that agents ask, by name.
     #[garde(dive)]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use holdpoint_core::definition::ToolSpec;
-use holdpoint_core::name::ToolName;
+use standfast_core::definition::ToolSpec;
+use standfast_core::name::ToolName;
 
 use super::build::tools::{Workshop, guard};
 use super::file::{self, Sandbox, ToolType};

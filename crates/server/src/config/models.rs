@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdpoint_core::json::RawJson;
-use holdpoint_core::time::Millis;
 use serde_json::{Map, Value};
+use standfast_core::json::RawJson;
+use standfast_core::time::Millis;
 
 use super::Config;
 use super::build::BuildError;

@@ -2,8 +2,8 @@
 //!
 //! `validate` prints this, `build.rs` makes settings of it.
 
-use holdpoint_core::hold::{AfterGrace, HoldPolicy, OnDeny, OnTimeout};
-use holdpoint_core::time::Millis;
+use standfast_core::hold::{AfterGrace, HoldPolicy, OnDeny, OnTimeout};
+use standfast_core::time::Millis;
 
 use super::file::{Agent, File, Task, Tool, ToolType};
 use super::mode::{self, Effective, EffectiveMode, Store};

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use holdpoint_core::time::Millis;
+use standfast_core::time::Millis;
 
 use super::build::tools::guard;
 use super::file::{self, ToolType};

@@ -6,15 +6,15 @@
 
 use std::sync::Arc;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::decide::Decided;
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::id::{HoldKey, RunId, Seq};
-use holdpoint_core::name::AgentName;
-use holdpoint_core::project::How;
-use holdpoint_core::transcript::stored_call;
-use holdpoint_store::ahead::Beside;
-use holdpoint_store::{Notice, Put, StoreError};
+use standfast_core::body::Body;
+use standfast_core::decide::Decided;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::id::{HoldKey, RunId, Seq};
+use standfast_core::name::AgentName;
+use standfast_core::project::How;
+use standfast_core::transcript::stored_call;
+use standfast_store::ahead::Beside;
+use standfast_store::{Notice, Put, StoreError};
 
 use super::Shared;
 use crate::tool::Tool;

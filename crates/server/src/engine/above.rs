@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use holdpoint_core::decide::Decided;
-use holdpoint_core::event::{Envelope, Parent};
-use holdpoint_core::name::Tenant;
-use holdpoint_store::ahead::Beside;
-use holdpoint_store::{Notice, Put, StoreError, SubscriptionQuery};
+use standfast_core::decide::Decided;
+use standfast_core::event::{Envelope, Parent};
+use standfast_core::name::Tenant;
+use standfast_store::ahead::Beside;
+use standfast_store::{Notice, Put, StoreError, SubscriptionQuery};
 
 use super::Shared;
 use super::callbacks::ids_of_run;

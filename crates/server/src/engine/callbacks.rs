@@ -4,11 +4,11 @@
 //! that the client names them, each for itself, and that it brings the secrets that its receiver knows it by: those are
 //! kept sealed.
 
-use holdpoint_core::base32;
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::event::Event;
-use holdpoint_core::id::RunId;
-use holdpoint_store::{Scope as Hears, StoreError, Subscription, SubscriptionQuery};
+use standfast_core::base32;
+use standfast_core::digest::{self, Digest};
+use standfast_core::event::Event;
+use standfast_core::id::RunId;
+use standfast_store::{Scope as Hears, StoreError, Subscription, SubscriptionQuery};
 
 use super::deliver::{Brought, COLUMN, Owner, Receiver};
 use super::identify::needs;
@@ -196,7 +196,7 @@ impl Engine {
 
 /// How the ids of a caller's receivers of a run begin.
 fn row_prefix(who: &Principal, run: RunId, kind: &str) -> String {
-    format!("{}{}_", ids_of_run(run, kind), short("holdpoint.callback-owner.1", who.user.as_str()))
+    format!("{}{}_", ids_of_run(run, kind), short("standfast.callback-owner.1", who.user.as_str()))
 }
 
 /// How the ids of all receivers of a run begin, whoever named them.
@@ -206,7 +206,7 @@ pub(super) fn ids_of_run(run: RunId, kind: &str) -> String {
 }
 
 fn row_id(who: &Principal, run: RunId, kind: &str, name: &str) -> String {
-    format!("{}{}", row_prefix(who, run, kind), short("holdpoint.callback-name.1", name))
+    format!("{}{}", row_prefix(who, run, kind), short("standfast.callback-name.1", name))
 }
 
 /// Of fixed length, whatever was chosen.

@@ -6,21 +6,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::command::{Command, Decide, Reject, Resolve, StoredCall, Wanted};
-use holdpoint_core::decide::Answer;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::hold::{HoldKind, Recorded};
-use holdpoint_core::id::{CallNo, HoldId, HoldKey, RunId, Seq};
-use holdpoint_core::name::ToolName;
-use holdpoint_core::policy::Role;
-use holdpoint_core::project::HoldRow;
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::Facts;
-use holdpoint_core::transcript::stored_call;
-use holdpoint_store::ahead::Driver;
-use holdpoint_store::{StoreError, Stored};
+use standfast_core::actor::Actor;
+use standfast_core::command::{Command, Decide, Reject, Resolve, StoredCall, Wanted};
+use standfast_core::decide::Answer;
+use standfast_core::digest::Digest;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::hold::{HoldKind, Recorded};
+use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Seq};
+use standfast_core::name::ToolName;
+use standfast_core::policy::Role;
+use standfast_core::project::HoldRow;
+use standfast_core::refusal::Refusal;
+use standfast_core::run::Facts;
+use standfast_core::transcript::stored_call;
+use standfast_store::ahead::Driver;
+use standfast_store::{StoreError, Stored};
 
 use super::drive::Reins;
 use super::identify::needs;
@@ -197,7 +197,7 @@ impl Shared {
         let facts = &stored.row.run.facts;
         let Some(reins) = reins else { return Ok(None) };
         // A lease of this very node, whose run nobody drives here, is about to be given back, or to be driven with.
-        let is_others = |lease: holdpoint_store::Lease| lease.node != self.node;
+        let is_others = |lease: standfast_store::Lease| lease.node != self.node;
         if stored.lease.is_some_and(|lease| is_others(lease) && lease.until > self.clock.now()) {
             return Ok(None);
         }

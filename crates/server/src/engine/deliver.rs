@@ -12,13 +12,13 @@ pub(super) mod sign;
 use std::collections::BTreeSet;
 
 use futures_util::future::BoxFuture;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::Envelope;
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::name::{GroupName, RoleName, Tenant, UserId};
-use holdpoint_core::run::Facts;
-use holdpoint_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use standfast_core::digest::Digest;
+use standfast_core::event::Envelope;
+use standfast_core::id::{RunId, Seq};
+use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
+use standfast_core::run::Facts;
+use standfast_core::time::Timestamp;
 
 use super::{Engine, EngineError, HoldView};
 use crate::auth::{Identification, Principal, Scope};

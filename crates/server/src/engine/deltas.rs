@@ -7,8 +7,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::run::Run;
+use standfast_core::id::{RunId, Seq};
+use standfast_core::run::Run;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
@@ -136,9 +136,9 @@ impl Drop for Listening {
 
 #[cfg(test)]
 mod tests {
-    use holdpoint_core::id::Place;
-    use holdpoint_core::name::Tenant;
-    use holdpoint_core::time::Timestamp;
+    use standfast_core::id::Place;
+    use standfast_core::name::Tenant;
+    use standfast_core::time::Timestamp;
 
     use super::*;
 

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holdpoint_core::id::{RunId, tenant_tag};
-use holdpoint_core::run::Facts;
-use holdpoint_store::Stored;
+use standfast_core::id::{RunId, tenant_tag};
+use standfast_core::run::Facts;
+use standfast_store::Stored;
 
 use super::{Engine, EngineError};
 use crate::auth::Principal;

@@ -5,18 +5,18 @@
 //! ends wakes its parent in the same append, a parent that ends wakes its children. Each looks at the other when it is
 //! driven: nothing is carried in memory, and a crash anywhere leaves a wake that somebody finds.
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{Command, Decide, Resolve, Start, Taken, Wanted};
-use holdpoint_core::decide::Decided;
-use holdpoint_core::event::{Driver as DrivenBy, Envelope, Event, Outcome, Parent};
-use holdpoint_core::hold::Hold;
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::policy::{Role, Verdicts};
-use holdpoint_core::run::Run;
-use holdpoint_core::transcript::stored_call;
-use holdpoint_store::ahead::Driver;
-use holdpoint_store::{Put, StoreError};
+use standfast_core::actor::Actor;
+use standfast_core::body::Body;
+use standfast_core::command::{Command, Decide, Resolve, Start, Taken, Wanted};
+use standfast_core::decide::Decided;
+use standfast_core::event::{Driver as DrivenBy, Envelope, Event, Outcome, Parent};
+use standfast_core::hold::Hold;
+use standfast_core::id::{RunId, Seq};
+use standfast_core::policy::{Role, Verdicts};
+use standfast_core::run::Run;
+use standfast_core::transcript::stored_call;
+use standfast_store::ahead::Driver;
+use standfast_store::{Put, StoreError};
 
 use super::drive::Drive;
 use super::orders::{Lease, More, beside};

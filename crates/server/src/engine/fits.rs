@@ -2,13 +2,13 @@
 //!
 //! Says nothing of kinds and authority; those are the core's, and its refusals come first where they apply.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::Wanted;
-use holdpoint_core::definition::Definition;
-use holdpoint_core::hold::{Ask, HoldKind};
-use holdpoint_core::id::Seq;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::project::HoldRow;
+use standfast_core::body::Body;
+use standfast_core::command::Wanted;
+use standfast_core::definition::Definition;
+use standfast_core::hold::{Ask, HoldKind};
+use standfast_core::id::Seq;
+use standfast_core::json::RawJson;
+use standfast_core::project::HoldRow;
 
 use super::views::asked;
 use super::{EngineError, Shared};

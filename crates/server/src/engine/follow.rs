@@ -8,12 +8,12 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use holdpoint_core::event::Envelope;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{RunId, Seq, Shard};
-use holdpoint_core::run::{Run, Status, Waiting, status};
-use holdpoint_core::time::Millis;
-use holdpoint_store::ShardSet;
+use standfast_core::event::Envelope;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{RunId, Seq, Shard};
+use standfast_core::run::{Run, Status, Waiting, status};
+use standfast_core::time::Millis;
+use standfast_store::ShardSet;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, broadcast};
 
@@ -473,9 +473,9 @@ async fn words(live: &mut Option<Listening>, cursor: Seq) -> Vec<Delta> {
 
 #[cfg(test)]
 mod tests {
-    use holdpoint_core::id::Place;
-    use holdpoint_core::name::Tenant;
-    use holdpoint_core::time::Timestamp;
+    use standfast_core::id::Place;
+    use standfast_core::name::Tenant;
+    use standfast_core::time::Timestamp;
 
     use super::*;
 

@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{Command, Suspend, SuspendFor};
-use holdpoint_core::definition::Definition;
-use holdpoint_core::hold::Ask;
-use holdpoint_core::id::CallNo;
-use holdpoint_core::name::{AgentName, ToolName};
-use holdpoint_core::run::Run;
+use standfast_core::body::Body;
+use standfast_core::command::{Command, Suspend, SuspendFor};
+use standfast_core::definition::Definition;
+use standfast_core::hold::Ask;
+use standfast_core::id::CallNo;
+use standfast_core::name::{AgentName, ToolName};
+use standfast_core::run::Run;
 
 use super::Shared;
 use crate::model::Model;

@@ -8,10 +8,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use holdpoint_core::name::{GroupName, RoleName, Tenant, UserId};
-use holdpoint_core::time::Timestamp;
-use holdpoint_store::{SealedChange, StoreError};
 use serde::{Deserialize, Serialize};
+use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
+use standfast_core::time::Timestamp;
+use standfast_store::{SealedChange, StoreError};
 
 use super::deliver::Owner;
 use super::{Engine, EngineError, Shared};

@@ -10,16 +10,16 @@ mod serve;
 mod views;
 mod work;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::event::{Envelope, Inbox};
-use holdpoint_core::hold::{Ask, HoldKind};
-use holdpoint_core::id::HoldId;
-use holdpoint_core::message::Message;
-use holdpoint_core::name::{AgentName, InboxName, UserId, WorkerName};
-use holdpoint_core::project::Phase;
-use holdpoint_core::run::Run;
-use holdpoint_core::time::Millis;
-use holdpoint_store::InboxCounts;
+use standfast_core::body::Body;
+use standfast_core::event::{Envelope, Inbox};
+use standfast_core::hold::{Ask, HoldKind};
+use standfast_core::id::HoldId;
+use standfast_core::message::Message;
+use standfast_core::name::{AgentName, InboxName, UserId, WorkerName};
+use standfast_core::project::Phase;
+use standfast_core::run::Run;
+use standfast_core::time::Millis;
+use standfast_store::InboxCounts;
 
 use super::{HoldView, Once};
 

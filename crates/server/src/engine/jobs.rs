@@ -1,22 +1,22 @@
 //! Outside jobs as callers see them: which there are, how each stands, what a conversation is waiting for.
 //!
-//! Everything here is read from the log of runs (`holdpoint_core::job`); `reports.rs` is how jobs report. A job that
+//! Everything here is read from the log of runs (`standfast_core::job`); `reports.rs` is how jobs report. A job that
 //! said it works on it and went silent waits again after a while: nothing has to be written for that to be seen, and
 //! `sweep` writes it down so that other readers of the database see it too.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::Command;
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{HoldId, RunId, Seq};
-use holdpoint_core::job::{self, Job, Stands};
-use holdpoint_core::name::{AgentName, SessionId, Tenant, ToolName};
-use holdpoint_core::run::{Facts, Stage, Status, status};
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunQuery, StoreError};
+use standfast_core::body::Body;
+use standfast_core::command::Command;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::job::{self, Job, Stands};
+use standfast_core::name::{AgentName, SessionId, Tenant, ToolName};
+use standfast_core::run::{Facts, Stage, Status, status};
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::{Audience, HoldFilter, HoldQuery, RunQuery, StoreError};
 use tokio::sync::broadcast;
 
 use super::{Callback, Engine, EngineError, HoldList, SessionError, SessionName, Shared};

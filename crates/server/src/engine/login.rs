@@ -6,20 +6,20 @@
 
 use std::sync::Arc;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::base32;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{Command, Wanted};
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{CallNo, HoldId};
-use holdpoint_core::name::{Tenant, UserId};
-use holdpoint_core::policy::Verdicts;
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::{Facts, Run};
-use holdpoint_core::time::Millis;
-use holdpoint_store::Put;
-use holdpoint_store::ahead::Driver;
+use standfast_core::actor::Actor;
+use standfast_core::base32;
+use standfast_core::body::Body;
+use standfast_core::command::{Command, Wanted};
+use standfast_core::digest::{self, Digest};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{CallNo, HoldId};
+use standfast_core::name::{Tenant, UserId};
+use standfast_core::policy::Verdicts;
+use standfast_core::refusal::Refusal;
+use standfast_core::run::{Facts, Run};
+use standfast_core::time::Millis;
+use standfast_store::Put;
+use standfast_store::ahead::Driver;
 
 use super::orders::{Lease, More, beside};
 use super::{Decision, Engine, EngineError, HoldView, Shared};
@@ -47,7 +47,7 @@ pub(super) fn account(facts: &Facts) -> UserId {
         return owner.clone();
     }
     let parts = [tenant.as_str().as_bytes(), owner.as_str().as_bytes()];
-    let Digest(bytes) = digest::of_parts("holdpoint.account.1", &parts);
+    let Digest(bytes) = digest::of_parts("standfast.account.1", &parts);
     let tag = base32::encode(bytes.get(..15).unwrap_or_default());
     // A name that would be too long is told by its tag alone.
     UserId::new(format!("{owner} of {tenant} ({tag})")).unwrap_or_else(|_| match UserId::new(tag) {

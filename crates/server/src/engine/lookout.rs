@@ -7,17 +7,17 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{Command, Decide, Resolve, Wanted};
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{HoldId, Seq};
-use holdpoint_core::name::ToolName;
-use holdpoint_core::policy::{Role, Verdicts};
-use holdpoint_core::project::HoldRow;
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::ahead::Driver;
-use holdpoint_store::{Audience, HoldFilter, HoldQuery, StoreError};
+use standfast_core::actor::Actor;
+use standfast_core::body::Body;
+use standfast_core::command::{Command, Decide, Resolve, Wanted};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{HoldId, Seq};
+use standfast_core::name::ToolName;
+use standfast_core::policy::{Role, Verdicts};
+use standfast_core::project::HoldRow;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::ahead::Driver;
+use standfast_store::{Audience, HoldFilter, HoldQuery, StoreError};
 use tokio::task::JoinSet;
 
 use super::orders::{Lease, More, beside};

@@ -5,16 +5,16 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{Command, FailKind, FailRun, RecordFailure};
-use holdpoint_core::decide::Answer;
-use holdpoint_core::id::RunId;
-use holdpoint_core::policy::Verdicts;
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::{CallState, Run, Stage};
-use holdpoint_store::ahead::Driver;
-use holdpoint_store::{Lease, StoreError};
+use standfast_core::actor::Actor;
+use standfast_core::body::Body;
+use standfast_core::command::{Command, FailKind, FailRun, RecordFailure};
+use standfast_core::decide::Answer;
+use standfast_core::id::RunId;
+use standfast_core::policy::Verdicts;
+use standfast_core::refusal::Refusal;
+use standfast_core::run::{CallState, Run, Stage};
+use standfast_store::ahead::Driver;
+use standfast_store::{Lease, StoreError};
 
 use super::orders::{More, beside};
 use super::{EngineError, Shared};

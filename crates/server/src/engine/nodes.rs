@@ -8,11 +8,11 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 
-use holdpoint_core::id::{Incarnation, Place, RunId};
-use holdpoint_core::run::FOLD_VERSION;
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::{Heartbeat, ShardSet, StoreError};
 use serde::{Deserialize, Serialize};
+use standfast_core::id::{Incarnation, Place, RunId};
+use standfast_core::run::FOLD_VERSION;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::{Heartbeat, ShardSet, StoreError};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
@@ -123,7 +123,7 @@ impl Engine {
             return Err(EngineError::MissingScope(Scope::Admin));
         }
         let shared = &self.shared;
-        let view = |row: holdpoint_store::NodeRow| NodeView {
+        let view = |row: standfast_store::NodeRow| NodeView {
             node: row.node,
             is_this: row.node == shared.node,
             facts: serde_json::from_str(&row.facts).ok(),

@@ -3,10 +3,10 @@
 //! A key belongs to whoever sends it and to what it is sent to, so that nobody finds out about, or gets in the way of,
 //! another's. It is written by the very append that it guards; what it answers with is read from the run, not stored.
 
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::id::RunId;
-use holdpoint_core::time::Millis;
-use holdpoint_store::{Guard, KeyRecord, Put, StoreError};
+use standfast_core::digest::{self, Digest};
+use standfast_core::id::RunId;
+use standfast_core::time::Millis;
+use standfast_store::{Guard, KeyRecord, Put, StoreError};
 
 use super::{Engine, EngineError, Shared};
 use crate::auth::Principal;
@@ -85,7 +85,7 @@ impl Once {
     /// The key as it is stored: of fixed length, whatever the sender chose.
     pub(super) fn stored(&self, who: &Principal) -> String {
         let parts = [who.user.as_str().as_bytes(), self.route.as_bytes(), self.key.as_bytes()];
-        digest::of_parts("holdpoint.once.1", &parts).to_string()
+        digest::of_parts("standfast.once.1", &parts).to_string()
     }
 
     /// This one and those beside it.

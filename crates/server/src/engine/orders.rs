@@ -4,16 +4,16 @@
 
 use std::sync::Arc;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::command::Command;
-use holdpoint_core::decide::Decided;
-use holdpoint_core::definition::Definition;
-use holdpoint_core::event::Event;
-use holdpoint_core::id::{HoldId, Incarnation};
-use holdpoint_core::policy::Verdicts;
-use holdpoint_core::time::Timestamp;
-use holdpoint_store::ahead::{Beside, Given, Order};
-use holdpoint_store::{Guard, LeaseChange, Put, StoreError, Who};
+use standfast_core::actor::Actor;
+use standfast_core::command::Command;
+use standfast_core::decide::Decided;
+use standfast_core::definition::Definition;
+use standfast_core::event::Event;
+use standfast_core::id::{HoldId, Incarnation};
+use standfast_core::policy::Verdicts;
+use standfast_core::time::Timestamp;
+use standfast_store::ahead::{Beside, Given, Order};
+use standfast_store::{Guard, LeaseChange, Put, StoreError, Who};
 
 use super::drive::is_kept;
 use super::once::Mark;

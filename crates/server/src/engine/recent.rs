@@ -6,12 +6,12 @@
 
 use std::cmp::Reverse;
 
-use holdpoint_core::id::RunId;
-use holdpoint_core::name::{AgentName, SessionId};
-use holdpoint_core::project::{Phase, RunRow};
-use holdpoint_core::run::Facts;
-use holdpoint_core::time::Timestamp;
-use holdpoint_store::{RunQuery, Unreadable};
+use standfast_core::id::RunId;
+use standfast_core::name::{AgentName, SessionId};
+use standfast_core::project::{Phase, RunRow};
+use standfast_core::run::Facts;
+use standfast_core::time::Timestamp;
+use standfast_store::{RunQuery, Unreadable};
 
 use super::{Engine, EngineError};
 use crate::auth::Principal;

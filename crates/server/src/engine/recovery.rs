@@ -4,10 +4,10 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use holdpoint_core::hold::OnTimeout;
-use holdpoint_core::project::{Phase, RunRow};
-use holdpoint_core::time::Timestamp;
-use holdpoint_store::{Counts, Lease};
+use standfast_core::hold::OnTimeout;
+use standfast_core::project::{Phase, RunRow};
+use standfast_core::time::Timestamp;
+use standfast_store::{Counts, Lease};
 
 use super::{Engine, Shared};
 

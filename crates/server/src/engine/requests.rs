@@ -2,10 +2,10 @@
 //!
 //! The run in front of the id is the indexed lookup, the same in every store; its log says whether the rest is true.
 
-use holdpoint_core::id::{HoldId, RequestId, Seq, tenant_tag};
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::request::requests;
-use holdpoint_core::run::Run;
+use standfast_core::id::{HoldId, RequestId, Seq, tenant_tag};
+use standfast_core::refusal::Refusal;
+use standfast_core::request::requests;
+use standfast_core::run::Run;
 
 use super::views::HoldView;
 use super::{Engine, EngineError};

@@ -6,16 +6,16 @@
 
 use std::sync::Arc;
 
-use holdpoint_core::command::Command;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::link::{BadLink, Contents, Link};
-use holdpoint_core::name::Tenant;
-use holdpoint_core::project::hold_rows;
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::audit::remains_digest;
-use holdpoint_store::{EndedQuery, StoreError};
 use serde::Serialize;
+use standfast_core::command::Command;
+use standfast_core::digest::Digest;
+use standfast_core::id::{RunId, Seq};
+use standfast_core::link::{BadLink, Contents, Link};
+use standfast_core::name::Tenant;
+use standfast_core::project::hold_rows;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::audit::remains_digest;
+use standfast_store::{EndedQuery, StoreError};
 
 use super::{Engine, EngineError};
 

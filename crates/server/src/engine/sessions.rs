@@ -7,18 +7,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdpoint_core::command::Command;
-use holdpoint_core::execution_state::{ExecutionState, execution_state};
-use holdpoint_core::id::{CallNo, RunId, Seq};
-use holdpoint_core::message::Replay;
-use holdpoint_core::name::{AgentName, SessionId, UserId};
-use holdpoint_core::project::{Phase, RunRow};
-use holdpoint_core::run::{CallState, Run};
-use holdpoint_store::{
-    Page, RunFilter, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, StoreError,
-};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use standfast_core::command::Command;
+use standfast_core::execution_state::{ExecutionState, execution_state};
+use standfast_core::id::{CallNo, RunId, Seq};
+use standfast_core::message::Replay;
+use standfast_core::name::{AgentName, SessionId, UserId};
+use standfast_core::project::{Phase, RunRow};
+use standfast_core::run::{CallState, Run};
+use standfast_store::{
+    Page, RunFilter, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow, StoreError,
+};
 
 use super::retention::ErasedRun;
 use super::{Engine, EngineError};
@@ -318,7 +318,7 @@ impl Engine {
     /// A run that ended by itself meanwhile needs no cancelling.
     fn unless_over<T>(&self, answer: Result<T, EngineError>) -> Result<(), EngineError> {
         match answer {
-            Ok(_) | Err(EngineError::Refused(holdpoint_core::refusal::Refusal::Ended(_))) => Ok(()),
+            Ok(_) | Err(EngineError::Refused(standfast_core::refusal::Refusal::Ended(_))) => Ok(()),
             Err(other) => Err(other),
         }
     }

@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::hold::{Hold, HoldKind};
-use holdpoint_core::id::{HoldId, RunId};
-use holdpoint_core::name::UserId;
-use holdpoint_core::run::Run;
-use holdpoint_core::time::Millis;
-use holdpoint_store::{Answer, KeyNote, KeyRecord, StoreError};
+use standfast_core::digest::{self, Digest};
+use standfast_core::hold::{Hold, HoldKind};
+use standfast_core::id::{HoldId, RunId};
+use standfast_core::name::UserId;
+use standfast_core::run::Run;
+use standfast_core::time::Millis;
+use standfast_store::{Answer, KeyNote, KeyRecord, StoreError};
 use tokio::sync::Notify;
 
 use super::once::{Once, REMEMBERED};
@@ -255,28 +255,28 @@ fn digest_of(holds: &[ShownHold]) -> Digest {
     let mut texts: Vec<String> = holds.iter().map(text).collect();
     texts.sort_unstable();
     let parts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
-    digest::of_parts("holdpoint.shown.1", &parts)
+    digest::of_parts("standfast.shown.1", &parts)
 }
 
 /// The key of the mark of a caller on a run.
 fn mark_of(who: &Principal, run: RunId) -> String {
     let (user, run) = (who.user.as_str(), run.to_string());
-    digest::of_parts("holdpoint.mark.1", &[user.as_bytes(), run.as_bytes()]).to_string()
+    digest::of_parts("standfast.mark.1", &[user.as_bytes(), run.as_bytes()]).to_string()
 }
 
 /// The key of what a message meant that decided nothing.
 fn meaning_of(who: &Principal, run: RunId, name: &str) -> String {
     let (user, run) = (who.user.as_str(), run.to_string());
     let parts = [user.as_bytes(), run.as_bytes(), name.as_bytes()];
-    digest::of_parts("holdpoint.meaning.1", &parts).to_string()
+    digest::of_parts("standfast.meaning.1", &parts).to_string()
 }
 
 #[cfg(test)]
 mod tests {
-    use holdpoint_core::id::{CallNo, HoldKey, Place, Secret};
-    use holdpoint_core::name::Tenant;
-    use holdpoint_core::time::Timestamp;
     use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
+    use standfast_core::id::{CallNo, HoldKey, Place, Secret};
+    use standfast_core::name::Tenant;
+    use standfast_core::time::Timestamp;
 
     use super::*;
 

@@ -5,18 +5,18 @@
 
 use std::sync::Arc;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::command::{Command, Say, Start, Taken};
-use holdpoint_core::decide::Answer;
-use holdpoint_core::definition::Definition;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Driver as DrivenBy, Envelope, Inbox};
-use holdpoint_core::id::RunId;
-use holdpoint_core::message::Message;
-use holdpoint_core::name::{AgentName, SessionId};
-use holdpoint_core::refusal::Refusal;
-use holdpoint_store::ahead::Driver;
-use holdpoint_store::{Guard, Put, SessionKey, StoreError};
+use standfast_core::actor::Actor;
+use standfast_core::command::{Command, Say, Start, Taken};
+use standfast_core::decide::Answer;
+use standfast_core::definition::Definition;
+use standfast_core::digest::Digest;
+use standfast_core::event::{Driver as DrivenBy, Envelope, Inbox};
+use standfast_core::id::RunId;
+use standfast_core::message::Message;
+use standfast_core::name::{AgentName, SessionId};
+use standfast_core::refusal::Refusal;
+use standfast_store::ahead::Driver;
+use standfast_store::{Guard, Put, SessionKey, StoreError};
 use tokio::sync::oneshot;
 
 use super::drive::{Reins, Wish};

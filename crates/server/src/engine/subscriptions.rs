@@ -4,12 +4,12 @@
 //! tenant as its administrator; and it is looked at again whenever something is told. A subscription belongs to
 //! whoever made it; administrators may see and change all of the tenant.
 
-use holdpoint_core::base32;
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::event::Event;
-use holdpoint_core::id::RunId;
-use holdpoint_core::name::AgentName;
-use holdpoint_store::{
+use standfast_core::base32;
+use standfast_core::digest::{self, Digest};
+use standfast_core::event::Event;
+use standfast_core::id::RunId;
+use standfast_core::name::AgentName;
+use standfast_store::{
     DeadLetter, DeadQuery, Page, Scope as Hears, StoreError, Subscription, SubscriptionCount,
     SubscriptionQuery,
 };
@@ -400,7 +400,7 @@ fn visible(who: &Principal, row: &Subscription) -> Option<SubscriptionView> {
 /// The id of a subscription that was asked for under a key: the same request finds it again.
 fn named_by(who: &Principal, once: &Once) -> String {
     let parts = [who.user.as_str().as_bytes(), once.route.as_bytes(), once.key.as_bytes()];
-    let Digest(bytes) = digest::of_parts("holdpoint.subscription.1", &parts);
+    let Digest(bytes) = digest::of_parts("standfast.subscription.1", &parts);
     format!("sub_{}", base32::encode(bytes.get(..10).unwrap_or_default()))
 }
 

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
-use holdpoint_core::id::{RunId, tenant_tag};
-use holdpoint_core::name::Tenant;
-use holdpoint_store::StoreError;
+use standfast_core::id::{RunId, tenant_tag};
+use standfast_core::name::Tenant;
+use standfast_store::StoreError;
 
 use super::Shared;
 

@@ -4,18 +4,18 @@
 
 use std::sync::Arc;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::hold::{Ask, HoldKind, Recorded, name_files};
-use holdpoint_core::id::{HoldId, RunId, Seq, tenant_tag};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::name::{AgentName, SessionId, ToolName};
-use holdpoint_core::project::{HoldRow, RunRow};
-use holdpoint_core::receipt::{Receipt, receipt};
-use holdpoint_core::run::{Facts, Run};
-use holdpoint_core::time::Millis;
-use holdpoint_core::transcript::{approval_text, stored_call};
-use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, StoreError, Stored, Unreadable};
+use standfast_core::body::Body;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::hold::{Ask, HoldKind, Recorded, name_files};
+use standfast_core::id::{HoldId, RunId, Seq, tenant_tag};
+use standfast_core::json::RawJson;
+use standfast_core::name::{AgentName, SessionId, ToolName};
+use standfast_core::project::{HoldRow, RunRow};
+use standfast_core::receipt::{Receipt, receipt};
+use standfast_core::run::{Facts, Run};
+use standfast_core::time::Millis;
+use standfast_core::transcript::{approval_text, stored_call};
+use standfast_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, StoreError, Stored, Unreadable};
 
 use super::orders;
 use super::{Engine, EngineError, Page};

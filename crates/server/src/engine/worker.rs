@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdpoint_core::id::Seq;
-use holdpoint_core::name::{AgentName, Tenant};
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::ahead::Driver;
-use holdpoint_store::{Claim, Claimed, Lease, StoreError, Stored};
+use standfast_core::id::Seq;
+use standfast_core::name::{AgentName, Tenant};
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::ahead::Driver;
+use standfast_store::{Claim, Claimed, Lease, StoreError, Stored};
 
 use super::drive::has_relatives;
 use super::{Engine, EngineError, Queue, Shared};

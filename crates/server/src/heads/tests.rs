@@ -4,9 +4,9 @@
 //! How people ask for it is tested with the real program, in `tests/audit.rs`.
 
 use aws_lc_rs::rand::SystemRandom;
-use holdpoint_store::Store;
-use holdpoint_store::conformance::support::{NewRun, Scribe, block_on};
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::Store;
+use standfast_store::conformance::support::{NewRun, Scribe, block_on};
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
 use super::*;

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, routing::MethodRouter};
-use holdpoint_core::digest;
+use standfast_core::digest;
 
 use crate::http::App;
 
@@ -18,7 +18,7 @@ const ICON: &str = include_str!("templates/icon.svg");
 
 /// Names the contents of all assets.
 pub(crate) static VERSION: LazyLock<String> = LazyLock::new(|| {
-    let digest = digest::of_parts("holdpoint.assets.1", &[STYLE.as_bytes(), ICON.as_bytes()]);
+    let digest = digest::of_parts("standfast.assets.1", &[STYLE.as_bytes(), ICON.as_bytes()]);
     digest.to_string().chars().take(12).collect()
 });
 

@@ -8,13 +8,13 @@ use axum::extract::{Form, FromRequest, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use holdpoint_core::digest::Digest;
+use standfast_core::digest::Digest;
 
 use super::failure::Failure;
 use crate::clock;
 
 /// The cookie.
-const COOKIE: &str = "holdpoint_csrf";
+const COOKIE: &str = "standfast_csrf";
 /// The hidden field.
 const FIELD: &str = "csrf";
 

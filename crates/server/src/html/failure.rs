@@ -6,8 +6,8 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use holdpoint_core::refusal::Refusal;
 use serde::Serialize;
+use standfast_core::refusal::Refusal;
 
 use super::headers;
 use super::render::{MESSAGES, Site};
@@ -172,9 +172,9 @@ pub(crate) async fn problems_as_pages(request: Request, next: Next) -> Response 
 
 #[cfg(test)]
 mod tests {
-    use holdpoint_core::id::{Place, RunId};
-    use holdpoint_core::name::Tenant;
-    use holdpoint_core::time::Timestamp;
+    use standfast_core::id::{Place, RunId};
+    use standfast_core::name::Tenant;
+    use standfast_core::time::Timestamp;
 
     use super::*;
 

@@ -95,7 +95,7 @@ impl Templates {
             Ok(text) => (status, html, text).into_response(),
             Err(error) => {
                 tracing::error!(template, error = %format!("{error:#}"), "a page could not be made");
-                let sorry = "<!doctype html><title>Holdpoint</title><p>This page could not be made. Nothing was \
+                let sorry = "<!doctype html><title>Standfast</title><p>This page could not be made. Nothing was \
                              changed by that; the log of the server says why.";
                 (StatusCode::INTERNAL_SERVER_ERROR, html, sorry).into_response()
             }

@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::time::{Millis, Timestamp};
 
 /// Failures of one source within [`WINDOW`] before more of them are answered with 429.
 const MOST: u32 = 20;

@@ -9,10 +9,10 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use futures_util::StreamExt;
-use holdpoint_core::digest;
-use holdpoint_core::json::MAX_DEPTH;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use standfast_core::digest;
+use standfast_core::json::MAX_DEPTH;
 use tokio::time::timeout;
 
 use super::problem::Problem;
@@ -91,7 +91,7 @@ impl Unjudged {
     pub fn judge<T: DeserializeOwned>(&self, arguments: &str) -> Result<Repeatable<T>, Problem> {
         let key = idempotency_key(&self.headers)?;
         let bytes = json_or_nothing(&self.headers, self.bytes.clone())?;
-        let request = digest::of_parts("holdpoint.body.1", &[&bytes, arguments.as_bytes()]);
+        let request = digest::of_parts("standfast.body.1", &[&bytes, arguments.as_bytes()]);
         let once = key.map(|key| Once::new(self.route.clone(), key, request));
         Ok(Repeatable { body: read(&bytes)?, once })
     }

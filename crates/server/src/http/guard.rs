@@ -288,7 +288,7 @@ fn credential(authorization: &str) -> Option<Credential> {
     } else {
         return None;
     };
-    if text.starts_with("hp_") {
+    if text.starts_with("sf_") {
         ApiKey::parse(&text).map(Credential::Key)
     } else {
         Some(Credential::Token(text))
@@ -304,22 +304,22 @@ fn cannot_tell(detail: &str, retry_after: u32) -> Problem {
 fn unknown(auth: &Auth, headers: &HeaderMap) -> Problem {
     let detail = match auth {
         Auth::Local | Auth::Keys => {
-            "a valid API key is needed: send it as `Authorization: Bearer hp_…`, or give it to the commands of \
-             holdpoint in HOLDPOINT_KEY; `holdpoint keys create` makes one"
+            "a valid API key is needed: send it as `Authorization: Bearer sf_…`, or give it to the commands of \
+             standfast in STANDFAST_KEY; `standfast keys create` makes one"
         }
         Auth::Tokens(_) => {
             "a valid token of your identity provider is needed: send it as `Authorization: Bearer …`, or give it to the \
-             commands of holdpoint in HOLDPOINT_KEY"
+             commands of standfast in STANDFAST_KEY"
         }
         Auth::KeysAndTokens(_) => {
             "a valid API key or a valid token of your identity provider is needed: send it as `Authorization: Bearer …`, \
-             or give it to the commands of holdpoint in HOLDPOINT_KEY"
+             or give it to the commands of standfast in STANDFAST_KEY"
         }
     };
     let accept = one(headers, header::ACCEPT).unwrap_or_default();
     // Only for pages, or a browser would ask its user in the middle of a script's request.
     let challenges: &[&str] = match accept.contains("text/html") {
-        true => &["Bearer", r#"Basic realm="Holdpoint: the API key is the password", charset="UTF-8""#],
+        true => &["Bearer", r#"Basic realm="Standfast: the API key is the password", charset="UTF-8""#],
         false => &["Bearer"],
     };
     let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", detail);

@@ -16,7 +16,7 @@ use super::problem::Problem;
 #[derive(OpenApi)]
 #[openapi(
     info(
-        title = "Holdpoint",
+        title = "Standfast",
         description = "Agents that stop and wait: runs, holds, decisions, receipts. Errors are problem details (RFC 9457)."
     ),
     components(schemas(Problem))

@@ -14,7 +14,7 @@ use crate::auth::Scope;
 pub struct Problem {
     /// Names the kind of problem; programs go by it.
     #[serde(rename = "type")]
-    #[schema(example = "urn:holdpoint:problem:not-found")]
+    #[schema(example = "urn:standfast:problem:not-found")]
     pub kind: String,
     /// The kind in words, the same every time.
     pub title: &'static str,
@@ -76,7 +76,7 @@ impl Problem {
     #[must_use]
     pub fn new(status: StatusCode, kind: &str, title: &'static str, detail: impl Into<String>) -> Problem {
         Problem {
-            kind: format!("urn:holdpoint:problem:{kind}"),
+            kind: format!("urn:standfast:problem:{kind}"),
             title,
             status: status.as_u16(),
             detail: detail.into(),

@@ -3,7 +3,7 @@
 //! How a no is worded is each surface's own business.
 
 use axum::http::StatusCode;
-use holdpoint_core::refusal::Refusal;
+use standfast_core::refusal::Refusal;
 
 use crate::engine::StoreError;
 

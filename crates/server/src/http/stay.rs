@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use holdpoint_core::id::RunId;
-use holdpoint_core::run::Facts;
+use standfast_core::id::RunId;
+use standfast_core::run::Facts;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::{App, Pass};

@@ -2,7 +2,7 @@
 //!
 //! The core counts milliseconds; calendars belong to the surfaces.
 
-use holdpoint_core::time::Timestamp;
+use standfast_core::time::Timestamp;
 
 const DAY_MS: i64 = 86_400_000;
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use holdpoint_core::time::Millis;
+use standfast_core::time::Millis;
 
 use super::provider::Provider;
 use super::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};

@@ -3,12 +3,12 @@
 //! It is asked like any other model and knows nothing but the conversation, so a restart changes nothing. The message
 //! that came last chooses; where that chooses nothing, what the first one chose goes on.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::AskedCall;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, Part};
-use holdpoint_core::time::Millis;
-use holdpoint_core::transcript::{Entry, ResultKind};
+use standfast_core::body::Body;
+use standfast_core::command::AskedCall;
+use standfast_core::json::RawJson;
+use standfast_core::message::{Message, Part};
+use standfast_core::time::Millis;
+use standfast_core::transcript::{Entry, ResultKind};
 
 use super::{Asked, GivesUp, Live, Model, ModelReply, Prompt};
 use crate::conformance::{ANYTHING_ELSE, Behaviour, FOR_EVER, LOGIN, Made, chosen};
@@ -140,9 +140,9 @@ fn part(made: Made) -> Part {
 
 #[cfg(test)]
 mod tests {
-    use holdpoint_core::id::{CallNo, Seq};
-    use holdpoint_core::name::ToolName;
-    use holdpoint_core::transcript::{AssistantReply, CallResult, UserMessage};
+    use standfast_core::id::{CallNo, Seq};
+    use standfast_core::name::ToolName;
+    use standfast_core::transcript::{AssistantReply, CallResult, UserMessage};
 
     use super::*;
 

@@ -4,15 +4,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::AskedCall;
-use holdpoint_core::id::CallNo;
-use holdpoint_core::json::{BadJson, RawJson};
-use holdpoint_core::message::{Message, Part};
-use holdpoint_core::name::ToolName;
-use holdpoint_core::transcript::{AssistantReply, CallResult, Entry, ResultKind};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use standfast_core::body::Body;
+use standfast_core::command::AskedCall;
+use standfast_core::id::CallNo;
+use standfast_core::json::{BadJson, RawJson};
+use standfast_core::message::{Message, Part};
+use standfast_core::name::ToolName;
+use standfast_core::transcript::{AssistantReply, CallResult, Entry, ResultKind};
 
 use super::Prompt;
 

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdpoint_core::name::AgentName;
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::name::AgentName;
+use standfast_core::time::{Millis, Timestamp};
 use tokio::sync::oneshot;
 
 use super::Live;

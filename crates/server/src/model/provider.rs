@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdpoint_core::command::AskedCall;
-use holdpoint_core::message::Usage;
-use holdpoint_core::time::Millis;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use serde_json::value::RawValue;
+use standfast_core::command::AskedCall;
+use standfast_core::message::Usage;
+use standfast_core::time::Millis;
 
 use super::conversation::{self, Conversation, Maker, Names};
 use super::frames::{Frames, Framing};
@@ -274,7 +274,7 @@ impl Provider {
             .referer(false)
             .retry(reqwest::retry::never())
             .connect_timeout(CONNECT)
-            .user_agent(concat!("holdpoint/", env!("CARGO_PKG_VERSION")));
+            .user_agent(concat!("standfast/", env!("CARGO_PKG_VERSION")));
         let client = proxies::through(client, |name| std::env::var(name).ok()).map_err(bad_client)?;
         let client = client.build().map_err(|error| bad_client(error.to_string()))?;
         let gate = Arc::new(Gate::new(settings.max_concurrent.max(1)));

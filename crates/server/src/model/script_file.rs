@@ -6,12 +6,12 @@
 use std::fmt;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use holdpoint_core::body::Body;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::Part;
-use holdpoint_core::time::Millis;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use standfast_core::body::Body;
+use standfast_core::json::RawJson;
+use standfast_core::message::Part;
+use standfast_core::time::Millis;
 
 use super::scripted::{Line, Says, Script};
 

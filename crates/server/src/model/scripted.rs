@@ -3,9 +3,9 @@
 //! Replies are chosen by the number of the turn, so that a restart continues in the same place; errors before a reply
 //! are said first, one for each try. After the last reply the script starts over.
 
-use holdpoint_core::command::AskedCall;
-use holdpoint_core::message::{Part, Usage};
-use holdpoint_core::time::Millis;
+use standfast_core::command::AskedCall;
+use standfast_core::message::{Part, Usage};
+use standfast_core::time::Millis;
 
 use super::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
 

@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-use holdpoint_core::time::Millis;
 use serde_json::Value;
+use standfast_core::time::Millis;
 
 /// How much of a provider's own words is kept.
 const SAID_MAX: usize = 400;

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::hold::HoldPolicy;
-use holdpoint_core::id::Place;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::Replay;
-use holdpoint_core::name::{AgentName, ToolName, UserId};
-use holdpoint_core::time::Millis;
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::hold::HoldPolicy;
+use standfast_core::id::Place;
+use standfast_core::json::RawJson;
+use standfast_core::message::Replay;
+use standfast_core::name::{AgentName, ToolName, UserId};
+use standfast_core::time::Millis;
 
 use super::Broken;
 use super::file::{AgentText, InlineText, InlineToolText, SelfApprovalText, ToolText};

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
-use holdpoint_core::link::Link;
-use holdpoint_core::name::Tenant;
-use holdpoint_core::project::{HoldRow, RunRow};
-use holdpoint_core::run::Facts;
-use holdpoint_core::time::Timestamp;
-use holdpoint_store::{
+use standfast_core::digest::Digest;
+use standfast_core::id::{HoldId, Incarnation, RunId, Seq};
+use standfast_core::link::Link;
+use standfast_core::name::Tenant;
+use standfast_core::project::{HoldRow, RunRow};
+use standfast_core::run::Facts;
+use standfast_core::time::Timestamp;
+use standfast_store::{
     Answer, AuditEntry, Batch, Claim, Claimed, Counts, Credential, DeadLetter, DeadQuery, DueNotice,
     EndedQuery, Heartbeat, HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery,
     SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Store, Stored,

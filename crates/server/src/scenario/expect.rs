@@ -2,12 +2,12 @@
 //!
 //! Everything that is not as expected is said at once. What a scenario does not name may be anything.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::event::{Envelope, Outcome};
-use holdpoint_core::id::{HoldId, Seq};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::run::{Run, Status, Waiting, status};
-use holdpoint_core::transcript::{Entry, transcript};
+use standfast_core::body::Body;
+use standfast_core::event::{Envelope, Outcome};
+use standfast_core::id::{HoldId, Seq};
+use standfast_core::json::RawJson;
+use standfast_core::run::{Run, Status, Waiting, status};
+use standfast_core::transcript::{Entry, transcript};
 
 use super::Broken;
 use super::step_file::{ExpectText, HoldText, StartText, ToldText};
@@ -75,7 +75,7 @@ pub(super) async fn check(
 
 /// What is open, for whoever looks for the mistake.
 pub(super) fn open_holds(run: &Run) -> String {
-    let hold = |hold: &holdpoint_core::hold::Hold| {
+    let hold = |hold: &standfast_core::hold::Hold| {
         let tool = run.call(hold.call()).map_or("the run", |call| call.tool.as_str());
         format!("{} of {tool} (call {})", kind_word(hold.kind), hold.call())
     };
@@ -209,8 +209,8 @@ fn unquoted(Json(text): &Json) -> String {
     serde_json::from_str::<String>(text).unwrap_or_else(|_| text.clone())
 }
 
-fn kind_word(kind: holdpoint_core::hold::HoldKind) -> &'static str {
-    use holdpoint_core::hold::HoldKind;
+fn kind_word(kind: standfast_core::hold::HoldKind) -> &'static str {
+    use standfast_core::hold::HoldKind;
     match kind {
         HoldKind::Approval => "approval",
         HoldKind::Input => "input",

@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::SuspendFor;
-use holdpoint_core::hold::{AfterGrace, Ask, HoldPolicy, OnDeny, OnTimeout};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::name::{ToolName, UserId};
-use holdpoint_core::time::Millis;
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::hold::{AfterGrace, Ask, HoldPolicy, OnDeny, OnTimeout};
+use standfast_core::json::RawJson;
+use standfast_core::name::{ToolName, UserId};
+use standfast_core::time::Millis;
 
 use super::Broken;
 use super::step_file::{Step, StepText};

@@ -2,15 +2,15 @@
 //!
 //! People and clients reach the engine as they do over the native API, and are told no in its words.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{Decide, OnHold, Say, Wanted};
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::hold::Hold;
-use holdpoint_core::id::{HoldId, HoldKey, Seq};
-use holdpoint_core::message::Message;
-use holdpoint_core::name::UserId;
-use holdpoint_core::run::Run;
-use holdpoint_core::transcript::stored_call;
+use standfast_core::body::Body;
+use standfast_core::command::{Decide, OnHold, Say, Wanted};
+use standfast_core::event::{Envelope, Event};
+use standfast_core::hold::Hold;
+use standfast_core::id::{HoldId, HoldKey, Seq};
+use standfast_core::message::Message;
+use standfast_core::name::UserId;
+use standfast_core::run::Run;
+use standfast_core::transcript::stored_call;
 
 use super::agent::Cast;
 use super::expect;
@@ -201,6 +201,6 @@ fn select(run: &Run, wanted: &Selector) -> Found {
     }
 }
 
-fn bad_name(bad: holdpoint_core::name::BadName) -> Broken {
+fn bad_name(bad: standfast_core::name::BadName) -> Broken {
     Broken::here(bad.to_string())
 }

@@ -5,16 +5,16 @@
 
 use std::fmt;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::CallNo;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::name::{SessionId, ToolName, UserId};
-use holdpoint_core::time::Millis;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_saphyr::Spanned;
+use standfast_core::body::Body;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::CallNo;
+use standfast_core::json::RawJson;
+use standfast_core::name::{SessionId, ToolName, UserId};
+use standfast_core::time::Millis;
 
 use super::Broken;
 use super::file::{body, forms};

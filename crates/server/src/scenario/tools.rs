@@ -5,11 +5,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdpoint_core::body::Body;
-use holdpoint_core::id::RunId;
-use holdpoint_core::message::ToolResult;
-use holdpoint_core::name::ToolName;
-use holdpoint_core::time::Millis;
+use standfast_core::body::Body;
+use standfast_core::id::RunId;
+use standfast_core::message::ToolResult;
+use standfast_core::name::ToolName;
+use standfast_core::time::Millis;
 
 use crate::clock::Clock;
 use crate::tool::{Invocation, Outcome, Pending, Running, Tool};

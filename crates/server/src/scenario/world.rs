@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use holdpoint_core::id::RunId;
-use holdpoint_core::name::{AgentName, UserId};
-use holdpoint_core::run::Run;
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::Stored;
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_core::id::RunId;
+use standfast_core::name::{AgentName, UserId};
+use standfast_core::run::Run;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::Stored;
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
 use super::Broken;
@@ -171,7 +171,7 @@ fn serve(
     oracle: &Arc<Oracle>,
     clock: &Clock,
 ) -> Result<(Engine, Arc<Unanswered>), Broken> {
-    let options = SqliteOptions::at(directory.path().join("holdpoint.db"));
+    let options = SqliteOptions::at(directory.path().join("standfast.db"));
     let store = SqliteStore::open(&options).map_err(|error| Broken::here(error.to_string()))?;
     let unanswered = Arc::new(Unanswered::default());
     let counted = Counted { store, unanswered: unanswered.clone() };

@@ -12,16 +12,16 @@ mod wire;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::SuspendFor;
-use holdpoint_core::definition::ToolSpec;
-use holdpoint_core::hold::Ask;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Replay, ToolResult};
-use holdpoint_core::name::UserId;
-use holdpoint_core::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::definition::ToolSpec;
+use standfast_core::hold::Ask;
+use standfast_core::json::RawJson;
+use standfast_core::message::{Replay, ToolResult};
+use standfast_core::name::UserId;
+use standfast_core::time::{Millis, Timestamp};
 
 use self::asks::Asked;
 use self::card::Card;

@@ -2,14 +2,14 @@
 //!
 //! The call waits for that run like for any outside job; its holds are ordinary holds that show where they come from.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::SuspendFor;
-use holdpoint_core::definition::ToolSpec;
-use holdpoint_core::hold::Ask;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, Replay, ToolResult};
-use holdpoint_core::name::AgentName;
 use serde::Deserialize;
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::definition::ToolSpec;
+use standfast_core::hold::Ask;
+use standfast_core::json::RawJson;
+use standfast_core::message::{Message, Replay, ToolResult};
+use standfast_core::name::AgentName;
 
 use super::{Invocation, Outcome, Pending, Running, SubRun, Tool};
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::getpid;
 
 /// How groups are called: with the number of the process that made them, so that those of the dead can be removed.
-const PREFIX: &str = "holdpoint-command-";
+const PREFIX: &str = "standfast-command-";
 
 /// How often an empty group is tried to be removed: the kernel may still count somebody who has just ended.
 const REMOVALS: u32 = 50;

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use holdpoint_core::time::Millis;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
+use standfast_core::time::Millis;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
@@ -29,7 +29,7 @@ const GRACE: Millis = Millis::seconds(10);
 const LETTING_GO: Duration = Duration::from_secs(3);
 
 /// The variable with the token of this one start.
-const TOKEN_VARIABLE: &str = "HOLDPOINT_CALL";
+const TOKEN_VARIABLE: &str = "STANDFAST_CALL";
 
 /// What is to run, and how far it may go.
 #[derive(Debug, Clone)]
@@ -160,7 +160,7 @@ struct Group {
 impl Group {
     fn start(shim: &Path, order: &Order) -> std::io::Result<Group> {
         let mut command = Command::new(shim);
-        command.arg0("holdpoint").args(arguments(order));
+        command.arg0("standfast").args(arguments(order));
         // Nothing of the server's own environment: keys live there.
         command.env_clear().env("PATH", &order.path).env("LANG", "C.UTF-8").env("TERM", "dumb");
         let home = order.directory.clone().or_else(|| std::env::current_dir().ok());

@@ -13,12 +13,12 @@ use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use holdpoint_core::body::Body;
-use holdpoint_core::definition::ToolSpec;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{FileDigest, Replay, ToolResult};
-use holdpoint_core::time::Millis;
 use serde::{Deserialize, Serialize};
+use standfast_core::body::Body;
+use standfast_core::definition::ToolSpec;
+use standfast_core::json::RawJson;
+use standfast_core::message::{FileDigest, Replay, ToolResult};
+use standfast_core::time::Millis;
 
 use super::child::{self, End, Kept, Lost, Order, Ran, Report};
 use super::sandbox::{self, Confinement, Isolation, NoSandbox, Plan, Reach};
@@ -115,7 +115,7 @@ impl CommandTool {
         CommandTool::through(options, shim)
     }
 
-    /// The same, with commands started by this program `holdpoint`.
+    /// The same, with commands started by this program `standfast`.
     pub fn through(options: CommandOptions, shim: PathBuf) -> Result<CommandTool, NoSandbox> {
         let plan = match options.confinement {
             Confinement::Off => None,

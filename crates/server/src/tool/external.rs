@@ -4,17 +4,17 @@
 //! before its id is known. What the answer says of the job is shown while it runs.
 
 use hmac::{Hmac, KeyInit, Mac};
-use holdpoint_core::body::Body;
-use holdpoint_core::command::SuspendFor;
-use holdpoint_core::definition::ToolSpec;
-use holdpoint_core::hold::Ask;
-use holdpoint_core::id::HoldId;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Replay, ToolResult};
-use holdpoint_core::time::Millis;
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::definition::ToolSpec;
+use standfast_core::hold::Ask;
+use standfast_core::id::HoldId;
+use standfast_core::json::RawJson;
+use standfast_core::message::{Replay, ToolResult};
+use standfast_core::time::Millis;
 
 use super::guard::Guard;
 use super::http::{self, Answer, HttpLimits, Request, Trouble};
@@ -72,7 +72,7 @@ impl CallbackSecret {
                 let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
                     unreachable!("any length is a key")
                 };
-                mac.update(b"holdpoint.callback.1\0");
+                mac.update(b"standfast.callback.1\0");
                 mac.update(pending.as_bytes());
                 mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
             }

@@ -13,11 +13,11 @@ mod write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use holdpoint_core::body::Body;
-use holdpoint_core::definition::ToolSpec;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Replay, ToolResult};
 use serde::de::DeserializeOwned;
+use standfast_core::body::Body;
+use standfast_core::definition::ToolSpec;
+use standfast_core::json::RawJson;
+use standfast_core::message::{Replay, ToolResult};
 
 use super::workspace::{Intent, Workspace};
 use super::{Because, Invocation, Judgement, Outcome, Running, Tool};

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use holdpoint_core::time::Millis;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method};
+use standfast_core::time::Millis;
 
 use super::guard::{Blocked, Checked, Guard};
 use crate::clock::duration;
@@ -124,7 +124,7 @@ fn client(checked: &Checked, limits: &HttpLimits) -> reqwest::Result<Client> {
         .retry(reqwest::retry::never())
         .connect_timeout(CONNECT)
         .timeout(duration(limits.time))
-        .user_agent(concat!("holdpoint/", env!("CARGO_PKG_VERSION")))
+        .user_agent(concat!("standfast/", env!("CARGO_PKG_VERSION")))
         .build()
 }
 

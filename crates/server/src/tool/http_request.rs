@@ -4,12 +4,12 @@
 //! status; a connection that breaks after sending is an unknown outcome unless the method promises that it does not
 //! matter.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::definition::ToolSpec;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Replay, ToolResult};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
+use standfast_core::body::Body;
+use standfast_core::definition::ToolSpec;
+use standfast_core::json::RawJson;
+use standfast_core::message::{Replay, ToolResult};
 
 use super::guard::Guard;
 use super::http::{self, Answer, HttpLimits, Request, Trouble};

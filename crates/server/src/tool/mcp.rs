@@ -16,12 +16,12 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::SuspendFor;
-use holdpoint_core::definition::ToolSpec;
-use holdpoint_core::hold::Ask;
-use holdpoint_core::message::{Replay, ToolResult};
-use holdpoint_core::name::UserId;
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::definition::ToolSpec;
+use standfast_core::hold::Ask;
+use standfast_core::message::{Replay, ToolResult};
+use standfast_core::name::UserId;
 
 use self::login::Desk;
 use self::offer::{Terms, difference};

@@ -3,14 +3,14 @@
 //! A long result is stored once, in the log, and the model is shown its beginning with a note that says how to read on.
 //! The rest is read from the log of the same run; nothing runs again.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::definition::ToolSpec;
-use holdpoint_core::event::Envelope;
-use holdpoint_core::id::CallNo;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Replay, ToolResult};
-use holdpoint_core::transcript::{Entry, transcript};
 use serde::Deserialize;
+use standfast_core::body::Body;
+use standfast_core::definition::ToolSpec;
+use standfast_core::event::Envelope;
+use standfast_core::id::CallNo;
+use standfast_core::json::RawJson;
+use standfast_core::message::{Replay, ToolResult};
+use standfast_core::transcript::{Entry, transcript};
 
 use super::{Invocation, Outcome, Running, Tool};
 

@@ -6,11 +6,11 @@
 use std::fmt;
 
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD, Engine as _};
-use holdpoint_core::body::Body;
-use holdpoint_core::command::Wanted;
-use holdpoint_core::hold::Ask;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::ToolResult;
+use standfast_core::body::Body;
+use standfast_core::command::Wanted;
+use standfast_core::hold::Ask;
+use standfast_core::json::RawJson;
+use standfast_core::message::ToolResult;
 
 use super::{Outcome, Pending};
 

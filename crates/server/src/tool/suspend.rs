@@ -2,13 +2,13 @@
 //!
 //! Nothing happens here but reading what is asked. The hold, its deadline and the answer are the engine's.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::SuspendFor;
-use holdpoint_core::definition::ToolSpec;
-use holdpoint_core::hold::Ask;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Replay, ToolResult};
 use serde::Deserialize;
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::definition::ToolSpec;
+use standfast_core::hold::Ask;
+use standfast_core::json::RawJson;
+use standfast_core::message::{Replay, ToolResult};
 
 use super::{Invocation, Outcome, Pending, Running, Tool};
 
@@ -140,29 +140,29 @@ mod tests {
     #[tokio::test]
     async fn a_good_call_waits_for_a_person_and_a_bad_one_fails() {
         let outcome = |arguments: &str| {
-            let run = holdpoint_core::id::RunId::new(
-                &holdpoint_core::name::Tenant::default_tenant(),
-                holdpoint_core::id::Place::Durable,
-                holdpoint_core::time::Timestamp(0),
+            let run = standfast_core::id::RunId::new(
+                &standfast_core::name::Tenant::default_tenant(),
+                standfast_core::id::Place::Durable,
+                standfast_core::time::Timestamp(0),
                 [0; 5],
             );
-            let call = holdpoint_core::id::CallId { run, no: holdpoint_core::id::CallNo(1) };
-            let pending = holdpoint_core::id::HoldId {
+            let call = standfast_core::id::CallId { run, no: standfast_core::id::CallNo(1) };
+            let pending = standfast_core::id::HoldId {
                 run,
-                key: holdpoint_core::id::HoldKey {
+                key: standfast_core::id::HoldKey {
                     call: call.no,
-                    secret: holdpoint_core::id::Secret([0; 16]),
+                    secret: standfast_core::id::Secret([0; 16]),
                 },
             };
             SuspendForInput.run(Invocation {
                 call,
                 attempt: 1,
                 arguments: arguments.into(),
-                tool: holdpoint_core::name::ToolName::new(NAME).unwrap(),
-                session: holdpoint_core::name::SessionId::new("s").unwrap(),
-                message: holdpoint_core::id::MessageId { run, seq: holdpoint_core::id::Seq(3) },
+                tool: standfast_core::name::ToolName::new(NAME).unwrap(),
+                session: standfast_core::name::SessionId::new("s").unwrap(),
+                message: standfast_core::id::MessageId { run, seq: standfast_core::id::Seq(3) },
                 asked_as: String::new(),
-                owner: holdpoint_core::name::UserId::new("ann").unwrap(),
+                owner: standfast_core::name::UserId::new("ann").unwrap(),
                 resumed: None,
                 pending,
             })

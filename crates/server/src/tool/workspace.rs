@@ -210,7 +210,7 @@ impl Workspace {
             None => Mode::from_raw_mode(0o644),
         };
         let failed = |error: Errno| system(path, error);
-        let scratch = format!(".holdpoint-{:032x}", u128::from_ne_bytes(clock::random_bytes()));
+        let scratch = format!(".standfast-{:032x}", u128::from_ne_bytes(clock::random_bytes()));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&parent, &scratch, flags, Mode::from_raw_mode(0o600)).map_err(failed)?;
         let mut file = File::from(file);

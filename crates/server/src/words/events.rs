@@ -2,11 +2,11 @@
 //!
 //! Matches are exhaustive: a new event forces a visit here.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::event::{AfterOrphan, Event, Released};
-use holdpoint_core::hold::{HoldKind, Resolution};
-use holdpoint_core::message::{Message, Part, Reply, ToolCall, ToolResult};
-use holdpoint_core::project::How;
+use standfast_core::body::Body;
+use standfast_core::event::{AfterOrphan, Event, Released};
+use standfast_core::hold::{HoldKind, Resolution};
+use standfast_core::message::{Message, Part, Reply, ToolCall, ToolResult};
+use standfast_core::project::How;
 
 /// An event in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,8 +190,8 @@ fn said(label: &str, text: &str) -> Said {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdpoint_core::event::{HoldResolved, MessageReceived};
-    use holdpoint_core::id::{CallNo, HoldKey, Secret};
+    use standfast_core::event::{HoldResolved, MessageReceived};
+    use standfast_core::id::{CallNo, HoldKey, Secret};
 
     fn resolved(resolution: Resolution) -> Event {
         Event::HoldResolved(Box::new(HoldResolved {

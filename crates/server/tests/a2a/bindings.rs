@@ -249,7 +249,7 @@ async fn the_tenant_names_the_agent() {
 #[tokio::test]
 async fn a_key_comes_as_metadata() {
     let data = tempfile::tempdir().unwrap();
-    let made = std::process::Command::new(env!("CARGO_BIN_EXE_holdpoint"))
+    let made = std::process::Command::new(env!("CARGO_BIN_EXE_standfast"))
         .args(["keys", "create", "--user", "somebody", "--scope", "runs:read", "--json", "--data"])
         .arg(data.path())
         .output()

@@ -85,7 +85,7 @@ async fn whoever_is_not_known_gets_the_card_and_nothing_else() {
     assert_eq!((over_rpc.status, over_rpc.body["error"]["code"].as_i64()), (401, Some(-31401)));
 
     let key = |user: &str, scopes: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
         command.args(["keys", "create", "--user", user, "--json", "--data"]).arg(data.path());
         for scope in scopes {
             command.args(["--scope", scope]);

@@ -40,7 +40,7 @@ fn drive_receiver(client: Command, script: &str, binding: &str) {
 /// Runs a client of 0.3 against an agent whose card it can read.
 fn drive_older(client: Command, script: &str, binding: &str) {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("holdpoint.yaml"), older_config(folder.path())).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), older_config(folder.path())).unwrap();
     let again = |listen: &str| serve_file(folder.path(), &["--listen", listen]);
     drive_against(serve_file(folder.path(), &[]), again, client, script, binding);
 }

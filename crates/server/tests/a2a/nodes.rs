@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use holdpoint_store::conformance::cluster::shared;
 use serde_json::{Value, json};
+use standfast_store::conformance::cluster::shared;
 use tempfile::TempDir;
 
 use crate::push::{WHOLE, story, whole};
@@ -28,7 +28,7 @@ agents: {{ops: {{llm: script, session_store: main, tools: [execute_command], tas
         vec!["200ms"; 600].join(", "),
         shared().database()
     );
-    std::fs::write(folder.path().join("holdpoint.yaml"), config).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), config).unwrap();
     folder
 }
 

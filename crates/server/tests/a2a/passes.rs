@@ -32,7 +32,7 @@ async fn rest(server: &Server, token: Option<&str>, method: &str, path: &str, bo
 #[tokio::test]
 async fn less_is_offered_and_the_rest_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("holdpoint.yaml"), CONFIG).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), CONFIG).unwrap();
     let server = serve_in(folder.path(), &[], &[("ITK_ACTS_REDUCED_CAPABILITIES", "1")]);
     let offered = card(&server).await["capabilities"].clone();
     for name in ["streaming", "pushNotifications", "extendedAgentCard"] {
@@ -73,7 +73,7 @@ async fn less_is_offered_and_the_rest_is_refused() {
 #[tokio::test]
 async fn every_request_needs_the_token() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("holdpoint.yaml"), CONFIG).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), CONFIG).unwrap();
     let server = serve_in(folder.path(), &[], &[("ITK_ACTS_AUTH", "1")]);
     let says = card(&server).await;
     assert_eq!(says["securitySchemes"]["bearer"]["httpAuthSecurityScheme"]["scheme"], "Bearer");

@@ -77,10 +77,10 @@ pub(crate) async fn whole(receiver: &Receiver) -> Vec<Got> {
 async fn keys_change_while_a_run_waits() {
     let folder = folder();
     let mut server = serve(folder.path(), "");
-    let config = std::fs::read_to_string(folder.path().join("holdpoint.yaml")).unwrap();
+    let config = std::fs::read_to_string(folder.path().join("standfast.yaml")).unwrap();
     let rewrite = |keys: &str| {
         let text = config.replace("webhooks: {", &format!("webhooks: {{{keys}"));
-        std::fs::write(folder.path().join("holdpoint.yaml"), text).unwrap();
+        std::fs::write(folder.path().join("standfast.yaml"), text).unwrap();
     };
     let (receiver, left) = (Receiver::new(Mood::Takes).await, Receiver::new(Mood::Takes).await);
     let mut tasks = Vec::new();
@@ -112,9 +112,9 @@ async fn keys_change_while_a_run_waits() {
     // The key that the server made itself is known for as long as its file is there.
     drop(server);
     std::fs::remove_file(folder.path().join("data/webhook.key")).unwrap();
-    let text_of = std::fs::read_to_string(folder.path().join("holdpoint.yaml")).unwrap();
+    let text_of = std::fs::read_to_string(folder.path().join("standfast.yaml")).unwrap();
     let few = text_of.replace(&vec!["200ms"; 600].join(", "), "200ms");
-    std::fs::write(folder.path().join("holdpoint.yaml"), few).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), few).unwrap();
     let server = serve_file(folder.path(), &[]);
     server.send("ops", &decides(&tasks[1], json!({"decision": "approve"}))).await;
     let path = format!("/api/v1/subscriptions/{}/dead-letters", subscription(&server, &tasks[1]).await);

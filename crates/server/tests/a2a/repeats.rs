@@ -9,10 +9,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use a2a_pb::proto::{self, part};
-use holdpoint_store::conformance::cluster::shared;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
+use standfast_store::conformance::cluster::shared;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 
@@ -41,7 +41,7 @@ server: {{nodes: {{take_over_after: 3s}}{more}}}
 agents: {{ops: {{llm: script, session_store: main, tools: [write_file], task: {{}}, a2a: {{v03_card: true}}}}}}
 "
     );
-    std::fs::write(folder.path().join("holdpoint.yaml"), config).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), config).unwrap();
     folder
 }
 
@@ -587,11 +587,11 @@ async fn plays(folder: &TempDir, mut server: Server, order: &[Happens]) -> Serve
 #[tokio::test]
 async fn what_one_caller_was_shown_is_not_what_another_was() {
     let folder = folder(SCRIPT, "driver: sqlite, database: ./runs.db", ", auth: {api_keys: true}");
-    let config = folder.path().join("holdpoint.yaml");
+    let config = folder.path().join("standfast.yaml");
     let text = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, text.replace("task: {}", "task: {}, approvers: [bob]")).unwrap();
     let key = |user: &str| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_standfast"));
         command.args(["keys", "create", "--user", user, "--config"]).arg(&config);
         let made = command.arg("--data").arg(folder.path().join("data")).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -663,7 +663,7 @@ replies:
 - text: done
 ";
     let folder = sqlite(script);
-    let config = folder.path().join("holdpoint.yaml");
+    let config = folder.path().join("standfast.yaml");
     let text = std::fs::read_to_string(&config).unwrap().replace("[write_file]", "[suspend-for-input]");
     std::fs::write(&config, text + "tools: {suspend-for-input: {requires_approval: true}}\n").unwrap();
     let server = serve_file(folder.path(), &[]);

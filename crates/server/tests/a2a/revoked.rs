@@ -17,7 +17,7 @@ use crate::streams::{Reader, kept, told};
 const SOON: Duration = Duration::from_secs(60);
 
 fn keys(data: &Path, arguments: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     let done = command.arg("keys").args(arguments).arg("--data").arg(data).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8(done.stdout).unwrap().trim_end().to_owned()
@@ -122,7 +122,7 @@ async fn a_stream_ends_when_its_key_expires() {
     let path = format!("/v1/agents/ops/tasks/{}:subscribe", task["id"].as_str().unwrap());
     let reader = opened(&server, "GET", &path, &shown, None).await;
     // The shortest time that can be asked for is longer than a test.
-    let database = rusqlite::Connection::open(data.path().join("holdpoint.db")).unwrap();
+    let database = rusqlite::Connection::open(data.path().join("standfast.db")).unwrap();
     database.busy_timeout(SOON).unwrap();
     let expires = "UPDATE credentials SET expires_at = 5 WHERE prefix = ?1";
     assert_eq!(database.execute(expires, [prefix(&key)]).unwrap(), 1);

@@ -28,12 +28,12 @@ pub(crate) fn demo(data: &Path) -> Server {
 
 /// The demo with more arguments.
 pub(crate) fn demo_with(data: &Path, more: &[&str]) -> Server {
-    start(Command::new(env!("CARGO_BIN_EXE_holdpoint")).arg("serve").args(more).arg("--data").arg(data))
+    start(Command::new(env!("CARGO_BIN_EXE_standfast")).arg("serve").args(more).arg("--data").arg(data))
 }
 
 /// A server with this configuration, whose models follow scripts beside it.
 pub(crate) fn configured(folder: &Path, config: &str) -> Server {
-    std::fs::write(folder.join("holdpoint.yaml"), config).unwrap();
+    std::fs::write(folder.join("standfast.yaml"), config).unwrap();
     serve_file(folder, &[])
 }
 
@@ -44,8 +44,8 @@ pub(crate) fn serve_file(folder: &Path, more: &[&str]) -> Server {
 
 /// The same with variables in its environment.
 pub(crate) fn serve_in(folder: &Path, more: &[&str], variables: &[(&str, &str)]) -> Server {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    command.arg("serve").args(more).arg("--config").arg(folder.join("holdpoint.yaml"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    command.arg("serve").args(more).arg("--config").arg(folder.join("standfast.yaml"));
     command.envs(variables.iter().copied());
     start(command.arg("--data").arg(folder.join("data")))
 }

@@ -37,7 +37,7 @@ async fn what_expired_while_nobody_looked_is_found_at_the_start() {
     let id = text(&outside.job().await["pendingID"]).to_owned();
     first.run_is(&run, "held").await;
     drop(first);
-    let file = folder.path().join("holdpoint.yaml");
+    let file = folder.path().join("standfast.yaml");
     let longer = std::fs::read_to_string(&file).unwrap().replace("timeout: 4s", "timeout: 4h");
     std::fs::write(&file, longer).unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;

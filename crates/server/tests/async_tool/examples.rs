@@ -51,12 +51,12 @@ fn job(program: &str, file: &Path) -> Job {
 async fn deploys(folder: &Path, job: &Job) {
     // The job is told where this server is, so the port must be known before.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command
         .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--config"])
-        .arg(folder.join("holdpoint.yaml"));
-    command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn").env_remove("HOLDPOINT_KEY");
-    command.env("DEPLOY_PORT", &job.port).env("HOLDPOINT_PORT", port.to_string());
+        .arg(folder.join("standfast.yaml"));
+    command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn").env_remove("STANDFAST_KEY");
+    command.env("DEPLOY_PORT", &job.port).env("STANDFAST_PORT", port.to_string());
     let server = Server::of(started(&mut command));
     let run = server.begin("s-1").await;
     server.run_is(&run, "completed").await;

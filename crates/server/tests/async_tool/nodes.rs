@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use holdpoint_store::conformance::cluster::shared;
 use serde_json::{Value, json};
+use standfast_store::conformance::cluster::shared;
 
 use crate::records::says_the_same;
 use crate::world::{Answered, Outside, Server, Setup, result, serve, text};
@@ -146,5 +146,5 @@ async fn race(nodes: &[Server; 2], job: &Value, wait: Duration) -> (String, Vec<
 }
 
 fn now() -> i64 {
-    holdpoint::clock::Clock::system().now().0
+    standfast::clock::Clock::system().now().0
 }

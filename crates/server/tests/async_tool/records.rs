@@ -62,11 +62,11 @@ async fn calls_and_conversations_are_written_as_files() {
 }
 
 fn export(folder: &Path, files: &Path) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_holdpoint"))
+    let output = Command::new(env!("CARGO_BIN_EXE_standfast"))
         .args(["export", "--json", "--files"])
         .arg(files)
         .arg("--config")
-        .arg(folder.join("holdpoint.yaml"))
+        .arg(folder.join("standfast.yaml"))
         .output()
         .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -79,7 +79,7 @@ fn export(folder: &Path, files: &Path) -> Value {
 async fn a_server_keeps_the_files_up_to_date() {
     let outside = Outside::answering(json!({})).await;
     let folder = Setup::default().folder(&outside);
-    let file = folder.path().join("holdpoint.yaml");
+    let file = folder.path().join("standfast.yaml");
     let config = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, config.replace("{backend: sql,", "{backend: sql, mirror: ./files,")).unwrap();
     let server = serve(folder.path());

@@ -15,12 +15,12 @@ use crate::world::{Outside, Server, Setup, hmac_hex, result, serve, text};
 
 /// A key for somebody, made with the command line.
 fn key(folder: &Path, arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_holdpoint"))
+    let output = Command::new(env!("CARGO_BIN_EXE_standfast"))
         .args(["keys", "create"])
         .args(arguments)
         .arg("--json")
         .arg("--config")
-        .arg(folder.join("holdpoint.yaml"))
+        .arg(folder.join("standfast.yaml"))
         .arg("--data")
         .arg(folder.join("data"))
         .output()
@@ -54,7 +54,7 @@ fn standard(secret: &str, id: &str, at: i64, body: &str) -> [(&'static str, Stri
 }
 
 fn seconds_now() -> i64 {
-    holdpoint::clock::Clock::system().now().0 / 1000
+    standfast::clock::Clock::system().now().0 / 1000
 }
 
 /// S2-19 … S2-22, S2-39, C21, T10: `/webhook` takes what is signed with the secret of the call, and nothing else.
@@ -129,7 +129,7 @@ async fn secrets_can_be_changed_while_jobs_run() {
     let first = text(&job["pendingID"]).to_owned();
     let ann = server.key.clone();
     drop(server);
-    let file = folder.path().join("holdpoint.yaml");
+    let file = folder.path().join("standfast.yaml");
     let text_of = std::fs::read_to_string(&file).unwrap();
     let secrets =
         "    webhook_secret: the new secret\n    previous_webhook_secret: the old secret\nsession_stores:";

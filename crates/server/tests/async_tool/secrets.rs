@@ -98,7 +98,7 @@ async fn an_echoed_request_does_not_give_the_secret_away() {
         assert!(log.contains("[secret]"), "{answer} {echo:?}: nothing was cut: {log}");
         assert!(!log.contains(&secret), "{answer} {echo:?}: {log}");
         assert_eq!(files_with(folder.path(), &secret), Vec::<String>::new(), "{answer} {echo:?}");
-        let mut export = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut export = Command::new(env!("CARGO_BIN_EXE_standfast"));
         let export = export.args(["audit", "export"]).arg(folder.path().join("a.db")).output().unwrap();
         let exported = String::from_utf8(export.stdout).unwrap();
         assert!(exported.contains("[secret]") && !exported.contains(&secret), "{answer} {echo:?}");

@@ -180,7 +180,7 @@ server: {{webhooks: {{key: 'a key that is long enough for tests', allowed_hosts:
             agent = self.agent,
             server = self.server,
         );
-        std::fs::write(folder.path().join("holdpoint.yaml"), text).unwrap();
+        std::fs::write(folder.path().join("standfast.yaml"), text).unwrap();
         folder
     }
 }
@@ -194,9 +194,9 @@ pub(crate) struct Server {
 
 /// Starts the real binary with the configuration in a folder.
 pub(crate) fn serve(folder: &Path) -> Server {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("holdpoint.yaml"));
-    command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn").env_remove("HOLDPOINT_KEY");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_standfast"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("standfast.yaml"));
+    command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn").env_remove("STANDFAST_KEY");
     command.stderr(std::fs::File::options().create(true).append(true).open(folder.join("log")).unwrap());
     Server::of(started(&mut command))
 }

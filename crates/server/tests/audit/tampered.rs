@@ -11,9 +11,9 @@ use std::time::Duration;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::Ed25519KeyPair;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use holdpoint_store::conformance::cluster::{self, shared};
 use rusqlite::Connection;
 use serde_json::{Value, json};
+use standfast_store::conformance::cluster::{self, shared};
 use tempfile::TempDir;
 
 use super::started::{Started, started};
@@ -26,8 +26,8 @@ struct Left {
     runs: [String; 4],
 }
 
-fn holdpoint(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_holdpoint")).args(arguments).output().unwrap()
+fn standfast(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_standfast")).args(arguments).output().unwrap()
 }
 
 struct Server {
@@ -38,7 +38,7 @@ struct Server {
 
 impl Server {
     fn on(data: &Path) -> Server {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data);
         Server::of(started(&mut command))
     }
@@ -89,7 +89,7 @@ fn left() -> &'static Left {
         let last = server.over("s-4");
         drop(server);
         // Everything in one file, so that it can be copied.
-        let database = Connection::open(directory.path().join("holdpoint.db")).unwrap();
+        let database = Connection::open(directory.path().join("standfast.db")).unwrap();
         database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
         std::fs::write(directory.path().join("key.pem"), pem()).unwrap();
         Left { directory, runs: [first, held, erased, last] }
@@ -105,8 +105,8 @@ fn pem() -> String {
 /// A copy of what the server left, with its key.
 fn copy() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("holdpoint.db");
-    std::fs::copy(left().directory.path().join("holdpoint.db"), &path).unwrap();
+    let path = directory.path().join("standfast.db");
+    std::fs::copy(left().directory.path().join("standfast.db"), &path).unwrap();
     std::fs::copy(left().directory.path().join("key.pem"), directory.path().join("key.pem")).unwrap();
     (directory, path)
 }
@@ -206,7 +206,7 @@ fn what_stands_beside_the_runs_is_verified_too() {
 fn sign(path: &Path, heads: &Path) -> Output {
     let key = path.with_file_name("key.pem");
     let arguments = ["audit", "head", path.to_str().unwrap(), "--heads", heads.to_str().unwrap()];
-    holdpoint(&[&arguments[..], &["--key", key.to_str().unwrap()]].concat())
+    standfast(&[&arguments[..], &["--key", key.to_str().unwrap()]].concat())
 }
 
 fn verified(path: &Path, heads: &Path) -> Output {
@@ -267,10 +267,10 @@ fn seal_anew(path: &Path) {
 
 /// Writes the chain of run 4 anew, as the store itself would: links, row and holds follow from the changed payloads.
 fn rewrite(path: &Path, edit: impl FnOnce(&mut Vec<(Row, String)>)) {
-    use holdpoint_core::link::{Chain, FIRST_PREVIOUS, Link};
+    use standfast_core::link::{Chain, FIRST_PREVIOUS, Link};
     let database = Connection::open(path).unwrap();
     let id: [u8; 16] = database.query_row("SELECT id FROM runs WHERE no = 4", [], |row| row.get(0)).unwrap();
-    let run = holdpoint_core::id::RunId::from_bytes(id);
+    let run = standfast_core::id::RunId::from_bytes(id);
     let mut statement = database
         .prepare("SELECT key, at, n.text, salt, payload FROM links JOIN names n ON n.no = actor WHERE key >> 20 = 4 ORDER BY key")
         .unwrap();
@@ -282,23 +282,23 @@ fn rewrite(path: &Path, edit: impl FnOnce(&mut Vec<(Row, String)>)) {
     let (mut previous, mut events) = (FIRST_PREVIOUS, Vec::new());
     let mut sealed = Vec::new();
     for (row, payload) in &links {
-        let contents: Vec<holdpoint_core::event::Event> = serde_json::from_str(payload).unwrap();
-        let first = holdpoint_core::id::Seq(u64::try_from(row.key & 0xf_ffff).unwrap());
-        let at = holdpoint_core::time::Timestamp(row.at);
+        let contents: Vec<standfast_core::event::Event> = serde_json::from_str(payload).unwrap();
+        let first = standfast_core::id::Seq(u64::try_from(row.key & 0xf_ffff).unwrap());
+        let at = standfast_core::time::Timestamp(row.at);
         let chain = Chain { previous, salt: row.salt };
         let link = Link::seal(run, first, at, row.actor.parse().unwrap(), &contents, chain);
         previous = link.hash;
         events.extend(link.events().unwrap());
         sealed.push((row.key, link));
     }
-    let folded = holdpoint_core::apply::fold(run, &events).unwrap();
-    let row = holdpoint_core::project::run_row(&folded, previous);
-    let holds = holdpoint_core::project::hold_rows(run, &events);
+    let folded = standfast_core::apply::fold(run, &events).unwrap();
+    let row = standfast_core::project::run_row(&folded, previous);
+    let holds = standfast_core::project::hold_rows(run, &events);
     database
         .execute("DELETE FROM links WHERE key >> 20 = 4 AND key > ?1", [sealed.last().unwrap().0])
         .unwrap();
     for (key, link) in &sealed {
-        let holdpoint_core::link::Contents::Whole { payload, .. } = &link.contents else { panic!() };
+        let standfast_core::link::Contents::Whole { payload, .. } = &link.contents else { panic!() };
         let change = rusqlite::params![key, std::str::from_utf8(payload).unwrap(), link.hash.0];
         database.execute("UPDATE links SET payload = ?2, hash = ?3 WHERE key = ?1", change).unwrap();
     }
@@ -325,8 +325,8 @@ fn seal_audit_anew(path: &Path) {
     let (at, entry): (i64, String) =
         database.query_row("SELECT at, entry FROM audit", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
     let entry = entry.replace("\"by\":\"local\"", "\"by\":\"nobody\"");
-    let at = holdpoint_core::time::Timestamp(at);
-    let hash = holdpoint_store::audit::entry_hash(None, "default", 1, at, &entry);
+    let at = standfast_core::time::Timestamp(at);
+    let hash = standfast_store::audit::entry_hash(None, "default", 1, at, &entry);
     database.execute("UPDATE audit SET entry = ?1, hash = ?2", rusqlite::params![entry, hash.0]).unwrap();
 }
 
@@ -367,9 +367,9 @@ agents: {{ops: {{llm: s, session_store: main, task: {{}}}}}}
 server: {{audit: {{heads: heads.jsonl, {key}, every: 1s}}}}
 "
         );
-        std::fs::write(path("holdpoint.yaml"), text_of).unwrap();
-        let config = path("holdpoint.yaml").display().to_string();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        std::fs::write(path("standfast.yaml"), text_of).unwrap();
+        let config = path("standfast.yaml").display().to_string();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--config", &config, "--data"]).arg(path("data"));
         let server = Server::of(started(&mut command));
         let begun = server.ask(
@@ -387,11 +387,11 @@ server: {{audit: {{heads: heads.jsonl, {key}, every: 1s}}}}
             std::thread::sleep(Duration::from_millis(50));
         }
         assert!(is_signed(), "{run} was never signed");
-        let answer = holdpoint(&["audit", "verify", "--config", &config]);
+        let answer = standfast(&["audit", "verify", "--config", &config]);
         let said = text(&answer.stdout);
         assert_eq!(answer.status.code(), Some(0), "{said}");
         assert!(said.contains("signed heads, the newest of"), "{said}");
-        let head = holdpoint(&["audit", "head", "--config", &config, "--json"]);
+        let head = standfast(&["audit", "head", "--config", &config, "--json"]);
         let head: Value = serde_json::from_str(&text(&head.stdout)).unwrap();
         assert_eq!(head["runs"], 1, "{head}");
         let database = std::fs::read(path("a.db")).unwrap();
@@ -419,8 +419,8 @@ agents: {{ops: {{llm: s, session_store: main, tools: [write_file], task: {{}}}}}
 server: {{audit: {{heads: heads.jsonl, key_file: key.pem, every: 1h}}}}
 "
     );
-    std::fs::write(path("holdpoint.yaml"), config).unwrap();
-    let config = path("holdpoint.yaml").display().to_string();
+    std::fs::write(path("standfast.yaml"), config).unwrap();
+    let config = path("standfast.yaml").display().to_string();
     (directory, config)
 }
 
@@ -429,7 +429,7 @@ server: {{audit: {{heads: heads.jsonl, key_file: key.pem, every: 1h}}}}
 fn postgres_is_compared_with_its_chains_too() {
     let url = shared().database();
     let (directory, config) = configured(&format!("driver: postgres, url: \"{url}\""));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command.args(["serve", "--listen", "127.0.0.1:0", "--config", &config, "--data"]);
     let server = Server::of(started(command.arg(directory.path().join("data"))));
     let first = server.over("s-1");
@@ -437,8 +437,8 @@ fn postgres_is_compared_with_its_chains_too() {
     let erased = server.over("s-3");
     server.ask("DELETE", "/api/v1/sessions/s-3", None);
     drop(server);
-    let verified = || holdpoint(&["audit", "verify", "--config", &config]);
-    assert_eq!(holdpoint(&["audit", "head", "--config", &config]).status.code(), Some(0));
+    let verified = || standfast(&["audit", "verify", "--config", &config]);
+    assert_eq!(standfast(&["audit", "head", "--config", &config]).status.code(), Some(0));
     let clean = verified();
     assert_eq!(clean.status.code(), Some(0), "{clean:?}");
     assert!(
@@ -446,7 +446,7 @@ fn postgres_is_compared_with_its_chains_too() {
         "{clean:?}"
     );
     let id = |run: &str| {
-        let id: holdpoint_core::id::RunId = run.parse().unwrap();
+        let id: standfast_core::id::RunId = run.parse().unwrap();
         format!("'{}'", id.bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>())
     };
     let (one, two, three) = (id(&first), id(&held), id(&erased));

@@ -18,8 +18,8 @@ const PYTHON = fileURLToPath(new URL('../../../../target/mcp-servers/bin/python'
 const PROTECTED = fileURLToPath(new URL('../mcp/protected.py', import.meta.url));
 assert.ok(existsSync(PYTHON), `${PYTHON} is missing: \`cargo xtask test\` installs it`);
 
-const folder = mkdtempSync(join(tmpdir(), 'holdpoint-login-'));
-const config = join(folder, 'holdpoint.yaml');
+const folder = mkdtempSync(join(tmpdir(), 'standfast-login-'));
+const config = join(folder, 'standfast.yaml');
 let browser;
 let server;
 let mcp;

@@ -308,6 +308,6 @@ test('every page has landmarks, one first heading, labels for what can be filled
     });
     const expected = { language: 'en', landmarks: [], headings: 1, unlabelled: [], nameless: 0, twice: [], described: [] };
     assert.deepEqual(found, expected, address);
-    assert.match(await page.title(), / · Holdpoint$/);
+    assert.match(await page.title(), / · Standfast$/);
   }
 });

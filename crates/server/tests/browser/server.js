@@ -8,11 +8,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
 
-export const BINARY = process.env.HOLDPOINT_BINARY ?? fileURLToPath(new URL('../../../../target/debug/holdpoint', import.meta.url));
+export const BINARY = process.env.STANDFAST_BINARY ?? fileURLToPath(new URL('../../../../target/debug/standfast', import.meta.url));
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 
 // A missing program is an error, never a skipped test.
-assert.ok(existsSync(BINARY), `${BINARY} is missing: build it with \`cargo build -p holdpoint\`, or set HOLDPOINT_BINARY`);
+assert.ok(existsSync(BINARY), `${BINARY} is missing: build it with \`cargo build -p standfast\`, or set STANDFAST_BINARY`);
 assert.ok(existsSync(CHROMIUM), `${CHROMIUM} is missing: install Debian's chromium, or set CHROMIUM`);
 
 /** Starts Debian's Chromium. */
@@ -24,7 +24,7 @@ export function launch() {
 
 /** A server with its data directory; it can be killed and started again in the same place. */
 export class Server {
-  data = mkdtempSync(join(tmpdir(), 'holdpoint-browser-'));
+  data = mkdtempSync(join(tmpdir(), 'standfast-browser-'));
   port = 0;
 
   /** Without arguments it is the demo. */

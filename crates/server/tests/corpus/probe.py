@@ -150,7 +150,7 @@ for name, action in {
     "list": lambda: os.listdir(directory),
     "shadow": lambda: os.open("/etc/shadow", os.O_RDONLY),
     "root's home": lambda: os.listdir("/root"),
-    "temporary files": lambda: os.open("/tmp/holdpoint-probe", os.O_WRONLY | os.O_CREAT),
+    "temporary files": lambda: os.open("/tmp/standfast-probe", os.O_WRONLY | os.O_CREAT),
     "hostname": lambda: os.open("/proc/sys/kernel/hostname", os.O_WRONLY),
     "core pattern": lambda: os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY),
     "sysrq": lambda: os.open("/proc/sysrq-trigger", os.O_WRONLY),

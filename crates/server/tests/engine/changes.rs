@@ -1,33 +1,33 @@
 //! F30: the configuration changes while runs wait. What is pinned stays as it was, who may decide, limits and rules are
 //! those of now, and an open hold keeps what it was opened with. What is gone is `gone.rs`.
 //!
-//! `cargo xtask faults` plays each case many times (`HOLDPOINT_FAULT_ROUNDS`).
+//! `cargo xtask faults` plays each case many times (`STANDFAST_FAULT_ROUNDS`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdpoint::auth::Party;
-use holdpoint::engine::{Engine, EngineError};
-use holdpoint::model::scripted::Line;
-use holdpoint::settings::{Agent, Settings};
-use holdpoint::tool::suspend;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{Limits, Wanted};
-use holdpoint_core::decide::Answer;
-use holdpoint_core::event::Outcome;
-use holdpoint_core::hold::{HoldKind, HoldPolicy};
-use holdpoint_core::id::RunId;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::name::ToolName;
-use holdpoint_core::run::{Status, status};
-use holdpoint_core::time::Millis;
+use standfast::auth::Party;
+use standfast::engine::{Engine, EngineError};
+use standfast::model::scripted::Line;
+use standfast::settings::{Agent, Settings};
+use standfast::tool::suspend;
+use standfast_core::body::Body;
+use standfast_core::command::{Limits, Wanted};
+use standfast_core::decide::Answer;
+use standfast_core::event::Outcome;
+use standfast_core::hold::{HoldKind, HoldPolicy};
+use standfast_core::id::RunId;
+use standfast_core::json::RawJson;
+use standfast_core::name::ToolName;
+use standfast_core::run::{Status, status};
+use standfast_core::time::Millis;
 
 use crate::corners::changed;
 use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};
 
 /// How often each case is played.
 pub(crate) fn rounds() -> usize {
-    std::env::var("HOLDPOINT_FAULT_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+    std::env::var("STANDFAST_FAULT_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
 /// A server and a run of it that waits for an approval.
@@ -55,7 +55,7 @@ fn told_otherwise(site: &Site, description: &str, schema: &str) -> Settings {
 }
 
 fn named(agent: &mut Agent, user: &str) {
-    let party = Party::User(holdpoint_core::name::UserId::new(user).unwrap());
+    let party = Party::User(standfast_core::name::UserId::new(user).unwrap());
     agent.approvers.named = Some(BTreeSet::from([party]));
 }
 

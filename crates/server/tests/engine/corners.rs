@@ -5,35 +5,35 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use holdpoint::clock::Clock;
-use holdpoint::engine::{Engine, EngineError, StoreError};
-use holdpoint::model::scripted::Line;
-use holdpoint::model::{Asked, Live, Model, ModelReply, Prompt};
-use holdpoint::settings::Settings;
-use holdpoint::tool::{Invocation, Outcome, Running, Tool, suspend};
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{AskedCall, Limits, Wanted};
-use holdpoint_core::decide::Answer as Decided;
-use holdpoint_core::event::{Event, Outcome as Ended};
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{CallNo, Seq};
-use holdpoint_core::message::ToolResult;
-use holdpoint_core::name::{Tenant, ToolName};
-use holdpoint_core::run::{CallState, Settled, Status};
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::conformance::flaky::{Flaky, Mishap};
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
-use holdpoint_store::{Answer, Batch, Store};
+use standfast::clock::Clock;
+use standfast::engine::{Engine, EngineError, StoreError};
+use standfast::model::scripted::Line;
+use standfast::model::{Asked, Live, Model, ModelReply, Prompt};
+use standfast::settings::Settings;
+use standfast::tool::{Invocation, Outcome, Running, Tool, suspend};
+use standfast_core::body::Body;
+use standfast_core::command::{AskedCall, Limits, Wanted};
+use standfast_core::decide::Answer as Decided;
+use standfast_core::event::{Event, Outcome as Ended};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{CallNo, Seq};
+use standfast_core::message::ToolResult;
+use standfast_core::name::{Tenant, ToolName};
+use standfast_core::run::{CallState, Settled, Status};
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::conformance::flaky::{Flaky, Mishap};
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::{Answer, Batch, Store};
 use tokio::sync::Notify;
 
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
 
 fn sqlite(site: &Site) -> Arc<SqliteStore> {
-    Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap())
+    Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap())
 }
 
 /// The site's settings with its agent changed.
-pub(crate) fn changed(site: &Site, change: impl FnOnce(&mut holdpoint::settings::Agent)) -> Settings {
+pub(crate) fn changed(site: &Site, change: impl FnOnce(&mut standfast::settings::Agent)) -> Settings {
     let mut settings = site.settings();
     let mut changed = (*settings.agents[&agent()]).clone();
     change(&mut changed);
@@ -76,7 +76,7 @@ struct NoDefinitions {
 }
 
 impl Store for NoDefinitions {
-    fn definition(&self, tenant: Tenant, digest: holdpoint_core::digest::Digest) -> Answer<Option<Vec<u8>>> {
+    fn definition(&self, tenant: Tenant, digest: standfast_core::digest::Digest) -> Answer<Option<Vec<u8>>> {
         let fails = |left: usize| left.checked_sub(1);
         match self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fails) {
             Ok(_) => Box::pin(async { Err(StoreError::Unavailable { why: "a read failed".into() }) }),
@@ -84,7 +84,7 @@ impl Store for NoDefinitions {
         }
     }
 
-    holdpoint_store::forward_store!(inner: append, load, links, blob, claim_due, renew, release, list_runs, inbox_counts, list_holds,
+    standfast_store::forward_store!(inner: append, load, links, blob, claim_due, renew, release, list_runs, inbox_counts, list_holds,
         find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys, facts, quarantine,
         counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit,
         audit_entries, time, shards, leave, nodes, hints);
@@ -157,7 +157,7 @@ impl Store for Interrupted {
         }
     }
 
-    holdpoint_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
+    standfast_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
         list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys, facts,
         quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit,
         audit_entries, time, shards, leave, nodes, hints);
@@ -172,7 +172,7 @@ async fn a_call_that_never_ran_is_given_back_on_cancel() {
     let settings = || changed(&site, |agent| agent.needs_approval.clear());
     let inner = sqlite(&site);
     let other = Engine::new(inner.clone(), Clock::system(), settings());
-    let canceled: Arc<Mutex<Option<holdpoint_core::id::RunId>>> = Arc::default();
+    let canceled: Arc<Mutex<Option<standfast_core::id::RunId>>> = Arc::default();
     let store = Arc::new(Interrupted { inner, before: CallNo(2), hook: Mutex::new(None) });
     let engine = Engine::new(store.clone(), Clock::system(), settings());
     // Known only once the run is there: it is written down and worked on later.

@@ -5,24 +5,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use holdpoint::clock::Clock;
-use holdpoint::engine::{Engine, NewRun};
-use holdpoint::model::scripted::{Line, Script};
-use holdpoint::settings::{Agent, Approvers, Settings, Streaming, Tracking};
-use holdpoint::tool::Tool;
-use holdpoint::tool::agent::AsksAgent;
-use holdpoint_core::command::Wanted;
-use holdpoint_core::decide::Answer;
-use holdpoint_core::definition::Definition;
-use holdpoint_core::event::Outcome;
-use holdpoint_core::hold::{HoldKind, HoldPolicy};
-use holdpoint_core::id::{HoldId, Place, RunId, Seq};
-use holdpoint_core::message::Message;
-use holdpoint_core::name::{AgentName, ToolName};
-use holdpoint_core::run::{Status, Waiting};
-use holdpoint_core::time::Millis;
-use holdpoint_core::transcript::{Entry, transcript};
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast::clock::Clock;
+use standfast::engine::{Engine, NewRun};
+use standfast::model::scripted::{Line, Script};
+use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use standfast::tool::Tool;
+use standfast::tool::agent::AsksAgent;
+use standfast_core::command::Wanted;
+use standfast_core::decide::Answer;
+use standfast_core::definition::Definition;
+use standfast_core::event::Outcome;
+use standfast_core::hold::{HoldKind, HoldPolicy};
+use standfast_core::id::{HoldId, Place, RunId, Seq};
+use standfast_core::message::Message;
+use standfast_core::name::{AgentName, ToolName};
+use standfast_core::run::{Status, Waiting};
+use standfast_core::time::Millis;
+use standfast_core::transcript::{Entry, transcript};
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
 use crate::{COMPLETED, HELD, Site, agent, decision, until, who};
 
@@ -78,7 +78,7 @@ fn server(site: &Site) -> Engine {
 }
 
 fn server_with(site: &Site, settings: Settings) -> Engine {
-    let store = SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap();
+    let store = SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap();
     let engine = Engine::new(Arc::new(store), Clock::system(), settings);
     engine.work();
     engine

@@ -6,20 +6,20 @@
 
 use std::sync::{Arc, Mutex};
 
-use holdpoint::clock::Clock;
-use holdpoint::engine::{Engine, EngineError};
-use holdpoint_core::command::{OnHold, Say, Wanted};
-use holdpoint_core::digest::Digest;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{HoldId, Place, RunId, Seq};
-use holdpoint_core::link::Link;
-use holdpoint_core::message::Message;
-use holdpoint_core::name::{InboxName, Tenant};
-use holdpoint_core::project::HoldRow;
-use holdpoint_core::run::Facts;
-use holdpoint_core::time::Timestamp;
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
-use holdpoint_store::{Answer, SessionKey, SessionRow, Store, Stored};
+use standfast::clock::Clock;
+use standfast::engine::{Engine, EngineError};
+use standfast_core::command::{OnHold, Say, Wanted};
+use standfast_core::digest::Digest;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{HoldId, Place, RunId, Seq};
+use standfast_core::link::Link;
+use standfast_core::message::Message;
+use standfast_core::name::{InboxName, Tenant};
+use standfast_core::project::HoldRow;
+use standfast_core::run::Facts;
+use standfast_core::time::Timestamp;
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::{Answer, SessionKey, SessionRow, Store, Stored};
 
 use crate::{HELD, Site, decision, hold_of, start, until, who};
 
@@ -79,7 +79,7 @@ impl Store for Noting {
         self.inner.session(key)
     }
 
-    holdpoint_store::forward_store!(inner: append, claim_due, renew, release, list_runs, inbox_counts,
+    standfast_store::forward_store!(inner: append, claim_due, renew, release, list_runs, inbox_counts,
         list_holds, find_key, due_notices, subscriptions, settle_notice, change_session, erase, forget_keys,
         quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit,
         audit_entries, time, shards, leave, nodes, hints);
@@ -109,10 +109,10 @@ async fn ask(engine: &Engine, operation: usize, hold: HoldId) -> Result<(), Engi
 #[tokio::test]
 async fn a_foreign_run_costs_what_an_unknown_one_costs() {
     let site = Site::new();
-    let inner = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap());
+    let inner = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap());
     let store = Arc::new(Noting { inner, asked: Mutex::default() });
     let mut settings = site.settings();
-    settings.poll = holdpoint_core::time::Millis::hours(1);
+    settings.poll = standfast_core::time::Millis::hours(1);
     let engine = Engine::new(store.clone(), Clock::system(), settings);
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
@@ -122,7 +122,7 @@ async fn a_foreign_run_costs_what_an_unknown_one_costs() {
         HoldId { run: RunId::new(&tenant, Place::Durable, Timestamp(1_762_000_000_000), [7; 5]), ..foreign };
     for is_broken in [false, true] {
         if is_broken {
-            let other = rusqlite::Connection::open(site.path("holdpoint.db")).unwrap();
+            let other = rusqlite::Connection::open(site.path("standfast.db")).unwrap();
             other.execute_batch("UPDATE runs SET state = '{'").unwrap();
         } else {
             engine.run(&who("alice"), run).await.unwrap();

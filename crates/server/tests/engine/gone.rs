@@ -3,20 +3,20 @@
 
 use std::sync::Arc;
 
-use holdpoint::auth::Principal;
-use holdpoint::clock::Clock;
-use holdpoint::engine::{Engine, EngineError};
-use holdpoint::settings::Settings;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::Wanted;
-use holdpoint_core::decide::Answer;
-use holdpoint_core::event::Outcome;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{CallNo, HoldId, RunId};
-use holdpoint_core::name::{AgentName, ToolName};
-use holdpoint_core::run::Status;
-use holdpoint_core::time::Millis;
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast::auth::Principal;
+use standfast::clock::Clock;
+use standfast::engine::{Engine, EngineError};
+use standfast::settings::Settings;
+use standfast_core::body::Body;
+use standfast_core::command::Wanted;
+use standfast_core::decide::Answer;
+use standfast_core::event::Outcome;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{CallNo, HoldId, RunId};
+use standfast_core::name::{AgentName, ToolName};
+use standfast_core::run::Status;
+use standfast_core::time::Millis;
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
 
@@ -133,7 +133,7 @@ async fn a_run_whose_agent_is_gone_is_ended_by_a_no_or_canceled() {
     }
     first.die().await;
     drop(first);
-    let store = SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap();
+    let store = SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap();
     let second = Engine::new(Arc::new(store), Clock::system(), without(&site, Gone::Agent));
     second.work();
     approve(&second, denied).await;
@@ -156,7 +156,7 @@ async fn a_due_run_of_an_agent_that_is_gone_asks_once() {
     first.drain(Millis(1)).await;
     let queued = start(&first).await;
     drop(first);
-    let store = SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap();
+    let store = SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap();
     let second = Engine::new(Arc::new(store), Clock::system(), without(&site, Gone::Agent));
     second.work();
     until(&second, queued, HELD).await;
@@ -182,9 +182,9 @@ async fn a_due_run_of_an_agent_that_is_gone_asks_once() {
 async fn a_sibling_runs_while_a_tool_is_gone() {
     let mut site = Site::new();
     let asked = r#"{"reason": "r", "question": "Which?"}"#;
-    site.asks = holdpoint::model::scripted::Line::calls(&[
+    site.asks = standfast::model::scripted::Line::calls(&[
         ("delete_file", r#"{"path": "/a"}"#),
-        (holdpoint::tool::suspend::NAME, asked),
+        (standfast::tool::suspend::NAME, asked),
     ]);
     let engine = site.server();
     let run = start(&engine).await;

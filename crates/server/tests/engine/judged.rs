@@ -5,27 +5,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use holdpoint::clock::Clock;
-use holdpoint::engine::Engine;
-use holdpoint::model::scripted::{Line, Script};
-use holdpoint::settings::{Agent, Approvers, Settings, Streaming, Tracking};
-use holdpoint::tool::Tool;
-use holdpoint::tool::command::{CommandOptions, CommandTool, rules};
-use holdpoint::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
-use holdpoint::tool::guard::{Guard, Others};
-use holdpoint::tool::http::HttpLimits;
-use holdpoint::tool::sandbox::Confinement;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::Wanted;
-use holdpoint_core::decide::Answer;
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::hold::{HoldKind, HoldPolicy};
-use holdpoint_core::id::{Place, RunId, Seq};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::name::ToolName;
-use holdpoint_core::run::{Status, Waiting};
-use holdpoint_core::transcript::{Entry, transcript};
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast::clock::Clock;
+use standfast::engine::Engine;
+use standfast::model::scripted::{Line, Script};
+use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use standfast::tool::Tool;
+use standfast::tool::command::{CommandOptions, CommandTool, rules};
+use standfast::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
+use standfast::tool::guard::{Guard, Others};
+use standfast::tool::http::HttpLimits;
+use standfast::tool::sandbox::Confinement;
+use standfast_core::body::Body;
+use standfast_core::command::Wanted;
+use standfast_core::decide::Answer;
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::hold::{HoldKind, HoldPolicy};
+use standfast_core::id::{Place, RunId, Seq};
+use standfast_core::json::RawJson;
+use standfast_core::name::ToolName;
+use standfast_core::run::{Status, Waiting};
+use standfast_core::transcript::{Entry, transcript};
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
 use crate::other_server::{OtherServer, answer};
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
@@ -60,7 +60,7 @@ fn server(site: &Site, tool: Arc<dyn Tool>, spec: ToolSpec, arguments: &str) -> 
         lives: Place::Durable,
         serves: None,
     };
-    let store = SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap();
+    let store = SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap();
     let agents = BTreeMap::from([(agent(), Arc::new(settings))]);
     let engine = Engine::new(Arc::new(store), Clock::system(), Settings { agents, ..Settings::usual() });
     engine.work();
@@ -76,7 +76,7 @@ fn commands(site: &Site, arguments: &str) -> Engine {
         confinement: Confinement::Off,
         ..CommandOptions::default()
     };
-    let shim = PathBuf::from(env!("CARGO_BIN_EXE_holdpoint"));
+    let shim = PathBuf::from(env!("CARGO_BIN_EXE_standfast"));
     let tool = CommandTool::through(options, shim).unwrap();
     server(site, Arc::new(tool), CommandTool::spec(), arguments)
 }

@@ -4,12 +4,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use holdpoint::clock::Clock;
-use holdpoint::engine::{Engine, HoldList, JobList, RecentRuns, RunList, SessionList};
-use holdpoint_core::name::{SessionId, UserId};
-use holdpoint_core::project::{HoldRow, Phase, RunRow};
-use holdpoint_store::memory::MemoryStore;
-use holdpoint_store::{
+use standfast::clock::Clock;
+use standfast::engine::{Engine, HoldList, JobList, RecentRuns, RunList, SessionList};
+use standfast_core::name::{SessionId, UserId};
+use standfast_core::project::{HoldRow, Phase, RunRow};
+use standfast_store::memory::MemoryStore;
+use standfast_store::{
     Answer, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SessionQuery, SessionRow, Store,
 };
 
@@ -38,7 +38,7 @@ impl Store for Asked {
         self.inner.list_sessions(query)
     }
 
-    holdpoint_store::forward_store!(inner: append, load, links, blob, definition, claim_due, renew, release, inbox_counts,
+    standfast_store::forward_store!(inner: append, load, links, blob, definition, claim_due, renew, release, inbox_counts,
         find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys,
         facts, quarantine, counts, credential, put_credential, list_credentials, revoke_credential, put_audit,
         audit_entries, time, shards, leave, nodes, hints);

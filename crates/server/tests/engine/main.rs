@@ -32,31 +32,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdpoint::auth::Principal;
-use holdpoint::clock::Clock;
-use holdpoint::engine::{Decision, Engine, EngineError, NewRun};
-use holdpoint::model::scripted::{Line, Script};
-use holdpoint::settings::{Agent, Approvers, Settings, Streaming, Tracking};
-use holdpoint::tool::suspend::{self, SuspendForInput};
-use holdpoint::tool::{Invocation, Outcome, Running, Tool};
-use holdpoint_core::body::Body;
-use holdpoint_core::command::Wanted;
-use holdpoint_core::decide::Answer;
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::event::{Event, Outcome as Ended};
-use holdpoint_core::hold::{HoldKind, HoldPolicy};
-use holdpoint_core::id::{HoldId, Place, RunId, Seq};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, Replay, ToolResult};
-use holdpoint_core::name::{AgentName, ToolName, UserId};
-use holdpoint_core::receipt::{CallEffect, receipt};
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::{Status, Waiting, status};
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_core::transcript::{Entry, transcript};
-use holdpoint_store::Store;
-use holdpoint_store::conformance::flaky::{Flaky, Mishap};
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast::auth::Principal;
+use standfast::clock::Clock;
+use standfast::engine::{Decision, Engine, EngineError, NewRun};
+use standfast::model::scripted::{Line, Script};
+use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use standfast::tool::suspend::{self, SuspendForInput};
+use standfast::tool::{Invocation, Outcome, Running, Tool};
+use standfast_core::body::Body;
+use standfast_core::command::Wanted;
+use standfast_core::decide::Answer;
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::event::{Event, Outcome as Ended};
+use standfast_core::hold::{HoldKind, HoldPolicy};
+use standfast_core::id::{HoldId, Place, RunId, Seq};
+use standfast_core::json::RawJson;
+use standfast_core::message::{Message, Replay, ToolResult};
+use standfast_core::name::{AgentName, ToolName, UserId};
+use standfast_core::receipt::{CallEffect, receipt};
+use standfast_core::refusal::Refusal;
+use standfast_core::run::{Status, Waiting, status};
+use standfast_core::time::{Millis, Timestamp};
+use standfast_core::transcript::{Entry, transcript};
+use standfast_store::Store;
+use standfast_store::conformance::flaky::{Flaky, Mishap};
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -132,7 +132,7 @@ impl Site {
 
     /// What is stored.
     fn store(&self) -> Arc<dyn Store> {
-        Arc::new(SqliteStore::open(&SqliteOptions::at(self.path("holdpoint.db"))).unwrap())
+        Arc::new(SqliteStore::open(&SqliteOptions::at(self.path("standfast.db"))).unwrap())
     }
 
     fn server_on(&self, store: Arc<dyn Store>, clock: Clock) -> Engine {
@@ -410,7 +410,7 @@ async fn a_store_that_fails_for_a_moment_costs_no_second_start() {
     for failing in 1..=6 {
         for mishap in [Mishap::Before, Mishap::After] {
             let site = Site::new();
-            let store = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap());
+            let store = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap());
             let script = (0..failing).map(|_| Mishap::None).chain([mishap]);
             let engine = site.server_on(Arc::new(Flaky::scripted(store, script)), Clock::system());
             let run = start(&engine).await;

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdpoint::clock::Clock;
-use holdpoint::engine::Engine;
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::memory::MemoryStore;
-use holdpoint_store::{Answer, ShardSet, Store};
+use standfast::clock::Clock;
+use standfast::engine::Engine;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::memory::MemoryStore;
+use standfast_store::{Answer, ShardSet, Store};
 use tokio::sync::broadcast;
 
 use crate::Site;
@@ -35,7 +35,7 @@ impl Store for Slow {
         Some(self.hints.subscribe())
     }
 
-    holdpoint_store::forward_store!(inner: append, load, links, blob, definition, claim_due, renew, release, list_runs,
+    standfast_store::forward_store!(inner: append, load, links, blob, definition, claim_due, renew, release, list_runs,
         inbox_counts, list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session,
         erase, forget_keys, facts, quarantine, counts, list_sessions, credential, put_credential, list_credentials,
         revoke_credential, put_audit, audit_entries, shards, leave, nodes);

@@ -6,22 +6,22 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use holdpoint::clock::Clock;
-use holdpoint::engine::{Engine, EngineError, NewRun};
-use holdpoint::model::{Asked, Live, Model, ModelReply, Prompt};
-use holdpoint::settings::{Agent, Settings};
-use holdpoint_core::command::{AskedCall, Wanted};
-use holdpoint_core::decide::Answer;
-use holdpoint_core::definition::Definition;
-use holdpoint_core::event::{Event, ModelReplied};
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::message::Message;
-use holdpoint_core::name::AgentName;
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::time::Millis;
-use holdpoint_core::transcript::Entry;
-use holdpoint_store::{Answer as Answered, Batch, Store};
+use standfast::clock::Clock;
+use standfast::engine::{Engine, EngineError, NewRun};
+use standfast::model::{Asked, Live, Model, ModelReply, Prompt};
+use standfast::settings::{Agent, Settings};
+use standfast_core::command::{AskedCall, Wanted};
+use standfast_core::decide::Answer;
+use standfast_core::definition::Definition;
+use standfast_core::event::{Event, ModelReplied};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{RunId, Seq};
+use standfast_core::message::Message;
+use standfast_core::name::AgentName;
+use standfast_core::refusal::Refusal;
+use standfast_core::time::Millis;
+use standfast_core::transcript::Entry;
+use standfast_store::{Answer as Answered, Batch, Store};
 use tokio::sync::Notify;
 
 use crate::{ARGUMENTS, COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
@@ -139,7 +139,7 @@ impl Store for Gated {
         })
     }
 
-    holdpoint_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs,
+    standfast_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs,
         inbox_counts, list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session,
         erase, forget_keys, facts, quarantine, counts, list_sessions, credential, put_credential, list_credentials,
         revoke_credential, put_audit, audit_entries, time, shards, leave, nodes, hints);

@@ -5,18 +5,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdpoint::clock::Clock;
-use holdpoint::engine::{Decision, EngineError, Once};
-use holdpoint::model::scripted::Line;
-use holdpoint_core::command::Wanted;
-use holdpoint_core::decide::Answer;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Event, Outcome};
-use holdpoint_core::hold::{HoldKind, HoldPolicy, OnTimeout};
-use holdpoint_core::id::{HoldId, Seq};
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::Status;
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast::clock::Clock;
+use standfast::engine::{Decision, EngineError, Once};
+use standfast::model::scripted::Line;
+use standfast_core::command::Wanted;
+use standfast_core::decide::Answer;
+use standfast_core::digest::Digest;
+use standfast_core::event::{Event, Outcome};
+use standfast_core::hold::{HoldKind, HoldPolicy, OnTimeout};
+use standfast_core::id::{HoldId, Seq};
+use standfast_core::refusal::Refusal;
+use standfast_core::run::Status;
+use standfast_core::time::{Millis, Timestamp};
 use tokio::sync::Notify;
 
 use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};
@@ -166,7 +166,7 @@ async fn altered_arguments_never_run_and_do_not_stop_the_server() {
     let hold = hold_of(&first, run, HoldKind::Approval).await;
     first.die().await;
     drop(first);
-    let database = rusqlite::Connection::open(site.path("holdpoint.db")).unwrap();
+    let database = rusqlite::Connection::open(site.path("standfast.db")).unwrap();
     let first_run = "(SELECT min(no) FROM runs)";
     let sql = format!(
         "UPDATE links SET payload = replace(payload, '/var/cache/old', '/var/lib/data') \

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use holdpoint::clock::Clock;
-use holdpoint::engine::{Engine, Follower};
-use holdpoint_core::command::Wanted;
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::link::Link;
-use holdpoint_core::time::Millis;
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
-use holdpoint_store::{Answer, Store};
+use standfast::clock::Clock;
+use standfast::engine::{Engine, Follower};
+use standfast_core::command::Wanted;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{RunId, Seq};
+use standfast_core::link::Link;
+use standfast_core::time::Millis;
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::{Answer, Store};
 use tokio::task::JoinSet;
 
 use crate::{HELD, Site, decision, hold_of, start, until, who};
@@ -32,7 +32,7 @@ impl Store for Counting {
         self.inner.links(run, after, limit)
     }
 
-    holdpoint_store::forward_store!(inner: append, load, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
+    standfast_store::forward_store!(inner: append, load, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
         list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys,
         facts, quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit,
         audit_entries, time, shards, leave, nodes, hints);
@@ -41,7 +41,7 @@ impl Store for Counting {
 /// Two engines on one store, and a run that is held.
 async fn held(poll: Millis) -> (Site, Arc<Counting>, Engine, Engine, RunId) {
     let site = Site::new();
-    let inner = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap());
+    let inner = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap());
     let store = Arc::new(Counting { inner, reads: AtomicUsize::new(0) });
     let mut settings = site.settings();
     settings.poll = poll;

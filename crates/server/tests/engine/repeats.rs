@@ -2,17 +2,17 @@
 //!
 //! And what a decision writes: the node that takes it starts the call in the same append.
 
-use holdpoint::engine::{Decision, EngineError, NewRun, Once};
-use holdpoint_core::command::{OnHold, Say, Wanted};
-use holdpoint_core::decide::Answer;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::Event;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::Seq;
-use holdpoint_core::message::Message;
-use holdpoint_core::name::SessionId;
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
-use holdpoint_store::{SessionChange, SessionKey, Store};
+use standfast::engine::{Decision, EngineError, NewRun, Once};
+use standfast_core::command::{OnHold, Say, Wanted};
+use standfast_core::decide::Answer;
+use standfast_core::digest::Digest;
+use standfast_core::event::Event;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::Seq;
+use standfast_core::message::Message;
+use standfast_core::name::SessionId;
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::{SessionChange, SessionKey, Store};
 
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
 
@@ -87,7 +87,7 @@ async fn messages_and_cancels_are_carried_out_once() {
     for expected in [Answer::Done, Answer::Repeated] {
         assert_eq!(engine.say(&who("alice"), run, say(), once("say", "k", 1)).await, Ok(expected));
     }
-    let heard = |events: &[holdpoint_core::event::Envelope]| {
+    let heard = |events: &[standfast_core::event::Envelope]| {
         events.iter().filter(|envelope| matches!(envelope.event, Event::MessageReceived(_))).count()
     };
     until(&engine, run, COMPLETED).await;
@@ -117,7 +117,7 @@ async fn the_node_that_takes_a_decision_starts_the_call_with_it() {
     until(&engine, run, COMPLETED).await;
     engine.die().await;
     drop(engine);
-    let store = SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap();
+    let store = SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap();
     let links = store.links(run, Seq(0), usize::MAX).await.unwrap();
     let kinds: Vec<Vec<&str>> = links
         .iter()
@@ -159,8 +159,8 @@ async fn a_decider_who_hangs_up_does_not_stop_what_they_decided() {
 async fn a_closed_session_refuses_new_runs() {
     let site = Site::new();
     let store =
-        std::sync::Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap());
-    let engine = site.server_on(store.clone(), holdpoint::clock::Clock::system());
+        std::sync::Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap());
+    let engine = site.server_on(store.clone(), standfast::clock::Clock::system());
     let session = SessionId::new("disk").unwrap();
     let new = || NewRun { session: Some(session.clone()), ..new(None) };
     let run = engine.start(&who("alice"), new()).await.unwrap();

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdpoint_core::command::Wanted;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::run::status;
-use holdpoint_core::time::Millis;
-use holdpoint_store::Store;
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_core::command::Wanted;
+use standfast_core::hold::HoldKind;
+use standfast_core::run::status;
+use standfast_core::time::Millis;
+use standfast_store::Store;
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tokio::sync::Notify;
 
 use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};
@@ -41,7 +41,7 @@ async fn a_tool_at_work_finishes_before_the_server_stops() {
     gate.notify_one();
     stopping.await.unwrap();
     assert!(first.load(run).await.unwrap().lease.is_none(), "the run is given back");
-    assert!(holdpoint_core::run::Status::Queued == status(&first.load(late).await.unwrap().row.run));
+    assert!(standfast_core::run::Status::Queued == status(&first.load(late).await.unwrap().row.run));
     drop(first);
 
     site.gate = None;
@@ -78,8 +78,8 @@ async fn a_tool_that_does_not_end_in_time_is_asked_about() {
 async fn a_caller_who_waits_is_answered_when_the_server_stops() {
     let mut site = Site::new();
     site.hangs = true;
-    let store = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("holdpoint.db"))).unwrap());
-    let engine = site.server_on(store.clone() as Arc<dyn Store>, holdpoint::clock::Clock::system());
+    let store = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap());
+    let engine = site.server_on(store.clone() as Arc<dyn Store>, standfast::clock::Clock::system());
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;

@@ -4,15 +4,15 @@
 
 use std::sync::Arc;
 
-use holdpoint::auth::Principal;
-use holdpoint::clock::Clock;
-use holdpoint::engine::{Engine, Hears, NewSubscription, SigningKey, SubscriptionError};
-use holdpoint::settings::{Settings, Webhooks};
-use holdpoint_core::id::{Place, RunId};
-use holdpoint_core::name::{Tenant, UserId};
-use holdpoint_core::time::Timestamp;
-use holdpoint_store::memory::MemoryStore;
-use holdpoint_store::{Store, Subscription};
+use standfast::auth::Principal;
+use standfast::clock::Clock;
+use standfast::engine::{Engine, Hears, NewSubscription, SigningKey, SubscriptionError};
+use standfast::settings::{Settings, Webhooks};
+use standfast_core::id::{Place, RunId};
+use standfast_core::name::{Tenant, UserId};
+use standfast_core::time::Timestamp;
+use standfast_store::memory::MemoryStore;
+use standfast_store::{Store, Subscription};
 
 use crate::Site;
 

@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdpoint::model::scripted::{Line, Script};
-use holdpoint::settings::{Agent, Approvers, Settings, Streaming, Tracking};
-use holdpoint::tool::command::{CommandOptions, CommandTool};
-use holdpoint::tool::sandbox::Confinement;
-use holdpoint::tool::suspend::{self, SuspendForInput};
-use holdpoint::tool::{Invocation, Outcome, Pending, Running, Tool};
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{Limits, SuspendFor};
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::hold::{Ask, HoldPolicy, OnTimeout};
-use holdpoint_core::id::Place;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Replay, ToolResult};
-use holdpoint_core::name::{AgentName, ToolName};
-use holdpoint_core::time::Millis;
+use standfast::model::scripted::{Line, Script};
+use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use standfast::tool::command::{CommandOptions, CommandTool};
+use standfast::tool::sandbox::Confinement;
+use standfast::tool::suspend::{self, SuspendForInput};
+use standfast::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_core::body::Body;
+use standfast_core::command::{Limits, SuspendFor};
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::hold::{Ask, HoldPolicy, OnTimeout};
+use standfast_core::id::Place;
+use standfast_core::json::RawJson;
+use standfast_core::message::{Replay, ToolResult};
+use standfast_core::name::{AgentName, ToolName};
+use standfast_core::time::Millis;
 
 use crate::points::{Points, Watched};
 
@@ -63,7 +63,7 @@ pub(crate) fn settings(data: &Path, behaviour: &Behaviour, points: &Arc<Points>)
         working_directory: Some(data.to_owned()),
         ..CommandOptions::default()
     };
-    let shell = CommandTool::through(options, PathBuf::from(crate::HOLDPOINT)).unwrap();
+    let shell = CommandTool::through(options, PathBuf::from(crate::STANDFAST)).unwrap();
     let expiry = HoldPolicy { timeout: Some(behaviour.expiry), ..HoldPolicy::default() };
     let resumed = HoldPolicy { on_timeout: OnTimeout::ResumeWithError, ..expiry.clone() };
     let asks = r#"{"reason": "two invoices", "question": "Which one?"}"#;

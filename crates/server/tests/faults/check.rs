@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
-use holdpoint_core::event::{Envelope, Outcome};
-use holdpoint_core::hold::Resolution;
-use holdpoint_core::id::{HoldId, RunId, Seq};
-use holdpoint_core::run::{Status, status};
-use holdpoint_store::conformance::faults::open;
-use holdpoint_store::conformance::support::{block_on, runs_by};
-use holdpoint_store::postgres::{self, PostgresOptions, PostgresStore};
-use holdpoint_store::{RunFilter, RunQuery, Store};
+use standfast_core::event::{Envelope, Outcome};
+use standfast_core::hold::Resolution;
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::run::{Status, status};
+use standfast_store::conformance::faults::open;
+use standfast_store::conformance::support::{block_on, runs_by};
+use standfast_store::postgres::{self, PostgresOptions, PostgresStore};
+use standfast_store::{RunFilter, RunQuery, Store};
 
 use crate::facts::{Facts, wrong_effects};
 use crate::server::panics;
@@ -24,7 +24,7 @@ use crate::story::{Acked, lines};
 /// Everything that is wrong with what a dead server left behind.
 pub(crate) fn check(data: &Path, acked: &[Acked]) -> Vec<String> {
     let mut wrong = audit(data);
-    match open(&data.join("holdpoint.db")) {
+    match open(&data.join("standfast.db")) {
         Ok(store) => wrong.extend(check_store(&*store, data, acked)),
         Err(error) => wrong.push(format!("I1: the file cannot be opened: {error}")),
     }
@@ -58,10 +58,10 @@ fn check_store(store: &dyn Store, data: &Path, acked: &[Acked]) -> Vec<String> {
     wrong
 }
 
-/// `holdpoint audit verify`, as an operator runs it.
+/// `standfast audit verify`, as an operator runs it.
 fn audit(data: &Path) -> Vec<String> {
     let output =
-        Command::new(crate::HOLDPOINT).args(["audit", "verify"]).arg(data.join("holdpoint.db")).output();
+        Command::new(crate::STANDFAST).args(["audit", "verify"]).arg(data.join("standfast.db")).output();
     match output {
         Ok(output) if output.status.success() => Vec::new(),
         Ok(output) => vec![format!("I8: {}", String::from_utf8_lossy(&output.stdout))],

@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use holdpoint::auth::Principal;
-use holdpoint::clock::Clock;
-use holdpoint::engine::Engine;
-use holdpoint::http;
-use holdpoint::settings::{Connections, Settings};
-use holdpoint_core::time::Millis;
-use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
-use holdpoint_store::{ShardSet, Store};
+use standfast::auth::Principal;
+use standfast::clock::Clock;
+use standfast::engine::Engine;
+use standfast::http;
+use standfast::settings::{Connections, Settings};
+use standfast_core::time::Millis;
+use standfast_store::postgres::{PostgresOptions, PostgresStore};
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::{ShardSet, Store};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -37,7 +37,7 @@ impl Store for Deaf {
         Some(self.nobody.subscribe())
     }
 
-    holdpoint_store::forward_store!(inner: append, load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
+    standfast_store::forward_store!(inner: append, load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
         list_holds, find_hold, find_key, due_notices, settle_notice, session, change_session, erase, forget_keys, facts,
         quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, time, shards,
         leave, nodes, subscriptions, put_audit, audit_entries);
@@ -167,7 +167,7 @@ async fn serve_on(data: PathBuf, options: Options) {
         Arc::new(Points { abort_at: options.abort_at, late: options.late, trace, ..Points::default() });
     let store: Arc<dyn Store> = match &options.postgres {
         None => {
-            let inner = SqliteStore::open(&SqliteOptions::at(data.join("holdpoint.db"))).unwrap();
+            let inner = SqliteStore::open(&SqliteOptions::at(data.join("standfast.db"))).unwrap();
             Arc::new(Crashing { inner, points: points.clone() })
         }
         Some(url) => {

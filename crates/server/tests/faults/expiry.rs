@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdpoint::clock::Clock;
-use holdpoint::engine::{Engine, NewRun};
-use holdpoint_core::message::Message;
-use holdpoint_core::name::AgentName;
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast::clock::Clock;
+use standfast::engine::{Engine, NewRun};
+use standfast_core::message::Message;
+use standfast_core::name::AgentName;
+use standfast_core::time::{Millis, Timestamp};
 use tokio::task::JoinSet;
 
 use crate::agents::{Behaviour, settings};

@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use holdpoint_core::body::Body;
-use holdpoint_core::event::{AfterOrphan, Envelope, Event, Outcome};
-use holdpoint_core::hold::{HoldKind, Resolution};
-use holdpoint_core::id::{CallNo, HoldKey, RunId, Seq};
-use holdpoint_core::message::Replay;
-use holdpoint_core::transcript::{Entry, transcript};
+use standfast_core::body::Body;
+use standfast_core::event::{AfterOrphan, Envelope, Event, Outcome};
+use standfast_core::hold::{HoldKind, Resolution};
+use standfast_core::id::{CallNo, HoldKey, RunId, Seq};
+use standfast_core::message::Replay;
+use standfast_core::transcript::{Entry, transcript};
 
 /// What a call is, and what it was allowed.
 #[derive(Default)]
@@ -116,7 +116,7 @@ impl Facts {
         }
     }
 
-    fn resolve(&mut self, resolved: &holdpoint_core::event::HoldResolved) {
+    fn resolve(&mut self, resolved: &standfast_core::event::HoldResolved) {
         let decision = (resolved.resolution.clone(), resolved.idempotency_key.clone());
         if self.resolved.insert(resolved.hold, decision).is_some() {
             self.wrong.push("I2: a hold has two decisions".into());

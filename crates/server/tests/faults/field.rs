@@ -5,10 +5,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use holdpoint_store::Store;
-use holdpoint_store::conformance::cluster;
-use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::Store;
+use standfast_store::conformance::cluster;
+use standfast_store::postgres::{PostgresOptions, PostgresStore};
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
 use crate::check::{check, check_postgres};
@@ -73,7 +73,7 @@ impl Field {
         let file = self.data().join(format!("backup-{}", self.url.is_some()));
         match &self.url {
             None => {
-                let live = rusqlite::Connection::open(self.data().join("holdpoint.db")).unwrap();
+                let live = rusqlite::Connection::open(self.data().join("standfast.db")).unwrap();
                 live.execute("VACUUM INTO ?1", [file.to_string_lossy()]).unwrap();
             }
             Some(url) => cluster::dump(url, &file),
@@ -85,10 +85,10 @@ impl Field {
     pub(crate) fn restore(&mut self, backup: &Backup) {
         match &mut self.url {
             None => {
-                for old in ["holdpoint.db", "holdpoint.db-wal", "holdpoint.db-shm"] {
+                for old in ["standfast.db", "standfast.db-wal", "standfast.db-shm"] {
                     let _ = std::fs::remove_file(self.data.path().join(old));
                 }
-                std::fs::copy(&backup.file, self.data.path().join("holdpoint.db")).unwrap();
+                std::fs::copy(&backup.file, self.data.path().join("standfast.db")).unwrap();
             }
             Some(url) => {
                 let restored = cluster::shared().empty_database();
@@ -118,7 +118,7 @@ impl Field {
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match &self.url {
             None => {
-                Arc::new(SqliteStore::open(&SqliteOptions::at(self.data().join("holdpoint.db"))).unwrap())
+                Arc::new(SqliteStore::open(&SqliteOptions::at(self.data().join("standfast.db"))).unwrap())
             }
             Some(url) => Arc::new(PostgresStore::open(&PostgresOptions::at(url)).unwrap()),
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use holdpoint_store::conformance::random::Random;
+use standfast_store::conformance::random::Random;
 use tokio::task::JoinSet;
 
 use crate::agents::Behaviour;

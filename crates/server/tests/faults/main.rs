@@ -38,19 +38,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use holdpoint::settings::Settings;
 use libtest_mimic::{Arguments, Trial};
+use standfast::settings::Settings;
 
 use field::Kept::{InFile, InPostgres};
-use holdpoint_store::conformance::cluster::Replication;
 use nodes::Plan;
 use one_node::Database;
 use report::{Row, reported};
+use standfast_store::conformance::cluster::Replication;
 use story::Wish;
 use trouble::Fault;
 
 /// The product's own program.
-pub(crate) const HOLDPOINT: &str = env!("CARGO_BIN_EXE_holdpoint");
+pub(crate) const STANDFAST: &str = env!("CARGO_BIN_EXE_standfast");
 
 /// A row with the count of a test, and one with its full count.
 type Few = Box<dyn FnOnce() -> Row + Send>;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use holdpoint_store::conformance::random::Random;
+use standfast_store::conformance::random::Random;
 use tokio::task::JoinSet;
 
 use crate::child::Options;

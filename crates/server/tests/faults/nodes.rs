@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use holdpoint_core::event::Event;
-use holdpoint_core::time::Millis;
-use holdpoint_store::conformance::cluster::{self, Replication};
-use holdpoint_store::conformance::random::Random;
-use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
+use standfast_core::event::Event;
+use standfast_core::time::Millis;
+use standfast_store::conformance::cluster::{self, Replication};
+use standfast_store::conformance::random::Random;
+use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use tokio::task::JoinSet;
 
 use crate::agents::{Behaviour, SHORT_LEASE};

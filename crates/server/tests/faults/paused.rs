@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use holdpoint::clock::Clock;
-use holdpoint_store::conformance::support::{block_on, runs_by};
-use holdpoint_store::{RunFilter, RunQuery, Store};
+use standfast::clock::Clock;
+use standfast_store::conformance::support::{block_on, runs_by};
+use standfast_store::{RunFilter, RunQuery, Store};
 
 use crate::child::Options;
 use crate::expiry::{fill, percentile};

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use holdpoint::tool::{Invocation, Running, Tool};
-use holdpoint_store::{Answer, Batch, Claim, Claimed, Store};
+use standfast::tool::{Invocation, Running, Tool};
+use standfast_store::{Answer, Batch, Claim, Claimed, Store};
 
 /// A point, the n-th time that it is passed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -90,9 +90,9 @@ impl<S: Store> Store for Crashing<S> {
 
     fn release(
         &self,
-        run: holdpoint_core::id::RunId,
-        node: holdpoint_core::id::Incarnation,
-        wake_at: Option<holdpoint_core::time::Timestamp>,
+        run: standfast_core::id::RunId,
+        node: standfast_core::id::Incarnation,
+        wake_at: Option<standfast_core::time::Timestamp>,
     ) -> Answer<()> {
         self.around("release".into(), |store| store.release(run, node, wake_at))
     }
@@ -111,15 +111,15 @@ impl<S: Store> Store for Crashing<S> {
 
     fn links(
         &self,
-        run: holdpoint_core::id::RunId,
-        after: holdpoint_core::id::Seq,
+        run: standfast_core::id::RunId,
+        after: standfast_core::id::Seq,
         limit: usize,
-    ) -> Answer<Vec<holdpoint_core::link::Link>> {
+    ) -> Answer<Vec<standfast_core::link::Link>> {
         self.points.reads.fetch_add(1, Ordering::Relaxed);
         self.inner.links(run, after, limit)
     }
 
-    holdpoint_store::forward_store!(inner: load, blob, definition, renew, list_runs, inbox_counts, list_holds, find_hold, find_key,
+    standfast_store::forward_store!(inner: load, blob, definition, renew, list_runs, inbox_counts, list_holds, find_hold, find_key,
         due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys, facts, quarantine, counts,
         list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit, audit_entries, time, shards,
         leave, nodes, hints);

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdpoint_core::time::Millis;
-use holdpoint_store::conformance::random::Random;
 use serde_json::Value;
+use standfast_core::time::Millis;
+use standfast_store::conformance::random::Random;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -224,7 +224,7 @@ async fn do_it(http: &Http, act: Act, run: &str, hold: &str, key: &str) -> Resul
 
 /// A decision that came too late may also hear that the run is over or that its time had run out.
 fn says_why(answer: &Value) -> bool {
-    ["urn:holdpoint:problem:ended", "urn:holdpoint:problem:expired"]
+    ["urn:standfast:problem:ended", "urn:standfast:problem:expired"]
         .iter()
         .any(|kind| answer["type"] == *kind)
 }

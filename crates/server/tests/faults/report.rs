@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
-use holdpoint::clock::Stopwatch;
 use serde_json::json;
+use standfast::clock::Stopwatch;
 
 /// What a row of the fault matrix came to.
 #[derive(Debug)]

@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 
-use holdpoint_core::event::Envelope;
-use holdpoint_core::id::RunId;
-use holdpoint_store::conformance::random::Random;
+use standfast_core::event::Envelope;
+use standfast_core::id::RunId;
+use standfast_store::conformance::random::Random;
 use tokio::task::JoinSet;
 
 use crate::agents::EFFECTS;

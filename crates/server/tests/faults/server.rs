@@ -63,25 +63,25 @@ impl Server {
 
     /// Starts the product itself: with its embedded demo on a file, or with an agent of a configuration on Postgres.
     pub(crate) fn product(data: &Path, postgres: Option<&str>) -> Server {
-        let mut command = Command::new(crate::HOLDPOINT);
+        let mut command = Command::new(crate::STANDFAST);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
         if let Some(url) = postgres {
             std::fs::write(data.join("script.yaml"), SCRIPT).unwrap();
-            let configuration = data.join("holdpoint.yaml");
+            let configuration = data.join("standfast.yaml");
             std::fs::write(&configuration, CONFIGURATION.replace("URL", url)).unwrap();
             command.arg("--config").arg(configuration);
         }
-        Server::started(command, data, 1, "Holdpoint listens on ")
+        Server::started(command, data, 1, "Standfast listens on ")
     }
 
     /// Starts the product itself with a configuration of its own.
     pub(crate) fn configured(data: &Path, configuration: &str) -> Server {
-        let file = data.join("holdpoint.yaml");
+        let file = data.join("standfast.yaml");
         std::fs::write(&file, configuration).unwrap();
-        let mut command = Command::new(crate::HOLDPOINT);
+        let mut command = Command::new(crate::STANDFAST);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
         command.current_dir(data).arg("--config").arg(file);
-        Server::started(command, data, 1, "Holdpoint listens on ")
+        Server::started(command, data, 1, "Standfast listens on ")
     }
 
     fn started(mut command: Command, data: &Path, nodes: usize, greeting: &str) -> Server {

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use holdpoint_core::time::Millis;
-use holdpoint_store::conformance::cluster;
-use holdpoint_store::conformance::random::Random;
-use holdpoint_store::postgres::{self, PostgresOptions};
-use holdpoint_store::sqlite;
+use standfast_core::time::Millis;
+use standfast_store::conformance::cluster;
+use standfast_store::conformance::random::Random;
+use standfast_store::postgres::{self, PostgresOptions};
+use standfast_store::sqlite;
 use tokio::task::JoinSet;
 
 use crate::agents::Behaviour;
@@ -90,7 +90,7 @@ fn retention(field: &Field) -> (Duration, usize) {
 fn still_full(field: &Field) -> usize {
     match &field.url {
         None => {
-            let file = rusqlite::Connection::open(field.data().join("holdpoint.db")).unwrap();
+            let file = rusqlite::Connection::open(field.data().join("standfast.db")).unwrap();
             let count = "SELECT count(*) FROM runs WHERE phase >= 8 AND erased = 0";
             file.query_row(count, [], |row| row.get(0)).unwrap()
         }
@@ -101,7 +101,7 @@ fn still_full(field: &Field) -> usize {
 /// What the audit finds wrong.
 fn verified(field: &Field) -> Vec<String> {
     let found = match &field.url {
-        None => sqlite::verify(&field.data().join("holdpoint.db"), |_| {}).unwrap().findings,
+        None => sqlite::verify(&field.data().join("standfast.db"), |_| {}).unwrap().findings,
         Some(url) => postgres::verify(&PostgresOptions::at(url), |_| {}).unwrap().findings,
     };
     found.iter().map(|finding| format!("I8: {finding:?}")).collect()
@@ -165,7 +165,7 @@ async fn load(field: &Field, server: &Server, span: Duration) -> (Vec<Story>, Ve
 /// Bytes that the store takes.
 fn stored(field: &Field) -> u64 {
     match &field.url {
-        None => std::fs::metadata(field.data().join("holdpoint.db")).map_or(0, |file| file.len()),
+        None => std::fs::metadata(field.data().join("standfast.db")).map_or(0, |file| file.len()),
         Some(url) => cluster::query_text(url, "SELECT pg_database_size(current_database())")
             .and_then(|text| text.parse().ok())
             .unwrap_or(0),

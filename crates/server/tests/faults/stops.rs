@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use holdpoint_store::conformance::random::Random;
+use standfast_store::conformance::random::Random;
 use tokio::task::JoinSet;
 
 use crate::field::{Field, Kept};

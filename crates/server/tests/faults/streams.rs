@@ -3,8 +3,8 @@
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use holdpoint_store::conformance::random::Random;
 use serde_json::Value;
+use standfast_store::conformance::random::Random;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;

@@ -6,8 +6,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use holdpoint_store::conformance::cluster::{self, OwnServer, Replication};
-use holdpoint_store::conformance::random::Random;
+use standfast_store::conformance::cluster::{self, OwnServer, Replication};
+use standfast_store::conformance::random::Random;
 
 use crate::between::Between;
 use crate::child::Options;
@@ -96,7 +96,7 @@ impl Database {
         self.between.lead_to(standby.port());
         let old = std::mem::replace(&mut self.primary, standby);
         old.start();
-        let nodes = "SELECT FROM pg_stat_activity WHERE application_name = 'holdpoint'";
+        let nodes = "SELECT FROM pg_stat_activity WHERE application_name = 'standfast'";
         let talking = cluster::query_count(&old.url(), nodes);
         drop(old);
         self.standby = Some(self.primary.standby());

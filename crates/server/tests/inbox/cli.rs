@@ -1,4 +1,4 @@
-//! `holdpoint inbox`, as people and scripts would call it.
+//! `standfast inbox`, as people and scripts would call it.
 
 use std::process::{Command, Output};
 
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::server::{Server, plain, text};
 
 fn inbox(server: &Server, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    command.arg("inbox").args(arguments).args(["--server", &server.program.base]).env_remove("HOLDPOINT_KEY");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    command.arg("inbox").args(arguments).args(["--server", &server.program.base]).env_remove("STANDFAST_KEY");
     command.output().unwrap()
 }
 

@@ -13,7 +13,7 @@ fn example(name: &str) -> PathBuf {
 
 fn run(mut command: Command, server: &Server) -> Output {
     let output =
-        command.env("HOLDPOINT_SERVER", &server.program.base).env_remove("HOLDPOINT_KEY").output().unwrap();
+        command.env("STANDFAST_SERVER", &server.program.base).env_remove("STANDFAST_KEY").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output
 }

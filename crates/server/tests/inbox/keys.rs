@@ -17,7 +17,7 @@ struct Guarded {
 
 fn guarded() -> Guarded {
     let data = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command.args(["serve", "--listen", "127.0.0.1:0", "--auth", "keys", "--data"]).arg(data.path());
     let client = Client::builder().no_proxy().timeout(Duration::from_secs(60)).build().unwrap();
     Guarded { program: started(command.env("RUST_LOG", "warn")), data, client }
@@ -25,7 +25,7 @@ fn guarded() -> Guarded {
 
 impl Guarded {
     fn key(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
         let made =
             command.args(["keys", "create"]).args(arguments).arg("--data").arg(self.data.path()).output();
         String::from_utf8(made.unwrap().stdout).unwrap().trim().to_owned()

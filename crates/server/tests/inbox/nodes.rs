@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use holdpoint_store::conformance::cluster::shared;
 use serde_json::{Value, json};
+use standfast_store::conformance::cluster::shared;
 
 use crate::server::{Server, asking, configure, ids, serve_from, text};
 

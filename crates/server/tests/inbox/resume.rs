@@ -100,7 +100,7 @@ async fn only_a_waiting_task_is_resumed() {
     let task = server.add_ticket().await;
     let id = text(&task["id"]);
     let refused = server.resume(id, json!("x")).await;
-    assert_eq!((refused.status, text(&refused.body["type"])), (409, "urn:holdpoint:problem:not-waiting"));
+    assert_eq!((refused.status, text(&refused.body["type"])), (409, "urn:standfast:problem:not-waiting"));
     assert!(text(&refused.body["detail"]).contains("it is pending"), "{refused:?}");
     assert_eq!(server.post("/mail/tasks/run_x/resume", &json!({"payload": 1})).await.status, 404);
     assert_eq!(server.post(&format!("/mail/tasks/{id}/resume"), &json!({"payload": 1})).await.status, 404);
@@ -174,7 +174,7 @@ async fn a_repeated_or_late_answer_leaves_the_next_question_alone() {
         }
         let repeated = server.resume(&id, json!("one")).await;
         let problem = (repeated.status, text(&repeated.body["type"]));
-        assert_eq!(problem, (409, "urn:holdpoint:problem:not-shown"), "{repeated:?}");
+        assert_eq!(problem, (409, "urn:standfast:problem:not-shown"), "{repeated:?}");
         assert_eq!(repeated.body["holds"], json!([second]), "it says which is open");
     }
     let waiting = server.get("/support/tasks/waiting").await;

@@ -106,7 +106,7 @@ async fn several_questions_are_answered_by_name() {
     let id = text(&added["id"]).to_owned();
     server.until(&id, "waiting_for_input").await;
     let which = server.resume(&id, json!("x")).await;
-    assert_eq!((which.status, text(&which.body["type"])), (409, "urn:holdpoint:problem:which-hold"));
+    assert_eq!((which.status, text(&which.body["type"])), (409, "urn:standfast:problem:which-hold"));
     let holds = which.body["holds"].as_array().unwrap().clone();
     assert_eq!(holds.len(), 2);
     let path = format!("/support/tasks/{id}/resume");

@@ -51,7 +51,7 @@ pub(crate) fn plain() -> (tempfile::TempDir, Server) {
 /// Writes a configuration with more below `server:`.
 pub(crate) fn configure_with(folder: &Path, script: &str, agents: &str, server: &str) {
     configure(folder, script, agents, "");
-    let file = folder.join("holdpoint.yaml");
+    let file = folder.join("standfast.yaml");
     let text = std::fs::read_to_string(&file).unwrap();
     let text = text.replace("take_over_after: 3s}", &format!("take_over_after: 3s}}{server}"));
     std::fs::write(file, text).unwrap();
@@ -70,7 +70,7 @@ session_stores: {{main: {{backend: sql, sql: {{{sql}}}}}}}
 server: {{nodes: {{take_over_after: 3s}}}}
 {agents}"
     );
-    std::fs::write(folder.join("holdpoint.yaml"), text).unwrap();
+    std::fs::write(folder.join("standfast.yaml"), text).unwrap();
 }
 
 pub(crate) fn serve(folder: &Path) -> Server {
@@ -79,9 +79,9 @@ pub(crate) fn serve(folder: &Path) -> Server {
 
 /// A server with this directory for its data: nodes that share a database have one each.
 pub(crate) fn serve_from(folder: &Path, data: &str) -> Server {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("holdpoint.yaml"));
-    command.arg("--data").arg(folder.join(data)).env("RUST_LOG", "warn").env_remove("HOLDPOINT_KEY");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("standfast.yaml"));
+    command.arg("--data").arg(folder.join(data)).env("RUST_LOG", "warn").env_remove("STANDFAST_KEY");
     let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
     Server { program: started(&mut command), client }
 }

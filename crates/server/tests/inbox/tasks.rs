@@ -137,7 +137,7 @@ async fn a_task_is_cancelled() {
     assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
     for verb in ["heartbeat", "complete", "release"] {
         let late = server.report(&claimed, verb, json!({})).await;
-        assert_eq!((late.status, text(&late.body["type"])), (409, "urn:holdpoint:problem:ended"), "{verb}");
+        assert_eq!((late.status, text(&late.body["type"])), (409, "urn:standfast:problem:ended"), "{verb}");
     }
     assert_eq!(server.post(&format!("/support/tasks/{id}/cancel"), &json!({})).await.status, 409);
 }

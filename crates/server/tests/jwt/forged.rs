@@ -5,10 +5,10 @@
 use std::collections::BTreeSet;
 
 use aws_lc_rs::hmac;
-use holdpoint::auth::{Issuer, IssuerSettings, NotLetIn, Principal, Refused, Scope, TokenRules};
-use holdpoint::clock::Clock;
-use holdpoint_core::time::{Millis, Timestamp};
 use serde_json::{Value, json};
+use standfast::auth::{Issuer, IssuerSettings, NotLetIn, Principal, Refused, Scope, TokenRules};
+use standfast::clock::Clock;
+use standfast_core::time::{Millis, Timestamp};
 
 use crate::provider::{AUDIENCE, ISSUER, Provider, SigningKey, encoded, published};
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use holdpoint::auth::{Issuer, NotLetIn, Refused, TRY_AGAIN};
-use holdpoint::clock::Clock;
-use holdpoint_core::time::Millis;
 use serde_json::json;
+use standfast::auth::{Issuer, NotLetIn, Refused, TRY_AGAIN};
+use standfast::clock::Clock;
+use standfast_core::time::Millis;
 
 use crate::forged::{NOW, claims, clock, issuer};
 use crate::provider::{Answer, Provider, SigningKey, published};

@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 pub(crate) const ISSUER: &str = "https://login.example/";
-pub(crate) const AUDIENCE: &str = "holdpoint";
+pub(crate) const AUDIENCE: &str = "standfast";
 
 /// A key pair with its name.
 pub(crate) struct SigningKey {

@@ -7,9 +7,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use holdpoint::clock::Clock;
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
+use standfast::clock::Clock;
 use tempfile::TempDir;
 
 use crate::provider::{AUDIENCE, ISSUER, Provider, SigningKey, published};
@@ -32,9 +32,9 @@ impl Drop for Server {
     }
 }
 
-fn holdpoint() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    command.env("RUST_LOG", "debug,hyper=info,reqwest=info").env_remove("HOLDPOINT_KEY");
+fn standfast() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    command.env("RUST_LOG", "debug,hyper=info,reqwest=info").env_remove("STANDFAST_KEY");
     command
 }
 
@@ -50,19 +50,19 @@ agents: {{ops: {{llm: script, tools: [execute_command], task: {{}}, approvers: [
 server: {{auth: {{jwt: {{jwks_url: '{url}', issuer: '{ISSUER}', audience: {AUDIENCE}, skew: 5s}}{more}}}}}
 "
     );
-    std::fs::write(folder.path().join("holdpoint.yaml"), text).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), text).unwrap();
     folder
 }
 
 fn serve(folder: TempDir, arguments: &[&str]) -> Server {
     let log = File::create(folder.path().join("log")).unwrap();
-    let mut command = holdpoint();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.path().join("holdpoint.yaml"));
+    let mut command = standfast();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.path().join("standfast.yaml"));
     command.args(arguments).arg("--data").arg(folder.path().join("data"));
     let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Holdpoint listens on ").unwrap().to_owned();
+    let base = line.trim().strip_prefix("Standfast listens on ").unwrap().to_owned();
     Server { child, base, folder, client: Client::builder().no_proxy().build().unwrap() }
 }
 
@@ -94,7 +94,7 @@ impl Server {
     }
 
     fn key(&self, user: &str) -> String {
-        let mut command = holdpoint();
+        let mut command = standfast();
         command.args(["keys", "create", "--user", user, "--data"]).arg(self.folder.path().join("data"));
         String::from_utf8(command.output().unwrap().stdout).unwrap().trim().to_owned()
     }
@@ -155,8 +155,8 @@ async fn a_token_starts_a_run_and_another_decides_it() {
     assert_eq!(server.get(&anns_key, &run_path).send().await.unwrap().status(), StatusCode::OK);
     let by_password = server.client.get(format!("{}/", server.base)).basic_auth("anyone", Some(&ann));
     assert_eq!(by_password.send().await.unwrap().status(), StatusCode::OK, "a browser can ask for a token");
-    let mut command = holdpoint();
-    command.args(["runs", "--json", "--server", &server.base]).env("HOLDPOINT_KEY", &ann);
+    let mut command = standfast();
+    command.args(["runs", "--json", "--server", &server.base]).env("STANDFAST_KEY", &ann);
     assert!(command.output().unwrap().status.success(), "the client commands take a token too");
     assert_eq!(provider.asked(), 1);
 }
@@ -171,7 +171,7 @@ async fn every_refusal_looks_the_same() {
     let unsigned = format!("{}.AAAA", key.token(&claims("ann", json!({}))).rsplit_once('.').unwrap().0);
     let another = SigningKey::rsa("../one").token(&claims("ann", json!({})));
     let wrong = [
-        "hp_00000000_0".to_owned(),
+        "sf_00000000_0".to_owned(),
         "garbage".to_owned(),
         unsigned,
         another,
@@ -262,7 +262,7 @@ async fn keys_alone_by_argument() {
 async fn keys_do_not_come_over_plain_http() {
     let key = SigningKey::ed("one");
     let folder = folder(&Provider::with(published(&[&key])).await, "");
-    let path = folder.path().join("holdpoint.yaml");
+    let path = folder.path().join("standfast.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
     for (from, to, what) in [
         ("http://127.0.0.1:", "http://login.example:", "must begin with https://"),
@@ -271,7 +271,7 @@ async fn keys_do_not_come_over_plain_http() {
         ("skew: 5s", "refresh: 0s", "must be a second or more"),
     ] {
         std::fs::write(&path, text.replace(from, to)).unwrap();
-        let output = holdpoint().arg("validate").arg(&path).output().unwrap();
+        let output = standfast().arg("validate").arg(&path).output().unwrap();
         let said =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(1), "{said}");
@@ -288,7 +288,7 @@ async fn a_reload_keeps_the_keys_of_the_same_provider() {
     let server = serve(folder(&provider, ""), &[]);
     let token = key.token(&claims("ann", json!({})));
     server.lets_in(&token).await;
-    let file = server.folder.path().join("holdpoint.yaml");
+    let file = server.folder.path().join("standfast.yaml");
     let before = std::fs::read_to_string(&file).unwrap();
     let asked = provider.asked();
     provider.go_away();
@@ -321,7 +321,7 @@ async fn a_token_names_its_tenant() {
     let key = SigningKey::p256("a");
     let provider = Provider::with(published(&[&key])).await;
     let folder = folder(&provider, "");
-    let config = folder.path().join("holdpoint.yaml");
+    let config = folder.path().join("standfast.yaml");
     let text =
         std::fs::read_to_string(&config).unwrap().replace("skew: 5s", "skew: 5s, tenant_claim: /org/id");
     std::fs::write(&config, text).unwrap();
@@ -350,7 +350,7 @@ async fn a_subscription_goes_by_the_latest_token() {
     let key = SigningKey::p256("a");
     let provider = Provider::with(published(&[&key])).await;
     let folder = folder(&provider, "");
-    let config = folder.path().join("holdpoint.yaml");
+    let config = folder.path().join("standfast.yaml");
     let text = std::fs::read_to_string(&config).unwrap();
     let text = text
         .replace("server: {auth:", "server: {webhooks: {allowed_hosts: ['127.0.0.1'], timeout: 2s}, auth:");

@@ -27,9 +27,9 @@ fn waiting(port: u16, more: &str, rest: &str) -> TempDir {
 fn serve(folder: &Path, port: u16) -> Server {
     let path = folder.join("log");
     let log = std::fs::OpenOptions::new().create(true).append(true).open(&path).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--config"]);
-    command.arg(folder.join("holdpoint.yaml")).arg("--data").arg(folder.join(format!("data-{port}")));
+    command.arg(folder.join("standfast.yaml")).arg("--data").arg(folder.join(format!("data-{port}")));
     command.env("RUST_LOG", "trace").env("HAND_MADE", SECRET).stderr(log);
     let starting = std::panic::AssertUnwindSafe(|| started(&mut command));
     std::panic::catch_unwind(starting).unwrap_or_else(|_| {
@@ -97,7 +97,7 @@ fn a_client_that_was_registered_by_hand() {
 #[test]
 fn a_client_that_a_document_describes() {
     let (port, own) = (free_port(), free_port());
-    let rest = "server: {public_url: 'https://holdpoint.example.org', auth: {api_keys: true}}\n";
+    let rest = "server: {public_url: 'https://standfast.example.org', auth: {api_keys: true}}\n";
     let folder = waiting(port, "", rest);
     let key = key(&folder, "ann");
     let here = format!("http://127.0.0.1:{own}");
@@ -106,15 +106,15 @@ fn a_client_that_a_document_describes() {
     let run = held(&server, &key);
     let hold = ask(&server, &key, &format!("/api/v1/holds/{}", text(&run["holds"][0]["id"])), None);
     let url = text(&hold["data"]["auth_url"]);
-    assert!(url.starts_with("https://holdpoint.example.org/login/hold_"), "{url}");
+    assert!(url.starts_with("https://standfast.example.org/login/hold_"), "{url}");
     let mut browser = Browser::default();
     browser.key = Some(key.clone());
-    let there = browser.begin(&url.replace("https://holdpoint.example.org", &here));
-    let id = "client_id=https%3A%2F%2Fholdpoint.example.org%2Flogin%2Fclient.json&";
+    let there = browser.begin(&url.replace("https://standfast.example.org", &here));
+    let id = "client_id=https%3A%2F%2Fstandfast.example.org%2Flogin%2Fclient.json&";
     assert!(there.contains(id), "{there}");
     let back = browser.get(&there).location;
-    assert!(back.starts_with("https://holdpoint.example.org/login/callback?code="), "{back}");
-    let page = browser.get(&back.replace("https://holdpoint.example.org", &here));
+    assert!(back.starts_with("https://standfast.example.org/login/callback?code="), "{back}");
+    let page = browser.get(&back.replace("https://standfast.example.org", &here));
     assert_eq!(page.status, 303, "{}", page.body);
     completes(&server, &key, text(&run["id"]));
     let read = lines(&folder, "documents.txt");
@@ -190,8 +190,8 @@ fn the_other_node_learns_of_a_login() {
 
 /// A key for a user of the server in this folder.
 fn key(folder: &TempDir, user: &str) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    command.args(["keys", "create", "--user", user, "--config"]).arg(folder.path().join("holdpoint.yaml"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    command.args(["keys", "create", "--user", user, "--config"]).arg(folder.path().join("standfast.yaml"));
     let output = command.env("HAND_MADE", SECRET).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()

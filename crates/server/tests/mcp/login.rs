@@ -1,7 +1,7 @@
 //! Logins by OAuth at a server of the official Python SDK, which is its own authorization server: everything that a
 //! browser does is done here by plain HTTP.
 //!
-//! Holdpoint is killed between every two steps.
+//! Standfast is killed between every two steps.
 
 use std::path::Path;
 
@@ -168,7 +168,7 @@ fn a_run_waits_for_a_login_and_goes_on_after_it() {
     keeps_tokens(folder.path(), &lines(&folder, "issued.txt"));
 }
 
-/// T29, T30: no token is in anything that Holdpoint wrote, and neither are other secrets.
+/// T29, T30: no token is in anything that Standfast wrote, and neither are other secrets.
 pub(crate) fn keeps_tokens(folder: &Path, tokens: &[String]) {
     assert!(tokens.len() >= 2);
     for file in std::fs::read_dir(folder).unwrap().chain(std::fs::read_dir(folder.join("data")).unwrap()) {

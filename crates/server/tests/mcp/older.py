@@ -61,7 +61,7 @@ def reach(path: str) -> str:
             said.append("yes")
         except OSError as error:
             said.append(type(error).__name__)
-    said.append(os.environ.get("SECRET_OF_HOLDPOINT", "nothing"))
+    said.append(os.environ.get("SECRET_OF_STANDFAST", "nothing"))
     return " ".join(said)
 
 

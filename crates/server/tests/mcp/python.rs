@@ -24,7 +24,7 @@ fn script(name: &str) -> String {
     packages().join(name).display().to_string()
 }
 
-/// The server of the SDK below Holdpoint, over its standard input and output.
+/// The server of the SDK below Standfast, over its standard input and output.
 fn older(more: &str) -> String {
     let (python, script) = (python("python"), script("older.py"));
     format!("  it: {{type: mcp, command: {python:?}, args: [{script:?}, PLACE]{more}}}\n")
@@ -186,7 +186,7 @@ fn an_answer_that_comes_too_late_does_not_count() {
     assert!(lines(&folder, "paid.txt").is_empty());
 }
 
-/// T24, T26: a program with `sandbox: on` writes where it may and reads nothing of Holdpoint's own; a program without it
+/// T24, T26: a program with `sandbox: on` writes where it may and reads nothing of Standfast's own; a program without it
 /// sees nothing of the environment either.
 #[test]
 fn a_program_is_confined_where_the_file_says_so() {
@@ -200,7 +200,7 @@ fn a_program_is_confined_where_the_file_says_so() {
     let refused = ["PermissionError yes OSError nothing", "PermissionError yes PermissionError nothing"];
     for (more, expected) in [("", &["yes yes yes nothing"][..]), (&confined, &refused)] {
         let folder = folder("", &older(more));
-        let config = folder.path().join("holdpoint.yaml");
+        let config = folder.path().join("standfast.yaml");
         let script = format!("replies:\n{}", calls("it__reach", &json!({"path": config})));
         std::fs::write(folder.path().join("script.yaml"), script).unwrap();
         let server = serve(folder.path());

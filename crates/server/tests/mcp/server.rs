@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use holdpoint_store::conformance::cluster::shared;
 use serde_json::Value;
+use standfast_store::conformance::cluster::shared;
 use tempfile::TempDir;
 
 pub(crate) use crate::started::Started as Server;
@@ -40,13 +40,13 @@ pub(crate) fn folder(replies: &str, tools: &str) -> TempDir {
          agents: {{helper: {{llm: script, session_store: main, tools: [it], task: {{}}}}}}\n\
          tools:\n{tools}"
     );
-    std::fs::write(folder.path().join("holdpoint.yaml"), config).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), config).unwrap();
     folder
 }
 
 /// Changes the file of a folder.
 pub(crate) fn rewrite(folder: &TempDir, before: &str, after: &str) {
-    let path = folder.path().join("holdpoint.yaml");
+    let path = folder.path().join("standfast.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.contains(before), "{before} is not in {text}");
     std::fs::write(path, text.replace(before, after)).unwrap();
@@ -63,11 +63,11 @@ fn unruly() -> String {
 }
 
 fn command(folder: &Path, port: u16) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command.arg("serve").arg(format!("--listen=127.0.0.1:{port}"));
-    command.arg("--config").arg(folder.join("holdpoint.yaml"));
+    command.arg("--config").arg(folder.join("standfast.yaml"));
     command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn");
-    command.env("SECRET_OF_HOLDPOINT", "not for programs");
+    command.env("SECRET_OF_STANDFAST", "not for programs");
     command
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn serve_at(folder: &Path, port: u16) -> Server {
 impl Server {
     /// A client command and its answer.
     pub(crate) fn ask(&self, arguments: &[&str]) -> Value {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
         let output = command.args(arguments).args(["--json", "--server", &self.base]).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
@@ -98,7 +98,7 @@ impl Server {
 
     /// A client command that is refused, and why.
     pub(crate) fn refused(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
         let output = command.args(arguments).args(["--server", &self.base]).output().unwrap();
         assert!(!output.status.success(), "{arguments:?} was not refused");
         String::from_utf8(output.stderr).unwrap()

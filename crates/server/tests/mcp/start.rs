@@ -15,7 +15,7 @@ fn a_server_that_cannot_be_reached_is_refused_with_its_line() {
     ] {
         let folder = folder("- text: done\n", tools);
         let said = refused(folder.path());
-        assert!(said.contains(why) && said.contains("holdpoint.yaml:5:"), "{said}");
+        assert!(said.contains(why) && said.contains("standfast.yaml:5:"), "{said}");
     }
 }
 
@@ -35,7 +35,7 @@ fn names_that_a_server_does_not_have_are_refused() {
         "the server has no tool `nothing`",
         "the server has no tool `write_flie`",
         "did you mean `write_file`?",
-        "holdpoint.yaml:9:",
+        "standfast.yaml:9:",
         "3 errors",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");

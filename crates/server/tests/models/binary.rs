@@ -15,22 +15,22 @@ use crate::started::{Started as Server, started};
 const EXAMPLE: &str = include_str!("../../../../examples/complete.yaml");
 const WORDS: &[u8] = include_bytes!("streams/words_openai_chat.sse");
 
-fn holdpoint(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+fn standfast(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command.current_dir(folder).env("OPENAI_API_KEY", KEY).env("RUST_LOG", "debug");
     command
 }
 
 fn serve(folder: &Path) -> Server {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap();
-    let mut command = holdpoint(folder);
-    command.args(["serve", "--listen", "127.0.0.1:0", "--config", "holdpoint.yaml", "--data", "data"]);
+    let mut command = standfast(folder);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config", "standfast.yaml", "--data", "data"]);
     started(command.stderr(log))
 }
 
 impl Server {
     fn ask(&self, arguments: &[&str]) -> Value {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
         let output = command.args(arguments).args(["--json", "--server", &self.base]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{arguments:?}: {said}"))
@@ -60,7 +60,7 @@ fn text(value: &Value) -> &str {
 /// A folder with this configuration.
 fn folder(config: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("holdpoint.yaml"), config).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), config).unwrap();
     folder
 }
 
@@ -94,7 +94,7 @@ fn keeps_the_key(folder: &Path, answers: &[&Value]) {
     }
     for file in std::fs::read_dir(folder).unwrap().chain(std::fs::read_dir(folder.join("data")).unwrap()) {
         let path = file.unwrap().path();
-        if path.is_file() && path.file_name().is_some_and(|name| name != "holdpoint.yaml") {
+        if path.is_file() && path.file_name().is_some_and(|name| name != "standfast.yaml") {
             let bytes = std::fs::read(&path).unwrap();
             let has_key = bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes());
             assert!(!has_key, "the key is in {}", path.display());
@@ -388,12 +388,12 @@ fn words_are_heard_as_they_come() {
             Fake::answering(vec![Answer::stream(WORDS).in_pieces(Pieces::Halts(halts, before.clone()))]);
         let llm = format!("{{type: openai, model: m, base_url: '{}'}}", fake.url);
         let folder = durable(&llm, "");
-        let path = folder.path().join("holdpoint.yaml");
+        let path = folder.path().join("standfast.yaml");
         let config = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, config.replace("task: {}", &format!("task: {{}}{reasoning}"))).unwrap();
         let server = serve(folder.path());
         let run = server.ask(&["send", "assistant", "please"]);
-        let mut watch = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut watch = Command::new(env!("CARGO_BIN_EXE_standfast"));
         let watch = watch.args(["watch", text(&run["id"]), "--json", "--server", &server.base]);
         let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -414,13 +414,13 @@ fn words_are_heard_as_they_come() {
 }
 
 fn check(folder: &Path, arguments: &[&str]) -> (Output, String) {
-    let output = holdpoint(folder).args(["llm", "check"]).args(arguments).output().unwrap();
+    let output = standfast(folder).args(["llm", "check"]).args(arguments).output().unwrap();
     let said =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     (output, said)
 }
 
-/// `holdpoint llm check` asks for real: each failure has its own sentence and what to do, and the key is in none.
+/// `standfast llm check` asks for real: each failure has its own sentence and what to do, and the key is in none.
 #[test]
 fn a_provider_is_tried_for_real() {
     let works = Fake::answering(vec![
@@ -443,9 +443,9 @@ fn a_provider_is_tried_for_real() {
     );
     let folder = folder(&config);
     std::fs::write(folder.path().join("s.yaml"), "replies:\n- text: hi\n").unwrap();
-    let (output, said) = check(folder.path(), &["works", "--config", "holdpoint.yaml"]);
+    let (output, said) = check(folder.path(), &["works", "--config", "standfast.yaml"]);
     assert!(output.status.success() && said.contains("calls tools"), "{said}");
-    let (output, said) = check(folder.path(), &["locked", "--config", "holdpoint.yaml", "--json"]);
+    let (output, said) = check(folder.path(), &["locked", "--config", "standfast.yaml", "--json"]);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let json: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((&json["ok"], &json["problem"]), (&false.into(), &"bad_key".into()), "{json}");
@@ -455,7 +455,7 @@ fn a_provider_is_tried_for_real() {
         ("script", "is a script"),
         ("work", "did you mean `works`?"),
     ] {
-        let (output, said) = check(folder.path(), &[name, "--config", "holdpoint.yaml"]);
+        let (output, said) = check(folder.path(), &[name, "--config", "standfast.yaml"]);
         assert!(!output.status.success() && said.contains(sentence), "{name}: {said}");
         assert!(!said.contains(KEY), "{said}");
     }
@@ -485,7 +485,7 @@ fn a_run_keeps_its_model() {
     };
     let folder = folder(&config(&[("old", "one")], "old"));
     let changed = |text: String| {
-        std::fs::write(folder.path().join("holdpoint.yaml"), text).unwrap();
+        std::fs::write(folder.path().join("standfast.yaml"), text).unwrap();
         serve(folder.path())
     };
     let server = serve(folder.path());

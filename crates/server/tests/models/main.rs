@@ -16,18 +16,18 @@ mod streams;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use holdpoint::clock::Clock;
-use holdpoint::model::provider::{Dialect, Price, Provider, ProviderSettings};
-use holdpoint::model::{Live, ModelReply, Prompt};
-use holdpoint_core::body::Body;
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::hold::HoldPolicy;
-use holdpoint_core::id::{CallNo, Seq};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, Replay};
-use holdpoint_core::name::{AgentName, ToolName};
-use holdpoint_core::time::Millis;
-use holdpoint_core::transcript::{AssistantReply, CallResult, Entry, ReplyCall, ResultKind, UserMessage};
+use standfast::clock::Clock;
+use standfast::model::provider::{Dialect, Price, Provider, ProviderSettings};
+use standfast::model::{Live, ModelReply, Prompt};
+use standfast_core::body::Body;
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::hold::HoldPolicy;
+use standfast_core::id::{CallNo, Seq};
+use standfast_core::json::RawJson;
+use standfast_core::message::{Message, Replay};
+use standfast_core::name::{AgentName, ToolName};
+use standfast_core::time::Millis;
+use standfast_core::transcript::{AssistantReply, CallResult, Entry, ReplyCall, ResultKind, UserMessage};
 
 /// What the recorded streams ask for, byte for byte.
 const ARGUMENTS: &str = r#"{"command": "ls -la é", "n":9007199254740993}"#;

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use holdpoint::model::chain::Chain;
-use holdpoint::model::provider::{Dialect, Provider};
-use holdpoint::model::{Model, ModelFailure, Prompt};
-use holdpoint_core::time::Millis;
+use standfast::model::chain::Chain;
+use standfast::model::provider::{Dialect, Provider};
+use standfast::model::{Model, ModelFailure, Prompt};
+use standfast_core::time::Millis;
 
 use crate::fake::{Answer, Fake, Pieces};
 use crate::{KEY, after, listener, prompt, provider, settings};
@@ -229,7 +229,7 @@ fn chain(urls: &[(&str, u32)]) -> Chain {
     Chain::new(urls.iter().map(one).collect(), Vec::new())
 }
 
-async fn ask(chain: &Chain, failures: u32) -> Result<holdpoint::model::ModelReply, ModelFailure> {
+async fn ask(chain: &Chain, failures: u32) -> Result<standfast::model::ModelReply, ModelFailure> {
     let (live, _) = listener();
     chain.ask(Prompt { failures, ..prompt() }, &live).await
 }

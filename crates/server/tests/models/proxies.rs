@@ -7,20 +7,20 @@ use std::process::Command;
 use crate::KEY;
 use crate::fake::{Answer, Fake};
 
-/// What `holdpoint llm check` says with these variables, for a provider at this address.
+/// What `standfast llm check` says with these variables, for a provider at this address.
 fn check(base_url: &str, variables: &[(&str, &str)]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let config = format!(
         "llms: {{the-llm: {{type: openai, model: m, api_key: \"${{OPENAI_API_KEY}}\", base_url: \"{base_url}\", timeout: 20s}}}}\n\
          agents: {{a: {{llm: the-llm}}}}\n"
     );
-    std::fs::write(folder.path().join("holdpoint.yaml"), config).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    std::fs::write(folder.path().join("standfast.yaml"), config).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     for name in ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"] {
         command.env_remove(name).env_remove(name.to_lowercase());
     }
     command.current_dir(folder.path()).env("OPENAI_API_KEY", KEY).envs(variables.iter().copied());
-    let output = command.args(["llm", "check", "the-llm", "--config", "holdpoint.yaml"]).output().unwrap();
+    let output = command.args(["llm", "check", "the-llm", "--config", "standfast.yaml"]).output().unwrap();
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 

@@ -1,11 +1,11 @@
 //! Recorded streams of every dialect: whatever pieces they come in, they mean the same; what has to go back goes back
 //! byte for byte.
 
-use holdpoint::model::ModelReply;
-use holdpoint::model::provider::Dialect;
-use holdpoint_core::command::AskedCall;
-use holdpoint_core::message::Usage;
 use serde_json::Value;
+use standfast::model::ModelReply;
+use standfast::model::provider::Dialect;
+use standfast_core::command::AskedCall;
+use standfast_core::message::Usage;
 
 use crate::fake::{Answer, Fake, Pieces};
 use crate::{ARGUMENTS, KEY, after, listener, prompt, provider};

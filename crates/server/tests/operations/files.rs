@@ -51,9 +51,9 @@ fn delete(data: &Path, names: &[&str]) {
 #[tokio::test]
 async fn nothing_is_acknowledged_into_a_deleted_database() {
     for names in [
-        &["holdpoint.db", "holdpoint.db-wal", "holdpoint.db-shm"][..],
-        &["holdpoint.db"],
-        &["holdpoint.db-wal"],
+        &["standfast.db", "standfast.db-wal", "standfast.db-shm"][..],
+        &["standfast.db"],
+        &["standfast.db-wal"],
     ] {
         let data = tempfile::tempdir().unwrap();
         let server = serve(data.path());
@@ -77,7 +77,7 @@ async fn nothing_is_acknowledged_into_a_deleted_database() {
 async fn readiness_notices_deleted_files_by_itself() {
     let data = tempfile::tempdir().unwrap();
     let server = serve(data.path());
-    delete(data.path(), &["holdpoint.db", "holdpoint.db-wal", "holdpoint.db-shm"]);
+    delete(data.path(), &["standfast.db", "standfast.db-wal", "standfast.db-shm"]);
     let why = server.until_readiness(503).await;
     assert!(why.contains("was deleted or moved while the server had it open"), "{why}");
 }
@@ -88,11 +88,11 @@ async fn a_linked_file_admits_no_second_server() {
     let data = tempfile::tempdir().unwrap();
     let other = tempfile::tempdir().unwrap();
     let server = serve(data.path());
-    symlink(data.path().join("holdpoint.db"), other.path().join("holdpoint.db")).unwrap();
+    symlink(data.path().join("standfast.db"), other.path().join("standfast.db")).unwrap();
     let second = refused(other.path());
-    assert!(second.contains("is in use by another Holdpoint server"), "{second}");
-    std::fs::remove_file(other.path().join("holdpoint.db")).unwrap();
-    std::fs::hard_link(data.path().join("holdpoint.db"), other.path().join("holdpoint.db")).unwrap();
+    assert!(second.contains("is in use by another Standfast server"), "{second}");
+    std::fs::remove_file(other.path().join("standfast.db")).unwrap();
+    std::fs::hard_link(data.path().join("standfast.db"), other.path().join("standfast.db")).unwrap();
     let second = refused(other.path());
     assert!(second.contains("it has more than one name"), "{second}");
     assert_eq!(server.started_run().await, 201);
@@ -100,7 +100,7 @@ async fn a_linked_file_admits_no_second_server() {
 
 /// What a server says that does not start.
 fn refused(data: &Path) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     let output = command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).output().unwrap();
     assert!(!output.status.success(), "a second server starts: {output:?}");
     String::from_utf8(output.stderr).unwrap()
@@ -112,7 +112,7 @@ async fn what_is_stored_is_for_the_servers_own_eyes() {
     let data = tempfile::tempdir().unwrap();
     let server = serve(data.path());
     assert_eq!(server.started_run().await, 201);
-    for name in ["holdpoint.db", "holdpoint.db-wal", "holdpoint.db-shm", "holdpoint.db.lock"] {
+    for name in ["standfast.db", "standfast.db-wal", "standfast.db-shm", "standfast.db.lock"] {
         let mode = std::fs::metadata(data.path().join(name)).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600, "{name} has mode {mode:o}");
     }

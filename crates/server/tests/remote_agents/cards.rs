@@ -14,7 +14,7 @@ fn a_card_that_cannot_be_used_is_refused_at_the_start() {
     let folder = boss(&old.url(), "");
     let said = refused(folder.path());
     assert!(
-        said.contains("A2A 0.3.0") && said.contains("speaks A2A 1.0") && said.contains("holdpoint.yaml:5"),
+        said.contains("A2A 0.3.0") && said.contains("speaks A2A 1.0") && said.contains("standfast.yaml:5"),
         "{said}"
     );
 

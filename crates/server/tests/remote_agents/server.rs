@@ -32,7 +32,7 @@ pub(crate) fn write_boss(folder: &TempDir, url: &str, more: &str) {
          agents: {{boss: {{llm: script, session_store: main, tools: [remote], task: {{}}}}}}\n\
          tools:\n  remote: {{type: a2a, url: \"{url}\", allowed_hosts: [127.0.0.1], requires_approval: false{more}}}\n"
     );
-    std::fs::write(folder.path().join("holdpoint.yaml"), config).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), config).unwrap();
 }
 
 /// A folder of a server whose agent `worker` writes a line into a file, after somebody has agreed.
@@ -43,7 +43,7 @@ pub(crate) fn worker() -> TempDir {
                   agents: {worker: {llm: script, session_store: main, tools: [write_file], task: {}}}\n";
     let script = "replies:\n- calls: [{tool: write_file, arguments: {path: paid.txt, content: once}}]\n- text: written down\n";
     std::fs::write(folder.path().join("script.yaml"), script).unwrap();
-    std::fs::write(folder.path().join("holdpoint.yaml"), config).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), config).unwrap();
     folder
 }
 
@@ -53,9 +53,9 @@ pub(crate) fn free_port() -> u16 {
 }
 
 fn command(folder: &Path, port: u16) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--config"]);
-    command.arg(folder.join("holdpoint.yaml")).arg("--data").arg(folder.join("data"));
+    command.arg(folder.join("standfast.yaml")).arg("--data").arg(folder.join("data"));
     command.env("RUST_LOG", "warn");
     command
 }
@@ -78,7 +78,7 @@ pub(crate) fn serve_at(folder: &Path, port: u16) -> Server {
 impl Server {
     /// A client command and its answer.
     pub(crate) fn ask(&self, arguments: &[&str]) -> Value {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
         let output = command.args(arguments).args(["--json", "--server", &self.base]).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()

@@ -6,22 +6,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use holdpoint::auth::Party;
-use holdpoint::clock::Clock;
-use holdpoint::model::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
-use holdpoint::settings::{Agent, Approvers, Settings, Streaming, Tracking};
-use holdpoint::tool::agent::AsksAgent;
-use holdpoint::tool::suspend::{self, SuspendForInput};
-use holdpoint::tool::{Invocation, Outcome, Pending, Running, Tool};
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{AskedCall, Limits, SuspendFor};
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::hold::{Ask, HoldPolicy, OnTimeout};
-use holdpoint_core::id::Place;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Replay, ToolResult};
-use holdpoint_core::name::{AgentName, ToolName, UserId};
-use holdpoint_core::time::Millis;
+use standfast::auth::Party;
+use standfast::clock::Clock;
+use standfast::model::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
+use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use standfast::tool::agent::AsksAgent;
+use standfast::tool::suspend::{self, SuspendForInput};
+use standfast::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_core::body::Body;
+use standfast_core::command::{AskedCall, Limits, SuspendFor};
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::hold::{Ask, HoldPolicy, OnTimeout};
+use standfast_core::id::Place;
+use standfast_core::json::RawJson;
+use standfast_core::message::{Replay, ToolResult};
+use standfast_core::name::{AgentName, ToolName, UserId};
+use standfast_core::time::Millis;
 
 use crate::people;
 use crate::requests;

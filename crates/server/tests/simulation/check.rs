@@ -4,14 +4,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::event::{Envelope, Event, Outcome};
-use holdpoint_core::hold::Resolution;
-use holdpoint_core::id::{CallNo, RunId, Seq};
-use holdpoint_core::run::{Status, status};
-use holdpoint_core::time::Timestamp;
-use holdpoint_store::conformance::support::{all_pages, block_on, checked, events_of, runs_by};
-use holdpoint_store::{RunFilter, RunQuery};
+use standfast_core::actor::Actor;
+use standfast_core::event::{Envelope, Event, Outcome};
+use standfast_core::hold::Resolution;
+use standfast_core::id::{CallNo, RunId, Seq};
+use standfast_core::run::{Status, status};
+use standfast_core::time::Timestamp;
+use standfast_store::conformance::support::{all_pages, block_on, checked, events_of, runs_by};
+use standfast_store::{RunFilter, RunQuery};
 
 use crate::facts::{Facts, text, wrong_effects};
 use crate::people::{Acked, word};
@@ -27,7 +27,7 @@ fn runs(sim: &Sim) -> Vec<(RunId, Option<Status>)> {
         let page = block_on(sim.store().list_runs(query)).unwrap();
         let readable = page.items.iter().map(|row| (row.run.facts.id, Some(status(&row.run))));
         let unreadable = page.unreadable.iter().map(|unreadable| (unreadable.run, None));
-        holdpoint_store::Page::of(readable.chain(unreadable).collect(), page.next)
+        standfast_store::Page::of(readable.chain(unreadable).collect(), page.next)
     });
     all.into_iter().collect()
 }

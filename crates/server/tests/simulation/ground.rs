@@ -6,9 +6,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use holdpoint_store::Store;
-use holdpoint_store::memory::MemoryStore;
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::Store;
+use standfast_store::memory::MemoryStore;
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
 /// Where runs are kept.
@@ -24,7 +24,7 @@ pub(crate) struct Disk {
     directory: Option<TempDir>,
 }
 
-const FILE: &str = "holdpoint.db";
+const FILE: &str = "standfast.db";
 
 impl Disk {
     pub(crate) fn new(ground: Ground) -> Disk {

@@ -21,8 +21,8 @@ mod world;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use holdpoint_core::mutant::Mutant;
 use libtest_mimic::{Arguments, Failed, Trial};
+use standfast_core::mutant::Mutant;
 
 use ground::Ground;
 use report::{Row, reported};
@@ -119,7 +119,7 @@ fn simulate(seeds: std::ops::Range<u64>, how: How) -> Row {
     for seed in seeds {
         let report = play(seed, how);
         lines += report.lines;
-        let mut again = format!("cargo test -p holdpoint --test simulation -- --seed {seed}");
+        let mut again = format!("cargo test -p standfast --test simulation -- --seed {seed}");
         for (is_so, option) in
             [(how.ground == Ground::Sqlite, ON_SQLITE), (how.hints == Hints::None, WITHOUT_HINTS)]
         {

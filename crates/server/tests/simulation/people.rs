@@ -4,20 +4,20 @@
 
 use std::sync::Arc;
 
-use holdpoint::auth::Principal;
-use holdpoint::engine::{Decision, Engine, EngineError, HoldList, NewRun, Once};
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{OnHold, Say, Wanted};
-use holdpoint_core::decide::Answer;
-use holdpoint_core::digest;
-use holdpoint_core::hold::{HoldKind, Resolution};
-use holdpoint_core::id::{HoldId, RunId};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::Message;
-use holdpoint_core::name::UserId;
-use holdpoint_core::project::HoldRow;
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::time::Millis;
+use standfast::auth::Principal;
+use standfast::engine::{Decision, Engine, EngineError, HoldList, NewRun, Once};
+use standfast_core::body::Body;
+use standfast_core::command::{OnHold, Say, Wanted};
+use standfast_core::decide::Answer;
+use standfast_core::digest;
+use standfast_core::hold::{HoldKind, Resolution};
+use standfast_core::id::{HoldId, RunId};
+use standfast_core::json::RawJson;
+use standfast_core::message::Message;
+use standfast_core::name::UserId;
+use standfast_core::project::HoldRow;
+use standfast_core::refusal::Refusal;
+use standfast_core::time::Millis;
 
 use crate::cast;
 use crate::check;

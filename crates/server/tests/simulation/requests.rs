@@ -6,9 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::transcript::{AssistantReply, Entry, UserMessage, transcript};
+use standfast_core::event::{Envelope, Event};
+use standfast_core::id::{RunId, Seq};
+use standfast_core::transcript::{AssistantReply, Entry, UserMessage, transcript};
 
 use crate::facts::text;
 

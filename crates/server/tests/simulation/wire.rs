@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use std::future::ready;
 use std::sync::{Arc, Mutex};
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
-use holdpoint_core::link::Link;
-use holdpoint_core::name::Tenant;
-use holdpoint_core::project::{HoldRow, RunRow};
-use holdpoint_core::run::Facts;
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::conformance::support::{block_on, events_of};
-use holdpoint_store::{
+use standfast_core::digest::Digest;
+use standfast_core::id::{HoldId, Incarnation, RunId, Seq};
+use standfast_core::link::Link;
+use standfast_core::name::Tenant;
+use standfast_core::project::{HoldRow, RunRow};
+use standfast_core::run::Facts;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::conformance::support::{block_on, events_of};
+use standfast_store::{
     Answer, Batch, Claim, Claimed, Counts, Heartbeat, HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow,
     Page, RunQuery, ShardSet, Store, StoreError, Stored,
 };
@@ -315,6 +315,6 @@ impl Store for Wire {
         Some(self.hints.subscribe())
     }
 
-    holdpoint_store::forward_store!(inner: due_notices, settle_notice, session, change_session, erase, list_sessions,
+    standfast_store::forward_store!(inner: due_notices, settle_notice, session, change_session, erase, list_sessions,
         credential, put_credential, list_credentials, revoke_credential, time, subscriptions, put_audit, audit_entries);
 }

@@ -8,13 +8,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use holdpoint::clock::{Clock, Standing};
-use holdpoint::engine::Engine;
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_core::transcript::Entry;
-use holdpoint_store::conformance::random::Random;
-use holdpoint_store::conformance::registry::Registry;
-use holdpoint_store::{Heartbeat, ShardSet, Store};
+use standfast::clock::{Clock, Standing};
+use standfast::engine::Engine;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_core::transcript::Entry;
+use standfast_store::conformance::random::Random;
+use standfast_store::conformance::registry::Registry;
+use standfast_store::{Heartbeat, ShardSet, Store};
 use tokio::sync::{Notify, broadcast};
 
 use crate::cast;

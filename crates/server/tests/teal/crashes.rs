@@ -1,7 +1,7 @@
 //! `kill -9` in the middle, and a store that is away: what was decided stays decided, and nothing runs twice unasked.
 
-use holdpoint_store::conformance::cluster::OwnServer;
 use serde_json::json;
+use standfast_store::conformance::cluster::OwnServer;
 
 use crate::elsewhere::Elsewhere;
 use crate::server::{BASE, Folder, Line, demo, text, trail};
@@ -96,7 +96,7 @@ async fn corrupt_state_is_a_500_and_only_its_own() {
     let server = demo(data.path());
     let (broken, sound) = (server.paused("ops").await, server.paused("ops").await);
     drop(server);
-    let database = rusqlite::Connection::open(data.path().join("holdpoint.db")).unwrap();
+    let database = rusqlite::Connection::open(data.path().join("standfast.db")).unwrap();
     database.execute_batch("UPDATE runs SET state = '{\"s\": 17' WHERE no = 1").unwrap();
     drop(database);
     let server = demo(data.path());

@@ -1,7 +1,7 @@
 //! Several decisions at once: one counts, everybody is told the same, and nothing runs twice.
 
-use holdpoint_store::conformance::cluster::shared;
 use serde_json::{Value, json};
+use standfast_store::conformance::cluster::shared;
 
 use crate::elsewhere::Elsewhere;
 use crate::server::{BASE, Folder, Line, Server, text, trail};

@@ -1,7 +1,7 @@
 //! Finding a task by the id of one request: in every store, on every node, after a restart.
 
-use holdpoint_store::conformance::cluster::shared;
 use serde_json::json;
+use standfast_store::conformance::cluster::shared;
 
 use crate::elsewhere::Elsewhere;
 use crate::server::{BASE, Folder, Line, text};

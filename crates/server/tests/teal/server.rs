@@ -79,18 +79,18 @@ tools:
 agents:\n{own}{more}",
             elsewhere.port
         );
-        std::fs::write(folder.path().join("holdpoint.yaml"), text).unwrap();
+        std::fs::write(folder.path().join("standfast.yaml"), text).unwrap();
         std::fs::create_dir_all(folder.path().join("workspace")).unwrap();
         std::fs::write(folder.path().join("workspace/a.txt"), "hello").unwrap();
         Folder { folder }
     }
 
     pub(crate) fn config(&self) -> PathBuf {
-        self.folder.path().join("holdpoint.yaml")
+        self.folder.path().join("standfast.yaml")
     }
 
     pub(crate) fn serve(&self) -> Server {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
         command.args(["serve", "--config"]).arg(self.config());
         command.arg("--data").arg(self.folder.path().join("data"));
         start(&mut command)
@@ -98,7 +98,7 @@ agents:\n{own}{more}",
 
     /// A key of this user, made as an operator would.
     pub(crate) fn key(&self, user: &str) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
         command.args(["keys", "create", "--user", user, "--config"]).arg(self.config());
         let made = command.arg("--data").arg(self.folder.path().join("data")).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -123,11 +123,11 @@ impl Line<'_> {
 
 /// The demo, with its agents `ops` (asks before it deletes), `travel` (asks with options, then freely) and `receipts`.
 pub(crate) fn demo(data: &Path) -> Server {
-    start(Command::new(env!("CARGO_BIN_EXE_holdpoint")).arg("serve").arg("--data").arg(data))
+    start(Command::new(env!("CARGO_BIN_EXE_standfast")).arg("serve").arg("--data").arg(data))
 }
 
 fn start(command: &mut Command) -> Server {
-    command.args(["--listen", "127.0.0.1:0"]).env("RUST_LOG", "warn").env_remove("HOLDPOINT_KEY");
+    command.args(["--listen", "127.0.0.1:0"]).env("RUST_LOG", "warn").env_remove("STANDFAST_KEY");
     let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
     Server { program: started(command), client: client.build().unwrap(), key: None }
 }

@@ -2,11 +2,11 @@
 //!
 //! Shared by several test programs; each uses all of it.
 
-use holdpoint::tool::Invocation;
-use holdpoint_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, Place, RunId, Secret, Seq};
-use holdpoint_core::name::{SessionId, Tenant, ToolName};
-use holdpoint_core::time::Timestamp;
 use serde_json::Value;
+use standfast::tool::Invocation;
+use standfast_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, Place, RunId, Secret, Seq};
+use standfast_core::name::{SessionId, Tenant, ToolName};
+use standfast_core::time::Timestamp;
 
 /// The first start of the first call of a run.
 pub(crate) fn invocation(arguments: &Value) -> Invocation {
@@ -20,7 +20,7 @@ pub(crate) fn invocation(arguments: &Value) -> Invocation {
         session: SessionId::new("ses_1").unwrap(),
         message: MessageId { run, seq: Seq(3) },
         asked_as: "toolu_1".into(),
-        owner: holdpoint_core::name::UserId::new("ann").unwrap(),
+        owner: standfast_core::name::UserId::new("ann").unwrap(),
         resumed: None,
         pending: HoldId { run, key: HoldKey { call: no, secret: Secret([9; 16]) } },
     }

@@ -20,14 +20,14 @@ pub(crate) fn folder(scripts: &[(&str, &str)], rest: &str) -> TempDir {
         std::fs::write(folder.path().join(format!("{name}.script.yaml")), script).unwrap();
         llms.push_str(&format!("  {name}: {{type: scripted, script: {name}.script.yaml}}\n"));
     }
-    std::fs::write(folder.path().join("holdpoint.yaml"), format!("llms:\n{llms}{rest}")).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), format!("llms:\n{llms}{rest}")).unwrap();
     folder
 }
 
 pub(crate) fn command(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("holdpoint.yaml"));
-    command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn").env_remove("HOLDPOINT_KEY");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("standfast.yaml"));
+    command.arg("--data").arg(folder.join("data")).env("RUST_LOG", "warn").env_remove("STANDFAST_KEY");
     command
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn serve(folder: &Path) -> Server {
 impl Server {
     /// A client command; its answer, or nothing when there is none.
     pub(crate) fn ask(&self, arguments: &[&str]) -> Option<Value> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
         let output = command.args(arguments).args(["--json", "--server", &self.base]).output().unwrap();
         output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
     }

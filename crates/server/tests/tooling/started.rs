@@ -23,7 +23,7 @@ pub(crate) fn started(command: &mut Command) -> Started {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Holdpoint listens on ");
+    let base = line.trim().strip_prefix("Standfast listens on ");
     let base = base.unwrap_or_else(|| panic!("the server did not start: {line:?}")).to_owned();
     Started { child, base }
 }

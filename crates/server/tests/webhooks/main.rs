@@ -18,8 +18,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use holdpoint_store::conformance::cluster;
 use serde_json::{Value, json};
+use standfast_store::conformance::cluster;
 use tempfile::TempDir;
 
 use receiver::{Got, Mood, Receiver};
@@ -47,7 +47,7 @@ session_stores: {{db: {{backend: sql, sql: {{{sql}}}}}}}
 agents: {{ops: {{llm: script, session_store: db, tools: [execute_command], task: {{input_timeout: 2h}}}}}}
 "
     );
-    std::fs::write(folder.path().join("holdpoint.yaml"), text).unwrap();
+    std::fs::write(folder.path().join("standfast.yaml"), text).unwrap();
     folder
 }
 
@@ -67,10 +67,10 @@ struct Server {
 }
 
 fn serve(folder: &Path) -> Server {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
     command
         .args(["serve", "--listen", "127.0.0.1:0", "--config"])
-        .arg(folder.join("holdpoint.yaml"))
+        .arg(folder.join("standfast.yaml"))
         .arg("--data")
         .arg(folder.join("data"))
         .env("RUST_LOG", "warn");
@@ -307,7 +307,7 @@ async fn what_is_given_up_can_be_sent_again() {
     assert_eq!((&letters[0]["tries"], receiver.all().len()), (&json!(3), 3));
     assert!(text(&letters[0]["reason"]).contains("500"));
     let command = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
         let output = command
             .arg("subscriptions")
             .args(arguments)

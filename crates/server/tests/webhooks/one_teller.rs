@@ -13,8 +13,8 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
-use holdpoint_store::conformance::cluster;
 use serde_json::{Value, json};
+use standfast_store::conformance::cluster;
 
 use super::receiver::{Mood, Receiver};
 use super::{folder_on, patience, serve, text};
@@ -123,7 +123,7 @@ async fn no_two_nodes_tell_of_one_run_at_once() {
 async fn news_on_another_node_are_told_at_once() {
     let url = format!("driver: postgres, url: \"{}\"", cluster::shared().database());
     let folder = folder_on(&url, &patience());
-    let config = folder.path().join("holdpoint.yaml");
+    let config = folder.path().join("standfast.yaml");
     let rarely = std::fs::read_to_string(&config)
         .unwrap()
         .replace("take_over_after: 3s", "take_over_after: 3s, poll: 60s");

@@ -13,8 +13,8 @@ use super::who::{Site, site};
 
 impl Site {
     fn keys(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-        command.arg("keys").args(arguments).arg("--config").arg(self.folder.path().join("holdpoint.yaml"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+        command.arg("keys").args(arguments).arg("--config").arg(self.folder.path().join("standfast.yaml"));
         let done = command.output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).unwrap().trim().to_owned()
@@ -114,7 +114,7 @@ async fn whoever_is_no_approver_any_more_hears_no_more() {
         assert_eq!(status, 201, "{made}");
         ids.push(text(&made["id"]));
     }
-    let config = site.folder.path().join("holdpoint.yaml");
+    let config = site.folder.path().join("standfast.yaml");
     let file = std::fs::read_to_string(&config)
         .unwrap()
         .replace("approvers: ['user:bob']", "approvers: ['user:zoe']");

@@ -2,8 +2,8 @@
 //!
 //! For everyone else a subscription does not exist, byte for byte like one that never did (T15, T16).
 
-use holdpoint_store::conformance::cluster;
 use serde_json::{Value, json};
+use standfast_store::conformance::cluster;
 
 use super::receiver::{Got, Mood, Receiver};
 use super::{Server, folder_on, patience, serve, text};
@@ -23,14 +23,14 @@ pub(crate) struct Site {
 pub(crate) fn site() -> Site {
     let url = cluster::shared().database();
     let folder = folder_on(&format!("driver: postgres, url: \"{url}\""), &patience());
-    let config = folder.path().join("holdpoint.yaml");
+    let config = folder.path().join("standfast.yaml");
     let file = std::fs::read_to_string(&config).unwrap();
     let file = file
         .replace("  public_url:", "  auth: {api_keys: true}\n  public_url:")
         .replace("session_store: db,", "session_store: db, approvers: ['user:bob'],");
     std::fs::write(&config, file).unwrap();
     let key = |arguments: &[&str]| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_standfast"));
         let made =
             command.args(["keys", "create"]).args(arguments).arg("--config").arg(&config).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));

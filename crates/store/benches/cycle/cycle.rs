@@ -4,28 +4,28 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{
+use standfast_core::actor::Actor;
+use standfast_core::body::Body;
+use standfast_core::command::{
     AskedCall, Begin, Command, Decide, Entropy, FinishCall, Limits, RecordReply, Resolve, Start, Taken,
     Wanted,
 };
-use holdpoint_core::decide::Decided;
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Driver as DrivenBy, Envelope, Event};
-use holdpoint_core::hold::HoldPolicy;
-use holdpoint_core::id::{CallNo, HoldId, Incarnation, Place, RunId};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, Replay, ToolResult, Usage};
-use holdpoint_core::name::{AgentName, RuleId, SessionId, Tenant, ToolName, UserId};
-use holdpoint_core::policy::{Effect, Role, Verdict, Verdicts};
-use holdpoint_core::run::Heard;
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_core::transcript::stored_call;
-use holdpoint_store::ahead::{Beside, Driver, Given, Order};
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
-use holdpoint_store::{LeaseChange, Put, Store, Who};
+use standfast_core::decide::Decided;
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::digest::Digest;
+use standfast_core::event::{Driver as DrivenBy, Envelope, Event};
+use standfast_core::hold::HoldPolicy;
+use standfast_core::id::{CallNo, HoldId, Incarnation, Place, RunId};
+use standfast_core::json::RawJson;
+use standfast_core::message::{Message, Replay, ToolResult, Usage};
+use standfast_core::name::{AgentName, RuleId, SessionId, Tenant, ToolName, UserId};
+use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
+use standfast_core::run::Heard;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_core::transcript::stored_call;
+use standfast_store::ahead::{Beside, Driver, Given, Order};
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::{LeaseChange, Put, Store, Who};
 
 use crate::measure::{Lap, Measured, load, now};
 
@@ -265,6 +265,6 @@ fn tool() -> ToolName {
 }
 
 fn entropy(n: u64) -> Entropy {
-    let Digest(bytes) = holdpoint_core::digest::of_parts("bench", &[&n.to_be_bytes()]);
+    let Digest(bytes) = standfast_core::digest::of_parts("bench", &[&n.to_be_bytes()]);
     Entropy(bytes)
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use holdpoint_core::id::HoldId;
-use holdpoint_core::name::Tenant;
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
-use holdpoint_store::{Audience, HoldFilter, HoldQuery, Store, Who};
+use standfast_core::id::HoldId;
+use standfast_core::name::Tenant;
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::{Audience, HoldFilter, HoldQuery, Store, Who};
 use tokio::runtime::Runtime;
 
 use crate::cycle::Bench;
@@ -106,7 +106,7 @@ async fn fill(bench: &Arc<Bench>, count: usize) -> Vec<HoldId> {
         samples.extend(sample.unwrap());
     }
     // Neither in the order in which they are stored nor all from one place.
-    samples.sort_by_key(|hold| holdpoint_core::digest::of_bytes(hold.run.bytes()));
+    samples.sort_by_key(|hold| standfast_core::digest::of_bytes(hold.run.bytes()));
     samples
 }
 

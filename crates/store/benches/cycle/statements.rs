@@ -3,10 +3,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use holdpoint_core::id::RunId;
-use holdpoint_store::memory::MemoryStore;
-use holdpoint_store::sqlite::{SqliteOptions, SqliteStore};
-use holdpoint_store::{Batch, Store};
+use standfast_core::id::RunId;
+use standfast_store::memory::MemoryStore;
+use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::{Batch, Store};
 
 use crate::cycle::Bench;
 use crate::measure::{Lap, Measured, load, now};

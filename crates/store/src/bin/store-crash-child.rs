@@ -6,5 +6,5 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    holdpoint_store::conformance::faults::child::run(&arguments)
+    standfast_store::conformance::faults::child::run(&arguments)
 }

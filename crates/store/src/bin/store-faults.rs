@@ -7,8 +7,8 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use holdpoint_store::conformance::faults::child::{self, Program};
-use holdpoint_store::conformance::faults::{
+use standfast_store::conformance::faults::child::{self, Program};
+use standfast_store::conformance::faults::{
     Report, corrupt_rows, full_disk, io_errors, kills, torn_tails, unusable_files,
 };
 

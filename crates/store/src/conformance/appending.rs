@@ -2,10 +2,10 @@
 //!
 //! The expected sequence and hash are the only lock on a run.
 
-use holdpoint_core::command::{Command, OnHold, Say};
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::Seq;
-use holdpoint_core::message::Message;
+use standfast_core::command::{Command, OnHold, Say};
+use standfast_core::digest::Digest;
+use standfast_core::id::Seq;
+use standfast_core::message::Message;
 
 use super::Factory;
 use super::support::{NODE, NewRun, SHELL, World, block_on, resolve, tenant};
@@ -26,15 +26,15 @@ pub fn every_fact_of_a_run_is_stored(factory: &Factory) {
     let parent = world.queued_run("root");
     let parent = world.the_model_asks(&parent, &[super::support::LOOKUP]);
     let parent = world.begins(&parent, 1);
-    let mut suspend = super::support::suspend(1, 1, holdpoint_core::command::SuspendFor::External);
+    let mut suspend = super::support::suspend(1, 1, standfast_core::command::SuspendFor::External);
     let Command::Suspend(ask) = &mut suspend else { unreachable!("a suspend") };
-    let child = parent.run.facts.id.child(holdpoint_core::id::CallNo(1), 1);
+    let child = parent.run.facts.id.child(standfast_core::id::CallNo(1), 1);
     ask.ask.child = Some(child);
     let parent = world.send(&parent, &suspend);
     let hold = parent.run.state.holds[0].key;
-    let of = holdpoint_core::event::Parent {
+    let of = standfast_core::event::Parent {
         run: parent.run.facts.id,
-        call: holdpoint_core::id::CallNo(1),
+        call: standfast_core::id::CallNo(1),
         hold,
         depth: 1,
     };
@@ -64,11 +64,11 @@ pub fn an_append_moves_the_run_on(factory: &Factory) {
     let row = world.the_model_asks(&row, &[SHELL]);
     world.expect_stored(&row);
     let hold = row.run.state.holds[0].key;
-    let row = world.send(&row, &resolve(hold, holdpoint_core::command::Wanted::Approve));
+    let row = world.send(&row, &resolve(hold, standfast_core::command::Wanted::Approve));
     let row = world.begins(&row, 1);
     let row = world.send(&row, &super::support::finish(1, 1, "ok"));
     let row = world.the_model_asks(&row, &[]);
-    assert_eq!(row.phase, holdpoint_core::project::Phase::Completed);
+    assert_eq!(row.phase, standfast_core::project::Phase::Completed);
     world.expect_stored(&row);
 }
 
@@ -176,7 +176,7 @@ pub fn what_was_acknowledged_survives_reopening(factory: &Factory) {
     let mut world = World::new(factory);
     let (held, _) = world.held_run("helper");
     let mut batch = world.scribe.start(&NewRun::of("helper").of_tenant("acme").in_session("s-2"));
-    let until = world.now().plus(holdpoint_core::time::Millis::seconds(9));
+    let until = world.now().plus(standfast_core::time::Millis::seconds(9));
     batch.lease = LeaseChange::Take { node: NODE, until };
     let leased = world.write(batch);
     world.reopen();

@@ -2,7 +2,7 @@
 //!
 //! What an entry means is not a store's business.
 
-use holdpoint_core::time::Millis;
+use standfast_core::time::Millis;
 
 use super::Factory;
 use super::support::{World, block_on, tenant};

@@ -2,10 +2,10 @@
 //!
 //! The longest due first, turn by turn for each agent, within the room that each has, from the node's shards only.
 
-use holdpoint_core::command::{Command, RecordFailure, SuspendFor, Wanted};
-use holdpoint_core::hold::HoldPolicy;
-use holdpoint_core::id::RunId;
-use holdpoint_core::time::Millis;
+use standfast_core::command::{Command, RecordFailure, SuspendFor, Wanted};
+use standfast_core::hold::HoldPolicy;
+use standfast_core::id::RunId;
+use standfast_core::time::Millis;
 
 use super::Factory;
 use super::support::{NODE, NewRun, World, agent, block_on, claimed_runs, tenant};
@@ -82,7 +82,7 @@ pub fn a_node_claims_from_its_shards_only(factory: &Factory) {
     let claimed = block_on(world.store().claim_due(claim(ShardSet::of([mine])))).unwrap();
     let wanted: Vec<RunId> = runs.iter().copied().filter(|run| shard(run) == mine).collect();
     assert_eq!(claimed_runs(&claimed), wanted);
-    let others = ShardSet::of((0..=255).map(holdpoint_core::id::Shard).filter(|shard| *shard != mine));
+    let others = ShardSet::of((0..=255).map(standfast_core::id::Shard).filter(|shard| *shard != mine));
     let claimed = block_on(world.store().claim_due(claim(others))).unwrap();
     assert_eq!(claimed.len() + wanted.len(), runs.len());
 }
@@ -130,7 +130,7 @@ pub fn a_retry_is_due_at_its_instant(factory: &Factory) {
     let mut world = World::new(factory);
     let row = world.queued_run("helper");
     let retry_at = Some(world.now().plus(Millis::seconds(8)));
-    let error = holdpoint_core::body::Body::text("overloaded");
+    let error = standfast_core::body::Body::text("overloaded");
     world.send(&row, &Command::RecordFailure(RecordFailure { error, retry_at, heard: None }));
     assert_eq!(world.claimed(10), []);
     world.later(Millis::seconds(8));

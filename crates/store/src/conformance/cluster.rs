@@ -2,7 +2,7 @@
 //!
 //! Each test runs in a process of its own and gets a database of its own, copied from one that has the schema. All share
 //! one server, found through a file in the temporary directory and guarded by locks on files; a shell beside it ends it
-//! and deletes its directory. `HOLDPOINT_TEST_PG_URL` names a server to use instead. There is no way to go without.
+//! and deletes its directory. `STANDFAST_TEST_PG_URL` names a server to use instead. There is no way to go without.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,7 +18,7 @@ use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 use crate::postgres::{PostgresOptions, PostgresStore};
 
 /// What every database of a test begins as.
-const TEMPLATE: &str = "holdpoint_template";
+const TEMPLATE: &str = "standfast_template";
 
 /// Ends the server when nobody has used it for this long.
 const IDLE_SECONDS: u32 = 15;
@@ -33,7 +33,7 @@ pub struct Cluster {
 /// The server that all tests share.
 pub fn shared() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
-    CLUSTER.get_or_init(|| match std::env::var("HOLDPOINT_TEST_PG_URL") {
+    CLUSTER.get_or_init(|| match std::env::var("STANDFAST_TEST_PG_URL") {
         Ok(admin) => {
             let cluster = Cluster { admin, _used: None };
             cluster.make_template();
@@ -111,7 +111,7 @@ impl Place {
     fn of_this_build() -> Place {
         let mut hasher = DefaultHasher::new();
         std::env::current_exe().unwrap().parent().hash(&mut hasher);
-        Place { base: std::env::temp_dir().join(format!("holdpoint-pg-{:08x}", hasher.finish() as u32)) }
+        Place { base: std::env::temp_dir().join(format!("standfast-pg-{:08x}", hasher.finish() as u32)) }
     }
 
     fn file(&self, what: &str) -> PathBuf {
@@ -154,7 +154,7 @@ impl Place {
                 exec 9>&-
             done"#;
         let mut shell = Command::new("setsid");
-        shell.args(["--fork", "sh", "-c", script, "holdpoint-test-postgres"]);
+        shell.args(["--fork", "sh", "-c", script, "standfast-test-postgres"]);
         shell
             .arg(self.directory())
             .arg(self.file("start"))
@@ -244,7 +244,7 @@ impl OwnServer {
     fn placed(replication: Option<Replication>) -> OwnServer {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let no = COUNT.fetch_add(1, Ordering::Relaxed);
-        let directory = std::env::temp_dir().join(format!("holdpoint-own-pg-{}-{no}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("standfast-own-pg-{}-{no}", std::process::id()));
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         OwnServer { directory, port, replication }
     }
@@ -352,7 +352,7 @@ impl OwnServer {
             [ -e "$1/data/postmaster.pid" ] && kill -QUIT "$(head -n 1 "$1/data/postmaster.pid")"
             rm -rf "$1""#;
         let mut shell = Command::new("setsid");
-        shell.args(["--fork", "sh", "-c", script, "holdpoint-own-postgres"]);
+        shell.args(["--fork", "sh", "-c", script, "standfast-own-postgres"]);
         shell.arg(&self.directory).arg(std::process::id().to_string());
         shell.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         assert!(shell.status().unwrap().success(), "the shell that ends the server did not start");
@@ -386,7 +386,7 @@ pub fn programs() -> PathBuf {
     let newest = numbered.max_by_key(|(number, _)| *number);
     newest.map(|(_, bin)| bin).expect(
         "these tests need Postgres: install it (on Debian: `apt-get install postgresql`), \
-         or name a server in HOLDPOINT_TEST_PG_URL",
+         or name a server in STANDFAST_TEST_PG_URL",
     )
 }
 
@@ -452,7 +452,7 @@ pub fn restore(url: &str, file: &Path) {
 
 /// Ends every connection of a node.
 pub const END_NODES: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                             WHERE application_name = 'holdpoint' AND pid <> pg_backend_pid()";
+                             WHERE application_name = 'standfast' AND pid <> pg_backend_pid()";
 
 /// Takes every connection that a server has, so that nodes get none for this long.
 pub fn use_up_connections(url: &str, span: Duration) {

@@ -6,9 +6,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use holdpoint_core::command::Wanted;
-use holdpoint_core::id::{HoldId, Incarnation, RunId};
-use holdpoint_core::project::RunRow;
+use standfast_core::command::Wanted;
+use standfast_core::id::{HoldId, Incarnation, RunId};
+use standfast_core::project::RunRow;
 
 use super::Factory;
 use super::appending::say;
@@ -146,7 +146,7 @@ pub fn readers_see_whole_appends(factory: &Factory) {
                 let row = block_on(store.load(run)).unwrap().row;
                 let hold = row.run.state.holds[0].key;
                 let to = Some(super::support::user(&format!("user-{turn}")));
-                let batch = scribe.batch(&row, &holdpoint_core::command::Command::Assign { hold, to });
+                let batch = scribe.batch(&row, &standfast_core::command::Command::Assign { hold, to });
                 block_on(store.append(vec![batch])).unwrap();
             } else {
                 block_on(store.load(run)).unwrap();

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::command::{SuspendFor, Wanted};
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::project::Phase;
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::command::{SuspendFor, Wanted};
+use standfast_core::hold::HoldKind;
+use standfast_core::project::Phase;
+use standfast_core::time::{Millis, Timestamp};
 
 use super::Factory;
 use super::support::{NewRun, World, agent, block_on, tenant};

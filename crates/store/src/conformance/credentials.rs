@@ -2,8 +2,8 @@
 //!
 //! A store keeps what it is given; whether a key is valid is judged elsewhere.
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::time::Millis;
+use standfast_core::digest::Digest;
+use standfast_core::time::Millis;
 
 use super::Factory;
 use super::support::{World, block_on, tenant};

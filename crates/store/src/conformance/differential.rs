@@ -1,7 +1,7 @@
 //! The backend against the memory store: random operations, every answer the same.
 //!
 //! Both stores get the same batches, made by the real rules from a seed. Cursors and numbers of notices may differ;
-//! what they lead to may not. `HOLDPOINT_SEEDS` and `HOLDPOINT_OPERATIONS` make the run longer.
+//! what they lead to may not. `STANDFAST_SEEDS` and `STANDFAST_OPERATIONS` make the run longer.
 
 mod commands;
 mod questions;
@@ -11,14 +11,14 @@ use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::Command;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::Envelope;
-use holdpoint_core::hold::{HoldPolicy, OnDeny, OnTimeout};
-use holdpoint_core::id::{HoldId, Incarnation, RunId};
-use holdpoint_core::project::{HoldChange, RunRow};
-use holdpoint_core::time::Millis;
+use standfast_core::body::Body;
+use standfast_core::command::Command;
+use standfast_core::digest::Digest;
+use standfast_core::event::Envelope;
+use standfast_core::hold::{HoldPolicy, OnDeny, OnTimeout};
+use standfast_core::id::{HoldId, Incarnation, RunId};
+use standfast_core::project::{HoldChange, RunRow};
+use standfast_core::time::Millis;
 
 use super::Factory;
 use super::random::Random;
@@ -37,8 +37,8 @@ const NODES: [Incarnation; 2] = [NODE, OTHER_NODE];
 pub fn every_answer_is_that_of_the_memory_store(factory: &Factory) {
     let number =
         |name: &str, usual: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
-    let operations = number("HOLDPOINT_OPERATIONS", 300);
-    for seed in 0..number("HOLDPOINT_SEEDS", 20) {
+    let operations = number("STANDFAST_OPERATIONS", 300);
+    for seed in 0..number("STANDFAST_SEEDS", 20) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| compare(factory, seed, operations))) {
             eprintln!("seed {seed} of the differential run failed");
             resume_unwind(panic);

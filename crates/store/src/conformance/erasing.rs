@@ -2,13 +2,13 @@
 //!
 //! Only a run that says so itself (`run.erased`) can be erased.
 
-use holdpoint_core::command::Command;
-use holdpoint_core::digest;
-use holdpoint_core::event::Event;
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::link::Contents;
-use holdpoint_core::project::RunRow;
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::command::Command;
+use standfast_core::digest;
+use standfast_core::event::Event;
+use standfast_core::id::{RunId, Seq};
+use standfast_core::link::Contents;
+use standfast_core::project::RunRow;
+use standfast_core::time::{Millis, Timestamp};
 
 use super::Factory;
 use super::support::{NewRun, World, all_pages, block_on, tenant, verify};
@@ -171,7 +171,7 @@ impl World {
 }
 
 fn headers(
-    links: &[holdpoint_core::link::Link],
-) -> Vec<(holdpoint_core::link::Header, holdpoint_core::digest::Digest)> {
+    links: &[standfast_core::link::Link],
+) -> Vec<(standfast_core::link::Header, standfast_core::digest::Digest)> {
     links.iter().map(|link| (link.header.clone(), link.hash)).collect()
 }

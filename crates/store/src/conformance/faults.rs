@@ -15,8 +15,8 @@ pub mod unusable_files;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use holdpoint_core::command::Wanted;
-use holdpoint_core::project::RunRow;
+use standfast_core::command::Wanted;
+use standfast_core::project::RunRow;
 
 use super::support::{LOOKUP, NewRun, SHELL, Scribe, begin, block_on, checked, finish, resolve, runs_by};
 use crate::sqlite::{OpenError, SqliteOptions, SqliteStore};
@@ -53,7 +53,7 @@ pub fn open(file: &Path) -> Result<Arc<SqliteStore>, OpenError> {
 #[must_use]
 pub fn fresh_file() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("holdpoint.db");
+    let file = directory.path().join("standfast.db");
     (directory, file)
 }
 
@@ -66,7 +66,7 @@ pub fn cycle(scribe: &mut Scribe, new: &NewRun) -> Vec<Batch> {
     batches.push(scribe.batch(&last(&batches), &resolve(hold, Wanted::Approve)));
     for call in [1, 2] {
         let events: Vec<_> = batches.iter().flat_map(|batch| batch.link.events().unwrap()).collect();
-        let command = begin(&events, holdpoint_core::id::CallNo(call), scribe.now);
+        let command = begin(&events, standfast_core::id::CallNo(call), scribe.now);
         batches.push(scribe.batch(&last(&batches), &command));
         batches.push(scribe.batch(&last(&batches), &finish(call, 1, "done")));
     }

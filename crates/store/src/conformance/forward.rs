@@ -11,23 +11,23 @@ macro_rules! forward_store {
         fn append(&self, batches: Vec<$crate::Batch>) -> $crate::Answer<()> { self.$f.append(batches) }
     };
     (@ load $f:ident) => {
-        fn load(&self, run: ::holdpoint_core::id::RunId) -> $crate::Answer<$crate::Stored> { self.$f.load(run) }
+        fn load(&self, run: ::standfast_core::id::RunId) -> $crate::Answer<$crate::Stored> { self.$f.load(run) }
     };
     (@ links $f:ident) => {
         fn links(
             &self,
-            run: ::holdpoint_core::id::RunId,
-            after: ::holdpoint_core::id::Seq,
+            run: ::standfast_core::id::RunId,
+            after: ::standfast_core::id::Seq,
             limit: usize,
-        ) -> $crate::Answer<Vec<::holdpoint_core::link::Link>> {
+        ) -> $crate::Answer<Vec<::standfast_core::link::Link>> {
             self.$f.links(run, after, limit)
         }
     };
     (@ blob $f:ident) => {
         fn blob(
             &self,
-            run: ::holdpoint_core::id::RunId,
-            digest: ::holdpoint_core::digest::Digest,
+            run: ::standfast_core::id::RunId,
+            digest: ::standfast_core::digest::Digest,
         ) -> $crate::Answer<Option<String>> {
             self.$f.blob(run, digest)
         }
@@ -35,8 +35,8 @@ macro_rules! forward_store {
     (@ definition $f:ident) => {
         fn definition(
             &self,
-            tenant: ::holdpoint_core::name::Tenant,
-            digest: ::holdpoint_core::digest::Digest,
+            tenant: ::standfast_core::name::Tenant,
+            digest: ::standfast_core::digest::Digest,
         ) -> $crate::Answer<Option<Vec<u8>>> {
             self.$f.definition(tenant, digest)
         }
@@ -47,19 +47,19 @@ macro_rules! forward_store {
     (@ renew $f:ident) => {
         fn renew(
             &self,
-            runs: Vec<::holdpoint_core::id::RunId>,
-            node: ::holdpoint_core::id::Incarnation,
-            until: ::holdpoint_core::time::Timestamp,
-        ) -> $crate::Answer<Vec<::holdpoint_core::id::RunId>> {
+            runs: Vec<::standfast_core::id::RunId>,
+            node: ::standfast_core::id::Incarnation,
+            until: ::standfast_core::time::Timestamp,
+        ) -> $crate::Answer<Vec<::standfast_core::id::RunId>> {
             self.$f.renew(runs, node, until)
         }
     };
     (@ release $f:ident) => {
         fn release(
             &self,
-            run: ::holdpoint_core::id::RunId,
-            node: ::holdpoint_core::id::Incarnation,
-            wake_at: ::core::option::Option<::holdpoint_core::time::Timestamp>,
+            run: ::standfast_core::id::RunId,
+            node: ::standfast_core::id::Incarnation,
+            wake_at: ::core::option::Option<::standfast_core::time::Timestamp>,
         ) -> $crate::Answer<()> {
             self.$f.release(run, node, wake_at)
         }
@@ -67,7 +67,7 @@ macro_rules! forward_store {
     (@ inbox_counts $f:ident) => {
         fn inbox_counts(
             &self,
-            tenant: ::holdpoint_core::name::Tenant,
+            tenant: ::standfast_core::name::Tenant,
         ) -> $crate::Answer<Vec<$crate::InboxCounts>> {
             self.$f.inbox_counts(tenant)
         }
@@ -76,7 +76,7 @@ macro_rules! forward_store {
         fn list_runs(
             &self,
             query: $crate::RunQuery,
-        ) -> $crate::Answer<$crate::Page<::holdpoint_core::project::RunRow>> {
+        ) -> $crate::Answer<$crate::Page<::standfast_core::project::RunRow>> {
             self.$f.list_runs(query)
         }
     };
@@ -84,22 +84,22 @@ macro_rules! forward_store {
         fn list_holds(
             &self,
             query: $crate::HoldQuery,
-        ) -> $crate::Answer<$crate::Page<::holdpoint_core::project::HoldRow>> {
+        ) -> $crate::Answer<$crate::Page<::standfast_core::project::HoldRow>> {
             self.$f.list_holds(query)
         }
     };
     (@ find_hold $f:ident) => {
         fn find_hold(
             &self,
-            hold: ::holdpoint_core::id::HoldId,
-        ) -> $crate::Answer<Option<::holdpoint_core::project::HoldRow>> {
+            hold: ::standfast_core::id::HoldId,
+        ) -> $crate::Answer<Option<::standfast_core::project::HoldRow>> {
             self.$f.find_hold(hold)
         }
     };
     (@ find_key $f:ident) => {
         fn find_key(
             &self,
-            tenant: ::holdpoint_core::name::Tenant,
+            tenant: ::standfast_core::name::Tenant,
             key: String,
         ) -> $crate::Answer<Option<$crate::KeyRecord>> {
             self.$f.find_key(tenant, key)
@@ -113,7 +113,7 @@ macro_rules! forward_store {
     (@ subscriptions $f:ident) => {
         fn sealed(
             &self,
-            tenant: ::holdpoint_core::name::Tenant,
+            tenant: ::standfast_core::name::Tenant,
             name: String,
         ) -> $crate::Answer<Option<String>> {
             self.$f.sealed(tenant, name)
@@ -123,7 +123,7 @@ macro_rules! forward_store {
         }
         fn subscription(
             &self,
-            tenant: ::holdpoint_core::name::Tenant,
+            tenant: ::standfast_core::name::Tenant,
             id: String,
         ) -> $crate::Answer<Option<$crate::Subscription>> {
             self.$f.subscription(tenant, id)
@@ -145,7 +145,7 @@ macro_rules! forward_store {
         }
         fn delete_subscription(
             &self,
-            tenant: ::holdpoint_core::name::Tenant,
+            tenant: ::standfast_core::name::Tenant,
             id: String,
         ) -> $crate::Answer<bool> {
             self.$f.delete_subscription(tenant, id)
@@ -158,9 +158,9 @@ macro_rules! forward_store {
         }
         fn resend(
             &self,
-            tenant: ::holdpoint_core::name::Tenant,
+            tenant: ::standfast_core::name::Tenant,
             no: i64,
-            at: ::holdpoint_core::time::Timestamp,
+            at: ::standfast_core::time::Timestamp,
         ) -> $crate::Answer<bool> {
             self.$f.resend(tenant, no, at)
         }
@@ -169,7 +169,7 @@ macro_rules! forward_store {
         fn note_keys(&self, notes: Vec<$crate::KeyNote>) -> $crate::Answer<()> { self.$f.note_keys(notes) }
         fn forget_keys(
             &self,
-            until: ::holdpoint_core::time::Timestamp,
+            until: ::standfast_core::time::Timestamp,
             limit: usize,
         ) -> $crate::Answer<usize> {
             self.$f.forget_keys(until, limit)
@@ -181,7 +181,7 @@ macro_rules! forward_store {
         }
     };
     (@ session $f:ident) => {
-        fn tenants(&self) -> $crate::Answer<Vec<::holdpoint_core::name::Tenant>> { self.$f.tenants() }
+        fn tenants(&self) -> $crate::Answer<Vec<::standfast_core::name::Tenant>> { self.$f.tenants() }
         fn session(&self, key: $crate::SessionKey) -> $crate::Answer<Option<$crate::SessionRow>> {
             self.$f.session(key)
         }
@@ -189,18 +189,18 @@ macro_rules! forward_store {
     (@ facts $f:ident) => {
         fn facts(
             &self,
-            run: ::holdpoint_core::id::RunId,
-        ) -> $crate::Answer<Option<::holdpoint_core::run::Facts>> {
+            run: ::standfast_core::id::RunId,
+        ) -> $crate::Answer<Option<::standfast_core::run::Facts>> {
             self.$f.facts(run)
         }
     };
     (@ quarantine $f:ident) => {
-        fn quarantine(&self, run: ::holdpoint_core::id::RunId, why: String) -> $crate::Answer<()> {
+        fn quarantine(&self, run: ::standfast_core::id::RunId, why: String) -> $crate::Answer<()> {
             self.$f.quarantine(run, why)
         }
     };
     (@ counts $f:ident) => {
-        fn counts(&self, tenant: ::holdpoint_core::name::Tenant) -> $crate::Answer<$crate::Counts> {
+        fn counts(&self, tenant: ::standfast_core::name::Tenant) -> $crate::Answer<$crate::Counts> {
             self.$f.counts(tenant)
         }
     };
@@ -217,17 +217,17 @@ macro_rules! forward_store {
             &self,
             key: $crate::SessionKey,
             change: $crate::SessionChange,
-            at: ::holdpoint_core::time::Timestamp,
+            at: ::standfast_core::time::Timestamp,
         ) -> $crate::Answer<bool> {
             self.$f.change_session(key, change, at)
         }
     };
     (@ erase $f:ident) => {
-        fn erase(&self, run: ::holdpoint_core::id::RunId) -> $crate::Answer<()> { self.$f.erase(run) }
+        fn erase(&self, run: ::standfast_core::id::RunId) -> $crate::Answer<()> { self.$f.erase(run) }
         fn ended_runs(
             &self,
             query: $crate::EndedQuery,
-        ) -> $crate::Answer<$crate::Page<::holdpoint_core::id::RunId>> {
+        ) -> $crate::Answer<$crate::Page<::standfast_core::id::RunId>> {
             self.$f.ended_runs(query)
         }
     };
@@ -244,7 +244,7 @@ macro_rules! forward_store {
     (@ list_credentials $f:ident) => {
         fn list_credentials(
             &self,
-            tenant: ::holdpoint_core::name::Tenant,
+            tenant: ::standfast_core::name::Tenant,
         ) -> $crate::Answer<Vec<$crate::Credential>> {
             self.$f.list_credentials(tenant)
         }
@@ -252,9 +252,9 @@ macro_rules! forward_store {
     (@ revoke_credential $f:ident) => {
         fn revoke_credential(
             &self,
-            tenant: ::holdpoint_core::name::Tenant,
+            tenant: ::standfast_core::name::Tenant,
             prefix: String,
-            at: ::holdpoint_core::time::Timestamp,
+            at: ::standfast_core::time::Timestamp,
         ) -> $crate::Answer<bool> {
             self.$f.revoke_credential(tenant, prefix, at)
         }
@@ -262,8 +262,8 @@ macro_rules! forward_store {
     (@ put_audit $f:ident) => {
         fn put_audit(
             &self,
-            tenant: ::holdpoint_core::name::Tenant,
-            at: ::holdpoint_core::time::Timestamp,
+            tenant: ::standfast_core::name::Tenant,
+            at: ::standfast_core::time::Timestamp,
             entry: String,
         ) -> $crate::Answer<()> {
             self.$f.put_audit(tenant, at, entry)
@@ -272,7 +272,7 @@ macro_rules! forward_store {
     (@ audit_entries $f:ident) => {
         fn audit_entries(
             &self,
-            tenant: ::holdpoint_core::name::Tenant,
+            tenant: ::standfast_core::name::Tenant,
             after: u64,
             limit: usize,
         ) -> $crate::Answer<Vec<$crate::AuditEntry>> {
@@ -280,16 +280,16 @@ macro_rules! forward_store {
         }
     };
     (@ time $f:ident) => {
-        fn time(&self) -> $crate::Answer<Option<::holdpoint_core::time::Timestamp>> { self.$f.time() }
+        fn time(&self) -> $crate::Answer<Option<::standfast_core::time::Timestamp>> { self.$f.time() }
     };
     (@ shards $f:ident) => {
         fn shards(&self, beat: $crate::Heartbeat) -> $crate::Answer<$crate::ShardSet> { self.$f.shards(beat) }
     };
     (@ leave $f:ident) => {
-        fn leave(&self, node: ::holdpoint_core::id::Incarnation) -> $crate::Answer<()> { self.$f.leave(node) }
+        fn leave(&self, node: ::standfast_core::id::Incarnation) -> $crate::Answer<()> { self.$f.leave(node) }
     };
     (@ nodes $f:ident) => {
-        fn nodes(&self, now: ::holdpoint_core::time::Timestamp) -> $crate::Answer<Vec<$crate::NodeRow>> {
+        fn nodes(&self, now: ::standfast_core::time::Timestamp) -> $crate::Answer<Vec<$crate::NodeRow>> {
             self.$f.nodes(now)
         }
     };

@@ -3,9 +3,9 @@
 //! A guard that does not hold is named by its position among all guards of the append, and nothing was written, not
 //! even what the guards before it would have counted.
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::project::RunRow;
-use holdpoint_core::time::Millis;
+use standfast_core::digest::Digest;
+use standfast_core::project::RunRow;
+use standfast_core::time::Millis;
 
 use super::Factory;
 use super::appending::say;

@@ -2,15 +2,15 @@
 //!
 //! A decided hold leaves every list and is found by its id with who, when and how.
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{ClaimRun, Command, Edit, Suspend, SuspendFor, Wanted};
-use holdpoint_core::hold::{Ask, HoldKind, HoldPolicy, OnTimeout};
-use holdpoint_core::id::{CallNo, HoldId, HoldKey, Secret};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::name::InboxName;
-use holdpoint_core::project::{Closed, HoldRow, How, RunRow};
-use holdpoint_core::time::Millis;
+use standfast_core::actor::Actor;
+use standfast_core::body::Body;
+use standfast_core::command::{ClaimRun, Command, Edit, Suspend, SuspendFor, Wanted};
+use standfast_core::hold::{Ask, HoldKind, HoldPolicy, OnTimeout};
+use standfast_core::id::{CallNo, HoldId, HoldKey, Secret};
+use standfast_core::json::RawJson;
+use standfast_core::name::InboxName;
+use standfast_core::project::{Closed, HoldRow, How, RunRow};
+use standfast_core::time::Millis;
 
 use super::Factory;
 use super::support::{
@@ -225,7 +225,7 @@ pub fn a_hold_is_found_by_its_whole_id_only(factory: &Factory) {
 pub fn every_way_to_close_a_hold_is_recorded(factory: &Factory) {
     let mut world = World::new(factory);
     let edited = Wanted::ApproveEdited { arguments: RawJson::parse(r#"{"n": 2}"#).unwrap() };
-    let text = holdpoint_core::body::Body::text;
+    let text = standfast_core::body::Body::text;
     let (row, hold) = world.held_run("a");
     world.decides(&row, hold, Wanted::Approve);
     let mut closed = vec![(hold, How::Approved)];
@@ -247,9 +247,9 @@ pub fn every_way_to_close_a_hold_is_recorded(factory: &Factory) {
     world.send(&row, &Command::Cancel { reason: None });
     closed.push((hold, How::Withdrawn));
     let (row, hold) = world.held_run("a");
-    let message = holdpoint_core::message::Message::text("rather this");
-    let on_hold = holdpoint_core::command::OnHold::Supersede;
-    world.send(&row, &Command::Say(holdpoint_core::command::Say { message, on_hold }));
+    let message = standfast_core::message::Message::text("rather this");
+    let on_hold = standfast_core::command::OnHold::Supersede;
+    world.send(&row, &Command::Say(standfast_core::command::Say { message, on_hold }));
     closed.push((hold, How::Superseded));
     world.reopen();
     for (hold, how) in closed {
@@ -284,7 +284,7 @@ pub fn news_from_an_outside_job_is_visible(factory: &Factory) {
     let mut world = World::new(factory);
     let (row, hold) = world.suspended_run("a", SuspendFor::External);
     let open = hold_row(&row, hold);
-    let note = holdpoint_core::body::Body::text("half");
+    let note = standfast_core::body::Body::text("half");
     let (call, processing) = (hold.key.call, Some(true));
     let row = world.send(&row, &Command::Progress { call, note, processing });
     let found = |world: &World| (world.find_hold(hold), world.all_holds(&holds_by(HoldFilter::All)));

@@ -2,9 +2,9 @@
 //!
 //! That they cost no sync of their own is each backend's business; that a later append keeps them is everybody's.
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::digest::Digest;
+use standfast_core::id::{RunId, Seq};
+use standfast_core::time::{Millis, Timestamp};
 
 use super::Factory;
 use super::appending::say;

@@ -2,9 +2,9 @@
 //!
 //! Losing a lease never harms state; taking, keeping and giving back are also fields of an append.
 
-use holdpoint_core::command::{Command, SuspendFor, Wanted};
-use holdpoint_core::id::{Incarnation, RunId};
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::command::{Command, SuspendFor, Wanted};
+use standfast_core::id::{Incarnation, RunId};
+use standfast_core::time::{Millis, Timestamp};
 
 use super::Factory;
 use super::appending::say;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use holdpoint_core::project::RunRow;
+use standfast_core::project::RunRow;
 
 use super::Factory;
 use super::appending::say;

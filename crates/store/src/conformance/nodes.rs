@@ -2,7 +2,7 @@
 //!
 //! What only several nodes at once can show is tested where several can be: with the Postgres store.
 
-use holdpoint_core::time::Millis;
+use standfast_core::time::Millis;
 
 use super::Factory;
 use super::support::{NODE, OTHER_NODE, World, block_on};

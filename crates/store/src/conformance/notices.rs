@@ -3,9 +3,9 @@
 //! A notice that was delivered while more came in goes on from there; one that failed waits; one that is given up is
 //! kept out of the way of the next.
 
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::project::RunRow;
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::id::{RunId, Seq};
+use standfast_core::project::RunRow;
+use standfast_core::time::{Millis, Timestamp};
 
 use super::Factory;
 use super::appending::say;

@@ -2,13 +2,13 @@
 //!
 //! What went in comes out byte for byte, also after reopening.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{Command, OnHold, RecordReply, Say};
-use holdpoint_core::digest;
-use holdpoint_core::event::Event;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, Part};
-use holdpoint_core::project::RunRow;
+use standfast_core::body::Body;
+use standfast_core::command::{Command, OnHold, RecordReply, Say};
+use standfast_core::digest;
+use standfast_core::event::Event;
+use standfast_core::json::RawJson;
+use standfast_core::message::{Message, Part};
+use standfast_core::project::RunRow;
 
 use super::Factory;
 use super::support::{
@@ -161,7 +161,7 @@ pub fn sixty_four_calls_in_a_turn(factory: &Factory) {
         parts: Vec::new(),
         calls,
         opaque: Some(RawJson::parse(r#"{"thinking": "…", "signature":"\/"}"#).unwrap()),
-        usage: holdpoint_core::message::Usage { input: u64::MAX, output: 1, cost_micros: 0 },
+        usage: standfast_core::message::Usage { input: u64::MAX, output: 1, cost_micros: 0 },
         model: Some(String::new()),
         heard: row.run.heard(),
     };

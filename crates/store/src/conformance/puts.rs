@@ -2,11 +2,11 @@
 //!
 //! Keys, large values and definitions; notices, audiences and wakes have files of their own.
 
-use holdpoint_core::body::{Blob, BlobForm, BlobRef};
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::id::Seq;
-use holdpoint_core::link::Link;
-use holdpoint_core::time::Millis;
+use standfast_core::body::{Blob, BlobForm, BlobRef};
+use standfast_core::digest::{self, Digest};
+use standfast_core::id::Seq;
+use standfast_core::link::Link;
+use standfast_core::time::Millis;
 
 use super::Factory;
 use super::appending::say;

@@ -2,10 +2,10 @@
 //!
 //! Such a run is never due, takes no appends and loads as corrupt; everything else goes on, and nothing of it is lost.
 
-use holdpoint_core::command::Command;
-use holdpoint_core::id::Seq;
-use holdpoint_core::project::Phase;
-use holdpoint_core::time::Millis;
+use standfast_core::command::Command;
+use standfast_core::id::Seq;
+use standfast_core::project::Phase;
+use standfast_core::time::Millis;
 
 use super::Factory;
 use super::support::{World, block_on, ids, runs_by, tenant};

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::id::{Incarnation, Shard};
-use holdpoint_core::time::Timestamp;
+use standfast_core::id::{Incarnation, Shard};
+use standfast_core::time::Timestamp;
 
 use crate::query::{Heartbeat, NodeRow, ShardSet};
 use crate::spread::{HANDED_OVER_AFTER, Held, turn};

@@ -2,10 +2,10 @@
 //!
 //! Following the cursors of any list gives each run exactly once.
 
-use holdpoint_core::command::{ClaimRun, Command, FailKind, FailRun};
-use holdpoint_core::name::InboxName;
-use holdpoint_core::project::{Phase, RunRow};
-use holdpoint_core::time::Millis;
+use standfast_core::command::{ClaimRun, Command, FailKind, FailRun};
+use standfast_core::name::InboxName;
+use standfast_core::project::{Phase, RunRow};
+use standfast_core::time::Millis;
 
 use super::Factory;
 use super::support::{LOOKUP, NewRun, SHELL, World, agent, block_on, ids, runs_by, session, tenant, worker};

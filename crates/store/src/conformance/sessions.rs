@@ -2,7 +2,7 @@
 //!
 //! A conversation is named by tenant, agent, owner and session together.
 
-use holdpoint_core::time::Millis;
+use standfast_core::time::Millis;
 
 use super::Factory;
 use super::support::{NewRun, World, agent, all_pages, block_on, runs_by, session, session_of, tenant};

@@ -2,10 +2,10 @@
 //!
 //! A store knows of a subscription which runs it is about and which kinds of events it wants; nothing else.
 
-use holdpoint_core::event::Event;
-use holdpoint_core::id::Seq;
-use holdpoint_core::project::RunRow;
-use holdpoint_core::time::Millis;
+use standfast_core::event::Event;
+use standfast_core::id::Seq;
+use standfast_core::project::RunRow;
+use standfast_core::time::Millis;
 
 use super::Factory;
 use super::appending::say;

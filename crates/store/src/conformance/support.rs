@@ -9,15 +9,15 @@ mod waiting;
 
 use std::sync::Arc;
 
-use holdpoint_core::apply;
-use holdpoint_core::command::{Begin, Command, FinishCall, Resolve, Suspend, SuspendFor, Wanted};
-use holdpoint_core::event::Envelope;
-use holdpoint_core::hold::Ask;
-use holdpoint_core::id::{CallNo, HoldId, HoldKey, RunId, Seq};
-use holdpoint_core::link::{Contents, FIRST_PREVIOUS, Link};
-use holdpoint_core::message::ToolResult;
-use holdpoint_core::project::{self, HoldRow, RunRow};
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::apply;
+use standfast_core::command::{Begin, Command, FinishCall, Resolve, Suspend, SuspendFor, Wanted};
+use standfast_core::event::Envelope;
+use standfast_core::hold::Ask;
+use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Seq};
+use standfast_core::link::{Contents, FIRST_PREVIOUS, Link};
+use standfast_core::message::ToolResult;
+use standfast_core::project::{self, HoldRow, RunRow};
+use standfast_core::time::{Millis, Timestamp};
 
 use super::{Backend, Factory};
 use crate::{
@@ -353,7 +353,7 @@ pub fn begin(events: &[Envelope], call: CallNo, now: Timestamp) -> Command {
 /// A call is done.
 #[must_use]
 pub fn finish(call: u32, attempt: u32, text: &str) -> Command {
-    let result = ToolResult::Ok(holdpoint_core::body::Body::text(text));
+    let result = ToolResult::Ok(standfast_core::body::Body::text(text));
     Command::FinishCall(FinishCall { call: CallNo(call), attempt, result, worker: Some(worker("w-1")) })
 }
 

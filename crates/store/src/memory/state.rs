@@ -8,14 +8,14 @@ mod telling;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{HoldId, Incarnation, RunId, Seq};
-use holdpoint_core::link::Link;
-use holdpoint_core::mutant::Mutant;
-use holdpoint_core::name::Tenant;
-use holdpoint_core::project::{HoldChange, HoldRow, RunRow};
-use holdpoint_core::run::Facts;
-use holdpoint_core::time::Timestamp;
+use standfast_core::digest::Digest;
+use standfast_core::id::{HoldId, Incarnation, RunId, Seq};
+use standfast_core::link::Link;
+use standfast_core::mutant::Mutant;
+use standfast_core::name::Tenant;
+use standfast_core::project::{HoldChange, HoldRow, RunRow};
+use standfast_core::run::Facts;
+use standfast_core::time::Timestamp;
 
 use crate::audit::entry_hash;
 use crate::batch::{Batch, Guard, LeaseChange, Put, Who};

@@ -3,12 +3,12 @@
 //! The first locks and reads everything that can refuse an append; the second writes what the group came to, one
 //! statement for each table over arrays, and commits. An append that is refused takes no other with it.
 
-use holdpoint_core::body::Blob;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{HoldId, RunId, Seq, Shard, tenant_tag};
-use holdpoint_core::link::{Contents, Link};
-use holdpoint_core::project::{HoldChange, HoldRow};
-use holdpoint_core::time::Timestamp;
+use standfast_core::body::Blob;
+use standfast_core::digest::Digest;
+use standfast_core::id::{HoldId, RunId, Seq, Shard, tenant_tag};
+use standfast_core::link::{Contents, Link};
+use standfast_core::project::{HoldChange, HoldRow};
+use standfast_core::time::Timestamp;
 use tokio_postgres::types::ToSql;
 
 use super::connect::{Connection, Sent, pipeline};
@@ -438,11 +438,11 @@ impl<'a> Moved<'a> {
         self.encoded.batch.run().into()
     }
 
-    fn facts(&self) -> &'a holdpoint_core::run::Facts {
+    fn facts(&self) -> &'a standfast_core::run::Facts {
         &self.encoded.batch.row.run.facts
     }
 
-    fn state(&self) -> &'a holdpoint_core::run::State {
+    fn state(&self) -> &'a standfast_core::run::State {
         &self.encoded.batch.row.run.state
     }
 

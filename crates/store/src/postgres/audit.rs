@@ -7,10 +7,10 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{CallNo, HoldId, HoldKey, RunId, Secret, Seq};
-use holdpoint_core::link::Link;
-use holdpoint_core::run::Run;
+use standfast_core::digest::Digest;
+use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Secret, Seq};
+use standfast_core::link::Link;
+use standfast_core::run::Run;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::Row;
 

@@ -60,7 +60,7 @@ impl Connector {
             config.connect_timeout(CONNECT_WAIT);
         }
         if config.get_application_name().is_none() {
-            config.application_name("holdpoint");
+            config.application_name("standfast");
         }
         config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(Duration::from_secs(30));
         let place = place(&config);

@@ -3,10 +3,10 @@
 //! It looks at every run of the tenant each time. A tally that follows appends, as SQLite has one, would have to be
 //! shared by all nodes.
 
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::name::{AgentName, InboxName, Tenant};
-use holdpoint_core::project::Phase;
-use holdpoint_core::time::Timestamp;
+use standfast_core::hold::HoldKind;
+use standfast_core::name::{AgentName, InboxName, Tenant};
+use standfast_core::project::Phase;
+use standfast_core::time::Timestamp;
 use tokio_postgres::Row;
 
 use super::lists;

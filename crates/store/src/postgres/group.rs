@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{RunId, Seq, Shard};
-use holdpoint_core::name::Tenant;
-use holdpoint_core::time::Timestamp;
+use standfast_core::digest::Digest;
+use standfast_core::id::{RunId, Seq, Shard};
+use standfast_core::name::Tenant;
+use standfast_core::time::Timestamp;
 use tokio_postgres::Row;
 
 use super::rows::{column, digest, instant, lease, seq};

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use holdpoint_core::id::Shard;
+use standfast_core::id::Shard;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast, mpsc};
 use tokio_postgres::Notification;

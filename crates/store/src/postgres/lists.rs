@@ -2,10 +2,10 @@
 //!
 //! An open hold's row is made from the fold of its run, and is left out when that cannot be read; such runs are listed apart.
 
-use holdpoint_core::id::{CallNo, HoldKey, RunId, Secret};
-use holdpoint_core::name::{AgentName, SessionId, Tenant, UserId};
-use holdpoint_core::project::{self, HoldRow, Phase, RunRow};
-use holdpoint_core::time::Timestamp;
+use standfast_core::id::{CallNo, HoldKey, RunId, Secret};
+use standfast_core::name::{AgentName, SessionId, Tenant, UserId};
+use standfast_core::project::{self, HoldRow, Phase, RunRow};
+use standfast_core::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use holdpoint_core::id::{Incarnation, Shard};
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::id::{Incarnation, Shard};
+use standfast_core::time::{Millis, Timestamp};
 use tokio_postgres::Row;
 
 use super::connect::Connection;

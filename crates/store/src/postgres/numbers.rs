@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use holdpoint_core::time::Timestamp;
+use standfast_core::time::Timestamp;
 
 const LOW_BITS: u32 = 21;
 const TIME_MAX: i64 = (1 << 42) - 1;

@@ -2,13 +2,13 @@
 //!
 //! Pages are in `lists.rs`. A row that cannot be read concerns its own run only.
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{HoldId, RunId, Secret, Seq};
-use holdpoint_core::link::Link;
-use holdpoint_core::name::Tenant;
-use holdpoint_core::project::{self, HoldRow};
-use holdpoint_core::run::Facts;
-use holdpoint_core::time::Timestamp;
+use standfast_core::digest::Digest;
+use standfast_core::id::{HoldId, RunId, Secret, Seq};
+use standfast_core::link::Link;
+use standfast_core::name::Tenant;
+use standfast_core::project::{self, HoldRow};
+use standfast_core::run::Facts;
+use standfast_core::time::Timestamp;
 use tokio_postgres::Row;
 
 use super::pool::Pool;

@@ -23,8 +23,8 @@ pub enum OpenError {
     },
     /// It was written by a newer version.
     #[error(
-        "{place} has schema {found}, but this version of Holdpoint knows only {known}; \
-         upgrade Holdpoint, or open a backup from before the upgrade"
+        "{place} has schema {found}, but this version of Standfast knows only {known}; \
+         upgrade Standfast, or open a backup from before the upgrade"
     )]
     NewerSchema {
         /// The database.
@@ -35,7 +35,7 @@ pub enum OpenError {
         known: i32,
     },
     /// It holds something else.
-    #[error("{place} holds tables of something else; give Holdpoint a database of its own")]
+    #[error("{place} holds tables of something else; give Standfast a database of its own")]
     NotOurs {
         /// The database.
         place: String,
@@ -89,11 +89,11 @@ pub(super) async fn check_readable(connector: &Connector) -> Result<(), OpenErro
     let connection = connector.connect(None).await.map_err(|failure| unusable(unreachable(failure)))?;
     let newest = newest(&connection).await.map_err(|error| unusable(describe(&error)))?;
     match (newest, known()) {
-        (None, _) => Err(unusable("it is not a Holdpoint database".into())),
+        (None, _) => Err(unusable("it is not a Standfast database".into())),
         (Some(found), known) if found > known => Err(OpenError::NewerSchema { place, found, known }),
         (Some(found), known) if found < known => Err(unusable(format!(
             "it has schema {found}, and this version reads {known}; start this version of the server on it once, or \
-             use the holdpoint of its time"
+             use the standfast of its time"
         ))),
         (Some(_), _) => Ok(()),
     }

@@ -575,9 +575,9 @@ pub(super) const SHARDS_LEAVE: &str = "UPDATE shards SET node = NULL, until = 0 
 /// The number of this session, by which its own hints are known.
 pub(super) const OWN_PROCESS: &str = "SELECT pg_backend_pid()";
 /// Listens to the other nodes.
-pub(super) const LISTEN: &str = "LISTEN holdpoint_hints";
+pub(super) const LISTEN: &str = "LISTEN standfast_hints";
 /// Tells the other nodes in which shards something changed.
-pub(super) const NOTIFY: &str = "SELECT pg_notify('holdpoint_hints', $1)";
+pub(super) const NOTIFY: &str = "SELECT pg_notify('standfast_hints', $1)";
 
 /// Statements with their names.
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! listeners afterwards, so whichever commits later has seen the other. Waiting takes as long as the appends that have
 //! begun; it costs appends nothing while nobody subscribes.
 
-use holdpoint_core::name::Tenant;
-use holdpoint_core::time::Timestamp;
+use standfast_core::name::Tenant;
+use standfast_core::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 

@@ -3,8 +3,8 @@
 //! Sixteen bytes are a uuid, because the database stores those without a length.
 
 use bytes::BytesMut;
-use holdpoint_core::id::RunId;
-use holdpoint_core::run::FOLD_VERSION;
+use standfast_core::id::RunId;
+use standfast_core::run::FOLD_VERSION;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 /// Sixteen bytes: the id of a run, a node, a secret, a salt.

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{Incarnation, RunId};
-use holdpoint_core::link::Link;
-use holdpoint_core::name::Tenant;
-use holdpoint_core::time::Timestamp;
+use standfast_core::digest::Digest;
+use standfast_core::id::{Incarnation, RunId};
+use standfast_core::link::Link;
+use standfast_core::name::Tenant;
+use standfast_core::time::Timestamp;
 use tokio_postgres::Row;
 
 use super::connect::Connection;
@@ -56,7 +56,7 @@ pub(super) async fn claim_due(pool: &Pool, claim: &Claim) -> Result<Vec<Claimed>
     Ok(claimed)
 }
 
-fn use_room(room: &mut [(Tenant, holdpoint_core::name::AgentName, usize)], stored: &Stored) {
+fn use_room(room: &mut [(Tenant, standfast_core::name::AgentName, usize)], stored: &Stored) {
     let facts = &stored.row.run.facts;
     if let Some((_, _, left)) =
         room.iter_mut().find(|(tenant, agent, _)| *tenant == facts.tenant && *agent == facts.agent)

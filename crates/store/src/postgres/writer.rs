@@ -7,7 +7,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use holdpoint_core::id::RunId;
+use standfast_core::id::RunId;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 

@@ -5,13 +5,13 @@
 
 use std::collections::HashMap;
 
-use holdpoint_core::body::Blob;
-use holdpoint_core::id::{HoldId, RunId, Secret, Seq, tenant_tag};
-use holdpoint_core::link::Contents;
-use holdpoint_core::project::{HoldChange, HoldRow};
-use holdpoint_core::run::FOLD_VERSION;
-use holdpoint_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use standfast_core::body::Blob;
+use standfast_core::id::{HoldId, RunId, Secret, Seq, tenant_tag};
+use standfast_core::link::Contents;
+use standfast_core::project::{HoldChange, HoldRow};
+use standfast_core::run::FOLD_VERSION;
+use standfast_core::time::Timestamp;
 
 use super::names::{self, Numbers};
 use super::rows::{SEQ_MAX, link_key};

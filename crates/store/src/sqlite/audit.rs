@@ -6,12 +6,12 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{CallNo, HoldId, HoldKey, RunId, Secret, Seq};
-use holdpoint_core::link::Link;
-use holdpoint_core::run::Run;
-use holdpoint_core::time::Timestamp;
 use rusqlite::{Connection, Row, params};
+use standfast_core::digest::Digest;
+use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Secret, Seq};
+use standfast_core::link::Link;
+use standfast_core::run::Run;
+use standfast_core::time::Timestamp;
 
 use super::read::{Readers, Reading};
 use super::{OpenError, schema, sql};

@@ -6,10 +6,10 @@
 
 use std::path::Path;
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::name::Tenant;
-use holdpoint_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use standfast_core::digest::Digest;
+use standfast_core::name::Tenant;
+use standfast_core::time::Timestamp;
 
 use super::names::{self, Numbers};
 use super::read::unreadable;
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_running_store_sees_what_another_process_changes() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("holdpoint.db");
+        let path = directory.path().join("standfast.db");
         let mut beside = CredentialFile::open(&path).unwrap();
         assert_eq!(beside.put(credential("before")), Ok(true));
 
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn a_store_and_another_process_write_at_the_same_time() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("holdpoint.db");
+        let path = directory.path().join("standfast.db");
         let store = SqliteStore::open(&SqliteOptions::at(&path)).unwrap();
         let beside = std::thread::spawn({
             let path = path.clone();

@@ -2,8 +2,8 @@
 //!
 //! What may be erased was decided before, by the run's own `run.erased`; this only carries it out.
 
-use holdpoint_core::id::{RunId, Seq};
 use rusqlite::{Connection, OptionalExtension, params};
+use standfast_core::id::{RunId, Seq};
 
 use super::names::Texts;
 use super::rows::{self, RunColumns, SEQ_MAX, link_key};

@@ -141,11 +141,11 @@ pub(super) fn tighten(path: &Path) {
         }
         match std::fs::set_permissions(&name, Permissions::from_mode(PRIVATE)) {
             Ok(()) => eprintln!(
-                "holdpoint: {} could be read by everybody on this machine (mode {mode:o}); changed to {PRIVATE:o}",
+                "standfast: {} could be read by everybody on this machine (mode {mode:o}); changed to {PRIVATE:o}",
                 name.display()
             ),
             Err(error) => eprintln!(
-                "holdpoint: everybody on this machine can read {} (mode {mode:o}), and that cannot be changed \
+                "standfast: everybody on this machine can read {} (mode {mode:o}), and that cannot be changed \
                  ({error}); run chmod {PRIVATE:o} on it as its owner",
                 name.display()
             ),

@@ -6,14 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{HoldId, RunId, Seq};
-use holdpoint_core::link::Link;
-use holdpoint_core::name::Tenant;
-use holdpoint_core::project::{self, HoldRow};
-use holdpoint_core::run::Facts;
-use holdpoint_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
+use standfast_core::digest::Digest;
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::link::Link;
+use standfast_core::name::Tenant;
+use standfast_core::project::{self, HoldRow};
+use standfast_core::run::Facts;
+use standfast_core::time::Timestamp;
 
 use super::append::{find_hold, run_number};
 use super::credentials;

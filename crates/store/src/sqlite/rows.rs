@@ -3,17 +3,17 @@
 //! Reading is strict: a row that is not exactly what this store writes is *corrupt*, which quarantines its run and
 //! nothing else.
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::apply;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::Parent;
-use holdpoint_core::id::{Incarnation, RunId, Seq};
-use holdpoint_core::link::{Contents, Header, Link};
-use holdpoint_core::name::{AgentName, SessionId, Tenant, UserId};
-use holdpoint_core::project::{self, RunRow};
-use holdpoint_core::run::{FOLD_VERSION, Facts, Run, State};
-use holdpoint_core::time::Timestamp;
 use rusqlite::{Connection, Row, params};
+use standfast_core::actor::Actor;
+use standfast_core::apply;
+use standfast_core::digest::Digest;
+use standfast_core::event::Parent;
+use standfast_core::id::{Incarnation, RunId, Seq};
+use standfast_core::link::{Contents, Header, Link};
+use standfast_core::name::{AgentName, SessionId, Tenant, UserId};
+use standfast_core::project::{self, RunRow};
+use standfast_core::run::{FOLD_VERSION, Facts, Run, State};
+use standfast_core::time::Timestamp;
 
 use super::names::Texts;
 use super::sql;

@@ -36,7 +36,7 @@ pub(super) struct OpenFile {
 pub enum OpenError {
     /// Another store has it.
     #[error(
-        "{path} is in use by another Holdpoint server; stop that one, or give this one a data directory of its own"
+        "{path} is in use by another Standfast server; stop that one, or give this one a data directory of its own"
     )]
     InUse {
         /// The file.
@@ -44,8 +44,8 @@ pub enum OpenError {
     },
     /// It was written by a newer version.
     #[error(
-        "{path} has schema {found}, but this version of Holdpoint knows only {known}; \
-         upgrade Holdpoint, or open a backup from before the upgrade"
+        "{path} has schema {found}, but this version of Standfast knows only {known}; \
+         upgrade Standfast, or open a backup from before the upgrade"
     )]
     NewerSchema {
         /// The file.
@@ -121,7 +121,7 @@ pub(super) fn check_readable(path: &Path) -> Result<(), OpenError> {
     let connection = open_for_reading(path).map_err(|error| OpenError::unusable(path, error))?;
     match newest_migration(&connection, path)? {
         Some(_) => refuse_newer(&connection, path),
-        None => Err(OpenError::unusable(path, "it is not a Holdpoint database")),
+        None => Err(OpenError::unusable(path, "it is not a Standfast database")),
     }
 }
 

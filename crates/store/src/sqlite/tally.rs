@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{RunId, tenant_tag};
-use holdpoint_core::name::{AgentName, Tenant};
-use holdpoint_core::project::Phase;
-use holdpoint_core::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{RunId, tenant_tag};
+use standfast_core::name::{AgentName, Tenant};
+use standfast_core::project::Phase;
+use standfast_core::time::Timestamp;
 use tokio::sync::oneshot;
 
 use super::read::{Readers, Reading, lists, unreadable};
@@ -126,7 +126,7 @@ impl Tallies {
             // Whoever asked may have gone away.
             let _ = reply.send(counts);
         };
-        match std::thread::Builder::new().name("holdpoint-counts".into()).spawn(work) {
+        match std::thread::Builder::new().name("standfast-counts".into()).spawn(work) {
             Ok(_) => Box::pin(async move {
                 answer.await.unwrap_or_else(|_| Err(StoreError::unavailable("counting ended early")))
             }),

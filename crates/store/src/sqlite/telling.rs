@@ -3,10 +3,10 @@
 //! The writer makes these changes inside its transactions, so an append sees every subscription that was acknowledged
 //! before it. A tenant without subscriptions costs an append one look into a map.
 
-use holdpoint_core::id::Seq;
-use holdpoint_core::name::Tenant;
-use holdpoint_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use standfast_core::id::Seq;
+use standfast_core::name::Tenant;
+use standfast_core::time::Timestamp;
 
 use super::append::{self, write_notice};
 use super::names::{self, Numbers, Texts};

@@ -2,12 +2,12 @@
 //!
 //! They share the writer's transaction with appends, so a lease and an append never see half of each other.
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{Incarnation, RunId, Seq, Shard};
-use holdpoint_core::name::Tenant;
-use holdpoint_core::run::FOLD_VERSION;
-use holdpoint_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use standfast_core::digest::Digest;
+use standfast_core::id::{Incarnation, RunId, Seq, Shard};
+use standfast_core::name::Tenant;
+use standfast_core::run::FOLD_VERSION;
+use standfast_core::time::Timestamp;
 
 use super::append::{find_session, id_of, run_number};
 use super::names::{self, Numbers, Texts};

@@ -8,12 +8,12 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-use holdpoint_core::id::{Incarnation, RunId};
-use holdpoint_core::name::Tenant;
-use holdpoint_core::time::Timestamp;
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode, ffi};
+use standfast_core::id::{Incarnation, RunId};
+use standfast_core::name::Tenant;
+use standfast_core::time::Timestamp;
 use tokio::sync::oneshot;
 
 use super::append::{self, Encoded};
@@ -107,7 +107,7 @@ impl Writer {
         let is_full = Arc::new(AtomicBool::new(false));
         let files = file.files.clone();
         let path = file.connection.path().unwrap_or_default().to_owned();
-        let thread = std::thread::Builder::new().name("holdpoint-writer".into()).spawn({
+        let thread = std::thread::Builder::new().name("standfast-writer".into()).spawn({
             let (stopped, observer) = (stopped.clone(), options.observer.clone());
             let is_full = is_full.clone();
             move || Writing::new(file, stopped, is_full, tallies, observer).run(&receiver)
@@ -414,7 +414,7 @@ impl Writing {
     }
 
     fn stop(&self, why: String) {
-        eprintln!("holdpoint: {why}");
+        eprintln!("standfast: {why}");
         // The first reason is the one that counts.
         let _ = self.stopped.set(why);
     }

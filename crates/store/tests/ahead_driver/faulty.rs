@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::link::Link;
-use holdpoint_store::memory::MemoryStore;
-use holdpoint_store::{Answer, Batch, Store, StoreError, Stored};
+use standfast_core::id::{RunId, Seq};
+use standfast_core::link::Link;
+use standfast_store::memory::MemoryStore;
+use standfast_store::{Answer, Batch, Store, StoreError, Stored};
 
 use crate::block_on::block_on;
 
@@ -114,7 +114,7 @@ impl Store for Faulty {
         self.read(|inner| inner.links(run, after, limit))
     }
 
-    holdpoint_store::forward_store!(inner: blob, definition, claim_due, renew, release, list_runs, inbox_counts, list_holds, find_hold, find_key, due_notices, subscriptions,
+    standfast_store::forward_store!(inner: blob, definition, claim_due, renew, release, list_runs, inbox_counts, list_holds, find_hold, find_key, due_notices, subscriptions,
         forget_keys, settle_notice, session, change_session, erase, credential, put_credential, list_credentials, revoke_credential, put_audit, audit_entries, facts, quarantine, counts,
         list_sessions, time, shards, leave, nodes, hints);
 }

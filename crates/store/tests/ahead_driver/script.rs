@@ -7,27 +7,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{
+use standfast_core::actor::Actor;
+use standfast_core::body::Body;
+use standfast_core::command::{
     AskedCall, Begin, Command, Decide, Entropy, FinishCall, Limits, OnHold, RecordReply, Resolve, Say, Start,
     StoredCall, Suspend, SuspendFor, Taken, Wanted,
 };
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::digest;
-use holdpoint_core::event::{Driver as DrivenBy, Envelope};
-use holdpoint_core::hold::{Ask, Hold, HoldKind, HoldPolicy};
-use holdpoint_core::id::{CallNo, Incarnation, Place, RunId, Seq};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::link::Link;
-use holdpoint_core::message::{Message, Replay, ToolResult, Usage};
-use holdpoint_core::name::{AgentName, RuleId, SessionId, Tenant, ToolName, UserId};
-use holdpoint_core::policy::{Effect, Role, Verdict, Verdicts};
-use holdpoint_core::run::{Call, CallState, Run, Stage};
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::Store;
-use holdpoint_store::ahead::{Beside, Driver, Given, Order, Settled};
-use holdpoint_store::memory::MemoryStore;
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::digest;
+use standfast_core::event::{Driver as DrivenBy, Envelope};
+use standfast_core::hold::{Ask, Hold, HoldKind, HoldPolicy};
+use standfast_core::id::{CallNo, Incarnation, Place, RunId, Seq};
+use standfast_core::json::RawJson;
+use standfast_core::link::Link;
+use standfast_core::message::{Message, Replay, ToolResult, Usage};
+use standfast_core::name::{AgentName, RuleId, SessionId, Tenant, ToolName, UserId};
+use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
+use standfast_core::run::{Call, CallState, Run, Stage};
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::Store;
+use standfast_store::ahead::{Beside, Driver, Given, Order, Settled};
+use standfast_store::memory::MemoryStore;
 
 use crate::block_on::block_on;
 

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use holdpoint_store::Store;
-use holdpoint_store::memory::MemoryStore;
+use standfast_store::Store;
+use standfast_store::memory::MemoryStore;
 
 /// Where runs are kept.
 pub(crate) trait Backend {

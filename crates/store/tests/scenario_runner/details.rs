@@ -3,10 +3,10 @@
 //! They may stand in any order after the verb. A word that is no such part is an error, so that a misspelt sentence
 //! never passes for a shorter one.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::SuspendFor;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::time::Millis;
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::json::RawJson;
+use standfast_core::time::Millis;
 
 use super::script::Tok;
 use super::script::Tok::{Json, Text, Word};

@@ -5,12 +5,12 @@
 
 mod records;
 
-use holdpoint_core::decide::Answer;
-use holdpoint_core::event::{Event, Outcome};
-use holdpoint_core::id::CallNo;
-use holdpoint_core::next::{Next, next};
-use holdpoint_core::project::RunRow;
-use holdpoint_core::run::{CallState, Settled, Status, Waiting, status};
+use standfast_core::decide::Answer;
+use standfast_core::event::{Event, Outcome};
+use standfast_core::id::CallNo;
+use standfast_core::next::{Next, next};
+use standfast_core::project::RunRow;
+use standfast_core::run::{CallState, Settled, Status, Waiting, status};
 
 use super::details::{not_understood, number, span};
 use super::script::Tok;
@@ -221,7 +221,7 @@ fn due(world: &World, what: &str) -> Result<(), String> {
 }
 
 /// When somebody looks at the run by itself: none means that it is rows and nothing else.
-fn looks(world: &World, at: Option<holdpoint_core::time::Timestamp>) -> Result<(), String> {
+fn looks(world: &World, at: Option<standfast_core::time::Timestamp>) -> Result<(), String> {
     let view = world.view()?;
     same("due", view.row.due_at, at)?;
     match next(&view.row.run, world.now) {

@@ -6,16 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::apply;
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::hold::{HoldKind, Resolution};
-use holdpoint_core::id::{CallNo, HoldId, HoldKey, RunId, Seq};
-use holdpoint_core::link::{Contents, FIRST_PREVIOUS};
-use holdpoint_core::message::{Replay, ToolCall};
-use holdpoint_core::project::{self, HoldChange, HoldRow};
-use holdpoint_core::run::Run;
-use holdpoint_core::transcript::{Entry, transcript};
-use holdpoint_store::{Audience, HoldFilter, HoldQuery};
+use standfast_core::apply;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::hold::{HoldKind, Resolution};
+use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Seq};
+use standfast_core::link::{Contents, FIRST_PREVIOUS};
+use standfast_core::message::{Replay, ToolCall};
+use standfast_core::project::{self, HoldChange, HoldRow};
+use standfast_core::run::Run;
+use standfast_core::transcript::{Entry, transcript};
+use standfast_store::{Audience, HoldFilter, HoldQuery};
 
 use super::block_on::block_on;
 use super::world::World;

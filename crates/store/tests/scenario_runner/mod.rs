@@ -17,7 +17,7 @@ pub(crate) mod world;
 
 use std::path::PathBuf;
 
-use holdpoint_core::digest::Digest;
+use standfast_core::digest::Digest;
 
 use self::backends::Backend;
 use self::script::Scenario;

@@ -5,16 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::command::{Limits, Taken};
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::event::{Driver, Inbox};
-use holdpoint_core::hold::{AfterGrace, HoldPolicy, OnDeny, OnTimeout};
-use holdpoint_core::id::CallNo;
-use holdpoint_core::message::Replay;
-use holdpoint_core::name::{AgentName, InboxName, RuleId, ToolName};
-use holdpoint_core::policy::{Effect, Role, Verdict, Verdicts};
+use standfast_core::actor::Actor;
+use standfast_core::command::{Limits, Taken};
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::digest::{self, Digest};
+use standfast_core::event::{Driver, Inbox};
+use standfast_core::hold::{AfterGrace, HoldPolicy, OnDeny, OnTimeout};
+use standfast_core::id::CallNo;
+use standfast_core::message::Replay;
+use standfast_core::name::{AgentName, InboxName, RuleId, ToolName};
+use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
 
 use super::details::{not_understood, number, parsed, span};
 use super::script::Tok;

@@ -9,8 +9,8 @@ mod nodes;
 mod outside;
 mod people;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::command::Command;
+use standfast_core::actor::Actor;
+use standfast_core::command::Command;
 
 use super::details::span;
 use super::expect;

@@ -3,19 +3,19 @@
 //! A parent's hold and its child's start are one append; a child's end and the answer to that hold are one append
 //! (rule 7). Everything else of a sub-run is an ordinary run.
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{Command, Decide, Resolve, Start, Suspend, SuspendFor, Taken, Wanted};
-use holdpoint_core::decide::{self, Decided};
-use holdpoint_core::event::{Driver, Envelope, Event, Outcome, Parent};
-use holdpoint_core::hold::Ask;
-use holdpoint_core::id::{CallNo, HoldKey, Secret};
-use holdpoint_core::message::Message;
-use holdpoint_core::policy::Role;
-use holdpoint_core::project::RunRow;
-use holdpoint_core::time::Millis;
-use holdpoint_store::ahead::{Given, Order, Settled};
-use holdpoint_store::{Batch, LeaseChange, Seal};
+use standfast_core::actor::Actor;
+use standfast_core::body::Body;
+use standfast_core::command::{Command, Decide, Resolve, Start, Suspend, SuspendFor, Taken, Wanted};
+use standfast_core::decide::{self, Decided};
+use standfast_core::event::{Driver, Envelope, Event, Outcome, Parent};
+use standfast_core::hold::Ask;
+use standfast_core::id::{CallNo, HoldKey, Secret};
+use standfast_core::message::Message;
+use standfast_core::policy::Role;
+use standfast_core::project::RunRow;
+use standfast_core::time::Millis;
+use standfast_store::ahead::{Given, Order, Settled};
+use standfast_store::{Batch, LeaseChange, Seal};
 
 use super::block_on::block_on;
 use super::world::World;
@@ -134,8 +134,8 @@ pub(crate) fn sealed(before: Option<&RunRow>, decided: &Decided, given: &Given) 
     )
 }
 
-fn context(given: &Given) -> holdpoint_core::command::Context<'_> {
-    holdpoint_core::command::Context {
+fn context(given: &Given) -> standfast_core::command::Context<'_> {
+    standfast_core::command::Context {
         now: given.now,
         entropy: given.entropy,
         actor: given.actor.clone(),

@@ -5,22 +5,22 @@
 
 use std::sync::Arc;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::command::{AskedCall, Command, Entropy, Start, Wanted};
-use holdpoint_core::decide::{Answer, Decided};
-use holdpoint_core::definition::Definition;
-use holdpoint_core::digest;
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::hold::Recorded;
-use holdpoint_core::id::{CallNo, HoldId, HoldKey, Incarnation, RunId, Seq};
-use holdpoint_core::name::{UserId, WorkerName};
-use holdpoint_core::project::RunRow;
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::Heard;
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::ahead::{Beside, Driver, Given, Order, Settled};
-use holdpoint_store::memory::MemoryStore;
-use holdpoint_store::{Put, Store, Who};
+use standfast_core::actor::Actor;
+use standfast_core::command::{AskedCall, Command, Entropy, Start, Wanted};
+use standfast_core::decide::{Answer, Decided};
+use standfast_core::definition::Definition;
+use standfast_core::digest;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::hold::Recorded;
+use standfast_core::id::{CallNo, HoldId, HoldKey, Incarnation, RunId, Seq};
+use standfast_core::name::{UserId, WorkerName};
+use standfast_core::project::RunRow;
+use standfast_core::refusal::Refusal;
+use standfast_core::run::Heard;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::ahead::{Beside, Driver, Given, Order, Settled};
+use standfast_store::memory::MemoryStore;
+use standfast_store::{Put, Store, Who};
 
 use super::backends::Backend;
 use super::block_on::block_on;

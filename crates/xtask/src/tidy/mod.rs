@@ -11,6 +11,7 @@ mod links;
 mod markdown;
 mod module_docs;
 mod no_leftovers;
+mod old_name;
 mod product_only;
 mod readme_commands;
 mod repository;

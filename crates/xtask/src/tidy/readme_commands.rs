@@ -6,7 +6,7 @@
 use super::markdown::{PageLine, Place, page_lines};
 use super::repository::{Repository, SourceFile};
 use super::violation::Violation;
-use crate::commands::{HOLDPOINT_SUBCOMMANDS, SUBCOMMANDS};
+use crate::commands::{STANDFAST_SUBCOMMANDS, SUBCOMMANDS};
 
 pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -14,7 +14,7 @@ pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
         let lines = page_lines(&file.text);
         for line in &lines {
             violations.extend(unknown_xtask(file, line));
-            violations.extend(unknown_holdpoint(file, line, &lines));
+            violations.extend(unknown_standfast(file, line, &lines));
         }
     }
     violations
@@ -48,7 +48,7 @@ fn leading_name(text: &str) -> &str {
     text[..end].trim_end_matches('-')
 }
 
-fn unknown_holdpoint(file: &SourceFile, line: &PageLine<'_>, page: &[PageLine<'_>]) -> Vec<Violation> {
+fn unknown_standfast(file: &SourceFile, line: &PageLine<'_>, page: &[PageLine<'_>]) -> Vec<Violation> {
     if line.place == Place::Prose {
         return Vec::new();
     }
@@ -60,25 +60,25 @@ fn unknown_holdpoint(file: &SourceFile, line: &PageLine<'_>, page: &[PageLine<'_
     }
     let commands = line.text.split(['|', ';', '&', '(']);
     let unknown =
-        commands.filter_map(holdpoint_subcommand).filter(|name| !HOLDPOINT_SUBCOMMANDS.contains(name));
+        commands.filter_map(standfast_subcommand).filter(|name| !STANDFAST_SUBCOMMANDS.contains(name));
     unknown
         .map(|name| {
             Violation::new(
                 &file.path,
                 line.number,
-                format!("`holdpoint {name}` does not exist"),
+                format!("`standfast {name}` does not exist"),
                 format!(
-                    "known: {}; a new one is added to HOLDPOINT_SUBCOMMANDS in crates/xtask/src/commands.rs",
-                    HOLDPOINT_SUBCOMMANDS.join(", ")
+                    "known: {}; a new one is added to STANDFAST_SUBCOMMANDS in crates/xtask/src/commands.rs",
+                    STANDFAST_SUBCOMMANDS.join(", ")
                 ),
             )
         })
         .collect()
 }
 
-/// The subcommand, if the command is `holdpoint` by any path, after a prompt, settings (`A=b`) and words such
+/// The subcommand, if the command is `standfast` by any path, after a prompt, settings (`A=b`) and words such
 /// as sudo.
-fn holdpoint_subcommand(command: &str) -> Option<&str> {
+fn standfast_subcommand(command: &str) -> Option<&str> {
     const BEFORE_A_COMMAND: &[&str] = &["$", "sudo", "exec", "nohup", "time"];
     let mut words = command.split_whitespace().skip_while(|word| {
         BEFORE_A_COMMAND.contains(word) || word.split_once('=').is_some_and(|(name, _)| !name.contains('/'))
@@ -86,7 +86,7 @@ fn holdpoint_subcommand(command: &str) -> Option<&str> {
     let program = words.next()?;
     let name = words.next()?;
     let is_name = name.starts_with(|c: char| c.is_ascii_lowercase()) && leading_name(name) == name;
-    (program.rsplit('/').next() == Some("holdpoint") && is_name).then_some(name)
+    (program.rsplit('/').next() == Some("standfast") && is_name).then_some(name)
 }
 
 #[cfg(test)]
@@ -108,16 +108,16 @@ mod tests {
     }
 
     #[test]
-    fn holdpoint_commands_in_code_exist() {
-        let page = "holdpoint juggle\n```sh\nholdpoint audit verify\nA=b ./target/debug/holdpoint juggle\n\
-            holdpoint --help\necho x | holdpoint paint --fast\ncd holdpoint\n```";
-        let expected = ["4: `holdpoint juggle` does not exist", "6: `holdpoint paint` does not exist"];
+    fn standfast_commands_in_code_exist() {
+        let page = "standfast juggle\n```sh\nstandfast audit verify\nA=b ./target/debug/standfast juggle\n\
+            standfast --help\necho x | standfast paint --fast\ncd standfast\n```";
+        let expected = ["4: `standfast juggle` does not exist", "6: `standfast paint` does not exist"];
         assert_eq!(found("README.md", page), expected);
     }
 
     #[test]
     fn output_below_a_prompt_is_no_command() {
-        let page = "```console\n$ holdpoint audit\nholdpoint listens\n$ sudo holdpoint sing\n```";
-        assert_eq!(found("docs/a.md", page), ["4: `holdpoint sing` does not exist"]);
+        let page = "```console\n$ standfast audit\nstandfast listens\n$ sudo standfast sing\n```";
+        assert_eq!(found("docs/a.md", page), ["4: `standfast sing` does not exist"]);
     }
 }

@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn what_git_would_commit_is_read_and_nothing_else() {
-        let root = std::env::temp_dir().join(format!("holdpoint-tidy-{}", std::process::id()));
+        let root = std::env::temp_dir().join(format!("standfast-tidy-{}", std::process::id()));
         fs::create_dir_all(root.join("target")).unwrap();
         process::output(&root, "git", &["init", "--quiet"]).unwrap();
         for (path, text) in [(".gitignore", "/target"), ("target/x", "x"), ("new.md", "new"), ("gone.md", "")]

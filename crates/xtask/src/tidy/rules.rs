@@ -9,8 +9,8 @@ use anyhow::{Result, bail};
 use super::repository::Repository;
 use super::violation::Violation;
 use super::{
-    error_texts, file_length, links, module_docs, no_leftovers, product_only, readme_commands, requirements,
-    use_edges,
+    error_texts, file_length, links, module_docs, no_leftovers, old_name, product_only, readme_commands,
+    requirements, use_edges,
 };
 
 type Rule = fn(&Repository) -> Vec<Violation>;
@@ -25,6 +25,7 @@ const RULES: &[Rule] = &[
     requirements::check,
     product_only::check,
     no_leftovers::check,
+    old_name::check,
 ];
 
 /// Prints every violation of every rule; any is an error.

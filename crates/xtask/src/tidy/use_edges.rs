@@ -14,8 +14,8 @@ const CORE_DEPENDENCIES: &[&str] = &["serde", "serde_json", "sha2"];
 
 /// A crate of ours and those of ours that it must not know, not even in its tests.
 const NOT_UPWARDS: &[(&str, &[&str])] = &[
-    ("core", &["holdpoint-store", "holdpoint", "xtask"]),
-    ("store", &["holdpoint", "xtask"]),
+    ("core", &["standfast-store", "standfast", "xtask"]),
+    ("store", &["standfast", "xtask"]),
     ("server", &["xtask"]),
 ];
 
@@ -135,7 +135,7 @@ fn surface_edge(
     path_in_src: &str,
     path: &NamedPath,
 ) -> Option<(String, &'static str)> {
-    if path.starts_with(&["crate", "model"]) || path.starts_with(&["holdpoint_store"]) {
+    if path.starts_with(&["crate", "model"]) || path.starts_with(&["standfast_store"]) {
         let problem = format!("a surface uses {}", path.shown());
         return Some((problem, "a surface maps its protocol to one engine call; let the engine do this"));
     }
@@ -193,8 +193,8 @@ mod tests {
     #[test]
     fn no_crate_depends_on_one_above_it() {
         let manifest =
-            "[dependencies]\nholdpoint-core = { path = \"../core\" }\n[dev-dependencies]\nholdpoint = \"1\"";
-        let expected = ["crates/store depends on holdpoint, which is above it"];
+            "[dependencies]\nstandfast-core = { path = \"../core\" }\n[dev-dependencies]\nstandfast = \"1\"";
+        let expected = ["crates/store depends on standfast, which is above it"];
         assert_eq!(found("crates/store/Cargo.toml", manifest), expected);
         assert!(found("crates/server/Cargo.toml", manifest).is_empty());
     }
@@ -233,8 +233,8 @@ mod tests {
     #[test]
     fn surfaces_know_neither_models_nor_the_store() {
         let path = "crates/server/src/surface/api/routes.rs";
-        let source = "use crate::engine::Engine;\nuse crate::model::Model;\nuse holdpoint_store::Store;";
-        let expected = ["a surface uses crate::model::Model", "a surface uses holdpoint_store::Store"];
+        let source = "use crate::engine::Engine;\nuse crate::model::Model;\nuse standfast_store::Store;";
+        let expected = ["a surface uses crate::model::Model", "a surface uses standfast_store::Store"];
         assert_eq!(found(path, source), expected);
         assert!(found("crates/server/src/engine/worker.rs", source).is_empty());
     }

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use holdpoint_store::conformance::cluster::{self, OwnServer};
-use holdpoint_store::postgres::{PostgresOptions, PostgresStore};
+use standfast_store::conformance::cluster::{self, OwnServer};
+use standfast_store::postgres::{PostgresOptions, PostgresStore};
 
 /// A server; it ends with its handle.
 pub(super) struct Postgres {

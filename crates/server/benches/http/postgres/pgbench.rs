@@ -124,7 +124,7 @@ fn script(cycle: &[Logged], rows: Rows) -> Script {
                     names.len() - 1
                 });
                 let parameters: Vec<String> = parameters.iter().map(|text| changing.within(text)).collect();
-                format!("EXECUTE hp_{no} ({})", parameters.join(", "))
+                format!("EXECUTE sf_{no} ({})", parameters.join(", "))
             }
         };
         // Everything between BEGIN and COMMIT of a session is one trip.
@@ -136,10 +136,10 @@ fn script(cycle: &[Logged], rows: Rows) -> Script {
             None => trips.push((&one.session, vec![text], one.sql == "BEGIN")),
         }
     }
-    let mut text = String::from("\\if :hp_ready\n\\else\n");
-    text.push_str("\\set hp_n 1000000000000000 + :client_id * 1000000000000\n");
-    names.iter().enumerate().for_each(|(no, sql)| text.push_str(&format!("PREPARE hp_{no} AS {sql};\n")));
-    text.push_str("\\set hp_ready 1\n\\endif\n\\set hp_n :hp_n + 1\n");
+    let mut text = String::from("\\if :sf_ready\n\\else\n");
+    text.push_str("\\set sf_n 1000000000000000 + :client_id * 1000000000000\n");
+    names.iter().enumerate().for_each(|(no, sql)| text.push_str(&format!("PREPARE sf_{no} AS {sql};\n")));
+    text.push_str("\\set sf_ready 1\n\\endif\n\\set sf_n :sf_n + 1\n");
     trips.iter().for_each(|(_, statements, _)| text.push_str(&format!("{};\n", statements.join("\\;\n"))));
     Script { text, statements: cycle.len(), trips: trips.len(), rows }
 }
@@ -170,10 +170,10 @@ impl Changing {
                 found.push(one[0].to_owned());
                 found.len() - 1
             });
-            if one[0].contains('-') { format!("{no:016}:hp_n") } else { format!("{no}:hp_n") }
+            if one[0].contains('-') { format!("{no:016}:sf_n") } else { format!("{no}:sf_n") }
         });
         match &self.session {
-            Some(session) => replaced.replace(session.as_str(), "session:hp_n"),
+            Some(session) => replaced.replace(session.as_str(), "session:sf_n"),
             None => replaced.into_owned(),
         }
     }
@@ -194,7 +194,7 @@ impl Script {
             "-P",
             "1",
             "-D",
-            "hp_ready=0",
+            "sf_ready=0",
             "-j",
             &clients.min(2).to_string(),
         ]);

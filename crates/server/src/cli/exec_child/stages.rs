@@ -9,12 +9,12 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use holdpoint::tool::cgroup::{Bounds, ControlGroups};
-use holdpoint::tool::descendants::end_below;
-use holdpoint::tool::sandbox::{self, Isolation, Plan};
 use rustix::process::{
     Resource, Rlimit, Signal, geteuid, getpid, set_parent_process_death_signal, setrlimit,
 };
+use standfast::tool::cgroup::{Bounds, ControlGroups};
+use standfast::tool::descendants::end_below;
+use standfast::tool::sandbox::{self, Isolation, Plan};
 
 use super::{ExecChild, Stage};
 
@@ -32,7 +32,7 @@ pub(super) fn bounds(order: &ExecChild) -> Bounds {
 
 /// The first stage: what must outlive the namespaces.
 pub(super) fn outside(order: &ExecChild, plan: Plan) -> Result<ExitCode, String> {
-    let scratch = tempfile::Builder::new().prefix("holdpoint-").tempdir();
+    let scratch = tempfile::Builder::new().prefix("standfast-").tempdir();
     let scratch = scratch.map_err(|error| format!("no directory for temporary files: {error}"))?;
     let groups = ControlGroups::join(&bounds(order));
     let started = again(order, &plan, Stage::Between, scratch.path(), &groups);

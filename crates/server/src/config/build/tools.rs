@@ -7,10 +7,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use holdpoint_core::definition::ToolSpec;
-use holdpoint_core::digest;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::name::AgentName;
+use standfast_core::definition::ToolSpec;
+use standfast_core::digest;
+use standfast_core::json::RawJson;
+use standfast_core::name::AgentName;
 
 use super::{Beside, BuildError};
 use crate::clock::{Clock, random_bytes};
@@ -253,7 +253,7 @@ impl<'a> Workshop<'a> {
         // A key that all nodes share lets any of them check what another one's job sends.
         let webhooks = &self.config.file.server.webhooks;
         for key in webhooks.key.iter().chain(&webhooks.previous_keys) {
-            let key = digest::of_parts("holdpoint.callback-key.1", &[key.expose().as_bytes()]);
+            let key = digest::of_parts("standfast.callback-key.1", &[key.expose().as_bytes()]);
             secrets.push(CallbackSecret::Derived(key.0));
         }
         if secrets.is_empty() || self.data.join(CALLBACK_KEY).exists() {

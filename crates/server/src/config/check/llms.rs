@@ -4,8 +4,8 @@
 
 use std::path::Path as FilePath;
 
-use holdpoint_core::command::Limits;
 use serde_json::{Map, Value as Json};
+use standfast_core::command::Limits;
 
 use super::rules::secret_in_file;
 use crate::config::build::host_of;

@@ -2,8 +2,8 @@
 //!
 //! What a single value may be is `file/`; models have `llms.rs`, stores `stores.rs`.
 
-use holdpoint_core::name::InboxName;
-use holdpoint_core::time::Millis;
+use standfast_core::name::InboxName;
+use standfast_core::time::Millis;
 
 use crate::config::build::host_of;
 use crate::config::check::Checked;

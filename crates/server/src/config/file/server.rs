@@ -5,10 +5,10 @@
 use std::net::IpAddr;
 
 use garde::Validate;
-use holdpoint_core::time::Millis;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use standfast_core::time::Millis;
 
 use super::llm::web_address;
 use super::values::{Secret, SelfApproval, Span};
@@ -47,7 +47,7 @@ pub struct Server {
     /// How long things are kept.
     #[garde(dive)]
     pub retention: Retention,
-    /// Signed heads of the database, by which `holdpoint audit verify --heads` notices what is gone or was rolled back.
+    /// Signed heads of the database, by which `standfast audit verify --heads` notices what is gone or was rolled back.
     #[garde(dive)]
     pub audit: Option<Audit>,
     /// How much is allowed.
@@ -260,7 +260,7 @@ fn a_moment(span: &Span, (): &()) -> garde::Result {
 #[serde(deny_unknown_fields, default)]
 #[garde(allow_unvalidated)]
 pub struct Auth {
-    /// Whether API keys are taken. They are made with `holdpoint keys`, never written into this file.
+    /// Whether API keys are taken. They are made with `standfast keys`, never written into this file.
     #[schemars(extend("default" = false))]
     pub api_keys: Option<bool>,
     /// Tokens of your identity provider.

@@ -5,11 +5,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use holdpoint_core::hold;
-use holdpoint_core::time::Millis;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
+use standfast_core::hold;
+use standfast_core::time::Millis;
 
 /// A span of time: a whole number of seconds, or a number with its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdpoint_store::DueNotice;
 use reqwest::Url;
+use standfast_store::DueNotice;
 use tokio::task::JoinSet;
 
 use crate::engine::Shared;

@@ -17,12 +17,12 @@ use crate::engine::{Engine, EngineError, Shared};
 use crate::http_date::retry_after;
 use crate::settings::Webhooks;
 use crate::tool::http::{self, HttpLimits, Request};
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::id::{HoldId, Seq};
-use holdpoint_core::project::hold_of;
-use holdpoint_core::run::Facts;
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::{DueNotice, NoticeQuery, Scope, SettleNotice, StoreError, Subscription};
+use standfast_core::event::{Envelope, Event};
+use standfast_core::id::{HoldId, Seq};
+use standfast_core::project::hold_of;
+use standfast_core::run::Facts;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::{DueNotice, NoticeQuery, Scope, SettleNotice, StoreError, Subscription};
 
 /// Notices that are looked for at once, beside those that are under way.
 const LOOK: usize = 32;

@@ -5,7 +5,7 @@
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine as _};
-use holdpoint_core::digest;
+use standfast_core::digest;
 
 use super::SigningKey;
 use crate::clock;
@@ -44,7 +44,7 @@ impl SigningKey {
     }
 
     fn sealing_key(&self) -> LessSafeKey {
-        match UnboundKey::new(&AES_256_GCM, &self.derived("holdpoint.seal.1")) {
+        match UnboundKey::new(&AES_256_GCM, &self.derived("standfast.seal.1")) {
             Ok(key) => LessSafeKey::new(key),
             Err(_) => unreachable!("the key has 32 bytes"),
         }
@@ -52,7 +52,7 @@ impl SigningKey {
 }
 
 fn bound_to(column: Option<&str>, owner: &[&str]) -> Aad<[u8; 32]> {
-    let what = if column.is_some() { "holdpoint.sealed.2" } else { "holdpoint.sealed.1" };
+    let what = if column.is_some() { "standfast.sealed.2" } else { "standfast.sealed.1" };
     let parts: Vec<&[u8]> = column.iter().chain(owner).map(|part| part.as_bytes()).collect();
     Aad::from(digest::of_parts(what, &parts).0)
 }

@@ -7,10 +7,10 @@ use std::fmt;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hmac::{Hmac, KeyInit, Mac};
-use holdpoint_core::digest;
-use holdpoint_core::name::Tenant;
-use holdpoint_core::time::Timestamp;
 use sha2::Sha256;
+use standfast_core::digest;
+use standfast_core::name::Tenant;
+use standfast_core::time::Timestamp;
 
 /// What the secrets of all subscriptions are made from. Never stored in a database, listed or logged.
 ///
@@ -36,7 +36,7 @@ impl SigningKey {
     /// A key from a text that somebody chose: long and random, because nothing here makes it harder to guess.
     #[must_use]
     pub fn of_text(text: &str) -> SigningKey {
-        SigningKey::new(digest::of_parts("holdpoint.webhook-key.1", &[text.as_bytes()]).0)
+        SigningKey::new(digest::of_parts("standfast.webhook-key.1", &[text.as_bytes()]).0)
     }
 
     /// This key, in the place of those.
@@ -60,7 +60,7 @@ impl SigningKey {
     #[must_use]
     pub fn secret(&self, tenant: &Tenant, subscription: &str, number: u32) -> SigningSecret {
         let parts = [tenant.as_str().as_bytes(), subscription.as_bytes(), &number.to_be_bytes()];
-        let named = digest::of_parts("holdpoint.webhook.1", &parts);
+        let named = digest::of_parts("standfast.webhook.1", &parts);
         SigningSecret(mac(&self.current, &[&named.0]))
     }
 

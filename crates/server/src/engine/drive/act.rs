@@ -6,22 +6,22 @@
 use std::pin::pin;
 
 use futures_util::future::join_all;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{
+use standfast_core::body::Body;
+use standfast_core::command::{
     Begin, Command, FailKind, FailRun, FinishCall, StoredCall, Suspend, SuspendFor,
 };
-use holdpoint_core::digest;
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, Secret};
-use holdpoint_core::message::ToolResult;
-use holdpoint_core::name::AgentName;
-use holdpoint_core::next::{Next, Running, next};
-use holdpoint_core::policy::Verdicts;
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::{CallAttempt, Run};
-use holdpoint_core::time::Millis;
-use holdpoint_core::transcript::{continuation, stored_call};
-use holdpoint_store::StoreError;
+use standfast_core::digest;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, Secret};
+use standfast_core::message::ToolResult;
+use standfast_core::name::AgentName;
+use standfast_core::next::{Next, Running, next};
+use standfast_core::policy::Verdicts;
+use standfast_core::refusal::Refusal;
+use standfast_core::run::{CallAttempt, Run};
+use standfast_core::time::Millis;
+use standfast_core::transcript::{continuation, stored_call};
+use standfast_store::StoreError;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use super::{Drive, Ended, Step};
@@ -263,7 +263,7 @@ impl Drive {
         self.settle().await?;
         for running in started {
             let is_open = self.driver.tip().and_then(|run| run.call(running.call)).is_some_and(|call| {
-                matches!(call.state, holdpoint_core::run::CallState::Started { .. })
+                matches!(call.state, standfast_core::run::CallState::Started { .. })
                     && call.attempt == running.attempt
             });
             if is_open {

@@ -3,15 +3,15 @@
 //! Looked for in the log of the run, in those above and below it, and in other recent runs of its session; only when
 //! somebody would be asked. What a person says in this run after the denial lifts it: then they, not the model, ask for it.
 
-use holdpoint_core::command::AskedCall;
-use holdpoint_core::denials::{Denial, denials, last_asked_at, loose};
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::id::{CallNo, RunId, Seq};
-use holdpoint_core::name::{RuleId, ToolName};
-use holdpoint_core::policy::{Effect, Verdict, Verdicts};
-use holdpoint_core::run::Run;
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_store::{RunFilter, RunQuery};
+use standfast_core::command::AskedCall;
+use standfast_core::denials::{Denial, denials, last_asked_at, loose};
+use standfast_core::event::{Envelope, Event};
+use standfast_core::id::{CallNo, RunId, Seq};
+use standfast_core::name::{RuleId, ToolName};
+use standfast_core::policy::{Effect, Verdict, Verdicts};
+use standfast_core::run::Run;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_store::{RunFilter, RunQuery};
 
 use super::Drive;
 use crate::engine::Shared;

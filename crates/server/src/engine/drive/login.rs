@@ -5,13 +5,13 @@
 
 use std::pin::pin;
 
-use holdpoint_core::command::{Command, Suspend};
-use holdpoint_core::event::Event;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{CallNo, HoldId, HoldKey};
-use holdpoint_core::policy::{Role, Verdicts};
-use holdpoint_core::run::Run;
-use holdpoint_store::Put;
+use standfast_core::command::{Command, Suspend};
+use standfast_core::event::Event;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{CallNo, HoldId, HoldKey};
+use standfast_core::policy::{Role, Verdicts};
+use standfast_core::run::Run;
+use standfast_store::Put;
 
 use super::Drive;
 use crate::engine::EngineError;

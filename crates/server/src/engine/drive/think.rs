@@ -10,14 +10,14 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::{Pin, pin};
 
 use futures_util::FutureExt;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{Command, FailKind, FailRun, RecordFailure, RecordReply};
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::mutant::Mutant;
-use holdpoint_core::policy::Verdicts;
-use holdpoint_core::run::{Heard, Run, Stage};
-use holdpoint_core::transcript::{results_digest, transcript};
-use holdpoint_store::StoreError;
+use standfast_core::body::Body;
+use standfast_core::command::{Command, FailKind, FailRun, RecordFailure, RecordReply};
+use standfast_core::event::{Envelope, Event};
+use standfast_core::mutant::Mutant;
+use standfast_core::policy::Verdicts;
+use standfast_core::run::{Heard, Run, Stage};
+use standfast_core::transcript::{results_digest, transcript};
+use standfast_store::StoreError;
 
 use super::Drive;
 use crate::engine::EngineError;
@@ -107,7 +107,7 @@ impl Drive {
         self.log.clear();
         self.refresh().await?;
         let is_whole =
-            |row: &holdpoint_core::project::RunRow| row.run.state.results == results_digest(&self.log);
+            |row: &standfast_core::project::RunRow| row.run.state.results == results_digest(&self.log);
         match self.driver.durable().is_none_or(is_whole) {
             true => Ok(()),
             false => {

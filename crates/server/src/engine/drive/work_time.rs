@@ -1,15 +1,15 @@
 //! `task.timeout`: how long a run may work. Waiting does not count.
 //!
 //! A run is driven only while there is something to do, so all of a drive is work. What earlier drives did is read from
-//! the log (`holdpoint_core::work_time`); the limit is never pinned, so a run that has waited obeys today's.
+//! the log (`standfast_core::work_time`); the limit is never pinned, so a run that has waited obeys today's.
 
-use holdpoint_core::command::{Command, FailKind, FailRun};
-use holdpoint_core::event::Envelope;
-use holdpoint_core::policy::Verdicts;
-use holdpoint_core::run::Run;
-use holdpoint_core::time::{Millis, Timestamp};
-use holdpoint_core::work_time::worked;
-use holdpoint_store::ahead::Driver;
+use standfast_core::command::{Command, FailKind, FailRun};
+use standfast_core::event::Envelope;
+use standfast_core::policy::Verdicts;
+use standfast_core::run::Run;
+use standfast_core::time::{Millis, Timestamp};
+use standfast_core::work_time::worked;
+use standfast_store::ahead::Driver;
 
 use super::Drive;
 use crate::config::file::Span;

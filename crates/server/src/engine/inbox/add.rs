@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use holdpoint_core::command::Taken;
-use holdpoint_core::definition::Definition;
-use holdpoint_core::event::{Driver, Inbox};
-use holdpoint_core::id::{Place, RunId};
-use holdpoint_core::name::AgentName;
+use standfast_core::command::Taken;
+use standfast_core::definition::Definition;
+use standfast_core::event::{Driver, Inbox};
+use standfast_core::id::{Place, RunId};
+use standfast_core::name::AgentName;
 
 use super::NewTask;
 use crate::auth::Principal;

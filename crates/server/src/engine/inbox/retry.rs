@@ -2,8 +2,8 @@
 //!
 //! How often is the core's business: it counts the attempts.
 
-use holdpoint_core::command::Entropy;
-use holdpoint_core::time::Millis;
+use standfast_core::command::Entropy;
+use standfast_core::time::Millis;
 
 /// The first pause; each further one is twice as long.
 const FIRST: i64 = 1_000;

@@ -6,14 +6,14 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use holdpoint_core::command::{ClaimRun, Command};
-use holdpoint_core::decide::Answer;
-use holdpoint_core::event::Driver as DrivenBy;
-use holdpoint_core::id::Seq;
-use holdpoint_core::name::{AgentName, Tenant};
-use holdpoint_core::project::RunRow;
-use holdpoint_store::ahead::Driver;
-use holdpoint_store::{RunFilter, RunQuery, SCAN_MAX, StoreError};
+use standfast_core::command::{ClaimRun, Command};
+use standfast_core::decide::Answer;
+use standfast_core::event::Driver as DrivenBy;
+use standfast_core::id::Seq;
+use standfast_core::name::{AgentName, Tenant};
+use standfast_core::project::RunRow;
+use standfast_store::ahead::Driver;
+use standfast_store::{RunFilter, RunQuery, SCAN_MAX, StoreError};
 
 use crate::engine::{EngineError, Queue, Shared};
 use crate::settings::Agent;

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{HoldId, RunId, Seq};
-use holdpoint_core::name::InboxName;
-use holdpoint_core::project::RunRow;
-use holdpoint_core::run::{Facts, Run};
-use holdpoint_store::{Audience, HoldFilter, HoldQuery, InboxCounts, RunFilter, RunQuery, Stored};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::name::InboxName;
+use standfast_core::project::RunRow;
+use standfast_core::run::{Facts, Run};
+use standfast_store::{Audience, HoldFilter, HoldQuery, InboxCounts, RunFilter, RunQuery, Stored};
 
 use super::{InboxView, TaskList, TaskView};
 use crate::auth::{Principal, Scope};

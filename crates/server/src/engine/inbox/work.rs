@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::command::{ClaimRun, Command, FailKind, FailRun, Suspend, SuspendFor};
-use holdpoint_core::decide::Answer;
-use holdpoint_core::id::{CallNo, RunId};
-use holdpoint_core::name::{InboxName, WorkerName};
-use holdpoint_core::project::RunRow;
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::Run;
-use holdpoint_store::ahead::Driver;
-use holdpoint_store::{RunFilter, RunQuery, SCAN_MAX, StoreError};
+use standfast_core::actor::Actor;
+use standfast_core::command::{ClaimRun, Command, FailKind, FailRun, Suspend, SuspendFor};
+use standfast_core::decide::Answer;
+use standfast_core::id::{CallNo, RunId};
+use standfast_core::name::{InboxName, WorkerName};
+use standfast_core::project::RunRow;
+use standfast_core::refusal::Refusal;
+use standfast_core::run::Run;
+use standfast_store::ahead::Driver;
+use standfast_store::{RunFilter, RunQuery, SCAN_MAX, StoreError};
 
 use super::{ClaimTask, TaskReport, claim_name, is_claim_of, retry};
 use crate::auth::{Principal, Scope};
@@ -175,7 +175,7 @@ impl Shared {
 /// Whether a task is for this worker: its kind, and the agent that it is meant for.
 fn suits(run: &Run, claim: &ClaimTask) -> bool {
     let Some(place) = &run.facts.inbox else { return false };
-    run.facts.driver == holdpoint_core::event::Driver::Outside
+    run.facts.driver == standfast_core::event::Driver::Outside
         && (claim.kinds.is_empty() || claim.kinds.contains(&place.kind))
         && place.target_agent.as_ref().is_none_or(|target| *target == claim.agent)
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::digest;
+use standfast_core::digest;
 
 use super::error::{A2aError, Kind};
 use super::operations::Asked;
@@ -47,7 +47,7 @@ fn unsigned(settings: &Settings, name: &str, agent: &Agent, site: &str) -> Agent
     }
     let (security_schemes, security_requirements) = security(settings);
     let description = settings.purposes.get(name).cloned().unwrap_or_else(|| {
-        format!("The agent {name} of a Holdpoint server: it stops and waits where a person decides.")
+        format!("The agent {name} of a Standfast server: it stops and waits where a person decides.")
     });
     AgentCard {
         name: name.to_owned(),
@@ -175,8 +175,8 @@ mod tests {
     fn grpc_is_found_by_host_and_port() {
         for (site, expected) in [
             ("http://127.0.0.1:8080", "127.0.0.1:8080"),
-            ("https://holdpoint.example", "holdpoint.example:443"),
-            ("https://holdpoint.example:8443/below", "holdpoint.example:8443"),
+            ("https://standfast.example", "standfast.example:443"),
+            ("https://standfast.example:8443/below", "standfast.example:8443"),
             ("http://[::1]", "[::1]:80"),
             ("http://[::1]:9000", "[::1]:9000"),
         ] {

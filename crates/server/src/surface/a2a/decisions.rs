@@ -7,15 +7,15 @@
 #[cfg(test)]
 mod tests;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::Wanted;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::hold::{Ask, HoldKind};
-use holdpoint_core::id::{CallId, HoldId, RunId};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::words::{APPROVE, DENY, Reading as Words, read_text};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use standfast_core::body::Body;
+use standfast_core::command::Wanted;
+use standfast_core::digest::Digest;
+use standfast_core::hold::{Ask, HoldKind};
+use standfast_core::id::{CallId, HoldId, RunId};
+use standfast_core::json::RawJson;
+use standfast_core::words::{APPROVE, DENY, Reading as Words, read_text};
 
 use super::error::A2aError;
 use super::wire;

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
-use holdpoint_core::id::{HoldId, RunId};
-use holdpoint_core::refusal::{Refusal, resolution_word};
 use serde::Serialize;
+use standfast_core::id::{HoldId, RunId};
+use standfast_core::refusal::{Refusal, resolution_word};
 
 use super::wire::{Detail, FieldViolation};
 use crate::engine::{EngineError, StoreError};
@@ -267,7 +267,7 @@ fn refused(about: Option<RunId>, refusal: &Refusal) -> A2aError {
         }
         Refusal::Held { open } => {
             let id =
-                |key: &holdpoint_core::id::HoldKey| about.map(|run| HoldId { run, key: *key }.to_string());
+                |key: &standfast_core::id::HoldKey| about.map(|run| HoldId { run, key: *key }.to_string());
             let ids: Vec<String> = open.iter().filter_map(id).collect();
             error.with("hold_ids", ids.join(","))
         }

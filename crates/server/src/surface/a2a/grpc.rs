@@ -19,8 +19,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
-use holdpoint_core::digest;
 use prost::Message;
+use standfast_core::digest;
 
 use super::error::{A2aError, Kind};
 use super::negotiate::{self, EXTENSIONS_HEADER};

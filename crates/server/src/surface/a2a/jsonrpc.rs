@@ -5,10 +5,10 @@
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use holdpoint_core::digest;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use standfast_core::digest;
 
 use super::error::{A2aError, Kind, RpcError};
 use super::negotiate;

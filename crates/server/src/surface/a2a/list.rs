@@ -4,11 +4,11 @@
 //! turns pages move to the front and are missed on later pages, as with every list in this order.
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::RunId;
-use holdpoint_core::name::SessionId;
-use holdpoint_core::run::status;
-use holdpoint_core::time::Timestamp;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::RunId;
+use standfast_core::name::SessionId;
+use standfast_core::run::status;
+use standfast_core::time::Timestamp;
 
 use super::error::A2aError;
 use super::operations::{Asked, history_length};
@@ -34,7 +34,7 @@ pub(super) async fn list(
     let after = request.page_token.as_deref().filter(|token| !token.is_empty()).map(place).transpose()?;
     let since =
         request.status_timestamp_after.as_deref().filter(|at| !at.is_empty()).map(instant).transpose()?;
-    let bad_name = |bad: holdpoint_core::name::BadName| A2aError::invalid("contextId", bad.to_string());
+    let bad_name = |bad: standfast_core::name::BadName| A2aError::invalid("contextId", bad.to_string());
     let context = request.context_id.as_deref().filter(|id| !id.is_empty());
     let wanted = RecentRuns {
         agent: asked.agent.clone(),

@@ -70,7 +70,7 @@ impl Piece {
 
 #[cfg(test)]
 mod tests {
-    use holdpoint_core::id::Seq;
+    use standfast_core::id::Seq;
 
     use super::*;
 

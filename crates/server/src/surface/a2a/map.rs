@@ -8,17 +8,17 @@ mod prompt;
 mod tests;
 
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, Engine as _};
-use holdpoint_core::body::Body;
-use holdpoint_core::event::{Envelope, Event, Outcome};
-use holdpoint_core::hold::{HoldKind, Resolution};
-use holdpoint_core::id::{HoldId, MessageId, RunId, Seq};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, Part};
-use holdpoint_core::name::SessionId;
-use holdpoint_core::project::Phase;
-use holdpoint_core::run::{Run, Status, Waiting};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use standfast_core::body::Body;
+use standfast_core::event::{Envelope, Event, Outcome};
+use standfast_core::hold::{HoldKind, Resolution};
+use standfast_core::id::{HoldId, MessageId, RunId, Seq};
+use standfast_core::json::RawJson;
+use standfast_core::message::{Message, Part};
+use standfast_core::name::SessionId;
+use standfast_core::project::Phase;
+use standfast_core::run::{Run, Status, Waiting};
 
 use super::error::A2aError;
 use super::wire::{self, Role, TaskState};
@@ -344,7 +344,7 @@ pub(super) fn task(
     waiting: Option<wire::Message>,
 ) -> wire::Task {
     let place = Place::of(run);
-    let state = state(holdpoint_core::run::status(run), below);
+    let state = state(standfast_core::run::status(run), below);
     let message = match state.is_terminal() {
         true => last_words(place, events),
         false => waiting,

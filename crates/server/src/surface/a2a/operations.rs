@@ -3,14 +3,14 @@
 //! `send.rs` has messages, `list.rs` lists, `stream.rs` what goes on; the rest is here. Rules live in the core, authority
 //! in `auth`.
 
-use holdpoint_core::apply;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{HoldId, RunId, Seq};
-use holdpoint_core::name::AgentName;
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::{Run, status};
-use holdpoint_core::time::Millis;
+use standfast_core::apply;
+use standfast_core::digest::Digest;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::name::AgentName;
+use standfast_core::refusal::Refusal;
+use standfast_core::run::{Run, status};
+use standfast_core::time::Millis;
 
 use super::error::{A2aError, Kind};
 use super::map::{self, Place};
@@ -150,7 +150,7 @@ pub(super) async fn perform(asked: Asked, operation: Operation) -> Result<Done, 
             match asked.app.engine.cancel(&asked.who, run, reason, None).await {
                 Ok(_) => {}
                 // Cancelling what is cancelled changes nothing, and is no error.
-                Err(EngineError::Refused(Refusal::Ended(holdpoint_core::event::Outcome::Canceled))) => {}
+                Err(EngineError::Refused(Refusal::Ended(standfast_core::event::Outcome::Canceled))) => {}
                 Err(EngineError::Refused(Refusal::Ended(_))) => {
                     let message = format!("task {run} is over; it cannot be cancelled any more");
                     return Err(A2aError::new(Kind::TaskNotCancelable, message));
@@ -298,7 +298,7 @@ pub(super) async fn asks(
     run: &Run,
     below: &[(HoldId, HoldKind)],
 ) -> Result<Vec<HoldView>, EngineError> {
-    if let holdpoint_core::run::Status::Ended(_) = status(run) {
+    if let standfast_core::run::Status::Ended(_) = status(run) {
         return Ok(Vec::new());
     }
     let mut own: Vec<(HoldId, HoldKind)> =

@@ -3,11 +3,11 @@
 //! Pure, and the same for every reader and on every node: a reader who comes back with the position of what it got last
 //! gets exactly the rest. Between the events of one append the run was never seen, so only whole appends count.
 
-use holdpoint_core::apply;
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{HoldKey, RunId, Seq};
-use holdpoint_core::run::{Run, status};
+use standfast_core::apply;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{HoldKey, RunId, Seq};
+use standfast_core::run::{Run, status};
 
 use super::map::{self, Place};
 use super::wire::{self, TaskState};

@@ -8,10 +8,10 @@ use std::fmt;
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use futures_util::future::BoxFuture;
-use holdpoint_core::digest;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{RunId, Seq};
 use serde::{Deserialize, Serialize};
+use standfast_core::digest;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{RunId, Seq};
 
 use super::card::{VERSION, can_push};
 use super::error::{A2aError, Kind};
@@ -175,7 +175,7 @@ pub(super) fn callback(asked: &Asked, config: &TaskPushNotificationConfig) -> Re
         Some(id) if id.len() <= TEXT_MAX => id.to_owned(),
         Some(_) => return Err(A2aError::invalid("id", format!("has more than {TEXT_MAX} bytes"))),
         None => {
-            let digest = digest::of_parts("holdpoint.push-config.1", &[config.url.as_bytes()]);
+            let digest = digest::of_parts("standfast.push-config.1", &[config.url.as_bytes()]);
             format!("push-{}", BASE64_URL_SAFE_NO_PAD.encode(digest.0.get(..9).unwrap_or_default()))
         }
     };

@@ -10,9 +10,9 @@ use axum::http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
-use holdpoint_core::digest;
-use holdpoint_core::name::AgentName;
-use holdpoint_core::time::Millis;
+use standfast_core::digest;
+use standfast_core::name::AgentName;
+use standfast_core::time::Millis;
 
 use super::error::{A2aError, Kind};
 use super::modes::Accepts;

@@ -6,15 +6,15 @@
 
 use std::collections::HashSet;
 
-use holdpoint_core::command::{OnHold, Say};
-use holdpoint_core::decide::Answer;
-use holdpoint_core::digest;
-use holdpoint_core::event::{Envelope, Event, Outcome};
-use holdpoint_core::id::{HoldId, RunId, Seq};
-use holdpoint_core::name::SessionId;
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::Run;
-use holdpoint_core::time::Millis;
+use standfast_core::command::{OnHold, Say};
+use standfast_core::decide::Answer;
+use standfast_core::digest;
+use standfast_core::event::{Envelope, Event, Outcome};
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::name::SessionId;
+use standfast_core::refusal::Refusal;
+use standfast_core::run::Run;
+use standfast_core::time::Millis;
 
 use super::decisions::{self, Decided, Means, Open, Reading, Waiting};
 use super::error::{A2aError, Kind};
@@ -120,7 +120,7 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
     let Some(task) = said.task_id.as_deref().filter(|id| !id.is_empty()) else {
         let session = match said.context_id.as_deref().filter(|id| !id.is_empty()) {
             Some(id) => {
-                let wrong = |bad: holdpoint_core::name::BadName| {
+                let wrong = |bad: standfast_core::name::BadName| {
                     A2aError::invalid("message.contextId", bad.to_string())
                 };
                 Some(SessionId::new(id).map_err(wrong)?)

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::Extensions;
 use axum::response::Response;
-use holdpoint_core::id::RunId;
+use standfast_core::id::RunId;
 
 use crate::auth::Principal;
 use crate::engine::{Once, Showing};

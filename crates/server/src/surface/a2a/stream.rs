@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use holdpoint_core::event::{Envelope, Event as CoreEvent};
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{HoldId, RunId, Seq};
-use holdpoint_core::run::Run;
+use standfast_core::event::{Envelope, Event as CoreEvent};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::run::Run;
 use tokio::sync::watch;
 
 use super::error::{A2aError, Kind};
@@ -238,7 +238,7 @@ impl Frames {
     async fn whole(&mut self) -> Option<Ready> {
         while self.ready.is_empty() && !self.is_over {
             let has_children =
-                |run: &holdpoint_core::run::Run| run.state.holds.iter().any(|hold| hold.child.is_some());
+                |run: &standfast_core::run::Run| run.state.holds.iter().any(|hold| hold.child.is_some());
             let looks_below = self.progress.run().is_some_and(has_children);
             let (clock, poll) = (self.asked.app.engine.clock(), self.asked.app.engine.settings().poll);
             let heard = tokio::select! {

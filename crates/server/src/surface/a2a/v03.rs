@@ -19,9 +19,9 @@ use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
-use holdpoint_core::digest;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use standfast_core::digest;
 
 use self::map::Form;
 use super::error::{A2aError, Kind};

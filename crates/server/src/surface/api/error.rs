@@ -4,11 +4,11 @@
 //! caller, 409 somebody was faster, 5xx the operator.
 
 use axum::http::StatusCode;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::RunId;
-use holdpoint_core::project::How;
-use holdpoint_core::refusal::Refusal;
 use serde::Serialize;
+use standfast_core::digest::Digest;
+use standfast_core::id::RunId;
+use standfast_core::project::How;
+use standfast_core::refusal::Refusal;
 
 use super::map;
 use crate::engine::{EngineError, SessionError, StoreError};

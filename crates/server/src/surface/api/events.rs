@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use holdpoint_core::id::{RunId, Seq};
+use standfast_core::id::{RunId, Seq};
 use tokio::sync::watch;
 
 use super::{error, map, wire};

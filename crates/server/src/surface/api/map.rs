@@ -6,19 +6,19 @@ mod records;
 #[cfg(test)]
 mod tests;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{OnHold, Wanted};
-use holdpoint_core::decide::Answer;
-use holdpoint_core::event::{Envelope, Event, Outcome};
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{HoldId, HoldKey, RunId};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, Part};
-use holdpoint_core::name::AgentName;
-use holdpoint_core::project::{Closed, HoldRow, How, RunRow, hold_of};
-use holdpoint_core::run::{Run, Status, Waiting, status};
-use holdpoint_core::time::Timestamp;
 use serde_json::value::RawValue;
+use standfast_core::body::Body;
+use standfast_core::command::{OnHold, Wanted};
+use standfast_core::decide::Answer;
+use standfast_core::event::{Envelope, Event, Outcome};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{HoldId, HoldKey, RunId};
+use standfast_core::json::RawJson;
+use standfast_core::message::{Message, Part};
+use standfast_core::name::AgentName;
+use standfast_core::project::{Closed, HoldRow, How, RunRow, hold_of};
+use standfast_core::run::{Run, Status, Waiting, status};
+use standfast_core::time::Timestamp;
 
 use super::wire::{self, HoldKindWord, HowWord, OutcomeWord, ResolutionWord, RunStatus, WaitingWord};
 use crate::engine::{HoldView, Page, Recovery, RunView, Unreadable};
@@ -85,7 +85,7 @@ pub(super) fn wanted(body: &wire::ResolveHold) -> Result<Wanted, Problem> {
 
 /// JSON that two readers understand alike; its text is kept.
 fn json(name: &str, raw: &RawValue) -> Result<RawJson, Problem> {
-    let bad = |bad: holdpoint_core::json::BadJson| Problem::invalid(format!("{name}: {bad}"));
+    let bad = |bad: standfast_core::json::BadJson| Problem::invalid(format!("{name}: {bad}"));
     RawJson::parse(raw.get()).map_err(bad)
 }
 
@@ -118,7 +118,7 @@ pub(super) fn run_view(view: &RunView) -> wire::RunBody {
 pub(super) fn run(run: &Run) -> wire::RunBody {
     let status = status(run);
     let usage = run.state.usage;
-    let open = |hold: &holdpoint_core::hold::Hold| wire::OpenHold {
+    let open = |hold: &standfast_core::hold::Hold| wire::OpenHold {
         id: hold_id(run.facts.id, hold.key),
         kind: kind(hold.kind),
     };

@@ -5,7 +5,7 @@
 
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use holdpoint_core::name::{AgentName, SessionId, UserId};
+use standfast_core::name::{AgentName, SessionId, UserId};
 
 use super::routes::{Answered, DefaultAnswers, PAGE, PAGE_MAX, Who, bad_name};
 use super::{error, map, wire};

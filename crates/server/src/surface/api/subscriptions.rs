@@ -9,7 +9,7 @@ use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use holdpoint_core::name::AgentName;
+use standfast_core::name::AgentName;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::execution_state::ExecutionState;
-use holdpoint_core::receipt::{CallEffect, Report};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
+use standfast_core::execution_state::ExecutionState;
+use standfast_core::receipt::{CallEffect, Report};
 use utoipa::{IntoParams, ToSchema};
 
 /// What begins a run.

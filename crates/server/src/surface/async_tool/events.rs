@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use holdpoint_core::id::{HoldId, RunId, Seq};
-use holdpoint_core::name::SessionId;
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::name::SessionId;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;

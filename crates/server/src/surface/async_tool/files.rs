@@ -9,10 +9,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use holdpoint_core::id::RunId;
-use holdpoint_core::name::AgentName;
 use serde::Serialize;
 use serde_json::{Value, json};
+use standfast_core::id::RunId;
+use standfast_core::name::AgentName;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 

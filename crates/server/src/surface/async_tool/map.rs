@@ -3,12 +3,12 @@
 //! A job of which nobody knows whether it began is `waiting`: its result is still welcome. What a run that ended left
 //! behind is `failed`, like what somebody cancelled (C37).
 
-use holdpoint_core::body::Body;
-use holdpoint_core::id::{CallId, MessageId};
-use holdpoint_core::job::{End, Stands};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::name::ToolName;
-use holdpoint_core::time::Timestamp;
+use standfast_core::body::Body;
+use standfast_core::id::{CallId, MessageId};
+use standfast_core::job::{End, Stands};
+use standfast_core::json::RawJson;
+use standfast_core::name::ToolName;
+use standfast_core::time::Timestamp;
 
 use super::wire::{
     CallStatus, CallTime, PartState, PartTime, PendingToolCall, RecoveryStatus, SessionStatus, ToolPart,

@@ -4,11 +4,11 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hmac::{Hmac, KeyInit, Mac};
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::id::HoldId;
-use holdpoint_core::job;
 use serde::Serialize;
 use sha2::Sha256;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::id::HoldId;
+use standfast_core::job;
 
 use super::map;
 use super::wire::{CallStatus, ToolResult};

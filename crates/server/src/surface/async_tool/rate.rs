@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::digest::{self, Digest};
+use standfast_core::time::{Millis, Timestamp};
 
 /// How long is counted.
 const WINDOW: Millis = Millis::seconds(60);

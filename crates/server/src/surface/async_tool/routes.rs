@@ -10,13 +10,13 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::{Extension, Json, Router};
-use holdpoint_core::body::Body;
-use holdpoint_core::digest;
-use holdpoint_core::id::HoldId;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::name::{AgentName, SessionId, UserId};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use standfast_core::body::Body;
+use standfast_core::digest;
+use standfast_core::id::HoldId;
+use standfast_core::json::RawJson;
+use standfast_core::name::{AgentName, SessionId, UserId};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

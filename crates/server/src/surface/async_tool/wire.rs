@@ -2,9 +2,9 @@
 //!
 //! Instants are milliseconds since 1970. Secrets have no place in any of them.
 
-use holdpoint_core::json::RawJson;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use standfast_core::json::RawJson;
 use utoipa::{IntoParams, ToSchema};
 
 /// A call whose result comes from elsewhere (S2-3).

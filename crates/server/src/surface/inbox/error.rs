@@ -4,9 +4,9 @@
 //! breaks its schema, with a pointer to the place.
 
 use axum::http::StatusCode;
-use holdpoint_core::id::HoldId;
-use holdpoint_core::project::How;
-use holdpoint_core::refusal::{Refusal, resolution_word};
+use standfast_core::id::HoldId;
+use standfast_core::project::How;
+use standfast_core::refusal::{Refusal, resolution_word};
 
 use super::wire::TaskStatus;
 use crate::engine::{EngineError, StoreError, SubscriptionError};

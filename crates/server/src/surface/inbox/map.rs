@@ -8,17 +8,17 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::event::{self, Outcome};
-use holdpoint_core::hold::{Ask, HoldKind};
-use holdpoint_core::id::HoldId;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::Message;
-use holdpoint_core::name::{AgentName, InboxName};
-use holdpoint_core::project::Phase;
-use holdpoint_core::run::{Run, Status, Waiting, status as core_status};
-use holdpoint_core::time::Millis;
 use serde_json::value::RawValue;
+use standfast_core::body::Body;
+use standfast_core::event::{self, Outcome};
+use standfast_core::hold::{Ask, HoldKind};
+use standfast_core::id::HoldId;
+use standfast_core::json::RawJson;
+use standfast_core::message::Message;
+use standfast_core::name::{AgentName, InboxName};
+use standfast_core::project::Phase;
+use standfast_core::run::{Run, Status, Waiting, status as core_status};
+use standfast_core::time::Millis;
 
 use super::wire::{self, InboxStats, Priority, PriorityWord, TaskStatus};
 use crate::engine::{ClaimTask, InboxView, NewTask, Once, Page, TaskList, TaskReport, TaskView, claimed_by};

@@ -2,10 +2,10 @@
 //!
 //! Signed and sent like every webhook (C21); runs that are in no inbox are none of their business.
 
-use holdpoint_core::event::{Event, Outcome, Released};
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::run::{Facts, InboxPlace};
 use serde::Serialize;
+use standfast_core::event::{Event, Outcome, Released};
+use standfast_core::hold::HoldKind;
+use standfast_core::run::{Facts, InboxPlace};
 
 use super::map;
 use super::wire::Object;

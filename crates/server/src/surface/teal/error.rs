@@ -7,8 +7,8 @@ use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use holdpoint_core::project::How;
-use holdpoint_core::refusal::Refusal;
+use standfast_core::project::How;
+use standfast_core::refusal::Refusal;
 
 use super::wire::ErrorBody;
 use crate::engine::{EngineError, StoreError};

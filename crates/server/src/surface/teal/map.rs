@@ -10,15 +10,15 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::apply;
-use holdpoint_core::body::Body;
-use holdpoint_core::event::{Envelope, Event, Outcome};
-use holdpoint_core::hold::{Ask, Hold, HoldKind};
-use holdpoint_core::id::{CallId, CallNo, MessageId, RequestId, RunId, Seq};
-use holdpoint_core::message::{Message, Part, Usage};
-use holdpoint_core::request::requests;
-use holdpoint_core::run::{Run, Status, Waiting, status};
-use holdpoint_core::transcript::stored_call;
+use standfast_core::apply;
+use standfast_core::body::Body;
+use standfast_core::event::{Envelope, Event, Outcome};
+use standfast_core::hold::{Ask, Hold, HoldKind};
+use standfast_core::id::{CallId, CallNo, MessageId, RequestId, RunId, Seq};
+use standfast_core::message::{Message, Part, Usage};
+use standfast_core::request::requests;
+use standfast_core::run::{Run, Status, Waiting, status};
+use standfast_core::transcript::stored_call;
 
 use super::error::PREFIX;
 use super::wire::{

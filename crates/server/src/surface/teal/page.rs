@@ -8,12 +8,12 @@ use std::sync::LazyLock;
 use axum::extract::{FromRequest, Request};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use holdpoint_core::body::Body;
-use holdpoint_core::command::Wanted;
-use holdpoint_core::digest;
-use holdpoint_core::run::status;
-use holdpoint_core::time::Millis;
 use serde::Serialize;
+use standfast_core::body::Body;
+use standfast_core::command::Wanted;
+use standfast_core::digest;
+use standfast_core::run::status;
+use standfast_core::time::Millis;
 
 use super::error::PREFIX;
 use super::map::{self, Needs};

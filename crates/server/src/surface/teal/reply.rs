@@ -5,11 +5,11 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use holdpoint_core::apply;
-use holdpoint_core::event::Envelope;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{RunId, Seq};
-use holdpoint_core::run::{Run, Status, Waiting, status};
+use standfast_core::apply;
+use standfast_core::event::Envelope;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{RunId, Seq};
+use standfast_core::run::{Run, Status, Waiting, status};
 
 use super::error::problem;
 use super::map::{self, Told};

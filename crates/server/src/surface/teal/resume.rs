@@ -4,10 +4,10 @@
 //! decided in one, or none (S1-30); rules and authority are the engine's.
 
 use axum::http::StatusCode;
-use holdpoint_core::command::Wanted;
-use holdpoint_core::id::{RequestId, RunId, Seq};
-use holdpoint_core::refusal::Refusal;
 use serde_json::value::RawValue;
+use standfast_core::command::Wanted;
+use standfast_core::id::{RequestId, RunId, Seq};
+use standfast_core::refusal::Refusal;
 
 use super::error::problem;
 use super::map;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use holdpoint_core::event::{Envelope, Event as CoreEvent};
-use holdpoint_core::id::Seq;
+use standfast_core::event::{Envelope, Event as CoreEvent};
+use standfast_core::id::Seq;
 use tokio::sync::watch;
 
 use super::error::{body, problem};

@@ -5,9 +5,9 @@
 
 use std::fmt;
 
-use holdpoint_core::json::RawJson;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use standfast_core::json::RawJson;
 
 use crate::html::Posted;
 

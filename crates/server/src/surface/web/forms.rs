@@ -2,11 +2,11 @@
 //!
 //! Reads only; whether the decision counts is the engine's to say.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::Wanted;
-use holdpoint_core::digest;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::json::RawJson;
+use standfast_core::body::Body;
+use standfast_core::command::Wanted;
+use standfast_core::digest;
+use standfast_core::hold::HoldKind;
+use standfast_core::json::RawJson;
 
 use super::fields::Flat;
 use crate::engine::{Decision, HoldView, Once};

@@ -8,9 +8,9 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
-use holdpoint_core::body::Body;
-use holdpoint_core::hold::HoldKind;
 use serde::{Deserialize, Serialize};
+use standfast_core::body::Body;
+use standfast_core::hold::HoldKind;
 
 use super::routes::{PAGES, SETTLE, hold_id, see_other};
 use crate::auth::Principal;

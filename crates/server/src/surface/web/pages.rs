@@ -7,9 +7,9 @@ pub(super) mod hold;
 pub(super) mod run;
 pub(super) mod waiting;
 
-use holdpoint_core::run::Status;
-use holdpoint_core::time::Timestamp;
 use serde::Serialize;
+use standfast_core::run::Status;
+use standfast_core::time::Timestamp;
 
 use crate::http::rfc3339;
 use crate::words;
@@ -42,7 +42,7 @@ impl When {
 
 /// How a status looks.
 pub(super) fn tone(status: Status) -> &'static str {
-    use holdpoint_core::event::Outcome;
+    use standfast_core::event::Outcome;
     match status {
         Status::Held(_) => "waits",
         Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => "works",

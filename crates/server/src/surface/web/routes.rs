@@ -11,11 +11,11 @@ use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use holdpoint_core::id::{HoldId, RunId, Seq};
-use holdpoint_core::message::Message;
-use holdpoint_core::name::AgentName;
-use holdpoint_core::time::Millis;
 use serde::Deserialize;
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::message::Message;
+use standfast_core::name::AgentName;
+use standfast_core::time::Millis;
 
 use super::forms;
 use super::login;

@@ -1,16 +1,16 @@
 //! What a remote agent asks, as something that people of this server can be asked, and the way back.
 //!
-//! Another Holdpoint says in data parts what it asks: the tool, its input, the digest and the ids to answer with; the
+//! Another Standfast says in data parts what it asks: the tool, its input, the digest and the ids to answer with; the
 //! answer names them. Of any other agent there are words, and the answer is words, or data where it is JSON. Nothing
 //! that the remote agent says decides anything here (T1): it is shown as its words.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::SuspendFor;
-use holdpoint_core::hold::Ask;
-use holdpoint_core::json::RawJson;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::hold::Ask;
+use standfast_core::json::RawJson;
 
 use super::task::{Part, Task, texts};
 
@@ -25,12 +25,12 @@ const DATA_BYTES: usize = 64 * 1024;
 pub(super) struct Asked {
     /// What names the question.
     pub(super) key: String,
-    /// The holds of another Holdpoint that are to be decided; none for any other agent.
+    /// The holds of another Standfast that are to be decided; none for any other agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) holds: Vec<RemoteHold>,
 }
 
-/// A hold of another Holdpoint.
+/// A hold of another Standfast.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RemoteHold {
     id: String,
@@ -49,7 +49,7 @@ enum RemoteKind {
     Recovery,
 }
 
-/// What another Holdpoint says of a hold.
+/// What another Standfast says of a hold.
 #[derive(Deserialize)]
 struct Interaction {
     interaction_type: RemoteKind,
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(parts(&asked, &answer(json!({"n": 1}))).unwrap(), json!([{"data": {"n": 1}}]));
     }
 
-    /// Another Holdpoint's approval shows the tool, its input and the digest; the answer names the hold and the digest.
+    /// Another Standfast's approval shows the tool, its input and the digest; the answer names the hold and the digest.
     #[test]
     fn an_approval_elsewhere_is_decided_by_its_ids() {
         let approval = json!({"interaction_type": "tool_approval", "tool_name": "pay", "tool_input": "{}",

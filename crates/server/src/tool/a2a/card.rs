@@ -3,11 +3,11 @@
 //! A card may name any address. Requests carry the secrets of the configuration, so they go to the host that the
 //! configuration names, and elsewhere only where `allowed_hosts` says so.
 
-use holdpoint_core::digest;
-use holdpoint_core::time::Millis;
 use reqwest::{Method, Url};
 use serde::Deserialize;
 use serde_json::Value;
+use standfast_core::digest;
+use standfast_core::time::Millis;
 
 use super::RemoteOptions;
 use super::asks::shortened;

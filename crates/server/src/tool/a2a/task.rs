@@ -2,11 +2,11 @@
 //!
 //! Everything here is the remote agent's word: it is shown and handed to the model, never taken as a decision.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::SuspendFor;
-use holdpoint_core::json::RawJson;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::json::RawJson;
 
 /// A task.
 #[derive(Debug, Deserialize)]
@@ -93,7 +93,7 @@ impl Task {
         self.status.message.as_ref().map_or(&[], |message| &message.parts)
     }
 
-    /// What names the question: its holds where the remote agent is a Holdpoint, else its message, else its instant.
+    /// What names the question: its holds where the remote agent is a Standfast, else its message, else its instant.
     pub(super) fn key(&self) -> String {
         let holds: Vec<String> =
             self.question().iter().filter_map(|part| super::asks::hold_id(part.data.as_deref()?)).collect();

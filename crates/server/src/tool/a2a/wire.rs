@@ -2,11 +2,11 @@
 //!
 //! What matters is whether a request can have had an effect, as with every request: [`No`] tells them apart.
 
-use holdpoint_core::time::Millis;
 use reqwest::{Method, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use standfast_core::time::Millis;
 
 use super::RemoteOptions;
 use super::asks::shortened;

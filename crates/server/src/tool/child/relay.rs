@@ -56,7 +56,7 @@ impl Relay {
         let mut directory = OsString::from("--directory=");
         directory.push(&order.directory);
         let mut command = Command::new(shim);
-        command.arg0("holdpoint").arg("exec-child").arg("--relay").arg(directory);
+        command.arg0("standfast").arg("exec-child").arg("--relay").arg(directory);
         command.arg(format!("--process-limit={}", order.process_limit));
         command.args(sandbox_word(order.plan.as_ref())).arg("--").args(&order.argv);
         command.env_clear().env("PATH", &order.path).env("LANG", "C.UTF-8");

@@ -47,7 +47,7 @@ const RUNS_ANYTHING: &[&str] = &[
      systemctl service loginctl journalctl crontab at batch mount umount losetup dmsetup insmod modprobe sysctl \
      iptables nft ip ifconfig useradd usermod passwd chpasswd visudo openvpn mysql mariadb psql sqlite3 mongo \
      mongosh redis-cli sqlplus mail mailx sendmail mutt msmtp exim openssl gpg gpg2 pinentry dd shred mkfs fdisk \
-     parted kill pkill killall reboot shutdown poweroff halt init telinit dmesg hping3 holdpoint exiftool ffmpeg \
+     parted kill pkill killall reboot shutdown poweroff halt init telinit dmesg hping3 standfast exiftool ffmpeg \
      convert magick ghostscript gs pdflatex latex tex xelatex lualatex pandoc zip 7z 7za rar unrar cpio pax ar \
      rsync rdiff-backup restic borg svn hg bzr cvs ctags cscope indent patch logrotate update-alternatives \
      debugfs tune2fs setfacl setcap",

@@ -10,8 +10,8 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use holdpoint_core::message::FileDigest;
 use sha2::{Digest as _, Sha256};
+use standfast_core::message::FileDigest;
 
 use super::{CommandOptions, found};
 use crate::tool::sandbox::Confinement;

@@ -2,8 +2,8 @@
 //!
 //! No directories, no links, no wildcards.
 
-use holdpoint_core::body::Body;
 use serde::Deserialize;
+use standfast_core::body::Body;
 
 use crate::tool::workspace::Workspace;
 

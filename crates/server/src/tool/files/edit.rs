@@ -2,8 +2,8 @@
 //!
 //! The piece must be there, and only once unless all of them are meant: an edit that could mean two places is refused.
 
-use holdpoint_core::body::Body;
 use serde::Deserialize;
+use standfast_core::body::Body;
 
 use super::FileLimits;
 use crate::tool::workspace::{Intent, Workspace};

@@ -2,8 +2,8 @@
 //!
 //! One line for each entry, sorted by name: what it is, how many bytes a file has.
 
-use holdpoint_core::body::Body;
 use serde::Deserialize;
+use standfast_core::body::Body;
 
 use super::{FileLimits, bounded};
 use crate::tool::workspace::Workspace;

@@ -2,8 +2,8 @@
 //!
 //! Regular UTF-8 files only; the result is bounded and says what it leaves out.
 
-use holdpoint_core::body::Body;
 use serde::Deserialize;
+use standfast_core::body::Body;
 
 use super::{FileLimits, bounded};
 use crate::tool::workspace::Workspace;

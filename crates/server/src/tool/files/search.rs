@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use holdpoint_core::body::Body;
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
+use standfast_core::body::Body;
 
 use super::{FileLimits, bounded};
 use crate::tool::workspace::Workspace;

@@ -2,8 +2,8 @@
 //!
 //! The old file stays until the new one is complete; directories on the way are made.
 
-use holdpoint_core::body::Body;
 use serde::Deserialize;
+use standfast_core::body::Body;
 
 use super::FileLimits;
 use crate::tool::workspace::Workspace;

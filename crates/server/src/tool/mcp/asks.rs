@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::SuspendFor;
-use holdpoint_core::hold::Ask;
-use holdpoint_core::json::RawJson;
 use rmcp::model::{ElicitRequestParams, InputRequest, InputRequiredResult, InputResponses};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::hold::Ask;
+use standfast_core::json::RawJson;
 
 use crate::tool::{Pending, Resumed};
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use holdpoint_core::name::UserId;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
@@ -22,6 +21,7 @@ use rmcp::transport::streamable_http_client::{
     AuthRequiredError, SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::{Sse, SseStream};
+use standfast_core::name::UserId;
 
 use super::login::{Desk, NoLogin};
 use super::wire::{MESSAGE_BYTES, text_of};
@@ -49,7 +49,7 @@ impl Bounded {
             .referer(false)
             .retry(reqwest::retry::never())
             .connect_timeout(CONNECT)
-            .user_agent(concat!("holdpoint/", env!("CARGO_PKG_VERSION")));
+            .user_agent(concat!("standfast/", env!("CARGO_PKG_VERSION")));
         Ok(Bounded { client: client.build()?, login })
     }
 

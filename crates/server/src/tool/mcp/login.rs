@@ -12,18 +12,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
-use holdpoint_core::body::Body;
-use holdpoint_core::command::SuspendFor;
-use holdpoint_core::digest;
-use holdpoint_core::hold::Ask;
-use holdpoint_core::id::{HoldId, Secret};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::name::UserId;
-use holdpoint_core::time::{Millis, Timestamp};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::digest;
+use standfast_core::hold::Ask;
+use standfast_core::id::{HoldId, Secret};
+use standfast_core::json::RawJson;
+use standfast_core::name::UserId;
+use standfast_core::time::{Millis, Timestamp};
 use tokio::sync::{Mutex, Notify};
 
 use self::discover::Found;
@@ -158,7 +158,7 @@ struct OnTheWay {
 /// The cookie that belongs to a state.
 fn cookie_name(state: &str) -> String {
     let Sha(hash) = Sha::of(state);
-    format!("holdpoint_login_{}", BASE64_URL_SAFE_NO_PAD.encode(hash.get(..9).unwrap_or_default()))
+    format!("standfast_login_{}", BASE64_URL_SAFE_NO_PAD.encode(hash.get(..9).unwrap_or_default()))
 }
 
 struct Sha([u8; 32]);
@@ -363,7 +363,7 @@ impl Desk {
 
     fn named(&self, what: &str, of: &str) -> String {
         let parts = [self.options.server.as_bytes(), self.options.url.as_bytes(), of.as_bytes()];
-        format!("{what} {}", digest::of_parts("holdpoint.login.1", &parts))
+        format!("{what} {}", digest::of_parts("standfast.login.1", &parts))
     }
 
     async fn keep(&self, owner: &UserId, login: &Login) -> Result<(), NoLogin> {
@@ -409,7 +409,7 @@ pub fn client_document(base: &str) -> serde_json::Value {
     let base = base.trim_end_matches('/');
     json!({
         "client_id": format!("{base}{CLIENT_DOCUMENT}"),
-        "client_name": "Holdpoint",
+        "client_name": "Standfast",
         "client_uri": base,
         "redirect_uris": [format!("{base}{CALLBACK}")],
         "grant_types": ["authorization_code", "refresh_token"],

@@ -3,9 +3,9 @@
 //!
 //! Hints are a server's own word. They relax only what the configuration lets them relax.
 
-use holdpoint_core::definition::ToolSpec;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::Replay;
+use standfast_core::definition::ToolSpec;
+use standfast_core::json::RawJson;
+use standfast_core::message::Replay;
 
 /// The longest description that is taken.
 const DESCRIPTION_BYTES: usize = 16 * 1024;

@@ -9,7 +9,6 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use holdpoint_core::id::CallId;
 use rmcp::handler::client::ClientHandler;
 use rmcp::model::{
     CancelledNotificationParam, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
@@ -18,6 +17,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext, RequestHandle, RoleClient};
 use rmcp::{ErrorData, ServiceError};
 use serde_json::Value;
+use standfast_core::id::CallId;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, timeout};

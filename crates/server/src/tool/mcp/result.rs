@@ -2,9 +2,9 @@
 //!
 //! Text stays as it is. What is no text is named and left out: its bytes would only fill the model's memory.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::message::ToolResult;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use standfast_core::body::Body;
+use standfast_core::message::ToolResult;
 
 /// What a later version of the protocol may bring.
 const UNKNOWN: &str = "[something of a kind that this version does not know, left out]";

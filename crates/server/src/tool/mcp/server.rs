@@ -8,9 +8,6 @@ use std::error::Error;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use holdpoint_core::id::CallId;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::name::UserId;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
@@ -26,6 +23,9 @@ use rmcp::transport::streamable_http_client::{
     AuthRequiredError, StreamableHttpClientTransportConfig, StreamableHttpError,
 };
 use rmcp::{RoleClient, ServiceError};
+use standfast_core::id::CallId;
+use standfast_core::json::RawJson;
+use standfast_core::name::UserId;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
@@ -54,7 +54,7 @@ const PAGES: usize = 64;
 const USERS: usize = 256;
 
 /// The member of a request's `_meta` that names this one start of a call, for servers that want to fence by it.
-const TOKEN_KEY: &str = "holdpoint/call";
+const TOKEN_KEY: &str = "standfast/call";
 
 /// Where a server is.
 #[derive(Clone)]
@@ -441,7 +441,7 @@ impl McpServer {
         let mut capabilities = ClientCapabilities::default();
         let forms = ElicitationCapability::new().with_form(FormElicitationCapability::new());
         capabilities.elicitation = Some(forms.with_url(UrlElicitationCapability::new()));
-        let us = Implementation::new("holdpoint", env!("CARGO_PKG_VERSION"));
+        let us = Implementation::new("standfast", env!("CARGO_PKG_VERSION"));
         let client = Side { config: ClientConfig::new(capabilities, us), open: Arc::default() };
         match &self.place {
             Place::Program(order) => {

@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 
-use holdpoint_store::memory::MemoryStore;
-use holdpoint_store::{Answer, Batch, Store};
+use standfast_store::memory::MemoryStore;
+use standfast_store::{Answer, Batch, Store};
 
 pub(crate) struct Recorder {
     inner: MemoryStore,
@@ -25,7 +25,7 @@ impl Store for Recorder {
         self.appends.lock().unwrap().push(batches.clone());
         self.inner.append(batches)
     }
-    holdpoint_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts, list_holds, find_hold, find_key, due_notices, subscriptions,
+    standfast_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts, list_holds, find_hold, find_key, due_notices, subscriptions,
         forget_keys, settle_notice, session, change_session, erase, credential, put_credential, list_credentials, revoke_credential, put_audit, audit_entries, facts, quarantine, counts,
         list_sessions, time, shards, leave, nodes, hints);
 }

@@ -2,19 +2,19 @@
 //!
 //! What the rules refuse makes no batch, so most choices lean towards what will be taken.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{
+use standfast_core::body::Body;
+use standfast_core::command::{
     ClaimRun, Command, Decide, Edit, FailKind, FailRun, FinishCall, OnHold, Propose, RecordFailure, Resolve,
     Say, SuspendFor, Wanted,
 };
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Driver, Envelope};
-use holdpoint_core::hold::{Hold, HoldKind};
-use holdpoint_core::id::CallNo;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, ToolResult};
-use holdpoint_core::run::{Call, CallState, Run, Stage};
-use holdpoint_core::time::{Millis, Timestamp};
+use standfast_core::digest::Digest;
+use standfast_core::event::{Driver, Envelope};
+use standfast_core::hold::{Hold, HoldKind};
+use standfast_core::id::CallNo;
+use standfast_core::json::RawJson;
+use standfast_core::message::{Message, ToolResult};
+use standfast_core::run::{Call, CallState, Run, Stage};
+use standfast_core::time::{Millis, Timestamp};
 
 use super::super::random::Random;
 use super::super::support::{

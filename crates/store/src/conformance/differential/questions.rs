@@ -2,12 +2,12 @@
 //!
 //! Each is put to both stores. Lists are followed to their end by each store's own cursors.
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{Seq, Shard};
-use holdpoint_core::name::InboxName;
-use holdpoint_core::project::Phase;
-use holdpoint_core::time::Millis;
+use standfast_core::digest::Digest;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{Seq, Shard};
+use standfast_core::name::InboxName;
+use standfast_core::project::Phase;
+use standfast_core::time::Millis;
 
 use super::super::support::{
     LOOKUP, SHELL, agent, all_pages, block_on, checked, session, session_of, tenant, tool,

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use holdpoint_core::id::{RunId, Seq};
+use standfast_core::id::{RunId, Seq};
 
 use super::super::support::{NewRun, Scribe, block_on, checked};
 use super::{check_all, cycle, open};

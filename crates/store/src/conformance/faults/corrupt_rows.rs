@@ -5,12 +5,12 @@
 
 use std::path::Path;
 
-use holdpoint_core::command::{Command, Wanted};
-use holdpoint_core::hold::HoldPolicy;
-use holdpoint_core::id::{HoldId, RunId};
-use holdpoint_core::project::RunRow;
-use holdpoint_core::time::Millis;
 use rusqlite::Connection;
+use standfast_core::command::{Command, Wanted};
+use standfast_core::hold::HoldPolicy;
+use standfast_core::id::{HoldId, RunId};
+use standfast_core::project::RunRow;
+use standfast_core::time::Millis;
 
 use super::super::support::{
     NODE, NewRun, Scribe, block_on, checked, holds_by, resolve, runs_by, the_hold, user,

@@ -72,7 +72,7 @@ fn fill(pages: u32) -> Result<(), String> {
     Ok(())
 }
 
-type Acked = (holdpoint_core::id::RunId, holdpoint_core::id::Seq);
+type Acked = (standfast_core::id::RunId, standfast_core::id::Seq);
 
 /// Appends until one is refused; that one and the reason.
 fn append_all(

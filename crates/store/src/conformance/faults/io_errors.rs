@@ -72,7 +72,7 @@ fn fail(program: &Program, calls: &str, error: &str, k: usize) -> Result<(), Str
 }
 
 fn is_of_database(line: &str) -> bool {
-    line.contains("holdpoint.db") && !line.contains("holdpoint.db-shm")
+    line.contains("standfast.db") && !line.contains("standfast.db-shm")
 }
 
 fn is_write(line: &str) -> bool {

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use holdpoint_core::digest::Digest;
-use holdpoint_core::id::{RunId, Seq};
+use standfast_core::digest::Digest;
+use standfast_core::id::{RunId, Seq};
 
 use super::super::random::Random;
 use super::super::support::{NewRun, Scribe, block_on, checked};

@@ -66,9 +66,9 @@ fn works(file: &Path) -> Result<(), String> {
 fn missing_directory() -> Result<(), String> {
     let (directory, _) = fresh_file();
     let below = directory.path().join("missing");
-    refused(&below.join("holdpoint.db"), "No such file or directory")?;
+    refused(&below.join("standfast.db"), "No such file or directory")?;
     std::fs::create_dir(&below).unwrap();
-    works(&below.join("holdpoint.db"))
+    works(&below.join("standfast.db"))
 }
 
 fn directory_as_file() -> Result<(), String> {
@@ -94,7 +94,7 @@ fn no_database() -> Result<(), String> {
 fn in_use() -> Result<(), String> {
     let (_directory, file) = fresh_file();
     let first = open(&file).map_err(|error| error.to_string())?;
-    refused(&file, "is in use by another Holdpoint server")?;
+    refused(&file, "is in use by another Standfast server")?;
     drop(first);
     works(&file)
 }
@@ -107,7 +107,7 @@ fn newer_schema() -> Result<(), String> {
     sql(
         "INSERT INTO refinery_schema_history (version, name, applied_on, checksum) VALUES (99, 'later', '', '1')",
     );
-    refused(&file, "has schema 99, but this version of Holdpoint knows only")?;
+    refused(&file, "has schema 99, but this version of Standfast knows only")?;
     sql("DELETE FROM refinery_schema_history WHERE version = 99");
     works(&file)
 }
@@ -170,7 +170,7 @@ fn lost_after(file: &Path, change: impl FnOnce(), says: &str) -> Result<(), Stri
     if !store.stopped().is_some_and(|why| why.contains(says)) {
         return Err("it does not say why it stopped".into());
     }
-    let node = holdpoint_core::id::Incarnation([1; 16]);
+    let node = standfast_core::id::Incarnation([1; 16]);
     match block_on(store.renew(Vec::new(), node, scribe.now)) {
         Err(StoreError::Unavailable { .. }) => {}
         other => return Err(format!("whether it could write, it says: {other:?}")),
@@ -228,11 +228,11 @@ fn linked() -> Result<(), String> {
     symlink(&file, &link).unwrap();
     // By a link that leads nowhere yet, the file is made where it leads.
     let first = open(&link).map_err(|error| error.to_string())?;
-    refused(&file, "is in use by another Holdpoint server")?;
-    refused(&link, "is in use by another Holdpoint server")?;
+    refused(&file, "is in use by another Standfast server")?;
+    refused(&link, "is in use by another Standfast server")?;
     drop(first);
     let second = open(&file).map_err(|error| error.to_string())?;
-    refused(&link, "is in use by another Holdpoint server")?;
+    refused(&link, "is in use by another Standfast server")?;
     drop(second);
     works(&link)
 }

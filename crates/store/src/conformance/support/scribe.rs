@@ -4,23 +4,23 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::command::{
+use standfast_core::actor::Actor;
+use standfast_core::command::{
     AskedCall, Command, Context, Decide, Entropy, Limits, RecordReply, Start, StoredCall, Taken,
 };
-use holdpoint_core::decide::{self, Decided};
-use holdpoint_core::definition::{Definition, ToolSpec};
-use holdpoint_core::digest::{self, Digest};
-use holdpoint_core::event::{Driver, Envelope, Event, Inbox, Parent};
-use holdpoint_core::hold::{Edited, HoldPolicy, Resolution};
-use holdpoint_core::id::{CallNo, HoldKey, Incarnation, Place, RunId};
-use holdpoint_core::json::RawJson;
-use holdpoint_core::message::{Message, Replay, ToolCall, Usage};
-use holdpoint_core::name::{AgentName, InboxName, RuleId, SessionId, Tenant, ToolName, UserId, WorkerName};
-use holdpoint_core::policy::{Effect, Role, Verdict, Verdicts};
-use holdpoint_core::project::RunRow;
-use holdpoint_core::run::Run;
-use holdpoint_core::time::Timestamp;
+use standfast_core::decide::{self, Decided};
+use standfast_core::definition::{Definition, ToolSpec};
+use standfast_core::digest::{self, Digest};
+use standfast_core::event::{Driver, Envelope, Event, Inbox, Parent};
+use standfast_core::hold::{Edited, HoldPolicy, Resolution};
+use standfast_core::id::{CallNo, HoldKey, Incarnation, Place, RunId};
+use standfast_core::json::RawJson;
+use standfast_core::message::{Message, Replay, ToolCall, Usage};
+use standfast_core::name::{AgentName, InboxName, RuleId, SessionId, Tenant, ToolName, UserId, WorkerName};
+use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
+use standfast_core::project::RunRow;
+use standfast_core::run::Run;
+use standfast_core::time::Timestamp;
 
 use crate::{Batch, LeaseChange, Put, Seal};
 
@@ -246,7 +246,7 @@ impl Scribe {
     fn draw(&mut self, label: &str) -> [u8; 32] {
         self.drawn += 1;
         let parts = [label.as_bytes(), &self.seed.to_be_bytes(), &self.drawn.to_be_bytes()];
-        digest::of_parts("holdpoint.conformance", &parts).0
+        digest::of_parts("standfast.conformance", &parts).0
     }
 }
 

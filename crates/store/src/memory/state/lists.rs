@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{HoldId, RunId};
-use holdpoint_core::name::{AgentName, Tenant};
-use holdpoint_core::project::{HoldRow, Phase, RunRow};
-use holdpoint_core::time::Timestamp;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{HoldId, RunId};
+use standfast_core::name::{AgentName, Tenant};
+use standfast_core::project::{HoldRow, Phase, RunRow};
+use standfast_core::time::Timestamp;
 
 use super::{HoldEntry, RunEntry, SessionEntry, State};
 use crate::batch::LeaseChange;

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::id::{RunId, Seq, Shard};
-use holdpoint_core::name::Tenant;
-use holdpoint_core::time::Timestamp;
+use standfast_core::id::{RunId, Seq, Shard};
+use standfast_core::name::Tenant;
+use standfast_core::time::Timestamp;
 
 use super::State;
 use crate::batch::{Batch, Notice};

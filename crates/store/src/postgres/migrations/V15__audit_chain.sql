@@ -14,7 +14,7 @@ BEGIN
             previous := decode(repeat('00', 32), 'hex');
         END IF;
         previous := sha256(
-            int8send(17) || convert_to('holdpoint.audit.1', 'UTF8')
+            int8send(17) || convert_to('standfast.audit.1', 'UTF8')
             || int8send(32) || previous
             || int8send(octet_length(convert_to(entry.tenant, 'UTF8'))) || convert_to(entry.tenant, 'UTF8')
             || int8send(8) || int8send(entry.no)

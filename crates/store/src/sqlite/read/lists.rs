@@ -4,13 +4,13 @@
 
 use std::collections::HashMap;
 
-use holdpoint_core::id::{CallNo, HoldKey, RunId, Secret, Seq, Shard};
-use holdpoint_core::name::{AgentName, InboxName, SessionId, Tenant, UserId};
-use holdpoint_core::project::{self, HoldRow, Phase, RunRow};
-use holdpoint_core::run::FOLD_VERSION;
-use holdpoint_core::time::Timestamp;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{OptionalExtension, Params, params, params_from_iter};
+use standfast_core::id::{CallNo, HoldKey, RunId, Secret, Seq, Shard};
+use standfast_core::name::{AgentName, InboxName, SessionId, Tenant, UserId};
+use standfast_core::project::{self, HoldRow, Phase, RunRow};
+use standfast_core::run::FOLD_VERSION;
+use standfast_core::time::Timestamp;
 
 use super::super::append::run_number;
 use super::super::rows::{PHASE_COLUMN, RunColumns};

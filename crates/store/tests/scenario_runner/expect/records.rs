@@ -2,16 +2,16 @@
 //!
 //! Each sentence compares one record with one fact, in the words that the record itself uses.
 
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::execution_state::{ExecutionState, execution_state};
-use holdpoint_core::id::{CallNo, HoldId, HoldKey, Seq};
-use holdpoint_core::link::Contents;
-use holdpoint_core::message::Part;
-use holdpoint_core::name::InboxName;
-use holdpoint_core::project::{HoldRow, How};
-use holdpoint_core::receipt::{Receipt, Report, receipt};
-use holdpoint_core::transcript::{CallResult, Entry, transcript};
-use holdpoint_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, Who};
+use standfast_core::event::{Envelope, Event};
+use standfast_core::execution_state::{ExecutionState, execution_state};
+use standfast_core::id::{CallNo, HoldId, HoldKey, Seq};
+use standfast_core::link::Contents;
+use standfast_core::message::Part;
+use standfast_core::name::InboxName;
+use standfast_core::project::{HoldRow, How};
+use standfast_core::receipt::{Receipt, Report, receipt};
+use standfast_core::transcript::{CallResult, Entry, transcript};
+use standfast_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, Who};
 
 use super::super::block_on::block_on;
 use super::super::details::{not_understood, number};
@@ -257,7 +257,7 @@ fn receipt_says(receipt: &Receipt, toks: &[Tok<'_>]) -> Result<(), String> {
 /// The open holds that a person finds in the list, by their tools.
 fn sees(world: &World, name: &str, toks: &[Tok<'_>]) -> Result<(), String> {
     let query = HoldQuery {
-        tenant: holdpoint_core::name::Tenant::default_tenant(),
+        tenant: standfast_core::name::Tenant::default_tenant(),
         audience: Audience::AnyOf(vec![Who(format!("user:{name}"))]),
         filter: HoldFilter::All,
         kinds: Vec::new(),
@@ -282,7 +282,7 @@ pub(super) fn claimable(world: &World, names: &[Tok<'_>]) -> Result<(), String> 
     let inbox = world.setting.inbox.as_ref().map(|place| place.inbox.as_str()).unwrap_or("none");
     let inbox = InboxName::new(inbox).map_err(|bad| bad.to_string())?;
     let query = RunQuery {
-        tenant: holdpoint_core::name::Tenant::default_tenant(),
+        tenant: standfast_core::name::Tenant::default_tenant(),
         filter: RunFilter::Claimable(inbox, world.now),
         phases: Vec::new(),
         since: None,

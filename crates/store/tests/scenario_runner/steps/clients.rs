@@ -2,12 +2,12 @@
 //!
 //! The first thing that is said starts a run called `main`; further ones are started by name.
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::command::{Command, OnHold, Say, Start};
-use holdpoint_core::id::{Place, RunId};
-use holdpoint_core::message::Message;
-use holdpoint_core::name::{SessionId, Tenant};
-use holdpoint_core::time::Millis;
+use standfast_core::actor::Actor;
+use standfast_core::command::{Command, OnHold, Say, Start};
+use standfast_core::id::{Place, RunId};
+use standfast_core::message::Message;
+use standfast_core::name::{SessionId, Tenant};
+use standfast_core::time::Millis;
 
 use super::super::block_on::block_on;
 use super::super::details::{Details, not_understood};

@@ -3,9 +3,9 @@
 //! `model is asked` marks what it has seen; without it, a reply has seen everything so far. `as if` somebody had decided
 //! marks what it would have seen then, and nothing is decided by that.
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::command::{AskedCall, Command, RecordFailure, RecordReply};
-use holdpoint_core::message::Usage;
+use standfast_core::actor::Actor;
+use standfast_core::command::{AskedCall, Command, RecordFailure, RecordReply};
+use standfast_core::message::Usage;
 
 use super::super::details::{Details, not_understood};
 use super::super::script::Tok;

@@ -3,17 +3,17 @@
 //! `worker starts call N` has its effect only when the core says that the start is durable; every effect is written
 //! down beside the store, so that a second one is noticed whatever the log says.
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{Begin, Command, FailKind, FailRun, FinishCall, Suspend, SuspendFor};
-use holdpoint_core::decide::Answer;
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::hold::Ask;
-use holdpoint_core::id::{CallNo, Secret};
-use holdpoint_core::message::ToolResult;
-use holdpoint_core::name::WorkerName;
-use holdpoint_core::time::Millis;
-use holdpoint_core::transcript::stored_call;
+use standfast_core::actor::Actor;
+use standfast_core::body::Body;
+use standfast_core::command::{Begin, Command, FailKind, FailRun, FinishCall, Suspend, SuspendFor};
+use standfast_core::decide::Answer;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::hold::Ask;
+use standfast_core::id::{CallNo, Secret};
+use standfast_core::message::ToolResult;
+use standfast_core::name::WorkerName;
+use standfast_core::time::Millis;
+use standfast_core::transcript::stored_call;
 
 use super::super::details::{Details, Target, not_understood, number};
 use super::super::script::Tok;
@@ -24,7 +24,7 @@ pub(super) fn take(world: &mut World, toks: &[Tok<'_>]) -> Result<(), String> {
     let node = Actor::Node(world.node);
     match toks {
         [Word("takes"), Word("the"), Word("run")] => {
-            let claim = holdpoint_core::command::ClaimRun::Node;
+            let claim = standfast_core::command::ClaimRun::Node;
             world.submit(node, Command::Claim(claim)).map(drop)
         }
         [

@@ -2,13 +2,13 @@
 //!
 //! Everything is said under the worker's name; only the one that holds the claim is listened to.
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{AskedCall, ClaimRun, Command, FailKind, FailRun, FinishCall, Propose};
-use holdpoint_core::id::CallNo;
-use holdpoint_core::message::ToolResult;
-use holdpoint_core::name::WorkerName;
-use holdpoint_core::time::Millis;
+use standfast_core::actor::Actor;
+use standfast_core::body::Body;
+use standfast_core::command::{AskedCall, ClaimRun, Command, FailKind, FailRun, FinishCall, Propose};
+use standfast_core::id::CallNo;
+use standfast_core::message::ToolResult;
+use standfast_core::name::WorkerName;
+use standfast_core::time::Millis;
 
 use super::super::details::{Details, Target, not_understood};
 use super::super::script::Tok;

@@ -3,18 +3,18 @@
 //! A sentence names the hold by its call; without one it means the only open hold, or the last one when none is
 //! open. Words of a message are read as the surfaces read them.
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::body::Body;
-use holdpoint_core::command::{Command, Decide, Edit, OnHold, Reject, Resolve, Say, Wanted};
-use holdpoint_core::digest::Digest;
-use holdpoint_core::event::{Envelope, Event, HoldOpened};
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{CallNo, HoldKey};
-use holdpoint_core::message::Message;
-use holdpoint_core::refusal::Refusal;
-use holdpoint_core::run::Run;
-use holdpoint_core::words::{Reading, read_text};
-use holdpoint_store::StoreError;
+use standfast_core::actor::Actor;
+use standfast_core::body::Body;
+use standfast_core::command::{Command, Decide, Edit, OnHold, Reject, Resolve, Say, Wanted};
+use standfast_core::digest::Digest;
+use standfast_core::event::{Envelope, Event, HoldOpened};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{CallNo, HoldKey};
+use standfast_core::message::Message;
+use standfast_core::refusal::Refusal;
+use standfast_core::run::Run;
+use standfast_core::words::{Reading, read_text};
+use standfast_store::StoreError;
 
 use super::super::block_on::block_on;
 use super::super::details::{Details, SeenDigest, Target, not_understood};
@@ -145,7 +145,7 @@ fn opening(envelope: &Envelope) -> Option<&HoldOpened> {
 }
 
 fn first_digest(view: &View, hold: HoldKey) -> Option<Digest> {
-    let receipt = holdpoint_core::receipt::receipt(hold, &view.events)?;
+    let receipt = standfast_core::receipt::receipt(hold, &view.events)?;
     receipt.shown.first().and_then(|shown| shown.digest)
 }
 

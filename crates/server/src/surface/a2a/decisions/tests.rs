@@ -2,9 +2,9 @@
 //!
 //! Whether the engine then takes a decision is tested with the real program in `tests/a2a`.
 
-use holdpoint_core::id::{CallNo, HoldKey, Place, Secret};
-use holdpoint_core::name::Tenant;
-use holdpoint_core::time::Timestamp;
+use standfast_core::id::{CallNo, HoldKey, Place, Secret};
+use standfast_core::name::Tenant;
+use standfast_core::time::Timestamp;
 
 use super::*;
 use crate::surface::a2a::error::Kind;

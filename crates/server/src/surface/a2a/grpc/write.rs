@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, Engine as _};
-use holdpoint_core::time::Timestamp;
+use standfast_core::time::Timestamp;
 
 use super::super::error::A2aError;
 use super::super::wire;

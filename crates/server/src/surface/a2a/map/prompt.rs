@@ -2,11 +2,11 @@
 //!
 //! The text of an approval is its tool's own or the default one; both come ready from the engine.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{CallId, CallNo, MessageId};
-use holdpoint_core::message::shown_input;
 use serde::Serialize;
+use standfast_core::body::Body;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{CallId, CallNo, MessageId};
+use standfast_core::message::shown_input;
 
 use super::{Place, Wanted, body_part, raw, wire};
 use crate::engine::HoldView;

@@ -2,13 +2,13 @@
 //!
 //! The tables of errors are those of the protocol's version 1.0.1.
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::hold::Recorded;
-use holdpoint_core::id::{CallNo, HoldKey, Place as Lives, Secret};
-use holdpoint_core::name::{Tenant, UserId};
-use holdpoint_core::refusal::{Capped, Refusal};
-use holdpoint_core::time::Timestamp;
 use serde_json::{Value, json};
+use standfast_core::actor::Actor;
+use standfast_core::hold::Recorded;
+use standfast_core::id::{CallNo, HoldKey, Place as Lives, Secret};
+use standfast_core::name::{Tenant, UserId};
+use standfast_core::refusal::{Capped, Refusal};
+use standfast_core::time::Timestamp;
 
 use super::super::error::Kind;
 use super::*;
@@ -157,7 +157,7 @@ fn every_refusal_has_its_error() {
         at: Timestamp(0),
         idempotency_key: None,
     };
-    let digest = holdpoint_core::digest::of_bytes(b"x");
+    let digest = standfast_core::digest::of_bytes(b"x");
     let (unsupported, invalid) = (Kind::UnsupportedOperation, Kind::InvalidParams);
     for (refusal, kind) in [
         (Refusal::Ended(Outcome::Completed), unsupported),
@@ -196,7 +196,7 @@ fn every_refusal_has_its_error() {
 #[test]
 fn every_failure_has_its_error() {
     let (run, why) = (run_id(), || "why".to_owned());
-    let agent = holdpoint_core::name::AgentName::new("a").unwrap();
+    let agent = standfast_core::name::AgentName::new("a").unwrap();
     let session = SessionId::new("s").unwrap();
     for (error, kind) in [
         (EngineError::NotFound, Kind::TaskNotFound),

@@ -7,8 +7,8 @@
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
-use holdpoint_core::time::Millis;
 use serde::Serialize;
+use standfast_core::time::Millis;
 
 use super::super::error::{A2aError, Kind};
 use super::super::negotiate;

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::id::{HoldId, Seq};
-use holdpoint_core::receipt::{CallReceipt, Receipt, Shown};
-use holdpoint_core::time::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use standfast_core::id::{HoldId, Seq};
+use standfast_core::receipt::{CallReceipt, Receipt, Shown};
+use standfast_core::time::Timestamp;
 
 use super::super::wire;
 use super::kind;
@@ -33,7 +33,7 @@ pub(in super::super) fn receipt(id: HoldId, receipt: &Receipt) -> wire::ReceiptB
 }
 
 fn shown(shown: &Shown) -> wire::ShownBody {
-    let text = shown.arguments.as_ref().and_then(holdpoint_core::body::Body::inline);
+    let text = shown.arguments.as_ref().and_then(standfast_core::body::Body::inline);
     wire::ShownBody { arguments_text: text.map(str::to_owned), rest: timed(shown.seq, shown.at, shown) }
 }
 
@@ -86,7 +86,7 @@ pub(in super::super) fn session_view(view: &SessionView) -> wire::SessionBody {
 }
 
 pub(in super::super) fn deleted(deleted: &Deleted) -> wire::DeletedSession {
-    let texts = |runs: &[holdpoint_core::id::RunId]| runs.iter().map(ToString::to_string).collect();
+    let texts = |runs: &[standfast_core::id::RunId]| runs.iter().map(ToString::to_string).collect();
     wire::DeletedSession { erased: texts(&deleted.erased), left: texts(&deleted.left) }
 }
 

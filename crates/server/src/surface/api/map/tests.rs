@@ -2,13 +2,13 @@
 //!
 //! Refusals and failures of the store are here too: they are mapped in `error.rs` by the same rule.
 
-use holdpoint_core::actor::Actor;
-use holdpoint_core::digest::Digest;
-use holdpoint_core::hold::{Recorded, Resolution};
-use holdpoint_core::id::{CallNo, Place, Secret};
-use holdpoint_core::name::{Tenant, UserId};
-use holdpoint_core::refusal::{Capped, Refusal};
-use holdpoint_core::time::Timestamp;
+use standfast_core::actor::Actor;
+use standfast_core::digest::Digest;
+use standfast_core::hold::{Recorded, Resolution};
+use standfast_core::id::{CallNo, Place, Secret};
+use standfast_core::name::{Tenant, UserId};
+use standfast_core::refusal::{Capped, Refusal};
+use standfast_core::time::Timestamp;
 
 use super::super::error;
 use super::*;
@@ -201,13 +201,13 @@ fn every_failure_of_the_store_has_its_status() {
 #[test]
 fn the_contents_of_an_event_keep_their_bytes() {
     let arguments = r#"{ "n": 9007199254740993, "a": 1.0 }"#;
-    let edited = holdpoint_core::hold::Edited {
+    let edited = standfast_core::hold::Edited {
         arguments: Body::Json(RawJson::parse(arguments).unwrap()),
         digest: Digest([1; 32]),
         revision: 1,
         files: Vec::new(),
     };
-    let resolved = holdpoint_core::event::HoldResolved {
+    let resolved = standfast_core::event::HoldResolved {
         hold: KEY,
         resolution: Resolution::Approve { edited: Some(edited) },
         role: None,
@@ -217,7 +217,7 @@ fn the_contents_of_an_event_keep_their_bytes() {
         digest: None,
     };
     let envelope = Envelope {
-        seq: holdpoint_core::id::Seq(3),
+        seq: standfast_core::id::Seq(3),
         at: Timestamp(0),
         actor: Actor::Clock,
         event: Event::HoldResolved(Box::new(resolved)),

@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 /// Who is to be told of what.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"url": "https://example.com/hooks/holdpoint", "agent": "ops", "events": ["hold.opened"]}))]
+#[schema(example = json!({"url": "https://example.com/hooks/standfast", "agent": "ops", "events": ["hold.opened"]}))]
 pub(super) struct NewSubscriptionBody {
     /// Where to send: https, unless the host is named in the configuration.
     pub(super) url: String,

@@ -2,13 +2,13 @@
 //!
 //! C1, S2-3, S2-4, S2-28 … S2-31.
 
-use holdpoint_core::event::Driver;
-use holdpoint_core::hold::Ask;
-use holdpoint_core::id::{CallNo, HoldId, HoldKey, Place, RunId, Secret, Seq};
-use holdpoint_core::job::Job;
-use holdpoint_core::name::{AgentName, SessionId, Tenant, ToolName, UserId};
-use holdpoint_core::run::Facts;
 use serde_json::{Value, json};
+use standfast_core::event::Driver;
+use standfast_core::hold::Ask;
+use standfast_core::id::{CallNo, HoldId, HoldKey, Place, RunId, Secret, Seq};
+use standfast_core::job::Job;
+use standfast_core::name::{AgentName, SessionId, Tenant, ToolName, UserId};
+use standfast_core::run::Facts;
 
 use super::*;
 

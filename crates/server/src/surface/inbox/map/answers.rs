@@ -3,13 +3,13 @@
 //! Options and text boxes send the bare string, forms the object. An answer never settles an approval (C25): that takes
 //! one of its words, `approved`, or a decision.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::Wanted;
-use holdpoint_core::hold::{Ask, HoldKind};
-use holdpoint_core::id::{CallNo, HoldId};
-use holdpoint_core::run::status as core_status;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
+use standfast_core::body::Body;
+use standfast_core::command::Wanted;
+use standfast_core::hold::{Ask, HoldKind};
+use standfast_core::id::{CallNo, HoldId};
+use standfast_core::run::status as core_status;
 
 use super::{json, raw, status, value};
 use crate::engine::{HoldView, TaskView};

@@ -2,15 +2,15 @@
 //!
 //! What was asked and answered last stays on the task after it went on (S4-3, S4-20).
 
-use holdpoint_core::body::Body;
-use holdpoint_core::event::{self, Driver, Envelope, Event, Outcome, Released};
-use holdpoint_core::hold::{HoldKind, Resolution};
-use holdpoint_core::id::HoldKey;
-use holdpoint_core::json::RawJson;
-use holdpoint_core::run::{Run, Status, status as core_status};
-use holdpoint_core::time::Timestamp;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
+use standfast_core::body::Body;
+use standfast_core::event::{self, Driver, Envelope, Event, Outcome, Released};
+use standfast_core::hold::{HoldKind, Resolution};
+use standfast_core::id::HoldKey;
+use standfast_core::json::RawJson;
+use standfast_core::run::{Run, Status, status as core_status};
+use standfast_core::time::Timestamp;
 
 use super::answers::{asked_by_worker, suspend_payload};
 use super::{raw, status};
@@ -88,7 +88,7 @@ fn schema(schema: &RawJson) -> Option<Box<RawValue>> {
 struct Told<'a> {
     place: Option<&'a event::Inbox>,
     payload: Option<Box<RawValue>>,
-    worker: Option<&'a holdpoint_core::name::WorkerName>,
+    worker: Option<&'a standfast_core::name::WorkerName>,
     claimed_at: Option<Timestamp>,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,

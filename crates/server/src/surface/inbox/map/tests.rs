@@ -2,12 +2,12 @@
 //!
 //! The first is the inbox column of the map of states (architecture, section 5).
 
-use holdpoint_core::event::Outcome;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{CallNo, HoldKey, Place, RunId, Secret};
-use holdpoint_core::name::Tenant;
-use holdpoint_core::run::{Status, Waiting};
-use holdpoint_core::time::Timestamp;
+use standfast_core::event::Outcome;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{CallNo, HoldKey, Place, RunId, Secret};
+use standfast_core::name::Tenant;
+use standfast_core::run::{Status, Waiting};
+use standfast_core::time::Timestamp;
 
 use super::*;
 

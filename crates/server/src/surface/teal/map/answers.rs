@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use holdpoint_core::body::Body;
-use holdpoint_core::command::Wanted;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::id::{CallId, HoldId};
-use holdpoint_core::json::RawJson;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use standfast_core::body::Body;
+use standfast_core::command::Wanted;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{CallId, HoldId};
+use standfast_core::json::RawJson;
 
 use crate::engine::{HoldView, One};
 

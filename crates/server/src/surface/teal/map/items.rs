@@ -3,13 +3,13 @@
 //! A decision stands before what follows from it, because its event does. Pending calls stand with the reply that asked
 //! for them, or where the question came up.
 
-use holdpoint_core::event::{Envelope, Event, Outcome};
-use holdpoint_core::hold::{HoldKind, Resolution};
-use holdpoint_core::id::{CallId, CallNo, HoldKey, MessageId, RequestId};
-use holdpoint_core::message::ToolResult;
-use holdpoint_core::request::{Request, requests};
-use holdpoint_core::run::status;
-use holdpoint_core::time::Timestamp;
+use standfast_core::event::{Envelope, Event, Outcome};
+use standfast_core::hold::{HoldKind, Resolution};
+use standfast_core::id::{CallId, CallNo, HoldKey, MessageId, RequestId};
+use standfast_core::message::ToolResult;
+use standfast_core::request::{Request, requests};
+use standfast_core::run::status;
+use standfast_core::time::Timestamp;
 
 use super::{Told, function_call, is_asked, shown, task_status};
 use crate::http::rfc3339;

@@ -2,12 +2,12 @@
 //!
 //! What a whole task looks like is shown with the real program, in `tests/teal`.
 
-use holdpoint_core::id::{HoldId, HoldKey, Place, Secret};
-use holdpoint_core::name::{AgentName, SessionId, Tenant};
-use holdpoint_core::project::HoldRow;
-use holdpoint_core::time::Timestamp;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use standfast_core::id::{HoldId, HoldKey, Place, Secret};
+use standfast_core::name::{AgentName, SessionId, Tenant};
+use standfast_core::project::HoldRow;
+use standfast_core::time::Timestamp;
 
 use super::*;
 use crate::engine::HoldView;
@@ -92,9 +92,9 @@ fn held(kind: HoldKind, call: u32) -> HoldView {
 /// S1-28, C25, C31: what `approve` with a payload, or without, means for each kind of hold; nothing is guessed.
 #[test]
 fn approving_means_something_for_every_kind() {
-    let text = |value: &str| holdpoint_core::command::Wanted::Answer { value: Body::text(value) };
-    let yes = holdpoint_core::command::Wanted::Approve;
-    let no = holdpoint_core::command::Wanted::Deny { reason: None };
+    let text = |value: &str| standfast_core::command::Wanted::Answer { value: Body::text(value) };
+    let yes = standfast_core::command::Wanted::Approve;
+    let no = standfast_core::command::Wanted::Deny { reason: None };
     let run_again = json!({"decision": "run_again"});
     let happened = json!({"decision": "happened", "result": "3 files"});
     let did_not = json!({"decision": "did_not_happen"});
@@ -146,7 +146,7 @@ fn logins_are_told_as_they_were_written() {
     let ask = |data: Option<Value>| Ask {
         reason: Some("the MCP server `files` asks for a login".into()),
         question: Some(Body::text("log in there")),
-        data: data.map(|data| Body::Json(holdpoint_core::json::RawJson::parse(&data.to_string()).unwrap())),
+        data: data.map(|data| Body::Json(standfast_core::json::RawJson::parse(&data.to_string()).unwrap())),
         ..Ask::default()
     };
     let told = |data| serde_json::to_value(challenges(&ask(data))).unwrap();

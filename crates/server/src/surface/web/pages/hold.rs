@@ -2,14 +2,14 @@
 //!
 //! Nothing is left out and nothing is shortened: the buttons come after everything that they decide (T19).
 
-use holdpoint_core::body::Body;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::project::Closed;
-use holdpoint_core::receipt::{CallReceipt, Receipt};
-use holdpoint_core::run::Run;
-use holdpoint_core::time::Timestamp;
-use holdpoint_core::transcript::approval_text;
 use serde::Serialize;
+use standfast_core::body::Body;
+use standfast_core::hold::HoldKind;
+use standfast_core::project::Closed;
+use standfast_core::receipt::{CallReceipt, Receipt};
+use standfast_core::run::Run;
+use standfast_core::time::Timestamp;
+use standfast_core::transcript::approval_text;
 
 use super::When;
 use crate::engine::HoldView;
@@ -324,7 +324,7 @@ fn kept(posted: &Posted) -> Kept {
 }
 
 fn decided(view: &HoldView, closed: &Closed, receipt: Option<&Receipt>, now: Timestamp) -> Decided {
-    use holdpoint_core::project::How;
+    use standfast_core::project::How;
     let said = view.recorded.as_ref().and_then(|recorded| words::decided(&recorded.resolution));
     let (said_label, said) = said.map(|said| (said.label, said.text)).unzip();
     let call = receipt.and_then(|receipt| receipt.call.as_ref());
@@ -339,7 +339,7 @@ fn decided(view: &HoldView, closed: &Closed, receipt: Option<&Receipt>, now: Tim
             .collect()
     };
     let contradicted = |call: &CallReceipt| {
-        let told = |one: &holdpoint_core::receipt::Contradiction| {
+        let told = |one: &standfast_core::receipt::Contradiction| {
             format!("{} reported a result of start {} all the same", words::actor(&one.by), one.attempt)
         };
         call.contradictions.iter().map(told).collect()

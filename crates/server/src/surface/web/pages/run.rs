@@ -2,14 +2,14 @@
 //!
 //! The timeline is the log in words, complete and in order.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::event::{Envelope, Event};
-use holdpoint_core::hold::{Hold, HoldKind};
-use holdpoint_core::id::{HoldId, HoldKey};
-use holdpoint_core::project::{RunRow, hold_of};
-use holdpoint_core::run::{Status, status};
-use holdpoint_core::time::Timestamp;
 use serde::Serialize;
+use standfast_core::body::Body;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::hold::{Hold, HoldKind};
+use standfast_core::id::{HoldId, HoldKey};
+use standfast_core::project::{RunRow, hold_of};
+use standfast_core::run::{Status, status};
+use standfast_core::time::Timestamp;
 
 use super::{When, tone};
 use crate::engine::RunView;
@@ -108,7 +108,7 @@ pub(in crate::surface::web) fn page(view: &RunView, log: &[Envelope], now: Times
     }
 }
 
-fn run_item(run: &holdpoint_core::run::Run, now: Timestamp) -> RunItem {
+fn run_item(run: &standfast_core::run::Run, now: Timestamp) -> RunItem {
     let status = status(run);
     RunItem {
         id: run.facts.id.to_string(),
@@ -123,7 +123,7 @@ fn run_item(run: &holdpoint_core::run::Run, now: Timestamp) -> RunItem {
     }
 }
 
-fn timeline(run: &holdpoint_core::run::Run, log: &[Envelope], now: Timestamp) -> Vec<Happened> {
+fn timeline(run: &standfast_core::run::Run, log: &[Envelope], now: Timestamp) -> Vec<Happened> {
     let mut kinds: Vec<(HoldKey, HoldKind)> = Vec::new();
     let mut happened = Vec::with_capacity(log.len());
     for Envelope { seq, at, actor, event } in log {

@@ -2,10 +2,10 @@
 //!
 //! Oldest first, as it is answered; each item says enough to choose it, and its own page everything.
 
-use holdpoint_core::body::Body;
-use holdpoint_core::hold::HoldKind;
-use holdpoint_core::time::Timestamp;
 use serde::Serialize;
+use standfast_core::body::Body;
+use standfast_core::hold::HoldKind;
+use standfast_core::time::Timestamp;
 
 use super::When;
 use crate::engine::HoldView;

@@ -194,7 +194,7 @@ pub(super) fn checked(desk: &Desk, url: String) -> Result<String, NoLogin> {
 
 /// Sends a request to where tools may call.
 pub(super) async fn send(desk: &Desk, request: Request) -> Result<http::Answer, NoLogin> {
-    let limits = HttpLimits { time: holdpoint_core::time::Millis::seconds(15), ..HttpLimits::default() };
+    let limits = HttpLimits { time: standfast_core::time::Millis::seconds(15), ..HttpLimits::default() };
     let url = request.url.clone();
     let answer = http::send(&desk.options.guard, &limits, request).await;
     answer.map_err(|trouble| NoLogin(format!("{url}: {trouble}")))

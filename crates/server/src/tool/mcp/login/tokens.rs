@@ -4,10 +4,10 @@
 //! and `error_description` alone.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use holdpoint_core::name::UserId;
-use holdpoint_core::time::{Millis, Timestamp};
 use reqwest::{Method, Url};
 use serde::{Deserialize, Serialize};
+use standfast_core::name::UserId;
+use standfast_core::time::{Millis, Timestamp};
 
 use super::discover::{Found, checked, send};
 use super::{CLIENT_DOCUMENT, Desk, NoLogin, OnTheWay, client_document};
@@ -238,7 +238,7 @@ impl Desk {
             return Ok(Some(login.access_token));
         }
         let place = self.place(owner);
-        let store = |error: holdpoint_store::StoreError| NoLogin(error.to_string());
+        let store = |error: standfast_store::StoreError| NoLogin(error.to_string());
         let Some(refresh) = &login.refresh_token else {
             self.vault().change(&place, Some(&kept), None).await.map_err(store)?;
             return Ok(None);
