@@ -7,6 +7,7 @@
 mod abandon;
 mod above;
 mod callbacks;
+mod commit;
 mod deciding;
 mod deliver;
 mod deltas;
@@ -24,7 +25,6 @@ mod lookout;
 mod mishaps;
 mod nodes;
 mod once;
-mod orders;
 mod recent;
 mod recovery;
 mod reports;

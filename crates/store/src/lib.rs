@@ -3,9 +3,8 @@
 //! A store knows rows and locks, nothing of what they mean: events, rows and guards come in by shape. The contract is
 //! [`Store`]; what an append consists of is [`Batch`]. Backends: [`memory`] (the reference), [`sqlite`] (the embedded
 //! default), [`postgres`] (many nodes), [`beside`] (memory beside a durable one). `conformance` is the one suite that
-//! every backend passes; [`ahead`] drives a run without waiting for each of its appends.
+//! every backend passes; [`pipeline`] appends to a run without waiting for each append.
 
-pub mod ahead;
 mod alone;
 pub mod audit;
 mod batch;
@@ -18,6 +17,7 @@ mod error;
 pub mod memory;
 pub mod moving;
 mod observer;
+pub mod pipeline;
 pub mod postgres;
 mod query;
 mod spread;

@@ -7,14 +7,12 @@
 use std::sync::Arc;
 
 use standfast_core::body::Body;
-use standfast_core::decide::Decided;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::id::{HoldKey, RunId, Seq};
 use standfast_core::name::AgentName;
-use standfast_core::project::How;
 use standfast_core::transcript::stored_call;
-use standfast_store::ahead::Beside;
-use standfast_store::{Notice, Put, StoreError};
+use standfast_store::StoreError;
+use standfast_store::pipeline::{NoticeRule, NoticeTrigger, hold_given_up};
 
 use super::Shared;
 use crate::tool::Tool;
@@ -30,20 +28,16 @@ pub(super) struct Told {
     pub(super) heard: Result<(), String>,
 }
 
-type Besides = Arc<dyn Fn(&Decided) -> Beside + Send + Sync>;
-
 impl Shared {
-    /// Writes, beside what else is written, that the outside is to be told: where an agent has such tools.
-    pub(super) fn telling_outside(&self, agent: &AgentName, beside: Besides) -> Besides {
+    /// The notice of calls that are given up, where an agent has tools that began something outside.
+    pub(super) fn remote_cancel(&self, agent: &AgentName) -> Option<NoticeRule> {
         let settings = self.settings();
         let finds_out = |tool: &Arc<dyn Tool>| tool.finds_out();
-        if !settings.agents.get(agent).is_some_and(|agent| agent.tools.values().any(finds_out)) {
-            return beside;
-        }
-        Arc::new(move |decided| {
-            let mut all = beside(decided);
-            all.puts.extend(notice(decided));
-            all
+        let has_some = settings.agents.get(agent)?.tools.values().any(finds_out);
+        has_some.then(|| NoticeRule {
+            trigger: NoticeTrigger::HoldGivenUp,
+            recipient: ABANDONED.to_owned(),
+            owner: String::new(),
         })
     }
 
@@ -54,7 +48,7 @@ impl Shared {
         let told = |heard| Ok(Told { upto, heard });
         let Some(facts) = self.store.facts(run).await? else { return told(Ok(())) };
         let Ok(agent) = self.agent(&facts.agent) else { return told(Ok(())) };
-        let given_up = events.iter().filter(|envelope| envelope.seq >= from).filter_map(given_up);
+        let given_up = events.iter().filter(|envelope| envelope.seq >= from).filter_map(hold_given_up);
         for hold in given_up {
             let Some(state) = state_of(&events, hold) else { continue };
             let tool = stored_call(&events, hold.call).and_then(|call| agent.tools.get(&call.tool));
@@ -64,21 +58,6 @@ impl Shared {
             }
         }
         told(Ok(()))
-    }
-}
-
-fn notice(decided: &Decided) -> Option<Put> {
-    let first = decided.events.iter().find(|envelope| given_up(envelope).is_some())?;
-    let (from, due_at) = (first.seq, decided.run.state.at);
-    Some(Put::Notice(Notice { subscription: ABANDONED.to_owned(), owner: String::new(), from, due_at }))
-}
-
-/// The hold that ended here, if its call does not go on.
-fn given_up(envelope: &Envelope) -> Option<HoldKey> {
-    let Event::HoldResolved(resolved) = &envelope.event else { return None };
-    match How::from(&resolved.resolution) {
-        How::Approved | How::Edited | How::Answered => None,
-        How::Denied | How::Failed | How::Expired | How::Withdrawn | How::Superseded => Some(resolved.hold),
     }
 }
 

@@ -19,14 +19,12 @@ use standfast_core::project::HoldRow;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Facts;
 use standfast_core::transcript::stored_call;
-use standfast_store::ahead::Driver;
 use standfast_store::{StoreError, Stored};
 
-use super::drive::Reins;
+use super::commit::{Authority, Change, is_leased_elsewhere};
+use super::drive::{Reins, TakenRun};
 use super::identify::needs;
 use super::once::Once;
-use super::orders::{Lease, beside, is_leased_elsewhere};
-use super::submit::Taking;
 use super::{Engine, EngineError, Queue, Shared};
 use crate::auth::{Principal, Scope, may_decide};
 use crate::policy;
@@ -193,7 +191,7 @@ impl Shared {
         self: &Arc<Shared>,
         stored: &Stored,
         reins: Option<Reins>,
-    ) -> Result<Option<Taking>, EngineError> {
+    ) -> Result<Option<TakenRun>, EngineError> {
         let facts = &stored.row.run.facts;
         let Some(reins) = reins else { return Ok(None) };
         // A lease of this very node, whose run nobody drives here, is about to be given back, or to be driven with.
@@ -203,7 +201,7 @@ impl Shared {
         }
         let Some(place) = self.place(&facts.agent, Queue::of(facts)) else { return Ok(None) };
         match self.events(facts.id, Seq(0)).await {
-            Ok(log) => Ok(Some(Taking { place, reins, log, may_lose: true })),
+            Ok(log) => Ok(Some(TakenRun { place, reins, log })),
             Err(StoreError::Corrupt { run, why }) => {
                 self.put_aside(run, &why).await;
                 Err(StoreError::Corrupt { run, why }.into())
@@ -337,23 +335,20 @@ impl Engine {
         let arguments =
             |call| what.edited(call).or_else(|| Some(stored_call(&taking.as_ref()?.log, call)?.arguments));
         let verdicts = policy::of_run(agent.as_deref(), &definition, &stored.row.run, arguments);
-        let lease = match taking {
-            Some(_) => shared.while_busy(),
-            None => Lease::Untouched,
+        let once = once.as_ref();
+        let command = what.command(once.and_then(Once::chosen_key));
+        let mut change = Change {
+            actor: by.actor(),
+            authority: Authority { role: authority, verdicts, recorded },
+            commands: std::iter::once(command).chain(begins).collect(),
+            writes: shared.mark(who, once),
         };
-        let command = what.command(once.as_ref().and_then(Once::chosen_key));
-        let mut order = shared.order(
-            std::iter::once(command).chain(begins).collect(),
-            by.actor(),
-            definition,
-            verdicts,
-            beside(lease, &approvers, shared.mark(who, once.as_ref()).into()),
-        );
-        order.given.authority = authority;
-        order.given.recorded = recorded;
-        let mut driver = Driver::of(shared.store.clone(), stored.row);
-        driver.push(order);
-        self.settled_once(who, run, driver, taking, once.as_ref()).await
+        let Some(taking) = taking else {
+            return shared.commit_once(who, once, stored.row, change).await;
+        };
+        change.writes.lease = shared.while_busy();
+        let answer = shared.take(stored.row, change, taking).await;
+        shared.unless_repeated(who, once, answer).await
     }
 
     /// The decision that a hold had, from the log.

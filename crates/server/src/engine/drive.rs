@@ -20,26 +20,29 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use futures_util::FutureExt;
 use standfast_core::actor::Actor;
 use standfast_core::command::Command;
+use standfast_core::command::Start;
 use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
 use standfast_core::event::{Envelope, Event};
-use standfast_core::hold::HoldKind;
 use standfast_core::id::{Incarnation, RunId, Seq};
 use standfast_core::next::{Next, next};
 use standfast_core::policy::{Role, Verdicts};
+use standfast_core::project::RunRow;
 use standfast_core::refusal::Refusal;
-use standfast_core::run::{CallAttempt, Run, Status, status};
+use standfast_core::run::{CallAttempt, Facts, Run, Status, status};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::StoreError;
-use standfast_store::ahead::Driver;
+use standfast_store::pipeline::{
+    LeaseRule, NoticeRule, Pipeline, Writes, asks_people, has_relatives, keeps_lease,
+};
 use tokio::sync::oneshot;
 use tokio::task::{Id, JoinSet};
 
+use super::commit::{Authority, Change, is_leased_elsewhere, stopping};
 use super::follow::{Ear, Goes};
 use super::gone::Missing;
-use super::orders::{Lease, More, beside, is_leased_elsewhere};
-use super::{EngineError, Place, Shared, above};
+use super::{EngineError, Place, Shared};
 use crate::tool::Outcome;
 use work_time::Worked;
 
@@ -47,14 +50,29 @@ use work_time::Worked;
 const STORE_TRIES: u32 = 120;
 
 /// What the first thing that a drive wrote came to, told once it is durable.
-pub(super) type Accepted = oneshot::Sender<Result<Answer, EngineError>>;
+type Accepted = oneshot::Sender<Result<Answer, EngineError>>;
 
-/// Somebody's wish, whose append a drive begins with.
-pub(super) struct Wish {
+/// A run that this node takes: the place and the right to drive it, and its log as far as it was read.
+pub(super) struct TakenRun {
+    pub(super) place: Place,
+    pub(super) reins: Reins,
+    pub(super) log: Vec<Envelope>,
+}
+
+/// Somebody's request, whose append a drive begins with.
+struct Request {
     /// Who waits to hear what became of it.
-    pub(super) accepted: Accepted,
-    /// Whether somebody else's wish may count in its place: a decision, or a start that a guard can refuse.
-    pub(super) may_lose: bool,
+    accepted: Accepted,
+    rivals: Rivals,
+}
+
+/// Whether somebody else's request may count in the place of the one that a drive begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rivals {
+    /// It is a decision, or a start that a guard can refuse.
+    Possible,
+    /// Nobody else can ask for it.
+    None,
 }
 
 /// The right to drive a run in this process, given back when it is dropped. Two drives of one run would each take the
@@ -171,29 +189,67 @@ impl Shared {
         self.driven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drives a run in the background. Into a run with somebody's fresh wish that one is told, also in the background:
-    /// whoever wished may go away, what they began goes on.
-    pub(super) fn drive(
-        &self,
-        driver: Driver,
-        log: Vec<Envelope>,
-        (place, reins): (Place, Reins),
-        wish: Option<Wish>,
-    ) {
+    /// Appends to a run and drives it on from there. Comes back when the append is durable: whoever asked for it may go
+    /// away, what they began goes on.
+    pub(super) async fn take(
+        self: &Arc<Shared>,
+        base: RunRow,
+        change: Change,
+        taken: TakenRun,
+    ) -> Result<Answer, EngineError> {
+        let order = self.order_for(&base, change).await?;
+        let mut pipeline = Pipeline::of(self.store.clone(), base);
+        pipeline.push(order);
+        self.accepted(pipeline, taken, Rivals::Possible).await
+    }
+
+    /// Begins a run and drives it on from there. Says what never changes of it.
+    pub(super) async fn take_start(
+        self: &Arc<Shared>,
+        (start, definition): (Start, Arc<Definition>),
+        change: Change,
+        taken: TakenRun,
+        rivals: Rivals,
+    ) -> Result<Option<Facts>, EngineError> {
+        let order = self.order((&start.agent, &start.owner), definition, change);
+        let pipeline = Pipeline::start(self.store.clone(), start, order)?;
+        let facts = pipeline.tip().map(|run| run.facts.clone());
+        self.accepted(pipeline, taken, rivals).await?;
+        Ok(facts)
+    }
+
+    async fn accepted(
+        self: &Arc<Shared>,
+        pipeline: Pipeline,
+        taken: TakenRun,
+        rivals: Rivals,
+    ) -> Result<Answer, EngineError> {
+        let (accepted, answer) = oneshot::channel();
+        self.drive_on(pipeline, taken, Some(Request { accepted, rivals }));
+        answer.await.map_err(|_| stopping())?
+    }
+
+    /// Drives a run in the background.
+    pub(super) fn drive(&self, row: RunRow, taken: TakenRun) {
+        self.drive_on(Pipeline::of(self.store.clone(), row), taken, None);
+    }
+
+    fn drive_on(&self, pipeline: Pipeline, taken: TakenRun, request: Option<Request>) {
+        let TakenRun { place, reins, log } = taken;
         let (shared, run) = (reins.shared.clone(), reins.run);
         let now = shared.clock.now();
-        let (accepted, may_lose) = match wish {
-            Some(Wish { accepted, may_lose }) => (Some(accepted), may_lose),
-            None => (None, false),
+        let (accepted, rivals) = match request {
+            Some(Request { accepted, rivals }) => (Some(accepted), rivals),
+            None => (None, Rivals::None),
         };
         let drive = Drive {
             run,
-            worked: Worked::before(&shared, &driver, &log),
-            driver,
+            worked: Worked::before(&shared, &pipeline, &log),
+            pipeline,
             log,
             pushed_at: accepted.as_ref().map(|_| now),
             accepted,
-            may_lose,
+            may_lose: rivals == Rivals::Possible,
             is_void: false,
             is_leased: true,
             leased_until: now,
@@ -229,7 +285,7 @@ impl Shared {
 pub(super) struct Drive {
     pub(super) shared: Arc<Shared>,
     run: RunId,
-    pub(super) driver: Driver,
+    pub(super) pipeline: Pipeline,
     /// The run's events, as far as they are durable.
     pub(super) log: Vec<Envelope>,
     /// How long the run has worked.
@@ -257,7 +313,7 @@ pub(super) struct Drive {
     /// Whether a question to people was opened and not told of yet.
     asks_people: bool,
     /// The receivers of runs above that hear what this one asks.
-    pub(super) above: Vec<super::above::ReceiverAbove>,
+    pub(super) above: Vec<NoticeRule>,
     /// The definition that the run is pinned to, kept so that nothing in hand is lost to a failing read.
     definition: Option<(Digest, Arc<Definition>)>,
     tools: JoinSet<Ended>,
@@ -311,15 +367,15 @@ impl Drive {
     /// Gives the run back.
     async fn leave(self, ended_well: bool) {
         let has_family = self
-            .driver
+            .pipeline
             .durable()
             .is_some_and(|row| row.run.facts.parent.is_some() || row.run.state.children > 0);
         let was_claimed = self.reins.was_claimed();
         // A claim that found the run driven, or the one that this drive began with, has used up a wake. If nobody looked, it
         // is given back with the lease.
         let is_unseen = (was_claimed || !self.is_family_seen)
-            && self.driver.durable().is_some_and(|row| has_relatives(&row.run));
-        let is_task = self.driver.durable().is_some_and(|row| row.run.facts.inbox.is_some());
+            && self.pipeline.durable().is_some_and(|row| has_relatives(&row.run));
+        let is_task = self.pipeline.durable().is_some_and(|row| row.run.facts.inbox.is_some());
         let Drive { shared, run, reins, tools, _place, is_leased, .. } = self;
         drop((tools, _place));
         let is_due = is_leased || was_claimed;
@@ -385,7 +441,7 @@ impl Drive {
     }
 
     async fn step(&mut self) -> Result<Step, EngineError> {
-        let Some(run) = self.driver.tip().cloned() else { return Ok(Step::Stop) };
+        let Some(run) = self.pipeline.tip().cloned() else { return Ok(Step::Stop) };
         if self.is_void {
             return match self.goes_on_with_claim().await? {
                 true => Ok(Step::GoOn),
@@ -437,7 +493,7 @@ impl Drive {
 
     /// S0-33: a pause is no failure, and is told as what it is.
     fn tell_of_pause(&mut self) {
-        let Some(run) = self.driver.tip().filter(|run| run.is_held()) else { return };
+        let Some(run) = self.pipeline.tip().filter(|run| run.is_held()) else { return };
         if !std::mem::take(&mut self.asks_people) {
             return;
         }
@@ -456,44 +512,41 @@ impl Drive {
 
     /// Decides a command on the tip and hands its append over.
     pub(super) async fn push(&mut self, command: Command, verdicts: Verdicts) -> Result<(), EngineError> {
-        self.push_as(None, command, verdicts).await
+        let authority = Authority { verdicts, ..Authority::default() };
+        self.push_with(authority, command, Writes::default()).await
     }
 
-    pub(super) async fn push_as(
-        &mut self,
-        authority: Option<Role>,
-        command: Command,
-        verdicts: Verdicts,
-    ) -> Result<(), EngineError> {
-        self.push_with(authority, command, verdicts, More::default()).await
+    pub(super) async fn push_as(&mut self, role: Role, command: Command) -> Result<(), EngineError> {
+        self.push_with(role.into(), command, Writes::default()).await
     }
 
     /// The same, with something written beside it.
     async fn push_with(
         &mut self,
-        authority: Option<Role>,
+        authority: Authority,
         command: Command,
-        verdicts: Verdicts,
-        more: More,
+        writes: Writes,
     ) -> Result<(), EngineError> {
-        let Some(run) = self.driver.tip() else { return Ok(()) };
-        let agent = run.facts.agent.clone();
+        let Some(run) = self.pipeline.tip() else { return Ok(()) };
+        let (agent, owner) = (run.facts.agent.clone(), run.facts.owner.clone());
         let definition = self.definition().await?;
         let shared = self.shared.clone();
-        let actor = Actor::Node(shared.node);
-        let lease = if self.is_lost { Lease::Untouched } else { shared.while_busy() };
-        let beside = beside(lease, &shared.approvers(&agent), more);
-        let beside = above::telling(&self.above, asks_people, beside);
-        let mut order = shared.order(vec![command], actor, definition, verdicts, beside);
-        order.given.authority = authority;
+        let lease = if self.is_lost { LeaseRule::UNTOUCHED } else { shared.while_busy() };
+        let change = Change {
+            actor: Actor::Node(shared.node),
+            authority,
+            commands: vec![command],
+            writes: Writes { lease, notices: self.above.clone(), ..writes },
+        };
+        let order = shared.order((&agent, &owner), definition, change);
         self.pushed_at.get_or_insert(order.given.now);
-        self.driver.push(order);
+        self.pipeline.push(order);
         Ok(())
     }
 
     /// The definition that the run is pinned to.
     async fn definition(&mut self) -> Result<Arc<Definition>, EngineError> {
-        let Some(run) = self.driver.tip() else { return Err(EngineError::NotFound) };
+        let Some(run) = self.pipeline.tip() else { return Err(EngineError::NotFound) };
         let (agent, pinned) = (run.facts.agent.clone(), run.state.definition);
         if let Some((_, known)) = self.definition.as_ref().filter(|(digest, _)| *digest == pinned) {
             return Ok(known.clone());
@@ -505,7 +558,7 @@ impl Drive {
 
     /// Waits until everything is durable, then lets it be seen.
     async fn settle(&mut self) -> Result<(), EngineError> {
-        let settlement = self.driver.settle().await;
+        let settlement = self.pipeline.settle().await;
         self.refused = None;
         // Whatever was written has renewed the lease; counted from the first of it.
         if settlement.failed.is_none()
@@ -528,7 +581,7 @@ impl Drive {
             }
             let node = self.shared.node;
             if !settled.events.is_empty() {
-                let is_kept = self.driver.durable().is_none_or(|row| is_kept(&row.run));
+                let is_kept = self.pipeline.durable().is_none_or(|row| keeps_lease(&row.run));
                 self.is_leased = is_kept && !self.is_lost;
             }
             self.asks_people |= settled.events.iter().any(asks_people);
@@ -548,7 +601,7 @@ impl Drive {
         }
         self.catch_up().await?;
         let is_at_rest = |run: &Run| matches!(status(run), Status::Held(_) | Status::Ended(_));
-        let goes = match self.driver.durable().is_none_or(|row| is_at_rest(&row.run)) {
+        let goes = match self.pipeline.durable().is_none_or(|row| is_at_rest(&row.run)) {
             true => Goes::ToRest,
             false => Goes::On,
         };
@@ -578,25 +631,23 @@ impl Drive {
     /// Another node has taken the run: this one was silent for too long.
     fn lose(&mut self) {
         if !self.is_lost {
-            tracing::warn!(run = %self.run, "another node has taken it over; what is known here is told, and it is left");
+            tracing::warn!(run = %self.run, "drive: lease lost to another node; recording finished tool results, then stopping");
         }
         (self.is_lost, self.is_leased) = (true, false);
     }
 
-    /// What this drive has in hand is still written, without a word about the lease, which is another node's. Only after
-    /// a guard has refused it: then nothing of it was written.
+    /// What this drive has in hand is still written, with everything that belongs beside it and without a word about the
+    /// lease, which is another node's. Only after a guard has refused it: then nothing of it was written.
     fn leave_the_lease_alone(&mut self) {
-        let agent = self.driver.tip().map(|run| run.facts.agent.clone());
-        let approvers = agent.map(|agent| self.shared.approvers(&agent)).unwrap_or_default();
-        for mut order in self.driver.take_back() {
-            order.beside = beside(Lease::Untouched, &approvers, More::default());
-            self.driver.push(order);
+        for mut order in self.pipeline.take_back() {
+            order.writes.lease = LeaseRule::UNTOUCHED;
+            self.pipeline.push(order);
         }
     }
 
     /// Looks at what others have appended.
     async fn refresh(&mut self) -> Result<(), EngineError> {
-        self.driver.refresh().await?;
+        self.pipeline.refresh().await?;
         self.catch_up().await
     }
 
@@ -617,7 +668,7 @@ impl Drive {
     }
 
     fn durable_seq(&self) -> Seq {
-        self.driver.durable().map_or(Seq(0), |row| row.run.state.seq)
+        self.pipeline.durable().map_or(Seq(0), |row| row.run.state.seq)
     }
 
     /// The run's events with those that are still on their way. A log that was read a moment later than the run may have
@@ -625,31 +676,8 @@ impl Drive {
     fn events(&self) -> Vec<Envelope> {
         let durable = self.durable_seq();
         let log = self.log.iter().take_while(|envelope| envelope.seq <= durable);
-        log.chain(self.driver.unsettled()).cloned().collect()
+        log.chain(self.pipeline.unsettled()).cloned().collect()
     }
-}
-
-/// Whether whoever has the run keeps it, as `orders.rs` writes it. One with relatives is looked at once more before it is
-/// given back.
-pub(super) fn is_kept(run: &Run) -> bool {
-    is_busy(run) || has_relatives(run)
-}
-
-/// Whether a run may be woken for its sub-runs or its parent.
-pub(super) fn has_relatives(run: &Run) -> bool {
-    let has_children = || run.state.holds.iter().any(|hold| hold.child.is_some());
-    run.outcome().is_none() && (run.facts.parent.is_some() || has_children())
-}
-
-fn is_busy(run: &Run) -> bool {
-    match next(run, run.state.at) {
-        Next::Think | Next::Tick | Next::Act { .. } => true,
-        Next::Wait(_) | Next::Nothing => false,
-    }
-}
-
-fn asks_people(envelope: &Envelope) -> bool {
-    matches!(&envelope.event, Event::HoldOpened(opened) if opened.kind != HoldKind::External)
 }
 
 fn started_by(node: Incarnation, envelope: &Envelope) -> Option<CallAttempt> {

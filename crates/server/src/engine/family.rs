@@ -5,45 +5,30 @@
 //! ends wakes its parent in the same append, a parent that ends wakes its children. Each looks at the other when it is
 //! driven: nothing is carried in memory, and a crash anywhere leaves a wake that somebody finds.
 
+use std::sync::Arc;
+
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
 use standfast_core::command::{Command, Decide, Resolve, Start, Taken, Wanted};
-use standfast_core::decide::Decided;
-use standfast_core::event::{Driver as DrivenBy, Envelope, Event, Outcome, Parent};
+use standfast_core::event::{Driver as DrivenBy, Envelope, Outcome, Parent};
 use standfast_core::hold::Hold;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::policy::{Role, Verdicts};
 use standfast_core::run::Run;
 use standfast_core::transcript::stored_call;
-use standfast_store::ahead::Driver;
+use standfast_store::pipeline::Writes;
 use standfast_store::{Put, StoreError};
 
+use super::commit::Change;
 use super::drive::Drive;
-use super::orders::{Lease, More, beside};
 use super::views::result_of;
 use super::{EngineError, Shared};
-
-/// Whoever must look at a family when this has been written: the run itself when it has a child to begin, its parent
-/// when it is over, its children when they are no longer waited for.
-pub(super) fn wakes(decided: &Decided) -> Vec<Put> {
-    let facts = &decided.run.facts;
-    let at = decided.run.state.at;
-    let mut runs = decided.cancel_children.clone();
-    for envelope in &decided.events {
-        if let Event::HoldOpened(opened) = &envelope.event {
-            runs.extend(opened.ask.child.map(|_| facts.id));
-        } else if let Event::RunEnded(_) = &envelope.event {
-            runs.extend(facts.parent.map(|parent| parent.run));
-        }
-    }
-    runs.into_iter().map(|run| Put::Wake { run, at }).collect()
-}
 
 impl Drive {
     /// Begins children that were promised, takes the results of those that are over, and ends the run when nobody waits
     /// for it any more.
     pub(super) async fn look_after_family(&mut self) -> Result<(), EngineError> {
-        let Some(run) = self.driver.tip().cloned() else { return Ok(()) };
+        let Some(run) = self.pipeline.tip().cloned() else { return Ok(()) };
         if run.outcome().is_some() {
             return Ok(());
         }
@@ -60,7 +45,7 @@ impl Drive {
             if let Some(wanted) = self.shared.child_came_to(&run, hold, child, &self.log).await? {
                 let decide = Decide { hold: hold.key, digest: None, revision: None };
                 let resolve = Resolve { decide, resolution: wanted, idempotency_key: None };
-                self.push_as(Some(Role::System), Command::Resolve(resolve), Verdicts::default()).await?;
+                self.push_as(Role::System, Command::Resolve(resolve)).await?;
             }
         }
         Ok(())
@@ -79,7 +64,7 @@ impl Shared {
 
     /// What a child came to; none while it is at work. One that does not exist yet is begun.
     async fn child_came_to(
-        &self,
+        self: &Arc<Shared>,
         run: &Run,
         hold: &Hold,
         child: RunId,
@@ -106,7 +91,7 @@ impl Shared {
 
     /// Begins a child; what stands in the way of it is its result.
     async fn begin_child(
-        &self,
+        self: &Arc<Shared>,
         run: &Run,
         hold: &Hold,
         child: RunId,
@@ -143,25 +128,13 @@ impl Shared {
             taken: Taken::Queued,
         };
         let definition = Put::Definition { digest: agent.digest, bytes: agent.definition.to_bytes() };
-        let more = More { guards: Vec::new(), puts: vec![definition] };
-        let order = self.order(
-            Vec::new(),
-            Actor::Node(self.node),
-            agent.definition.clone(),
-            Verdicts::default(),
-            beside(Lease::Untouched, &agent.approvers, more),
-        );
-        let mut driver = match Driver::start(self.store.clone(), start, order) {
-            Ok(driver) => driver,
-            Err(refusal) => return fail(format!("not executed: {refusal}")),
-        };
-        match driver.settle().await.failed {
-            // Whoever drove the parent before had begun it already.
-            None | Some(StoreError::Conflict { .. }) => {
-                self.wakes.wake_worker();
-                Ok(None)
-            }
-            Some(error) => Err(error.into()),
+        let writes = Writes { puts: vec![definition], ..Writes::default() };
+        let change = Change { writes, ..Change::new(Actor::Node(self.node), Vec::new()) };
+        match self.commit_start(start, agent.definition.clone(), change).await {
+            // Whoever drove the parent before may have begun it already.
+            Ok(_) | Err(EngineError::Store(StoreError::Conflict { .. })) => Ok(None),
+            Err(EngineError::Refused(refusal)) => fail(format!("not executed: {refusal}")),
+            Err(error) => Err(error),
         }
     }
 }

@@ -14,14 +14,13 @@ use standfast_core::digest::{self, Digest};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{CallNo, HoldId};
 use standfast_core::name::{Tenant, UserId};
-use standfast_core::policy::Verdicts;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::{Facts, Run};
 use standfast_core::time::Millis;
 use standfast_store::Put;
-use standfast_store::ahead::Driver;
+use standfast_store::pipeline::Writes;
 
-use super::orders::{Lease, More, beside};
+use super::commit::{Authority, Change};
 use super::{Decision, Engine, EngineError, HoldView, Shared};
 use crate::auth::{Principal, may_decide};
 use crate::tool::mcp::login::{Begun, Desk, NoLogin, Returned, hold_of};
@@ -139,20 +138,14 @@ impl Engine {
         let row = shared.store.find_hold(hold).await?.ok_or(EngineError::NotFound)?;
         let approvers = shared.approvers(&facts.agent);
         let authority = may_decide(who, facts, (&row).into(), &approvers);
-        let definition = shared.definition(&facts.agent, stored.row.run.state.definition).await?;
         let put = Put::Definition { digest: agent.digest, bytes: agent.definition.to_bytes() };
-        let more = More { puts: vec![put], ..More::default() };
-        let mut order = shared.order(
-            vec![Command::Repin { definition: agent.digest }],
-            Actor::Person(who.user.clone()),
-            definition,
-            Verdicts::default(),
-            beside(Lease::Untouched, &approvers, more),
-        );
-        order.given.authority = authority;
-        let mut driver = Driver::of(shared.store.clone(), stored.row);
-        driver.push(order);
-        self.settled(hold.run, driver, None).await.map(|_| ())
+        let change = Change {
+            actor: Actor::Person(who.user.clone()),
+            authority: Authority { role: authority, ..Authority::default() },
+            commands: vec![Command::Repin { definition: agent.digest }],
+            writes: Writes { puts: vec![put], ..Writes::default() },
+        };
+        shared.commit(stored.row, change).await.map(drop)
     }
 }
 

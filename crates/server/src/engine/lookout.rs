@@ -13,14 +13,13 @@ use standfast_core::command::{Command, Decide, Resolve, Wanted};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, Seq};
 use standfast_core::name::ToolName;
-use standfast_core::policy::{Role, Verdicts};
+use standfast_core::policy::Role;
 use standfast_core::project::HoldRow;
 use standfast_core::time::{Millis, Timestamp};
-use standfast_store::ahead::Driver;
 use standfast_store::{Audience, HoldFilter, HoldQuery, StoreError};
 use tokio::task::JoinSet;
 
-use super::orders::{Lease, More, beside};
+use super::commit::Change;
 use super::views::asked;
 use super::{Engine, EngineError, Shared};
 use crate::tool::{Tool, look_again};
@@ -215,28 +214,24 @@ impl Shared {
     }
 
     /// Lets a call go on with what it finds outside.
-    async fn looks_again(&self, hold: HoldId) -> Result<(), EngineError> {
+    async fn looks_again(self: &Arc<Shared>, hold: HoldId) -> Result<(), EngineError> {
         let stored = self.store.load(hold.run).await?;
-        let run = &stored.row.run;
-        if run.hold(hold.key).is_none() {
+        if stored.row.run.hold(hold.key).is_none() {
             return Ok(());
         }
-        let definition = self.definition(&run.facts.agent, run.state.definition).await?;
         let resolve = Resolve {
             decide: Decide { hold: hold.key, digest: None, revision: None },
             resolution: Wanted::Answer { value: look_again() },
             idempotency_key: None,
         };
-        let beside = beside(Lease::Untouched, &self.approvers(&run.facts.agent), More::default());
-        let actor = Actor::Node(self.node);
-        let mut order =
-            self.order(vec![Command::Resolve(resolve)], actor, definition, Verdicts::default(), beside);
-        order.given.authority = Some(Role::System);
-        let mut driver = Driver::of(self.store.clone(), stored.row);
-        driver.push(order);
-        let settled = driver.settle().await;
-        self.wakes.wake(hold.run);
-        self.wakes.wake_worker();
-        settled.failed.map_or(Ok(()), |error| Err(error.into()))
+        let change = Change {
+            authority: Role::System.into(),
+            ..Change::new(Actor::Node(self.node), vec![Command::Resolve(resolve)])
+        };
+        match self.commit(stored.row, change).await {
+            // Somebody was faster.
+            Ok(_) | Err(EngineError::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }

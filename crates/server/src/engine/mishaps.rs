@@ -8,15 +8,14 @@ use std::sync::Arc;
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
 use standfast_core::command::{Command, FailKind, FailRun, RecordFailure};
-use standfast_core::decide::Answer;
 use standfast_core::id::RunId;
-use standfast_core::policy::Verdicts;
+use standfast_core::project::RunRow;
 use standfast_core::refusal::Refusal;
-use standfast_core::run::{CallState, Run, Stage};
-use standfast_store::ahead::Driver;
+use standfast_core::run::{CallState, Stage};
+use standfast_store::pipeline::Writes;
 use standfast_store::{Lease, StoreError};
 
-use super::orders::{More, beside};
+use super::commit::{Change, Committed};
 use super::{EngineError, Shared};
 
 /// What the log says of a model call that was cut off.
@@ -36,23 +35,24 @@ impl Shared {
     /// that a call which kills its server ends the run instead of the servers.
     pub(super) async fn count_cut_off(
         self: &Arc<Shared>,
-        driver: &mut Driver,
+        row: RunRow,
         from: Option<Lease>,
-    ) -> Result<(), EngineError> {
-        let Some(run) = driver.tip().cloned() else { return Ok(()) };
+    ) -> Result<RunRow, EngineError> {
+        let run = &row.run;
         let was_thinking = matches!(run.state.stage, Stage::Thinking { .. }) && !run.is_blocked();
         // A lease of this very server that ran out cut nothing off: it is there.
         let is_anothers = from.is_some_and(|lease| lease.node != self.node);
         if !is_anothers || !was_thinking {
-            return Ok(());
+            return Ok(row);
         }
         tracing::warn!(run = %run.facts.id, "{CUT_OFF}; it is counted as a failure");
         let error = Body::text(CUT_OFF);
         let retry_at = Some(self.clock.now());
         let failure = Command::RecordFailure(RecordFailure { error, retry_at, heard: None });
-        match self.submit_as_node(driver, &run, failure).await {
+        match self.commit_as_node(row.clone(), failure).await {
+            Ok(committed) => Ok(committed.row),
             // Somebody ended it meanwhile.
-            Ok(_) | Err(EngineError::Refused(_)) => Ok(()),
+            Err(EngineError::Refused(_)) => Ok(row),
             Err(other) => Err(other),
         }
     }
@@ -80,20 +80,18 @@ impl Shared {
             }
             other => other?.row,
         };
-        let mut driver = Driver::of(self.store.clone(), row);
-        let Some(tip) = driver.tip().cloned() else { return Ok(()) };
         let error = format!("the worker panicked: {what}");
         let fail =
             Command::Fail(FailRun { worker: None, error, detail: None, kind: FailKind::Final, heard: None });
-        match self.submit_as_node(&mut driver, &tip, fail).await {
+        match self.commit_as_node(row.clone(), fail).await {
             Err(EngineError::Refused(Refusal::CallStarted(_))) => {}
             Ok(_) | Err(EngineError::Refused(_)) => return Ok(()),
             Err(other) => return Err(other),
         }
-        for call in &tip.state.calls {
+        for call in &row.run.state.calls {
             if matches!(call.state, CallState::Started { .. }) {
                 let orphan = Command::Orphan { call: call.no, attempt: call.attempt, node: self.node };
-                match self.submit_as_node(&mut driver, &tip, orphan).await {
+                match self.commit_as_node(row.clone(), orphan).await {
                     Ok(_) | Err(EngineError::Refused(_)) => {}
                     Err(other) => return Err(other),
                 }
@@ -103,23 +101,14 @@ impl Shared {
     }
 
     /// Decides a command of this node and waits until it is durable.
-    pub(super) async fn submit_as_node(
+    pub(super) async fn commit_as_node(
         self: &Arc<Shared>,
-        driver: &mut Driver,
-        run: &Run,
+        base: RunRow,
         command: Command,
-    ) -> Result<Answer, EngineError> {
-        let agent = &run.facts.agent;
-        let definition = self.definition(agent, run.state.definition).await?;
-        let beside = beside(self.while_busy(), &self.approvers(agent), More::default());
-        let actor = Actor::Node(self.node);
-        driver.push(self.order(vec![command], actor, definition, Verdicts::default(), beside));
-        let mut settlement = driver.settle().await;
-        match (settlement.failed, settlement.done.pop()) {
-            (Some(error), _) => Err(error.into()),
-            (None, Some(settled)) => Ok(settled.outcome?),
-            (None, None) => Ok(Answer::Repeated),
-        }
+    ) -> Result<Committed, EngineError> {
+        let writes = Writes { lease: self.while_busy(), ..Writes::default() };
+        let change = Change { writes, ..Change::new(Actor::Node(self.node), vec![command]) };
+        self.commit(base, change).await
     }
 }
 

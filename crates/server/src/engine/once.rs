@@ -3,11 +3,17 @@
 //! A key belongs to whoever sends it and to what it is sent to, so that nobody finds out about, or gets in the way of,
 //! another's. It is written by the very append that it guards; what it answers with is read from the run, not stored.
 
+use std::sync::Arc;
+
+use standfast_core::decide::Answer;
 use standfast_core::digest::{self, Digest};
 use standfast_core::id::RunId;
+use standfast_core::project::RunRow;
 use standfast_core::time::Millis;
+use standfast_store::pipeline::Writes;
 use standfast_store::{Guard, KeyRecord, Put, StoreError};
 
+use super::commit::Change;
 use super::{Engine, EngineError, Shared};
 use crate::auth::Principal;
 
@@ -94,13 +100,6 @@ impl Once {
     }
 }
 
-/// What an append must check and write so that a request is carried out once.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Mark {
-    pub(super) guards: Vec<Guard>,
-    pub(super) puts: Vec<Put>,
-}
-
 impl Engine {
     /// Whether this very request was carried out before; a different one under its key is refused.
     pub async fn was_done(&self, who: &Principal, once: Option<&Once>) -> Result<bool, EngineError> {
@@ -109,8 +108,9 @@ impl Engine {
 }
 
 impl Shared {
-    pub(super) fn mark(&self, who: &Principal, once: Option<&Once>) -> Mark {
-        let mut mark = Mark::default();
+    /// What an append checks and writes so that a request is carried out once.
+    pub(super) fn mark(&self, who: &Principal, once: Option<&Once>) -> Writes {
+        let mut mark = Writes::default();
         for once in once.into_iter().flat_map(Once::all) {
             let (key, expires_at) = (once.stored(who), self.clock.now().plus(REMEMBERED));
             mark.guards.push(Guard::KeyUnused { key: key.clone() });
@@ -154,6 +154,34 @@ impl Shared {
             }
         }
         Ok(None)
+    }
+
+    /// Commits a change whose request may be sent again.
+    pub(super) async fn commit_once(
+        self: &Arc<Shared>,
+        who: &Principal,
+        once: Option<&Once>,
+        base: RunRow,
+        change: Change,
+    ) -> Result<Answer, EngineError> {
+        let committed = self.commit(base, change).await.map(|committed| committed.answer);
+        self.unless_repeated(who, once, committed).await
+    }
+
+    /// A request that was refused, perhaps because a concurrent duplicate of it was carried out a moment before.
+    pub(super) async fn unless_repeated(
+        &self,
+        who: &Principal,
+        once: Option<&Once>,
+        answer: Result<Answer, EngineError>,
+    ) -> Result<Answer, EngineError> {
+        match answer {
+            Err(error @ (EngineError::Store(StoreError::Guard { .. }) | EngineError::Refused(_))) => {
+                let before = self.done(who, once).await?;
+                before.map(|_| Answer::Repeated).ok_or(error)
+            }
+            other => other,
+        }
     }
 
     /// Forgets keys whose time has passed.

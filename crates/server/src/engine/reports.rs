@@ -22,10 +22,9 @@ use standfast_core::name::UserId;
 use standfast_core::refusal::Refusal;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::SessionKey;
-use standfast_store::ahead::Driver;
 
+use super::commit::Change;
 use super::deciding::By;
-use super::orders::{Lease, beside};
 use super::{Decision, Engine, EngineError, JobView, Once, StoreError};
 use crate::auth::{Principal, Scope};
 use crate::tool::Tool;
@@ -299,14 +298,9 @@ impl Engine {
             super::identify::needs(who, Scope::RunsWrite)?;
         }
         let stored = self.load(job.run).await?;
-        let facts = &stored.row.run.facts;
-        let definition = shared.definition(&facts.agent, stored.row.run.state.definition).await?;
-        let mark = shared.mark(by.principal(), once.as_ref());
-        let beside = beside(Lease::Untouched, &shared.approvers(&facts.agent), mark.into());
-        let order = shared.order(vec![command], by.actor(), definition, Default::default(), beside);
-        let mut driver = Driver::of(shared.store.clone(), stored.row);
-        driver.push(order);
-        self.settled_once(by.principal(), job.run, driver, None, once.as_ref()).await
+        let (who, once) = (by.principal(), once.as_ref());
+        let change = Change { writes: shared.mark(who, once), ..Change::new(by.actor(), vec![command]) };
+        shared.commit_once(who, once, stored.row, change).await
     }
 }
 

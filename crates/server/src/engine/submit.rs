@@ -10,20 +10,18 @@ use standfast_core::command::{Command, Say, Start, Taken};
 use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
-use standfast_core::event::{Driver as DrivenBy, Envelope, Inbox};
+use standfast_core::event::{Driver as DrivenBy, Inbox};
 use standfast_core::id::RunId;
 use standfast_core::message::Message;
 use standfast_core::name::{AgentName, SessionId};
 use standfast_core::refusal::Refusal;
-use standfast_store::ahead::Driver;
 use standfast_store::{Guard, Put, SessionKey, StoreError};
-use tokio::sync::oneshot;
 
-use super::drive::{Reins, Wish};
+use super::commit::Change;
+use super::drive::{Rivals, TakenRun};
 use super::identify::needs;
 use super::once::Once;
-use super::orders::{Lease, More, beside};
-use super::{Engine, EngineError, Place, Queue};
+use super::{Engine, EngineError, Queue};
 use crate::auth::{Principal, Scope};
 
 /// A run that somebody wants.
@@ -54,15 +52,6 @@ pub(super) struct Beginning {
     pub(super) taken: Taken,
     /// Makes a repeat safe.
     pub(super) once: Option<Once>,
-}
-
-/// A run that this node takes with the append that makes it go on: no claim is needed first.
-pub(super) struct Taking {
-    pub(super) place: Place,
-    pub(super) reins: Reins,
-    pub(super) log: Vec<Envelope>,
-    /// Whether somebody else's wish may count in the place of this one.
-    pub(super) may_lose: bool,
 }
 
 impl Engine {
@@ -114,10 +103,8 @@ impl Engine {
             Taken::Queued => None,
         };
         let reins = shared.reins(id);
-        let (taken, lease) = match place {
-            Some(_) => (Taken::AtOnce, shared.while_busy()),
-            None => (Taken::Queued, Lease::Untouched),
-        };
+        let taking = place.zip(reins).map(|(place, reins)| TakenRun { place, reins, log: Vec::new() });
+        let taken = if taking.is_some() { Taken::AtOnce } else { Taken::Queued };
         let session = match &new.session {
             Some(session) => session.clone(),
             None => {
@@ -126,7 +113,7 @@ impl Engine {
         };
         shared.heard_of(&who.tenant);
         // The same request may be under way twice, and a conversation may be closed at the same moment.
-        let may_lose = new.once.is_some() || new.session.is_some();
+        let has_rivals = new.once.is_some() || new.session.is_some();
         let (digest, definition) = new.definition;
         let start = Start {
             id,
@@ -141,30 +128,30 @@ impl Engine {
             message: new.message,
             taken,
         };
-        let mut more = More::from(shared.mark(who, new.once.as_ref()));
+        let mut writes = shared.mark(who, new.once.as_ref());
         let key = SessionKey {
             tenant: who.tenant.clone(),
             agent: new.agent.clone(),
             owner: who.user.clone(),
             session: session.clone(),
         };
-        more.guards.push(Guard::SessionOpen { session: key });
-        more.puts.push(Put::Definition { digest, bytes: definition.to_bytes() });
-        let order = shared.order(
-            Vec::new(),
-            Actor::Client(who.user.clone()),
-            definition,
-            Default::default(),
-            beside(lease, &shared.approvers(&new.agent), more),
-        );
-        let driver = Driver::start(shared.store.clone(), start, order)?;
-        let taking = match (place, reins) {
-            (Some(place), Some(reins)) => Some(Taking { place, reins, log: Vec::new(), may_lose }),
-            (_, _) => None,
+        writes.guards.push(Guard::SessionOpen { session: key });
+        writes.puts.push(Put::Definition { digest, bytes: definition.to_bytes() });
+        let actor = Actor::Client(who.user.clone());
+        let started = match taking {
+            Some(taking) => {
+                writes.lease = shared.while_busy();
+                let change = Change { writes, ..Change::new(actor, Vec::new()) };
+                let rivals = if has_rivals { Rivals::Possible } else { Rivals::None };
+                shared.take_start((start, definition), change, taking, rivals).await
+            }
+            None => {
+                let change = Change { writes, ..Change::new(actor, Vec::new()) };
+                shared.commit_start(start, definition, change).await.map(|done| Some(done.row.run.facts))
+            }
         };
-        let facts = driver.tip().map(|run| run.facts.clone());
-        match self.settled(id, driver, taking).await {
-            Ok(_) => {
+        match started {
+            Ok(facts) => {
                 facts.into_iter().for_each(|facts| shared.facts.put(facts));
                 Ok(id)
             }
@@ -214,86 +201,17 @@ impl Engine {
         if shared.done_before(who, once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);
         }
-        let agent = &stored.row.run.facts.agent;
-        let definition = shared.definition(agent, stored.row.run.state.definition).await?;
-        let order = shared.order(
-            vec![command],
-            actor,
-            definition,
-            Default::default(),
-            beside(Lease::Untouched, &shared.approvers(agent), shared.mark(who, once.as_ref()).into()),
-        );
-        let mut driver = Driver::of(shared.store.clone(), stored.row);
-        driver.push(order);
-        self.settled_once(who, run, driver, None, once.as_ref()).await
+        let once = once.as_ref();
+        let change = Change { writes: shared.mark(who, once), ..Change::new(actor, vec![command]) };
+        shared.commit_once(who, once, stored.row, change).await
     }
 
     /// Does what nobody asked for but time.
     pub(super) async fn by_the_clock(&self, run: RunId, command: Command) -> Result<Answer, EngineError> {
         let shared = &self.shared;
         let stored = self.load(run).await?;
-        let facts = &stored.row.run.facts;
-        let definition = shared.definition(&facts.agent, stored.row.run.state.definition).await?;
-        let beside = beside(Lease::Untouched, &shared.approvers(&facts.agent), More::default());
-        let order = shared.order(vec![command], Actor::Clock, definition, Default::default(), beside);
-        let mut driver = Driver::of(shared.store.clone(), stored.row);
-        driver.push(order);
-        self.settled(run, driver, None).await
-    }
-
-    /// The same request may have been faster than itself.
-    pub(super) async fn settled_once(
-        &self,
-        who: &Principal,
-        run: RunId,
-        driver: Driver,
-        taking: Option<Taking>,
-        once: Option<&Once>,
-    ) -> Result<Answer, EngineError> {
-        match self.settled(run, driver, taking).await {
-            // Refused, perhaps because of what it has done itself a moment ago.
-            Err(error @ (EngineError::Store(StoreError::Guard { .. }) | EngineError::Refused(_))) => {
-                let before = self.shared.done(who, once).await?;
-                before.map(|_| Answer::Repeated).ok_or(error)
-            }
-            other => other,
-        }
-    }
-
-    /// Waits until it is durable, wakes whoever follows or should go on, and tells the outcome. A run that is taken with
-    /// it is driven on from here.
-    pub(super) async fn settled(
-        &self,
-        run: RunId,
-        mut driver: Driver,
-        taking: Option<Taking>,
-    ) -> Result<Answer, EngineError> {
-        let (accepted, answer) = oneshot::channel();
-        match taking {
-            Some(Taking { place, reins, log, may_lose }) => {
-                self.shared.drive(driver, log, (place, reins), Some(Wish { accepted, may_lose }));
-            }
-            // In the background: who asked may hang up, and whoever drives the run must hear of it all the same.
-            None => self.shared.spawn({
-                let shared = self.shared.clone();
-                async move {
-                    let mut settlement = driver.settle().await;
-                    shared.wakes.wake(run);
-                    shared.wakes.wake_worker();
-                    if driver.durable().is_some_and(|row| row.run.facts.inbox.is_some()) {
-                        shared.wakes.wake_inboxes();
-                    }
-                    let outcome = match (settlement.failed, settlement.done.pop()) {
-                        (Some(error), _) => Err(error.into()),
-                        (None, Some(settled)) => settled.outcome.map_err(EngineError::from),
-                        (None, None) => Err(EngineError::NotFound),
-                    };
-                    let _ = accepted.send(outcome);
-                }
-            }),
-        }
-        let died = |_| StoreError::Unknown { why: "the server is stopping".into() };
-        answer.await.map_err(died)?
+        let change = Change::new(Actor::Clock, vec![command]);
+        Ok(shared.commit(stored.row, change).await?.answer)
     }
 }
 

@@ -17,7 +17,7 @@ use standfast_core::time::Millis;
 use standfast_core::transcript::{approval_text, stored_call};
 use standfast_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, StoreError, Stored, Unreadable};
 
-use super::orders;
+use super::commit::audience;
 use super::{Engine, EngineError, Page};
 use crate::auth::{Principal, may_decide, may_log_in, may_see};
 use crate::settings::Settings;
@@ -284,7 +284,7 @@ impl Engine {
         };
         let audience = match who.is_admin() {
             true => Audience::Everyone,
-            false => Audience::AnyOf(who.parties().map(|party| orders::audience(&party)).collect()),
+            false => Audience::AnyOf(who.parties().map(|party| audience(&party)).collect()),
         };
         let is_wanted = |row: &HoldRow| {
             list.agent.as_ref().is_none_or(|agent| *agent == row.agent)

@@ -11,10 +11,11 @@ use std::time::Duration;
 use standfast_core::id::Seq;
 use standfast_core::name::{AgentName, Tenant};
 use standfast_core::time::{Millis, Timestamp};
-use standfast_store::ahead::Driver;
 use standfast_store::{Claim, Claimed, Lease, StoreError, Stored};
 
-use super::drive::has_relatives;
+use standfast_store::pipeline::has_relatives;
+
+use super::drive::TakenRun;
 use super::{Engine, EngineError, Queue, Shared};
 
 /// Runs claimed at once at most.
@@ -188,14 +189,12 @@ impl Shared {
             self.release(run, wake_at).await;
             return false;
         };
-        let mut driver = Driver::of(self.store.clone(), stored.row);
-        let counted = self.count_cut_off(&mut driver, from).await;
-        let log = match counted {
-            Ok(()) => self.events(run, Seq(0)).await.map_err(EngineError::from),
-            Err(error) => Err(error),
+        let taken = async {
+            let row = self.count_cut_off(stored.row, from).await?;
+            Ok((row, self.events(run, Seq(0)).await?))
         };
-        match log {
-            Ok(log) => self.drive(driver, log, (place, reins), None),
+        match taken.await {
+            Ok((row, log)) => self.drive(row, TakenRun { place, reins, log }),
             Err(EngineError::Store(StoreError::Corrupt { why, .. })) => self.put_aside(run, &why).await,
             Err(error) => {
                 tracing::warn!(%run, %error, "worker: could not take over a run; trying again later");

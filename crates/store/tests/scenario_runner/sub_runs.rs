@@ -14,7 +14,7 @@ use standfast_core::message::Message;
 use standfast_core::policy::Role;
 use standfast_core::project::RunRow;
 use standfast_core::time::Millis;
-use standfast_store::ahead::{Given, Order, Settled};
+use standfast_store::pipeline::{Given, Order, Settled};
 use standfast_store::{Batch, LeaseChange, Seal};
 
 use super::block_on::block_on;

@@ -7,19 +7,19 @@ use std::sync::Arc;
 
 use standfast_core::actor::Actor;
 use standfast_core::command::{AskedCall, Command, Entropy, Start, Wanted};
-use standfast_core::decide::{Answer, Decided};
+use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
 use standfast_core::digest;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::Recorded;
-use standfast_core::id::{CallNo, HoldId, HoldKey, Incarnation, RunId, Seq};
+use standfast_core::id::{CallNo, HoldKey, Incarnation, RunId, Seq};
 use standfast_core::name::{UserId, WorkerName};
 use standfast_core::project::RunRow;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Heard;
 use standfast_core::time::{Millis, Timestamp};
-use standfast_store::ahead::{Beside, Driver, Given, Order, Settled};
 use standfast_store::memory::MemoryStore;
+use standfast_store::pipeline::{Given, Order, Pipeline, Settled, Writes};
 use standfast_store::{Put, Store, Who};
 
 use super::backends::Backend;
@@ -50,7 +50,7 @@ pub(crate) struct NamedRun {
     pub(crate) id: RunId,
     /// What the model had seen when it was asked, while it thinks.
     pub(crate) asked_with: Option<Heard>,
-    driver: Option<Driver>,
+    driver: Option<Pipeline>,
 }
 
 /// A side effect: a worker was told that the start is durable, and did it.
@@ -159,10 +159,10 @@ impl World {
         let given = self.given(Actor::Client(start.owner.clone()), &start.definition)?;
         let definition = self.setting.definition.to_bytes();
         let put = Put::Definition { digest: start.definition, bytes: definition };
-        let beside = Arc::new(move |_: &Decided| Beside { puts: vec![put.clone()], ..Beside::default() });
+        let writes = Writes { puts: vec![put], ..Writes::default() };
         let id = start.id;
-        let order = Order { commands: Vec::new(), given, beside };
-        match Driver::start(self.store.clone(), start, order) {
+        let order = Order { commands: Vec::new(), given, writes };
+        match Pipeline::start(self.store.clone(), start, order) {
             Ok(driver) => {
                 self.add(name, id, Some(driver));
                 let settled = self.settle(self.current)?;
@@ -174,7 +174,7 @@ impl World {
     }
 
     /// Remembers a run by its name and makes it the current one.
-    pub(crate) fn add(&mut self, name: &str, id: RunId, driver: Option<Driver>) {
+    pub(crate) fn add(&mut self, name: &str, id: RunId, driver: Option<Pipeline>) {
         self.runs.push(NamedRun { name: name.to_owned(), id, asked_with: None, driver });
         self.current = self.runs.len() - 1;
     }
@@ -214,7 +214,7 @@ impl World {
         let is_node = matches!(order.given.actor, Actor::Node(_));
         let row = self.view_of(self.runs[index].id)?.row;
         let kept = self.runs[index].driver.take().filter(|_| is_node);
-        let mut driver = kept.unwrap_or_else(|| Driver::of(self.store.clone(), row));
+        let mut driver = kept.unwrap_or_else(|| Pipeline::of(self.store.clone(), row));
         driver.push(order);
         self.runs[index].driver = Some(driver);
         let settled = self.settle(index)?;
@@ -242,15 +242,8 @@ impl World {
         given.recorded = held_by(&command).and_then(|hold| recorded(&view.events, hold));
         let puts = if matches!(command, Command::Repin { .. }) { vec![self.pin()] } else { Vec::new() };
         let who: Vec<Who> = self.setting.audience().iter().map(|name| Who(format!("user:{name}"))).collect();
-        let beside = Arc::new(move |decided: &Decided| {
-            let opened = decided.events.iter().filter_map(|envelope| {
-                let Event::HoldOpened(opened) = &envelope.event else { return None };
-                Some(HoldId { run: id, key: opened.hold })
-            });
-            let audience = opened.map(|hold| Put::Audience { hold, who: who.clone() });
-            Beside { puts: puts.iter().cloned().chain(audience).collect(), ..Beside::default() }
-        });
-        Ok(Order { commands: vec![command], given, beside })
+        let writes = Writes { puts, audience: who, ..Writes::default() };
+        Ok(Order { commands: vec![command], given, writes })
     }
 
     /// Stores the current definition, so that runs can be pinned to it.

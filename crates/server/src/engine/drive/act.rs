@@ -81,7 +81,7 @@ impl Drive {
     async fn begin_all(&mut self, run: &Run, ready: Vec<CallNo>) -> Result<(), EngineError> {
         // Before anything starts, everything below it is durable. The log has its arguments only then.
         self.settle().await?;
-        if self.driver.tip().is_none_or(|now| now != run) {
+        if self.pipeline.tip().is_none_or(|now| now != run) {
             // What made these calls ready lost its race: there may be no such calls.
             return Ok(());
         }
@@ -119,7 +119,7 @@ impl Drive {
         match self.refused.take() {
             Some(refusal @ Refusal::Tampered { .. }) => self.give_up(refusal.to_string()).await,
             // Somebody else changed the run in between; if nobody did, trying again would be refused again.
-            Some(refusal) if self.driver.tip().is_some_and(|now| now.state.seq == run.state.seq) => {
+            Some(refusal) if self.pipeline.tip().is_some_and(|now| now.state.seq == run.state.seq) => {
                 Err(EngineError::Refused(refusal))
             }
             Some(_) | None => Ok(()),
@@ -244,7 +244,7 @@ impl Drive {
     /// Whether a lost start only went on with what was there, of a tool that first looks how far it came: then it is
     /// as if it had not been, and no person has to find out what it did.
     fn goes_on_by_looking(&self, call: CallNo) -> bool {
-        let Some(run) = self.driver.tip().filter(|run| run.outcome().is_none()) else { return false };
+        let Some(run) = self.pipeline.tip().filter(|run| run.outcome().is_none()) else { return false };
         let agent = self.shared.agent(&run.facts.agent).ok();
         let tool = run.call(call).and_then(|call| agent.as_ref()?.tools.get(&call.tool).cloned());
         tool.is_some_and(|tool| tool.finds_out()) && continuation(&self.log, call).is_some()
@@ -262,7 +262,7 @@ impl Drive {
         self.return_begun().await?;
         self.settle().await?;
         for running in started {
-            let is_open = self.driver.tip().and_then(|run| run.call(running.call)).is_some_and(|call| {
+            let is_open = self.pipeline.tip().and_then(|run| run.call(running.call)).is_some_and(|call| {
                 matches!(call.state, standfast_core::run::CallState::Started { .. })
                     && call.attempt == running.attempt
             });
@@ -309,7 +309,7 @@ impl Drive {
     /// Whether the run has something to do, and is not only waited for until its tools have stopped.
     fn is_at_work(&self) -> bool {
         let has_work = |run: &Run| matches!(next(run, self.shared.clock.now()), Next::Act { .. });
-        self.driver.tip().is_some_and(|run| run.outcome().is_none() && has_work(run))
+        self.pipeline.tip().is_some_and(|run| run.outcome().is_none() && has_work(run))
     }
 
     async fn report(&mut self, done: Result<(Id, Ended), JoinError>) -> Result<(), EngineError> {
@@ -341,7 +341,7 @@ impl Drive {
     async fn suspend(&mut self, call: CallNo, attempt: u32, pending: Pending) -> Result<(), EngineError> {
         let Pending { kind, ask, timeout, secret } = pending;
         let told = webhook_url(&ask).filter(|_| kind == SuspendFor::External);
-        if let (Some(url), Some(secret), Some(run)) = (told, secret, self.driver.tip()) {
+        if let (Some(url), Some(secret), Some(run)) = (told, secret, self.pipeline.tip()) {
             let id = HoldId { run: self.run, key: HoldKey { call, secret } };
             let tool = run.call(call).map(|call| call.tool.clone());
             let (engine, facts) = (Engine { shared: self.shared.clone() }, run.facts.clone());

@@ -12,10 +12,10 @@ use standfast_core::id::{CallNo, HoldId, HoldKey};
 use standfast_core::policy::{Role, Verdicts};
 use standfast_core::run::Run;
 use standfast_store::Put;
+use standfast_store::pipeline::Writes;
 
 use super::Drive;
 use crate::engine::EngineError;
-use crate::engine::orders::More;
 use crate::tool::Pending;
 use crate::tool::mcp::login::Desk;
 
@@ -78,9 +78,9 @@ impl Drive {
             return Ok(false);
         }
         let put = Put::Definition { digest: agent.digest, bytes: agent.definition.to_bytes() };
-        let more = More { puts: vec![put], ..More::default() };
+        let writes = Writes { puts: vec![put], ..Writes::default() };
         let repin = Command::Repin { definition: agent.digest };
-        self.push_with(Some(Role::System), repin, Verdicts::default(), more).await?;
+        self.push_with(Role::System.into(), repin, writes).await?;
         self.settle().await?;
         Ok(self.refused.is_none())
     }

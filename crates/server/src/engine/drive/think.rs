@@ -87,18 +87,18 @@ impl Drive {
         if Mutant::DecisionsAskedAhead.is_on() {
             return true;
         }
-        let mut unsettled = self.driver.unsettled().peekable();
+        let mut unsettled = self.pipeline.unsettled().peekable();
         if unsettled.peek().is_none() {
             return !self.may_lose;
         }
-        let is_start = self.driver.durable().is_none();
+        let is_start = self.pipeline.durable().is_none();
         let is_sure = is_start || (self.is_leased && self.shared.clock.now() < self.leased_until);
         is_in_process && is_sure && !self.may_lose && unsettled.all(is_own_word)
     }
 
     /// Whether a model that was asked with this would be told something else now, or need not be asked.
     fn is_outdated(&self, heard: Heard) -> bool {
-        self.driver.tip().is_none_or(|run| run.outcome().is_some() || !run.is_asked_with(heard))
+        self.pipeline.tip().is_none_or(|run| run.outcome().is_some() || !run.is_asked_with(heard))
     }
 
     /// The log in hand is not the one that the run is made of: it is read again before anybody is asked with it.
@@ -108,7 +108,7 @@ impl Drive {
         self.refresh().await?;
         let is_whole =
             |row: &standfast_core::project::RunRow| row.run.state.results == results_digest(&self.log);
-        match self.driver.durable().is_none_or(is_whole) {
+        match self.pipeline.durable().is_none_or(is_whole) {
             true => Ok(()),
             false => {
                 let why = "its row is not what its events fold into".to_owned();

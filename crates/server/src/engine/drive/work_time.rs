@@ -9,7 +9,7 @@ use standfast_core::policy::Verdicts;
 use standfast_core::run::Run;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_core::work_time::worked;
-use standfast_store::ahead::Driver;
+use standfast_store::pipeline::Pipeline;
 
 use super::Drive;
 use crate::config::file::Span;
@@ -26,8 +26,8 @@ pub(super) struct Worked {
 
 impl Worked {
     /// What a drive that begins now begins with. Logs are long: it is read only where there is a limit.
-    pub(super) fn before(shared: &Shared, driver: &Driver, log: &[Envelope]) -> Worked {
-        let run = driver.tip().filter(|run| shared.limit_of(run).is_some());
+    pub(super) fn before(shared: &Shared, pipeline: &Pipeline, log: &[Envelope]) -> Worked {
+        let run = pipeline.tip().filter(|run| shared.limit_of(run).is_some());
         Worked { since: shared.clock.now(), before: run.map_or(Millis(0), |run| worked(run.facts.id, log)) }
     }
 
@@ -39,7 +39,7 @@ impl Worked {
 impl Drive {
     /// How much longer the run may work; none when there is no limit.
     pub(super) fn time_left(&self) -> Option<Millis> {
-        let limit = self.shared.limit_of(self.driver.tip()?)?;
+        let limit = self.shared.limit_of(self.pipeline.tip()?)?;
         Some(Millis(limit.0.saturating_sub(self.worked.by(self.shared.clock.now()).0)))
     }
 

@@ -12,9 +12,9 @@ use standfast_core::event::Driver as DrivenBy;
 use standfast_core::id::Seq;
 use standfast_core::name::{AgentName, Tenant};
 use standfast_core::project::RunRow;
-use standfast_store::ahead::Driver;
 use standfast_store::{RunFilter, RunQuery, SCAN_MAX, StoreError};
 
+use crate::engine::drive::TakenRun;
 use crate::engine::{EngineError, Queue, Shared};
 use crate::settings::Agent;
 
@@ -73,7 +73,7 @@ impl Shared {
                 break;
             }
             let run = row.run.facts.id;
-            match self.take(row).await {
+            match self.take_task(row).await {
                 Ok(is_ours) => taken += usize::from(is_ours),
                 Err(EngineError::Store(StoreError::Corrupt { why, .. })) => self.put_aside(run, &why).await,
                 Err(error) => tracing::debug!(%run, %error, "was not taken from its inbox"),
@@ -118,14 +118,12 @@ impl Shared {
     }
 
     /// Takes a task and works on it; false when another node was faster.
-    async fn take(self: &Arc<Shared>, row: RunRow) -> Result<bool, EngineError> {
+    async fn take_task(self: &Arc<Shared>, row: RunRow) -> Result<bool, EngineError> {
         let (run, agent) = (row.run.facts.id, row.run.facts.agent.clone());
         let Some(reins) = self.reins(run) else { return Ok(false) };
         let Some(place) = self.place(&agent, Queue::Inbox) else { return Ok(false) };
-        let before = row.run.clone();
-        let mut driver = Driver::of(self.store.clone(), row);
-        let claim = Command::Claim(ClaimRun::Node);
-        match self.submit_as_node(&mut driver, &before, claim).await? {
+        let committed = self.commit_as_node(row, Command::Claim(ClaimRun::Node)).await?;
+        match committed.answer {
             Answer::Done => {}
             Answer::Repeated
             | Answer::Voted { .. }
@@ -135,9 +133,8 @@ impl Shared {
             | Answer::Contradicted => return Ok(false),
         }
         tracing::info!(%run, %agent, "takes a task from its inbox");
-        self.wakes.wake(run);
         match self.events(run, Seq(0)).await {
-            Ok(log) => self.drive(driver, log, (place, reins), None),
+            Ok(log) => self.drive(committed.row, TakenRun { place, reins, log }),
             Err(error @ StoreError::Corrupt { .. }) => return Err(error.into()),
             Err(error) => {
                 self.release_later(reins);

@@ -13,8 +13,9 @@ use standfast_store::{Audience, HoldFilter, HoldQuery, InboxCounts, RunFilter, R
 
 use super::{InboxView, TaskList, TaskView};
 use crate::auth::{Principal, Scope};
+use crate::engine::commit::audience;
 use crate::engine::identify::needs;
-use crate::engine::{Engine, EngineError, Page, orders};
+use crate::engine::{Engine, EngineError, Page};
 
 /// A list reads this many pages at most before it answers with what it has.
 const PAGES_MAX: usize = 16;
@@ -102,7 +103,7 @@ impl Engine {
     ) -> Result<Page<TaskView>, EngineError> {
         let audience = match who.is_admin() {
             true => Audience::Everyone,
-            false => Audience::AnyOf(who.parties().map(|party| orders::audience(&party)).collect()),
+            false => Audience::AnyOf(who.parties().map(|party| audience(&party)).collect()),
         };
         let filter = inbox.map_or(HoldFilter::All, HoldFilter::Inbox);
         let mut page: Page<TaskView> = Page::of(Vec::new(), cursor);

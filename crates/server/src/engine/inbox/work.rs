@@ -13,13 +13,12 @@ use standfast_core::name::{InboxName, WorkerName};
 use standfast_core::project::RunRow;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Run;
-use standfast_store::ahead::Driver;
 use standfast_store::{RunFilter, RunQuery, SCAN_MAX, StoreError};
 
 use super::{ClaimTask, TaskReport, claim_name, is_claim_of, retry};
 use crate::auth::{Principal, Scope};
+use crate::engine::commit::Change;
 use crate::engine::identify::needs;
-use crate::engine::orders::{Lease, beside};
 use crate::engine::{Engine, EngineError, Once, Shared};
 
 /// Tasks that are looked at first: enough unless most of an inbox is somebody else's.
@@ -119,20 +118,11 @@ impl Engine {
         command: Command,
         once: Option<&Once>,
     ) -> Result<Answer, EngineError> {
-        let shared = &self.shared;
-        let facts = &row.run.facts;
-        let definition = shared.definition(&facts.agent, row.run.state.definition).await?;
-        let order = shared.order(
-            vec![command],
-            Actor::Outside(worker),
-            definition,
-            Default::default(),
-            beside(Lease::Untouched, &shared.approvers(&facts.agent), shared.mark(who, once).into()),
-        );
-        let run = facts.id;
-        let mut driver = Driver::of(shared.store.clone(), row);
-        driver.push(order);
-        self.settled_once(who, run, driver, None, once).await
+        let change = Change {
+            writes: self.shared.mark(who, once),
+            ..Change::new(Actor::Outside(worker), vec![command])
+        };
+        self.shared.commit_once(who, once, row, change).await
     }
 }
 

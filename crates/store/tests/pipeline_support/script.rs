@@ -26,8 +26,8 @@ use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
 use standfast_core::run::{Call, CallState, Run, Stage};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::Store;
-use standfast_store::ahead::{Beside, Driver, Given, Order, Settled};
 use standfast_store::memory::MemoryStore;
+use standfast_store::pipeline::{Given, Order, Pipeline, Settled, Writes};
 
 use crate::block_on::block_on;
 
@@ -61,7 +61,7 @@ impl Script {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let start = start();
         let run = start.id;
-        let mut driver = Driver::start(store.clone(), start.clone(), first_order()).unwrap();
+        let mut driver = Pipeline::start(store.clone(), start.clone(), first_order()).unwrap();
         let mut settled = block_on(driver.settle()).done;
         let mut orders = Vec::new();
         for (at, choice) in choices.iter().enumerate() {
@@ -115,7 +115,7 @@ pub(crate) fn order(at: usize, actor: Actor, command: Command) -> Order {
         limits: Arc::new(Limits::default()),
         over_soft_cap: false,
     };
-    Order { commands: vec![command], given, beside: Arc::new(|_| Beside::default()) }
+    Order { commands: vec![command], given, writes: Writes::default() }
 }
 
 /// Call numbers tell the tool: every third must be approved.

@@ -1,11 +1,13 @@
-//! Appending ahead: the driver of a run decides further commands while earlier appends are still on their way.
+//! The pipeline of a run: further commands are decided while earlier appends are still on their way.
 //!
 //! Each command is decided on the state that the run will have; its append is handed to the store at once. Nothing
-//! that was decided on state which is not durable leaves this module: outcomes come out of [`Driver::settle`] only,
+//! that was decided on state which is not durable leaves this module: outcomes come out of [`Pipeline::settle`] only,
 //! after the store has acknowledged everything below them. If an append fails, everything decided on top of it is
 //! thrown away and the same *commands* are decided again on what is really there: a tool's result is a command and is
 //! kept, never run again; so is a model's reply, unless it was asked with something that is not there in the end: then the
-//! core refuses it.
+//! core refuses it. What is written beside the events is data: [`Writes`].
+
+mod writes;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,22 +26,27 @@ use standfast_core::refusal::Refusal;
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 
-use crate::batch::{Batch, Guard, LeaseChange, Put, Seal};
+use crate::batch::{Batch, LeaseChange, Seal};
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
+
+pub use writes::{
+    Beside, LeaseRule, NoticeRule, NoticeTrigger, Writes, asks_people, has_relatives, hold_given_up,
+    keeps_lease,
+};
 
 /// How often the same commands are decided again before the caller is told of the conflict.
 const TRIES: u32 = 16;
 
 /// Commands for one append, with everything that deciding them needs. Owned, so that they can be decided again.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Order {
     /// What to do, in order; the events share one link.
     pub commands: Vec<Command>,
     /// Time, actor, definition, verdicts, authority, limits.
     pub given: Given,
-    /// Lease, guards and puts, worked out from what was decided.
-    pub beside: Arc<dyn Fn(&Decided) -> Beside + Send + Sync>,
+    /// What is written beside the events.
+    pub writes: Writes,
 }
 
 /// The owned form of a [`Context`].
@@ -65,17 +72,6 @@ pub struct Given {
     pub over_soft_cap: bool,
 }
 
-/// What is written beside the events of an append.
-#[derive(Debug, Clone, Default)]
-pub struct Beside {
-    /// What happens to the lease; none keeps it.
-    pub lease: Option<LeaseChange>,
-    /// What must hold.
-    pub guards: Vec<Guard>,
-    /// What else is written.
-    pub puts: Vec<Put>,
-}
-
 /// What became of an order, durably.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
@@ -87,7 +83,7 @@ pub struct Settled {
     pub cancel_children: Vec<RunId>,
 }
 
-/// What [`Driver::settle`] found.
+/// What [`Pipeline::settle`] found.
 #[derive(Debug)]
 pub struct Settlement {
     /// The orders that are settled, in the order in which they were pushed.
@@ -112,8 +108,9 @@ impl Given {
     }
 }
 
-/// Drives one run. Only one driver of a run may be at work at a time; everyone else loads committed state.
-pub struct Driver {
+/// The appends of one run, in order. Only one pipeline of a run may be at work at a time; everyone else loads committed
+/// state.
+pub struct Pipeline {
     store: Arc<dyn Store>,
     run: RunId,
     /// The run as the store has acknowledged it; none before its first append.
@@ -153,21 +150,21 @@ struct Flying {
     append: Option<(Seq, Answer<()>)>,
 }
 
-impl Driver {
+impl Pipeline {
     /// Takes over a run that exists.
     #[must_use]
-    pub fn of(store: Arc<dyn Store>, row: RunRow) -> Driver {
+    pub fn of(store: Arc<dyn Store>, row: RunRow) -> Pipeline {
         let run = row.run.facts.id;
-        Driver { store, run, durable: Some(row), flight: VecDeque::new(), grounded: VecDeque::new() }
+        Pipeline { store, run, durable: Some(row), flight: VecDeque::new(), grounded: VecDeque::new() }
     }
 
     /// Begins a run. Its first append is handed over at once; `commands` of the order follow it in the same link.
-    pub fn start(store: Arc<dyn Store>, start: Start, order: Order) -> Result<Driver, Refusal> {
+    pub fn start(store: Arc<dyn Store>, start: Start, order: Order) -> Result<Pipeline, Refusal> {
         let run = start.id;
-        let mut driver =
-            Driver { store, run, durable: None, flight: VecDeque::new(), grounded: VecDeque::new() };
-        driver.take_off(Work { start: Some(Box::new(start)), order })?;
-        Ok(driver)
+        let mut pipeline =
+            Pipeline { store, run, durable: None, flight: VecDeque::new(), grounded: VecDeque::new() };
+        pipeline.take_off(Work { start: Some(Box::new(start)), order })?;
+        Ok(pipeline)
     }
 
     /// The run as it will be once everything that was pushed is durable. To plan by, never to show.
@@ -189,10 +186,7 @@ impl Driver {
 
     /// Loads what others have appended. Does nothing while something of ours is on its way: settling finds it out.
     pub async fn refresh(&mut self) -> Result<(), StoreError> {
-        match self.flight.is_empty() && self.grounded.is_empty() {
-            true => self.reload().await,
-            false => Ok(()),
-        }
+        if self.flight.is_empty() && self.grounded.is_empty() { self.reload().await } else { Ok(()) }
     }
 
     /// Decides an order on the tip and hands its append over.
@@ -242,7 +236,7 @@ impl Driver {
         }
         while let Some(mut flying) = self.flight.pop_front() {
             if self.flight.is_empty() && flying.append.is_none() && flying.settled.outcome.is_err() {
-                // Nothing of ours came after it to prove that it was refused on what is still true.
+                // It was refused, and no append of ours follows that would fail if others had changed the run meanwhile.
                 if let Err(error) = self.is_current().await {
                     self.ground(flying, None, &error).await;
                     return Err(error);
@@ -348,10 +342,8 @@ impl Driver {
         let (run, ours) = (self.run, head(self.durable.as_ref()));
         let load = self.store.load(run);
         async move {
-            match Some(load.await?.row.head) == ours {
-                true => Ok(()),
-                false => Err(StoreError::Conflict { run }),
-            }
+            let is_ours = Some(load.await?.row.head) == ours;
+            if is_ours { Ok(()) } else { Err(StoreError::Conflict { run }) }
         }
     }
 
@@ -377,9 +369,9 @@ impl Driver {
         let decided = match (&work.start, &before) {
             (Some(start), _) => all(decide::start(start, &order.given.context())?, true, order),
             (None, Some(row)) => all(unchanged(&row.run), false, order),
-            (None, None) => unreachable!("a driver begins with a run or with a start"),
+            (None, None) => unreachable!("a pipeline begins with a run or with a start"),
         };
-        let beside = (order.beside)(&decided);
+        let beside = order.writes.beside(&decided);
         let seal = Seal {
             salt: order.given.entropy.draw("salt", 0).0,
             lease: beside.lease.unwrap_or(LeaseChange::Keep),

@@ -1,4 +1,4 @@
-//! The appending-ahead driver: what is pushed ahead leaves exactly the log that the same commands leave one by one,
+//! The pipeline: what is pushed ahead leaves exactly the log that the same commands leave one by one,
 //! whatever the store does meanwhile.
 //!
 //! Appends fail before and after writing, reads are lost, other writers sneak in. Nothing is lost, doubled, reported
@@ -6,9 +6,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests; clippy allows it only inside test functions")]
 
-mod ahead_driver;
 #[path = "scenario_runner/block_on.rs"]
 mod block_on;
+mod pipeline_support;
 
 use std::future::Future;
 use std::pin::pin;
@@ -26,25 +26,25 @@ use standfast_core::id::{RunId, Seq};
 use standfast_core::link::{FIRST_PREVIOUS, Link};
 use standfast_core::message::{Message, ToolResult, Usage};
 use standfast_core::run::Run;
-use standfast_store::ahead::{Beside, Driver, Order, Settled};
 use standfast_store::memory::MemoryStore;
+use standfast_store::pipeline::{Order, Pipeline, Settled, Writes};
 use standfast_store::{Guard, Put, Store, StoreError};
 
-use ahead_driver::faulty::{Fault, Faulty, Plan, Sneak};
-use ahead_driver::script::{
+use block_on::block_on;
+use pipeline_support::faulty::{Fault, Faulty, Plan, Sneak};
+use pipeline_support::script::{
     BEGINNING, NODE, People, Script, events, first_order, links, next_order, order, user,
 };
-use block_on::block_on;
 
-/// A driver that begins the script's run on this store.
-fn begin(script: &Script, store: &Arc<Faulty>) -> Driver {
-    Driver::start(store.clone(), script.start.clone(), first_order()).unwrap()
+/// A pipeline that begins the script's run on this store.
+fn begin(script: &Script, store: &Arc<Faulty>) -> Pipeline {
+    Pipeline::start(store.clone(), script.start.clone(), first_order()).unwrap()
 }
 
 /// Settles until nothing is left, however often the store fails.
-fn settle_all(driver: &mut Driver, done: &mut Vec<Settled>) {
+fn settle_all(pipeline: &mut Pipeline, done: &mut Vec<Settled>) {
     for _ in 0..500 {
-        let settlement = block_on(driver.settle());
+        let settlement = block_on(pipeline.settle());
         done.extend(settlement.done);
         if settlement.failed.is_none() {
             return;
@@ -55,19 +55,19 @@ fn settle_all(driver: &mut Driver, done: &mut Vec<Settled>) {
 
 /// Pushes all orders ahead in groups, with one attempt to settle after each, and settles the rest in the end.
 fn play_ahead(script: &Script, groups: &[u8], store: &Arc<Faulty>) -> Vec<Settled> {
-    let mut driver = begin(script, store);
+    let mut pipeline = begin(script, store);
     let mut done = Vec::new();
     let mut sizes = groups.iter().cycle();
     let mut left = 0;
     for order in &script.orders {
         if left == 0 {
             left = 1 + sizes.next().map_or(0, |size| size % 6);
-            done.extend(block_on(driver.settle()).done);
+            done.extend(block_on(pipeline.settle()).done);
         }
-        driver.push(order.clone());
+        pipeline.push(order.clone());
         left -= 1;
     }
-    settle_all(&mut driver, &mut done);
+    settle_all(&mut pipeline, &mut done);
     done
 }
 
@@ -81,9 +81,9 @@ fn commands_pushed_ahead_leave_the_same_links() {
     let choices: Vec<u8> = (0..120u8).map(|n| n.wrapping_mul(37).wrapping_add(n / 7)).collect();
     let script = Script::new(&choices, People::Decide);
     let store = Arc::new(Faulty::new(Plan::default()));
-    let mut driver = begin(&script, &store);
-    script.orders.iter().for_each(|order| driver.push(order.clone()));
-    let settlement = block_on(driver.settle());
+    let mut pipeline = begin(&script, &store);
+    script.orders.iter().for_each(|order| pipeline.push(order.clone()));
+    let settlement = block_on(pipeline.settle());
     assert_eq!(settlement.failed, None);
     assert_eq!(settlement.done, script.settled);
     assert_eq!(hashes(&links(&*store.inner, script.start.id)), hashes(&script.links));
@@ -138,19 +138,19 @@ proptest! {
         let run = script.start.id;
         let sneaks = sneaks.into_iter().enumerate().map(|(at, kind)| foreign(run, at, kind)).collect();
         let store = Arc::new(Faulty::new(Plan { appends: appends.into(), sneaks, ..Plan::default() }));
-        let mut driver = begin(&script, &store);
+        let mut pipeline = begin(&script, &store);
         let (mut done, mut pushed) = (Vec::new(), Vec::new());
-        settle_all(&mut driver, &mut done);
+        settle_all(&mut pipeline, &mut done);
         for (at, choice) in choices.iter().enumerate() {
-            let mut order = next_order(driver.tip().unwrap(), at, *choice, People::Approve);
+            let mut order = next_order(pipeline.tip().unwrap(), at, *choice, People::Approve);
             if matches!(order.commands[..], [Command::RecordReply(_)]) || at % group == 0 {
-                settle_all(&mut driver, &mut done);
-                order = next_order(driver.tip().unwrap(), at, *choice, People::Approve);
+                settle_all(&mut pipeline, &mut done);
+                order = next_order(pipeline.tip().unwrap(), at, *choice, People::Approve);
             }
-            pushed.push(Pushed { at, is_due: is_due(driver.tip().unwrap(), &order) });
-            driver.push(order);
+            pushed.push(Pushed { at, is_due: is_due(pipeline.tip().unwrap(), &order) });
+            pipeline.push(order);
         }
-        settle_all(&mut driver, &mut done);
+        settle_all(&mut pipeline, &mut done);
         check_log(&store.inner, run, &done, &pushed)?;
     }
 }
@@ -189,9 +189,9 @@ fn foreign(run: RunId, at: usize, kind: u8) -> Option<Sneak> {
             }
             (_, _) => (Actor::Client(user("visitor")), say(&format!("foreign-{at}"))),
         };
-        let mut driver = Driver::of(store, stored.row);
-        driver.push(order(1000 + at, actor, command));
-        assert_eq!(block_on(driver.settle()).failed, None);
+        let mut pipeline = Pipeline::of(store, stored.row);
+        pipeline.push(order(1000 + at, actor, command));
+        assert_eq!(block_on(pipeline.settle()).failed, None);
     };
     // Most appends meet nobody, and few are canceled.
     let comes = kind < 4 && (kind != 0 || at.is_multiple_of(5));
@@ -255,10 +255,10 @@ fn a_foreign_link_of_the_same_length_is_a_conflict() {
     let run = script.start.id;
     let sneaks = [None, foreign(run, 1, 3)].into();
     let store = Arc::new(Faulty::new(Plan { sneaks, ..Plan::default() }));
-    let mut driver = begin(&script, &store);
-    driver.push(order(0, Actor::Client(user("client")), say("ours")));
-    driver.push(order(1, Actor::Client(user("client")), say("ours too")));
-    let settlement = block_on(driver.settle());
+    let mut pipeline = begin(&script, &store);
+    pipeline.push(order(0, Actor::Client(user("client")), say("ours")));
+    pipeline.push(order(1, Actor::Client(user("client")), say("ours too")));
+    let settlement = block_on(pipeline.settle());
     assert_eq!((settlement.failed, settlement.done.len()), (None, 3));
     let said: Vec<String> = events(&*store.inner, run).iter().filter_map(heard).collect();
     assert_eq!(said, ["go", "foreign-1", "ours", "ours too"]);
@@ -278,14 +278,14 @@ fn a_refusal_between_two_lost_answers_is_told_once() {
     let appends = [Fault::None, Fault::AnswerLost, Fault::AnswerLost].into();
     // Both appends are written, but neither the answers nor the first look come back.
     let store = Arc::new(Faulty::new(Plan { appends, reads_lost: [true].into(), ..Plan::default() }));
-    let mut driver = begin(&script, &store);
-    driver.push(order(0, Actor::Client(user("client")), say("one")));
-    driver.push(order(1, Actor::Clock, Command::Tick));
-    driver.push(order(2, Actor::Client(user("client")), say("two")));
-    let first = block_on(driver.settle());
+    let mut pipeline = begin(&script, &store);
+    pipeline.push(order(0, Actor::Client(user("client")), say("one")));
+    pipeline.push(order(1, Actor::Clock, Command::Tick));
+    pipeline.push(order(2, Actor::Client(user("client")), say("two")));
+    let first = block_on(pipeline.settle());
     assert_eq!(first.done.len(), 1);
     assert!(matches!(first.failed, Some(StoreError::Unknown { .. })), "{:?}", first.failed);
-    let second = block_on(driver.settle());
+    let second = block_on(pipeline.settle());
     assert_eq!((second.failed, second.done.len()), (None, 3));
     let said: Vec<String> = events(&*store.inner, script.start.id).iter().filter_map(heard).collect();
     assert_eq!(said, ["go", "one", "two"]);
@@ -299,8 +299,8 @@ fn a_reply_on_top_of_a_reply_survives_a_foreign_message() {
     let run = script.start.id;
     let sneaks = [None, foreign(run, 1, 3)].into();
     let store = Arc::new(Faulty::new(Plan { sneaks, ..Plan::default() }));
-    let mut driver = begin(&script, &store);
-    assert_eq!(block_on(driver.settle()).failed, None);
+    let mut pipeline = begin(&script, &store);
+    assert_eq!(block_on(pipeline.settle()).failed, None);
     for (at, tool) in ["no-such-tool", ""].into_iter().enumerate() {
         let call = |tool: &str| AskedCall {
             id: String::new(),
@@ -315,15 +315,15 @@ fn a_reply_on_top_of_a_reply_survives_a_foreign_message() {
             opaque: None,
             usage: Usage::default(),
             model: None,
-            heard: driver.tip().unwrap().heard(),
+            heard: pipeline.tip().unwrap().heard(),
         };
-        driver.push(order(at, Actor::Node(NODE), Command::RecordReply(reply)));
+        pipeline.push(order(at, Actor::Node(NODE), Command::RecordReply(reply)));
     }
-    let settlement = block_on(driver.settle());
+    let settlement = block_on(pipeline.settle());
     let log = events(&*store.inner, run);
     assert!(settlement.done.iter().all(|settled| settled.outcome.is_ok()), "{:?}", settlement.done);
     assert!((0..2).all(|at| log.iter().any(|envelope| brings(envelope, at))), "{log:?}");
-    assert_eq!(driver.tip().unwrap().outcome(), None, "the message is still to be heard");
+    assert_eq!(pipeline.tip().unwrap().outcome(), None, "the message is still to be heard");
 }
 
 /// A refusal is told only of what is still true: what somebody else appended since is looked at first.
@@ -331,13 +331,13 @@ fn a_reply_on_top_of_a_reply_survives_a_foreign_message() {
 fn a_refusal_on_stale_state_is_decided_again() {
     let script = Script::new(&[], People::Approve);
     let store = Arc::new(Faulty::new(Plan::default()));
-    let mut driver = begin(&script, &store);
-    assert_eq!(block_on(driver.settle()).failed, None);
-    let mut other = Driver::of(store.clone(), driver.durable().unwrap().clone());
+    let mut pipeline = begin(&script, &store);
+    assert_eq!(block_on(pipeline.settle()).failed, None);
+    let mut other = Pipeline::of(store.clone(), pipeline.durable().unwrap().clone());
     other.push(order(1, Actor::Client(user("client")), Command::Cancel { reason: None }));
     assert_eq!(block_on(other.settle()).failed, None);
-    driver.push(order(2, Actor::Client(user("client")), Command::Erase { reason: None }));
-    let settlement = block_on(driver.settle());
+    pipeline.push(order(2, Actor::Client(user("client")), Command::Erase { reason: None }));
+    let settlement = block_on(pipeline.settle());
     assert!(settlement.done[0].outcome.is_ok(), "the run had ended meanwhile: {:?}", settlement.done);
 }
 
@@ -347,26 +347,26 @@ fn orders_behind_a_guard_that_does_not_hold_come_back() {
     let script = Script::new(&[], People::Approve);
     let run = script.start.id;
     let store = Arc::new(Faulty::new(Plan::default()));
-    let mut driver = begin(&script, &store);
+    let mut pipeline = begin(&script, &store);
     let with_key = |at: usize, text: &str| {
-        let beside = |_: &_| Beside {
+        let writes = Writes {
             guards: vec![Guard::KeyUnused { key: "once".into() }],
             puts: vec![Put::Key { key: "once".into(), request: Digest::default(), expires_at: BEGINNING }],
-            ..Beside::default()
+            ..Writes::default()
         };
-        Order { beside: Arc::new(beside), ..order(at, Actor::Client(user("client")), say(text)) }
+        Order { writes, ..order(at, Actor::Client(user("client")), say(text)) }
     };
-    driver.push(with_key(0, "first"));
-    driver.push(with_key(1, "second"));
-    driver.push(order(2, Actor::Client(user("client")), say("third")));
-    let settlement = block_on(driver.settle());
+    pipeline.push(with_key(0, "first"));
+    pipeline.push(with_key(1, "second"));
+    pipeline.push(order(2, Actor::Client(user("client")), say("third")));
+    let settlement = block_on(pipeline.settle());
     assert_eq!(settlement.done.len(), 2);
     assert!(matches!(settlement.failed, Some(StoreError::Guard { which: 0, .. })), "{:?}", settlement.failed);
-    let back = driver.take_back();
+    let back = pipeline.take_back();
     assert_eq!(back.len(), 2);
-    assert_eq!(driver.take_back().len(), 0);
-    driver.push(back[1].clone());
-    let settlement = block_on(driver.settle());
+    assert_eq!(pipeline.take_back().len(), 0);
+    pipeline.push(back[1].clone());
+    let settlement = block_on(pipeline.settle());
     assert_eq!((settlement.failed, settlement.done.len()), (None, 1));
     let said: Vec<String> = events(&*store.inner, run).iter().filter_map(heard).collect();
     assert_eq!(said, ["go", "first", "third"]);
@@ -378,17 +378,17 @@ fn nothing_is_told_before_it_is_durable() {
     let script = Script::new(&[], People::Approve);
     let gate = Arc::new(AtomicBool::new(true));
     let store = Arc::new(Faulty::new(Plan { gate: Some(gate.clone()), ..Plan::default() }));
-    let mut driver = begin(&script, &store);
-    assert_eq!(block_on(driver.settle()).done.len(), 1);
+    let mut pipeline = begin(&script, &store);
+    assert_eq!(block_on(pipeline.settle()).done.len(), 1);
     gate.store(false, Ordering::Release);
-    driver.push(order(0, Actor::Client(user("client")), say("one")));
+    pipeline.push(order(0, Actor::Client(user("client")), say("one")));
     // Refused on state that is not durable, so this is not told either.
-    driver.push(order(1, Actor::Client(user("client")), Command::Erase { reason: None }));
-    let seq = |driver: &Driver| driver.durable().map(|row| row.run.state.seq);
-    let before = seq(&driver);
-    assert_eq!(driver.tip().map(|run| run.state.seq.0), before.map(|seq| seq.0 + 1));
+    pipeline.push(order(1, Actor::Client(user("client")), Command::Erase { reason: None }));
+    let seq = |pipeline: &Pipeline| pipeline.durable().map(|row| row.run.state.seq);
+    let before = seq(&pipeline);
+    assert_eq!(pipeline.tip().map(|run| run.state.seq.0), before.map(|seq| seq.0 + 1));
     {
-        let mut settling = pin!(driver.settle());
+        let mut settling = pin!(pipeline.settle());
         let mut context = Context::from_waker(Waker::noop());
         assert!(settling.as_mut().poll(&mut context).is_pending());
         assert!(settling.as_mut().poll(&mut context).is_pending());
@@ -399,5 +399,5 @@ fn nothing_is_told_before_it_is_durable() {
         assert_eq!((settlement.failed, settlement.done.len()), (None, 2));
         assert!(settlement.done[1].outcome.is_err());
     }
-    assert_eq!(seq(&driver).map(|seq| seq.0), before.map(|seq| seq.0 + 1));
+    assert_eq!(seq(&pipeline).map(|seq| seq.0), before.map(|seq| seq.0 + 1));
 }
