@@ -26,12 +26,12 @@ use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
 use crate::{COMPLETED, HELD, Site, agent, decision, until, who};
 
-fn lead() -> AgentName {
+pub(crate) fn lead() -> AgentName {
     AgentName::new("lead").unwrap()
 }
 
 /// The usual agent `ops`, and `lead`, who hands its work to it.
-fn settings(site: &Site) -> Settings {
+pub(crate) fn settings(site: &Site) -> Settings {
     asking(site, 1)
 }
 

@@ -16,6 +16,7 @@ mod foreign;
 mod gone;
 mod judged;
 mod lists;
+mod lost_lease;
 mod nodes;
 #[path = "../tooling/other_server.rs"]
 mod other_server;
