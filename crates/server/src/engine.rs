@@ -1,489 +1,350 @@
 //! The engine: the only write path, and whatever drives runs.
 //!
-//! `submit.rs` turns what clients want into commands, `deciding.rs` what people decide, `drive.rs` follows one run until it waits or ends,
-//! `worker.rs` finds due runs, `nodes.rs` shares them with other nodes, `lookout.rs` asks outside about calls that wait,
-//! `follow.rs` lets readers follow the log, `deliver.rs` tells the outside. A held run is known to none of them: it is rows.
+//! Components own their state and depend in one direction: `host` (process) ← `log` (what is stored) ← `wakes` and `nodes` ←
+//! `reads` ← `commit` (the one write path) ← `deliver` ← `drive` (one run until it waits or ends) ← `submit` (what callers
+//! ask for) and `work` (what a node does by itself). [`Engine`] only forwards and hands them out. A held run is known to
+//! none of them: it is rows.
 
-mod abandon;
-mod above;
-mod callbacks;
 mod commit;
-mod deciding;
 mod deliver;
-mod deltas;
 mod drive;
-mod facts;
-mod family;
-mod fits;
-mod follow;
-mod gone;
-mod identify;
-mod inbox;
-mod jobs;
-mod login;
-mod lookout;
-mod mishaps;
+mod error;
+mod host;
+mod identity;
+mod log;
 mod nodes;
-mod once;
-mod recent;
-mod recovery;
-mod reports;
-mod requests;
-mod retention;
-mod sessions;
-mod shown;
+mod reads;
 mod submit;
-mod subscriptions;
-mod tenants;
-mod views;
-mod worker;
+mod wakes;
+mod work;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::Arc;
 
-use standfast_core::definition::Definition;
-use standfast_core::digest::Digest;
+use standfast_core::command::Say;
+use standfast_core::decide::Answer;
 use standfast_core::event::Envelope;
-use standfast_core::id::{Incarnation, RunId, Seq};
-use standfast_core::name::{AgentName, SessionId, Tenant};
-use standfast_core::refusal::Refusal;
-use standfast_core::run::Facts;
-use standfast_core::time::{Millis, Timestamp};
-use standfast_store::{Counts, Store, Stored};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::timeout_at;
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::run::Run;
+use standfast_core::time::Millis;
+use standfast_store::{Store, Stored};
 
-use crate::auth::Scope;
-use crate::clock::{self, Clock};
-use crate::schema::Broken;
-use crate::settings::{Access, Agent, Approvers, Settings, Webhooks};
+use crate::auth::Principal;
+use crate::clock::Clock;
+use crate::settings::Settings;
 pub use crate::tool::mcp::login::{Begun, Returned, client_document};
 
-pub use callbacks::{Callback, CallbackView};
-pub use deciding::{Deciding, Decision, Decisions, One};
+pub use commit::{IdempotencyKey, Implied, Showing, Shown, ShownHold};
 pub use deliver::{
-    Brought, Disabled, Frame, Kind, Owner, Reading, Receiver, Sending, SigningKey, SigningSecret, Telling,
-    What, delivery_id, seconds, signature,
+    Callback, CallbackDetails, CallbackView, Callbacks, Delivery, DeliveryPayload, DeliveryRequest, Disabled,
+    Frame, FrameSource, JOB_RECEIVER, NewSubscription, Receiver, ReceiverKind, SigningKey, SigningSecret,
+    SubscriptionError, SubscriptionView, Subscriptions, USUAL_EVENTS, delivery_id, hears, seconds, signature,
 };
-pub use deltas::Delta;
-pub use follow::{Follower, News, Step};
-pub use inbox::{ClaimTask, InboxView, NewTask, TaskList, TaskReport, TaskView, claimed_by};
-pub use jobs::{JOB_RECEIVER, JobList, JobView, SessionNow};
-pub use login::LoginError;
-pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView};
-pub use once::Once;
-pub use recent::{Listed, RecentRuns};
-pub use recovery::Recovery;
-pub use reports::{Report, ReportError, Said, Signature};
-pub use requests::RequestView;
-pub use sessions::{
-    Deleted, Metadata, PENDING, SessionError, SessionList, SessionName, SessionView, metadata,
+pub use error::EngineError;
+pub use identity::{Identity, Owner};
+pub use log::Snapshot;
+pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView, Nodes};
+pub use reads::{
+    Follower, HoldList, HoldView, InboxView, Inboxes, JobList, JobView, Jobs, Listed, LookedUpRun, Metadata,
+    News, PENDING, Reads, RecentRuns, RequestView, RunList, RunView, SessionError, SessionList, SessionName,
+    SessionNow, SessionView, Sessions, Step, TaskList, TaskView, metadata,
 };
-pub use shown::{Implied, Showing, ShownHold};
-pub use standfast_store::{DeadLetter, Page, Scope as Hears, SessionKey, SessionRow, StoreError, Unreadable};
-pub use submit::NewRun;
-pub use subscriptions::{NewSubscription, SubscriptionError, SubscriptionView, USUAL_EVENTS, hears};
-pub use views::{HoldList, HoldView, RunList, RunView, Seen};
+pub use standfast_store::{
+    DeadLetter, Page, Scope as SubscriptionScope, SessionKey, SessionRow, StoreError, Unreadable,
+};
+pub use submit::{
+    ClaimTask, Decision, DecisionSet, Decisions, Deleted, HoldDecision, LoginError, Logins, NewRun, NewTask,
+    Report, ReportBody, ReportError, Reports, Signature, Submit, TaskQueue, TaskReport, claimed_by,
+};
+pub use wakes::Delta;
+pub use work::StartupReport;
 
-/// Why the engine did not do what it was asked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EngineError {
-    /// A rule says no.
-    #[error("{0}")]
-    Refused(#[from] Refusal),
-    /// The store says no, or not now.
-    #[error("{0}")]
-    Store(#[from] StoreError),
-    /// There is no such agent.
-    #[error("there is no agent {agent}; the agents are: {known}")]
-    NoSuchAgent {
-        /// The name that was asked for.
-        agent: AgentName,
-        /// The names there are.
-        known: String,
-    },
-    /// Edited arguments or an answer do not keep to their schema.
-    #[error("{}", .0.why)]
-    BreaksSchema(Broken),
-    /// An idempotency key was sent before, with another body.
-    #[error("the idempotency key {key} was used for another request; a new request needs a new key")]
-    KeyReused {
-        /// The key.
-        key: String,
-    },
-    /// The conversation takes no more runs.
-    #[error("session {session} of agent {agent} is closed; begin another one")]
-    SessionClosed {
-        /// Of which agent.
-        agent: AgentName,
-        /// Its name.
-        session: SessionId,
-    },
-    /// The caller's credential is not for this.
-    #[error("this needs a key with the scope {0}")]
-    MissingScope(Scope),
-    /// There is nothing with this id that the caller may see.
-    #[error("not found")]
-    NotFound,
-}
+use commit::Commit;
+use deliver::Deliveries;
+use drive::Drives;
+use host::Host;
+use log::Log;
+use wakes::{Deltas, Wakes};
+use work::Work;
 
 /// Drives runs. A handle: clones share everything.
 #[derive(Clone)]
 pub struct Engine {
-    shared: Arc<Shared>,
+    parts: Arc<Parts>,
 }
 
-struct Shared {
-    store: Arc<dyn Store>,
-    clock: Clock,
-    node: Incarnation,
-    settings: RwLock<Arc<Settings>>,
-    wakes: follow::Wakes,
-    /// The tenants that have runs, as far as this node knows.
-    tenants: tenants::Tenants,
-    /// The latest tokens that were shown here.
-    seen_tokens: identify::SeenTokens,
-    deltas: Arc<deltas::Deltas>,
-    /// Facts of runs that somebody was allowed to see lately.
-    facts: facts::KnownFacts,
-    /// How many runs of each agent are worked on here.
-    busy: Mutex<HashMap<AgentName, usize>>,
-    /// How many of those came from an inbox.
-    serving: Mutex<HashMap<AgentName, usize>>,
-    /// The runs that are driven here.
-    driven: Mutex<HashMap<RunId, drive::Driven>>,
-    /// What was found at the start.
-    looking: Mutex<recovery::Looking>,
-    /// What this node is among others.
-    membership: nodes::Membership,
-    /// What was shown to whom, on its way to the store.
-    notes: shown::Notes,
-    /// The last counts of each tenant, and when they were made.
-    counted: tokio::sync::Mutex<BTreeMap<Tenant, (Timestamp, Counts)>>,
-    /// The agents of which more runs may be due than there are places: whoever leaves one has the next run looked for.
-    crowded: Mutex<HashSet<AgentName>>,
-    /// Whether it was stopped as by a crash: nothing more is done.
-    is_dead: AtomicBool,
-    /// The hosts that deliveries are under way to.
-    hosts: deliver::Hosts,
-    /// Kinds of receivers that can be told something.
-    kinds: OnceLock<Vec<Arc<dyn deliver::Kind>>>,
-    /// Held by whoever tells the outside, until it has stopped.
-    delivering: Arc<tokio::sync::Mutex<()>>,
-    /// Jobs that were found silent.
-    silent_jobs: AtomicU64,
-    /// What is at work here.
-    tasks: Mutex<JoinSet<()>>,
-    /// Whether nothing new is begun.
-    stopping: watch::Sender<bool>,
-    /// How often the settings were changed.
-    reloads: watch::Sender<u64>,
+/// The components, each with those it depends on.
+struct Parts {
+    host: Arc<Host>,
+    wakes: Arc<Wakes>,
+    nodes: Arc<Nodes>,
+    reads: Arc<Reads>,
+    sessions: Arc<Sessions>,
+    jobs: Arc<Jobs>,
+    inboxes: Arc<Inboxes>,
+    shown: Shown,
+    identity: Arc<Identity>,
+    deliveries: Arc<Deliveries>,
+    subscriptions: Arc<Subscriptions>,
+    callbacks: Arc<Callbacks>,
+    submit: Arc<Submit>,
+    reports: Reports,
+    logins: Logins,
+    tasks: TaskQueue,
+    work: Arc<Work>,
 }
 
 impl Engine {
     /// An engine on a store. Nothing runs before [`Engine::work`] or a message.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, clock: Clock, settings: Settings) -> Engine {
-        let membership = nodes::Membership::new(store.hints().is_some());
-        let shared = Shared {
-            store,
-            node: clock.incarnation(),
-            clock,
-            membership,
-            settings: RwLock::new(Arc::new(settings)),
-            wakes: follow::Wakes::default(),
-            tenants: tenants::Tenants::default(),
-            seen_tokens: identify::SeenTokens::default(),
-            deltas: Arc::default(),
-            facts: facts::KnownFacts::default(),
-            busy: Mutex::default(),
-            serving: Mutex::default(),
-            driven: Mutex::default(),
-            looking: Mutex::default(),
-            notes: shown::Notes::default(),
-            counted: tokio::sync::Mutex::default(),
-            crowded: Mutex::default(),
-            is_dead: AtomicBool::new(false),
-            hosts: deliver::Hosts::default(),
-            kinds: OnceLock::new(),
-            delivering: Arc::default(),
-            silent_jobs: AtomicU64::new(0),
-            tasks: Mutex::default(),
-            stopping: watch::Sender::new(false),
-            reloads: watch::Sender::new(0),
+        let host = Arc::new(Host::new(clock, settings));
+        let log = Arc::new(Log::new(host.clone(), store));
+        let (wakes, deltas) = (Arc::new(Wakes::default()), Arc::new(Deltas::default()));
+        let nodes = Arc::new(Nodes::new(log.clone(), wakes.clone()));
+        let reads = Arc::new(Reads::new(log.clone(), wakes.clone(), deltas.clone()));
+        let sessions = Arc::new(Sessions::new(&reads));
+        let jobs = Arc::new(Jobs::new(reads.clone(), sessions.clone()));
+        let inboxes = Arc::new(Inboxes::new(reads.clone()));
+        let commit = Arc::new(Commit::new(log.clone(), wakes.clone()));
+        let identity = Arc::new(Identity::new(log.clone()));
+        let deliveries =
+            Arc::new(Deliveries::new(nodes.clone(), reads.clone(), wakes.clone(), identity.clone()));
+        let subscriptions = Arc::new(Subscriptions::new(deliveries.clone()));
+        let callbacks = Arc::new(Callbacks::new(subscriptions.clone()));
+        let drives = Arc::new(Drives::new(commit, deltas, deliveries.clone(), callbacks.clone()));
+        let submit = Arc::new(Submit::new(drives.clone(), callbacks.clone(), sessions.clone()));
+        let parts = Parts {
+            shown: Shown::new(log, nodes.clone()),
+            reports: Reports::new(submit.clone(), jobs.clone()),
+            logins: Logins::new(submit.clone(), reads.clone()),
+            tasks: TaskQueue::new(submit.clone(), inboxes.clone()),
+            work: Arc::new(Work::new(drives, nodes.clone(), jobs.clone())),
+            host,
+            wakes,
+            nodes,
+            reads,
+            sessions,
+            jobs,
+            inboxes,
+            identity,
+            deliveries,
+            subscriptions,
+            callbacks,
+            submit,
         };
-        Engine { shared: Arc::new(shared) }
+        Engine { parts: Arc::new(parts) }
+    }
+
+    /// Agrees with the other nodes on the time and takes the first shards. Call it before anybody can ask for anything;
+    /// [`Engine::work`] keeps it up.
+    pub async fn join(&self) -> Result<(), EngineError> {
+        self.parts.nodes.join().await
+    }
+
+    /// Looks for due runs from now on, until the engine is dropped or dies.
+    pub fn work(&self) {
+        self.parts.work.begin();
+    }
+
+    /// Tells the outside from now on, until the engine stops. Each kind of receiver is brought along by whoever knows it.
+    pub fn deliver(&self, kinds: Vec<Arc<dyn ReceiverKind>>) {
+        self.parts.deliveries.deliver(kinds);
+    }
+
+    /// Looks for jobs that went silent, now and once in a while, until the engine stops.
+    pub fn sweep_jobs(&self) {
+        self.parts.work.sweep_jobs();
+    }
+
+    /// Looks for due runs at once, not only at the next poll.
+    pub fn look(&self) {
+        self.parts.wakes.wake_worker();
     }
 
     /// Goes on with other settings: agents, limits, who may call. Runs keep the definitions that they are pinned to; who
     /// may decide, models, tools and limits are those of now. What a process has only once stays: its tenant, its
     /// lease and poll times, its connections and what it measures.
     pub fn reload(&self, new: Settings) {
-        let old = self.shared.settings();
-        let access = match new.access.auth == old.access.auth {
-            // The same provider goes on with the keys that it has.
-            true => Access { auth: old.access.auth.clone(), ..new.access },
-            false => new.access,
-        };
-        let kept = Settings {
-            tenant: old.tenant.clone(),
-            lease: old.lease,
-            poll: old.poll,
-            max_body: old.max_body,
-            node_name: old.node_name.clone(),
-            connections: old.connections.clone(),
-            telemetry: old.telemetry.clone(),
-            access,
-            webhooks: Webhooks { key: new.webhooks.key.or_else(|| old.webhooks.key.clone()), ..new.webhooks },
-            ..new
-        };
-        *self.shared.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kept);
-        self.shared.reloads.send_modify(|count| *count += 1);
-        self.shared.wakes.wake_worker();
-    }
-
-    /// The clock it goes by.
-    #[must_use]
-    pub fn clock(&self) -> &Clock {
-        &self.shared.clock
-    }
-
-    /// A run as it is stored.
-    pub async fn load(&self, run: RunId) -> Result<Stored, EngineError> {
-        match self.shared.store.load(run).await {
-            Err(StoreError::NotFound { .. }) => Err(EngineError::NotFound),
-            other => Ok(other?),
-        }
-    }
-
-    /// The events of a run after a position, with large values in their places.
-    pub async fn events(&self, run: RunId, after: Seq) -> Result<Vec<Envelope>, EngineError> {
-        Ok(self.shared.events(run, after).await?)
-    }
-
-    /// The events of a run after a position, those of one append together: between them the run was never seen.
-    pub async fn appends(&self, run: RunId, after: Seq) -> Result<Vec<Vec<Envelope>>, EngineError> {
-        Ok(self.shared.appends(run, after).await?)
+        self.parts.host.reload(new);
+        self.parts.wakes.wake_worker();
     }
 
     /// Begins nothing new, lets models and tools that are at work finish for this long, gives every run back, and
     /// stops. Another node, or the next start, goes on at once.
     pub async fn drain(&self, at_most: Millis) {
-        self.shared.stopping.send_replace(true);
-        self.shared.wakes.wake_worker();
-        let until = tokio::time::Instant::now() + clock::duration(at_most);
-        loop {
-            let mut tasks = std::mem::take(&mut *self.shared.tasks());
-            if tasks.is_empty() {
-                return;
-            }
-            let finished = async { while tasks.join_next().await.is_some() {} };
-            if timeout_at(until, finished).await.is_err() {
-                tracing::warn!(
-                    at_work = tasks.len(),
-                    "stopping all the same; a node that takes over goes on"
-                );
-                tasks.shutdown().await;
-            }
-        }
+        self.parts.host.stop();
+        self.parts.wakes.wake_worker();
+        self.parts.host.drain(at_most).await;
     }
 
     /// Whether it has been asked to stop.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        self.shared.is_stopping()
+        self.parts.host.is_stopping()
     }
 
     /// Stops everything at once, as a crash would: what is stored is all that is left. Until then the tasks keep the
     /// engine alive, whoever drops it.
     pub async fn die(&self) {
-        self.shared.is_dead.store(true, Ordering::SeqCst);
-        let mut tasks = std::mem::take(&mut *self.shared.tasks());
-        tasks.shutdown().await;
-    }
-}
-
-impl Shared {
-    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.parts.host.die().await;
     }
 
-    fn is_stopping(&self) -> bool {
-        *self.stopping.borrow()
+    /// The clock it goes by.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.parts.host.clock
     }
 
-    /// Keeps a task for as long as the engine lives.
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.tasks();
-        while tasks.try_join_next().is_some() {}
-        tasks.spawn(self.clock.follows(task));
+    /// What this server is made of.
+    #[must_use]
+    pub fn settings(&self) -> Arc<Settings> {
+        self.parts.host.settings()
     }
 
-    fn agent(&self, name: &AgentName) -> Result<Arc<Agent>, EngineError> {
-        let settings = self.settings();
-        settings.agents.get(name).cloned().ok_or_else(|| {
-            let known: Vec<&str> = settings.agents.keys().map(AgentName::as_str).collect();
-            EngineError::NoSuchAgent { agent: name.clone(), known: known.join(", ") }
-        })
+    /// What this server found when it started.
+    #[must_use]
+    pub fn startup_report(&self) -> StartupReport {
+        self.parts.work.startup_report()
     }
 
-    /// Who may decide now. Of an agent that is no longer configured: whoever started the run, and administrators.
-    fn approvers(&self, name: &AgentName) -> Approvers {
-        self.settings().agents.get(name).map(|agent| agent.approvers.clone()).unwrap_or_default()
+    /// What callers may look at.
+    #[must_use]
+    pub fn reads(&self) -> &Reads {
+        &self.parts.reads
     }
 
-    /// What the server is made of now. Whoever works with it for a while keeps what it got.
-    fn settings(&self) -> Arc<Settings> {
-        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Conversations.
+    #[must_use]
+    pub fn sessions(&self) -> &Sessions {
+        &self.parts.sessions
     }
 
-    /// Takes a place of an agent's pool; none when it is full.
-    fn place(self: &Arc<Shared>, name: &AgentName, queue: Queue) -> Option<Place> {
-        if self.is_stopping() {
-            return None;
-        }
-        let pool = self.settings().agents.get(name).map_or(gone::POOL, |agent| agent.worker_pool);
-        let mut busy = self.busy();
-        let count = busy.entry(name.clone()).or_default();
-        if *count >= pool {
-            drop(busy);
-            self.crowded().insert(name.clone());
-            return None;
-        }
-        *count += 1;
-        if queue == Queue::Inbox {
-            *self.serving().entry(name.clone()).or_default() += 1;
-        }
-        Some(Place { shared: self.clone(), agent: name.clone(), queue })
+    /// Jobs of outside systems.
+    #[must_use]
+    pub fn jobs(&self) -> &Jobs {
+        &self.parts.jobs
     }
 
-    /// How many tasks of inboxes an agent works on here.
-    fn tasks_at_work(&self, name: &AgentName) -> usize {
-        self.serving().get(name).copied().unwrap_or(0)
+    /// Inboxes and their tasks.
+    #[must_use]
+    pub fn inboxes(&self) -> &Inboxes {
+        &self.parts.inboxes
     }
 
-    fn serving(&self) -> MutexGuard<'_, HashMap<AgentName, usize>> {
-        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What callers were shown.
+    #[must_use]
+    pub fn shown(&self) -> &Shown {
+        &self.parts.shown
     }
 
-    /// How many more runs of an agent may be worked on here.
-    fn room(&self, name: &AgentName) -> usize {
-        let pool = self.settings().agents.get(name).map_or(0, |agent| agent.worker_pool);
-        pool.saturating_sub(self.busy().get(name).copied().unwrap_or(0))
+    /// Who callers are.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.parts.identity
     }
 
-    /// Sleeps, but not longer than until nothing new is begun here.
-    async fn sleep_unless_stopping(&self, span: Millis) {
-        let mut stopping = self.stopping.subscribe();
-        tokio::select! {
-            _ = stopping.wait_for(|stopping| *stopping) => {}
-            () = self.clock.sleep(span) => {}
-        }
+    /// The nodes of the store.
+    #[must_use]
+    pub fn nodes(&self) -> &Nodes {
+        &self.parts.nodes
     }
 
-    fn crowded(&self) -> MutexGuard<'_, HashSet<AgentName>> {
-        self.crowded.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Who is told of what.
+    #[must_use]
+    pub fn subscriptions(&self) -> &Subscriptions {
+        &self.parts.subscriptions
     }
 
-    fn busy(&self) -> MutexGuard<'_, HashMap<AgentName, usize>> {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Receivers that clients name for one run.
+    #[must_use]
+    pub fn callbacks(&self) -> &Callbacks {
+        &self.parts.callbacks
     }
 
-    /// The definition that a run is pinned to.
-    async fn definition(&self, agent: &AgentName, digest: Digest) -> Result<Arc<Definition>, EngineError> {
-        let settings = self.settings();
-        if let Some(agent) = settings.agents.get(agent) {
-            if agent.digest == digest {
-                return Ok(agent.definition.clone());
-            }
-            if let Some(serves) = agent.serves.as_ref().filter(|serves| serves.digest == digest) {
-                return Ok(serves.definition.clone());
-            }
-        }
-        // Named by what it says, so it is the same whoever keeps it.
-        for tenant in self.known_tenants() {
-            let bytes = self.store.definition(tenant, digest).await?;
-            if let Some(parsed) = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
-                return Ok(Arc::new(parsed));
-            }
-        }
-        Err(EngineError::NotFound)
+    /// What clients and people ask for.
+    #[must_use]
+    pub fn submit(&self) -> &Submit {
+        &self.parts.submit
     }
 
-    async fn events(&self, run: RunId, after: Seq) -> Result<Vec<Envelope>, StoreError> {
-        Ok(self.appends(run, after).await?.into_iter().flatten().collect())
+    /// What outside systems report about jobs.
+    #[must_use]
+    pub fn reports(&self) -> &Reports {
+        &self.parts.reports
     }
 
-    async fn appends(&self, run: RunId, after: Seq) -> Result<Vec<Vec<Envelope>>, StoreError> {
-        let mut appends = Vec::new();
-        for link in self.store.links(run, after, usize::MAX).await? {
-            let corrupt =
-                |bad: standfast_core::link::BadLink| StoreError::Corrupt { run, why: bad.to_string() };
-            let mut events = link.events().map_err(corrupt)?;
-            events.retain(|envelope| envelope.seq > after);
-            for envelope in &mut events {
-                self.fill(run, envelope).await?;
-            }
-            if !events.is_empty() {
-                appends.push(events);
-            }
-        }
-        Ok(appends)
+    /// Logins that runs wait for.
+    #[must_use]
+    pub fn logins(&self) -> &Logins {
+        &self.parts.logins
     }
 
-    /// Puts large values back in their places.
-    async fn fill(&self, run: RunId, envelope: &mut Envelope) -> Result<(), StoreError> {
-        for name in envelope.event.blobs() {
-            let value = self.store.blob(run, name.digest).await?;
-            let missing =
-                || StoreError::Corrupt { run, why: format!("the large value {} is missing", name.digest) };
-            let wrong =
-                |bad: standfast_core::body::WrongBlob| StoreError::Corrupt { run, why: bad.to_string() };
-            envelope.event.fill(&name, &value.ok_or_else(missing)?).map_err(wrong)?;
-        }
-        Ok(())
+    /// Work that is put into inboxes and claimed from them.
+    #[must_use]
+    pub fn tasks(&self) -> &TaskQueue {
+        &self.parts.tasks
     }
-}
 
-/// A place in an agent's pool, given back when it is dropped.
-struct Place {
-    shared: Arc<Shared>,
-    agent: AgentName,
-    queue: Queue,
-}
-
-/// Where a run that is worked on came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Queue {
-    /// From an inbox: an agent takes so many of those at once.
-    Inbox,
-    /// From anywhere else.
-    Other,
-}
-
-impl Queue {
-    fn of(facts: &Facts) -> Queue {
-        if facts.inbox.is_some() { Queue::Inbox } else { Queue::Other }
+    /// Begins a run: see [`Submit::start`].
+    pub async fn start(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
+        self.parts.submit.start(who, new).await
     }
-}
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Some(count) = self.shared.busy().get_mut(&self.agent) {
-            *count = count.saturating_sub(1);
-        }
-        // Looking for due runs costs the writer's time: only when there may be one.
-        if self.shared.crowded().contains(&self.agent) {
-            self.shared.wakes.wake_worker();
-        }
-        if self.queue == Queue::Inbox {
-            if let Some(count) = self.shared.serving().get_mut(&self.agent) {
-                *count = count.saturating_sub(1);
-            }
-            // There may be room for the next task.
-            self.shared.wakes.wake_inboxes();
-        }
+    /// Says something more to a run: see [`Submit::say`].
+    pub async fn say(
+        &self,
+        who: &Principal,
+        run: RunId,
+        say: Say,
+        once: Option<IdempotencyKey>,
+    ) -> Result<Answer, EngineError> {
+        self.parts.submit.say(who, run, say, once).await
+    }
+
+    /// Stops a run: see [`Submit::cancel`].
+    pub async fn cancel(
+        &self,
+        who: &Principal,
+        run: RunId,
+        reason: Option<String>,
+        once: Option<IdempotencyKey>,
+    ) -> Result<Answer, EngineError> {
+        self.parts.submit.cancel(who, run, reason, once).await
+    }
+
+    /// Decides a hold: see [`Submit::decide`].
+    pub async fn decide(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
+        self.parts.submit.decide(who, decision).await
+    }
+
+    /// A run as it is stored: see [`Reads::load`].
+    pub async fn load(&self, run: RunId) -> Result<Stored, EngineError> {
+        self.parts.reads.load(run).await
+    }
+
+    /// The events of a run after a position: see [`Reads::events`].
+    pub async fn events(&self, run: RunId, after: Seq) -> Result<Vec<Envelope>, EngineError> {
+        self.parts.reads.events(run, after).await
+    }
+
+    /// Follows a run from the event after this one: see [`Reads::follow`].
+    #[must_use]
+    pub fn follow(&self, run: RunId, after: Seq) -> Follower {
+        self.parts.reads.follow(run, after)
+    }
+
+    /// A run, if the caller may see it: see [`Reads::run`].
+    pub async fn run(&self, who: &Principal, run: RunId) -> Result<RunView, EngineError> {
+        self.parts.reads.run(who, run).await
+    }
+
+    /// A hold, if the caller may see it: see [`Reads::hold`].
+    pub async fn hold(&self, who: &Principal, hold: HoldId) -> Result<HoldView, EngineError> {
+        self.parts.reads.hold(who, hold).await
+    }
+
+    /// The fold of a run, if the caller may see it: see [`Reads::see`].
+    pub async fn see(&self, who: &Principal, run: RunId) -> Result<Run, EngineError> {
+        self.parts.reads.see(who, run).await
     }
 }

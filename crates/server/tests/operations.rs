@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use standfast::auth::Principal;
 use standfast::clock::Clock;
 use standfast::engine::{
-    Decision, Engine, EngineError, NewRun, RunList, Seen, SessionError, SessionList, SessionName,
+    Decision, Engine, EngineError, LookedUpRun, NewRun, RunList, SessionError, SessionList, SessionName,
 };
 use standfast::model::{Asked, Live, Model, Prompt};
 use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
@@ -391,9 +391,9 @@ async fn until(engine: &Engine, run: RunId, wanted: impl Fn(Status) -> bool) {
 }
 
 async fn reason(engine: &Engine, run: RunId) -> String {
-    match engine.look_up(&alice(), run).await.unwrap() {
-        Seen::Run(view) => view.reason.unwrap(),
-        Seen::Quarantined(found) => found.why,
+    match engine.reads().look_up(&alice(), run).await.unwrap() {
+        LookedUpRun::Run(found) => engine.reads().run_view(&found).await.unwrap().reason.unwrap(),
+        LookedUpRun::Quarantined(found) => found.why,
     }
 }
 
@@ -484,12 +484,12 @@ async fn the_report_tells_what_expired_and_what_was_taken_over() {
     until(&second, hangs, held).await;
     assert_eq!(second.load(hangs).await.unwrap().row.run.state.holds[0].kind, HoldKind::Recovery);
     second.clock().advance(Millis::seconds(60));
-    while second.recovery().ended_at.is_none() {
+    while second.startup_report().ended_at.is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let found = second.recovery();
+    let found = second.startup_report();
     assert_eq!((found.waiting_for_person, found.expired, found.taken_over), (0, 1, 1));
-    assert!(second.metrics(&Principal::local()).await.contains("standfast_holds_expired_total 1\n"));
+    assert!(second.reads().metrics(&Principal::local()).await.contains("standfast_holds_expired_total 1\n"));
 }
 
 /// C35, T15: a run that cannot be read is still nobody's but its owner's.
@@ -503,15 +503,15 @@ async fn an_unreadable_run_is_shown_to_its_owner_only() {
     drop(first);
     change(site.directory.path(), "UPDATE runs SET head = zeroblob(32)");
     let second = site.server(Clock::system());
-    let Ok(Seen::Quarantined(found)) = second.look_up(&alice(), run).await else {
+    let Ok(LookedUpRun::Quarantined(found)) = second.reads().look_up(&alice(), run).await else {
         panic!("it can be read");
     };
     assert_eq!(found.facts.unwrap().owner, alice().user);
-    assert_eq!(second.look_up(&person("bob"), run).await, Err(EngineError::NotFound));
+    assert_eq!(second.reads().look_up(&person("bob"), run).await.err(), Some(EngineError::NotFound));
     let list = RunList { agent: None, session: None, cursor: None, limit: 10 };
-    let listed = second.runs(&alice(), list.clone()).await.unwrap();
+    let listed = second.reads().runs(&alice(), list.clone()).await.unwrap();
     assert_eq!((listed.items.len(), listed.unreadable.len()), (0, 1));
-    let listed = second.runs(&person("bob"), list).await.unwrap();
+    let listed = second.reads().runs(&person("bob"), list).await.unwrap();
     assert_eq!((listed.items.len(), listed.unreadable.len()), (0, 0));
 }
 
@@ -531,17 +531,17 @@ async fn a_session_of_several_agents_is_asked_about() {
         server.start(&alice(), new).await.unwrap();
     }
     let name = SessionName { session: session.clone(), agent: None, owner: None };
-    let Err(SessionError::Ambiguous { agents }) = server.session(&alice(), &name).await else {
+    let Err(SessionError::Ambiguous { agents }) = server.sessions().session(&alice(), &name).await else {
         panic!("it is not ambiguous");
     };
     assert_eq!(agents, [other_agent(), agent()]);
     let named = SessionName { agent: Some(agent()), ..name };
-    assert_eq!(server.session(&alice(), &named).await.unwrap().row.key.agent, agent());
-    let foreign = server.session(&person("bob"), &named).await;
+    assert_eq!(server.sessions().session(&alice(), &named).await.unwrap().row.key.agent, agent());
+    let foreign = server.sessions().session(&person("bob"), &named).await;
     assert!(matches!(foreign, Err(SessionError::Engine(EngineError::NotFound))));
     let list = SessionList { agent: None, cursor: None, limit: 10 };
-    assert_eq!(server.sessions(&alice(), list.clone()).await.unwrap().items.len(), 2);
-    assert_eq!(server.sessions(&person("bob"), list).await.unwrap().items.len(), 0);
-    let deleted = server.delete_session(&person("bob"), &named, true).await;
+    assert_eq!(server.sessions().list(&alice(), list.clone()).await.unwrap().items.len(), 2);
+    assert_eq!(server.sessions().list(&person("bob"), list).await.unwrap().items.len(), 0);
+    let deleted = server.submit().delete_session(&person("bob"), &named, true).await;
     assert!(matches!(deleted, Err(SessionError::Engine(EngineError::NotFound))));
 }

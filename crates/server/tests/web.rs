@@ -155,7 +155,7 @@ impl Site {
             once: None,
         };
         let run = self.engine.start(&who("alice"), new).await.unwrap();
-        let view = self.engine.settled_run(&who("alice"), run, Millis::seconds(30)).await.unwrap();
+        let view = self.engine.reads().settled_run(&who("alice"), run, Millis::seconds(30)).await.unwrap();
         (run, HoldId { run, key: view.run.state.holds[0].key })
     }
 

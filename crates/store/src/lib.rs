@@ -20,6 +20,7 @@ mod observer;
 pub mod pipeline;
 pub mod postgres;
 mod query;
+mod recipient;
 mod spread;
 pub mod sqlite;
 mod subscription;
@@ -35,6 +36,7 @@ pub use query::{
     SCAN_MAX, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet,
     Stored, Unreadable,
 };
+pub use recipient::Recipient;
 pub use subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Scope, Subscription, SubscriptionCount, SubscriptionQuery,
 };

@@ -110,7 +110,7 @@ async fn held(engine: &Engine) -> String {
     let agent = AgentName::new("ops").unwrap();
     let new = NewRun { agent, session: None, message: Message::text("Free some space"), once: None };
     let run = engine.start(&ours::local(), new).await.unwrap();
-    let held = engine.settled_run(&ours::local(), run, Millis::seconds(60)).await.unwrap();
+    let held = engine.reads().settled_run(&ours::local(), run, Millis::seconds(60)).await.unwrap();
     HoldId { run, key: held.run.state.holds[0].key }.to_string()
 }
 

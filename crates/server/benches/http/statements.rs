@@ -89,11 +89,11 @@ async fn record(count: usize) -> Vec<Vec<Batch>> {
         let agent = AgentName::new("ops").unwrap();
         let new = NewRun { agent, session: None, message: Message::text("Free some space"), once: None };
         let run = engine.start(&who, new).await.unwrap();
-        let held = engine.settled_run(&who, run, Millis::seconds(10)).await.unwrap();
+        let held = engine.reads().settled_run(&who, run, Millis::seconds(10)).await.unwrap();
         let hold = HoldId { run, key: held.run.state.holds[0].key };
         let decision = Decision { hold, wanted: Wanted::Approve, digest: None, revision: None, once: None };
         engine.decide(&who, decision).await.unwrap();
-        engine.settled_run(&who, run, Millis::seconds(10)).await.unwrap();
+        engine.reads().settled_run(&who, run, Millis::seconds(10)).await.unwrap();
         runs.push(run);
     }
     engine.die().await;

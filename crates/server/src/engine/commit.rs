@@ -1,9 +1,13 @@
 //! The one write path: definition, decision, append, and whoever is woken by it.
 //!
-//! [`Shared::commit`] changes a run that exists, [`Shared::commit_start`] begins one. Both settle in the background: the
+//! [`Commit::commit`] changes a run that exists, [`Commit::commit_start`] begins one. Both settle in the background: the
 //! caller may hang up, and whoever drives or follows the run hears of it all the same. `drive.rs` is the only other file
 //! that has a pipeline; it pushes the same [`Change`]s and settles them while it works. What is written beside events is
-//! said by the caller and completed in [`Shared::order`]: who may see new holds, who is notified.
+//! said by the caller and completed in [`Commit::order`]: who may see new holds, who is notified.
+//! `idempotency.rs` lets a request be sent again, `shown.rs` notes what callers were shown.
+
+mod idempotency;
+mod shown;
 
 use std::sync::Arc;
 
@@ -12,45 +16,53 @@ use standfast_core::command::{Command, Start};
 use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
 use standfast_core::hold::Recorded;
+use standfast_core::id::RunId;
 use standfast_core::name::{AgentName, UserId};
 use standfast_core::policy::{Role, Verdicts};
 use standfast_core::project::RunRow;
 use standfast_core::run::Facts;
-use standfast_store::pipeline::{Given, LeaseRule, Order, Pipeline, Writes};
-use standfast_store::{StoreError, Who};
+use standfast_store::pipeline::{Given, LeaseRule, NoticeRule, NoticeTrigger, Order, Pipeline, Writes};
+use standfast_store::{Recipient, StoreError, Who};
 use tokio::sync::oneshot;
 
-use super::{EngineError, Shared};
+use super::EngineError;
+use super::host::Host;
+use super::log::Log;
+use super::reads::audience;
+use super::wakes::Wakes;
 use crate::auth::Party;
 use crate::settings::Approvers;
 
+pub use idempotency::IdempotencyKey;
+pub use shown::{Implied, Showing, Shown, ShownHold};
+
 /// Commands for one append: who sends them, by what right, and what is written with them.
 #[derive(Debug, Clone)]
-pub(super) struct Change {
-    pub(super) actor: Actor,
-    pub(super) authority: Authority,
+pub(crate) struct Change {
+    pub(crate) actor: Actor,
+    pub(crate) authority: Authority,
     /// In order; the events share one link.
-    pub(super) commands: Vec<Command>,
-    pub(super) writes: Writes,
+    pub(crate) commands: Vec<Command>,
+    pub(crate) writes: Writes,
 }
 
 /// By what right commands are sent, and what is known of them before they are decided.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Authority {
+pub(crate) struct Authority {
     /// In what role the sender decides holds.
-    pub(super) role: Option<Role>,
+    pub(crate) role: Option<Role>,
     /// What rules and grants say of the calls.
-    pub(super) verdicts: Verdicts,
+    pub(crate) verdicts: Verdicts,
     /// The recorded decision of a hold that is no longer open.
-    pub(super) recorded: Option<Recorded>,
+    pub(crate) recorded: Option<Recorded>,
 }
 
 /// What an append came to, durably.
 #[derive(Debug)]
-pub(super) struct Committed {
-    pub(super) answer: Answer,
+pub(crate) struct Committed {
+    pub(crate) answer: Answer,
     /// The run after it.
-    pub(super) row: RunRow,
+    pub(crate) row: RunRow,
 }
 
 impl From<Role> for Authority {
@@ -61,57 +73,64 @@ impl From<Role> for Authority {
 
 impl Change {
     /// Commands that need no right of their own, with nothing beside their events.
-    pub(super) fn new(actor: Actor, commands: Vec<Command>) -> Change {
+    pub(crate) fn new(actor: Actor, commands: Vec<Command>) -> Change {
         Change { actor, authority: Authority::default(), commands, writes: Writes::default() }
     }
 }
 
-impl Shared {
+/// The one write path.
+pub(crate) struct Commit {
+    pub(crate) host: Arc<Host>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) wakes: Arc<Wakes>,
+}
+
+impl Commit {
+    pub(crate) fn new(log: Arc<Log>, wakes: Arc<Wakes>) -> Commit {
+        Commit { host: log.host.clone(), log, wakes }
+    }
+
     /// Changes a run: decides the commands on this row, or on what others have made of it meanwhile, and appends.
-    pub(super) async fn commit(
-        self: &Arc<Shared>,
-        base: RunRow,
-        change: Change,
-    ) -> Result<Committed, EngineError> {
+    pub(crate) async fn commit(&self, base: RunRow, change: Change) -> Result<Committed, EngineError> {
         let order = self.order_for(&base, change).await?;
-        let mut pipeline = Pipeline::of(self.store.clone(), base);
+        let mut pipeline = Pipeline::of(self.log.store.clone(), base);
         pipeline.push(order);
         self.settled(pipeline).await
     }
 
     /// Begins a run.
-    pub(super) async fn commit_start(
-        self: &Arc<Shared>,
+    pub(crate) async fn commit_start(
+        &self,
         start: Start,
         definition: Arc<Definition>,
         change: Change,
     ) -> Result<Committed, EngineError> {
         let order = self.order((&start.agent, &start.owner), definition, change);
-        let pipeline = Pipeline::start(self.store.clone(), start, order)?;
+        let pipeline = Pipeline::start(self.log.store.clone(), start, order)?;
         self.settled(pipeline).await
     }
 
     /// The order of a change to a run that exists.
-    pub(super) async fn order_for(&self, base: &RunRow, change: Change) -> Result<Order, EngineError> {
+    pub(crate) async fn order_for(&self, base: &RunRow, change: Change) -> Result<Order, EngineError> {
         let Facts { agent, owner, .. } = &base.run.facts;
-        let definition = self.definition(agent, base.run.state.definition).await?;
+        let definition = self.log.definition(agent, base.run.state.definition).await?;
         Ok(self.order((agent, owner), definition, change))
     }
 
     /// The order of a change to a run of this agent and owner.
-    pub(super) fn order(
+    pub(crate) fn order(
         &self,
         (agent, owner): (&AgentName, &UserId),
         definition: Arc<Definition>,
         change: Change,
     ) -> Order {
         let Change { actor, authority, commands, mut writes } = change;
-        let settings = self.settings();
-        writes.audience = audience_of(owner, &self.approvers(agent));
+        let settings = self.host.settings();
+        writes.audience = audience_of(owner, &self.host.approvers(agent));
         writes.notices.extend(self.remote_cancel(agent));
         let given = Given {
-            now: self.clock.now(),
-            entropy: self.clock.entropy(),
+            now: self.host.clock.now(),
+            entropy: self.host.clock.entropy(),
             actor,
             limits: settings.agent_limits.get(&definition.agent).unwrap_or(&settings.limits).clone(),
             definition,
@@ -123,26 +142,63 @@ impl Shared {
         Order { commands, given, writes }
     }
 
+    /// The notice of calls that are given up, where an agent has tools that began something outside.
+    fn remote_cancel(&self, agent: &AgentName) -> Option<NoticeRule> {
+        let settings = self.host.settings();
+        let has_some = settings.agents.get(agent)?.tools.values().any(|tool| tool.finds_out());
+        has_some.then(|| NoticeRule {
+            trigger: NoticeTrigger::HoldGivenUp,
+            recipient: Recipient::RemoteTasks,
+            owner: String::new(),
+        })
+    }
+
+    /// Commits a command of this node, which has the run from then on for as long as there is something to do.
+    pub(crate) async fn commit_as_node(
+        &self,
+        base: RunRow,
+        command: Command,
+    ) -> Result<Committed, EngineError> {
+        let writes = Writes { lease: self.while_busy(), ..Writes::default() };
+        let change = Change { writes, ..Change::new(Actor::Node(self.host.node), vec![command]) };
+        self.commit(base, change).await
+    }
+
+    /// Commits what nobody asked for but time.
+    pub(crate) async fn commit_by_clock(&self, run: RunId, command: Command) -> Result<Answer, EngineError> {
+        let base = self.log.load(run).await?.row;
+        Ok(self.commit(base, Change::new(Actor::Clock, vec![command])).await?.answer)
+    }
+
+    /// Puts a run aside whose rows or log cannot be read. Everything else goes on.
+    pub(crate) async fn quarantine(&self, run: RunId, why: &str) {
+        tracing::error!(%run, why, "quarantined: failed to load execution state");
+        if let Err(error) = self.log.store.quarantine(run, why.to_owned()).await {
+            tracing::warn!(%run, %error, "could not quarantine the run; will retry when it is next due");
+        }
+        self.wakes.wake(run);
+    }
+
     /// A lease that lasts as long as there is something to do.
-    pub(super) fn while_busy(&self) -> LeaseRule {
-        let now = self.clock.now();
-        LeaseRule::WhileBusy { node: self.node, now, until: now.plus(self.settings().lease) }
+    pub(crate) fn while_busy(&self) -> LeaseRule {
+        let now = self.host.clock.now();
+        LeaseRule::WhileBusy { node: self.host.node, now, until: now.plus(self.host.settings().lease) }
     }
 
     /// Settles in the background: the caller may hang up, and whoever drives or follows the run hears of it all the same.
-    async fn settled(self: &Arc<Shared>, mut pipeline: Pipeline) -> Result<Committed, EngineError> {
+    async fn settled(&self, mut pipeline: Pipeline) -> Result<Committed, EngineError> {
         let (committed, answer) = oneshot::channel();
-        let shared = self.clone();
-        self.spawn(async move {
+        let wakes = self.wakes.clone();
+        self.host.spawn(async move {
             let mut settlement = pipeline.settle().await;
             let row = pipeline.durable().cloned();
             if let Some(row) = &row {
-                shared.wakes.wake(row.run.facts.id);
+                wakes.wake(row.run.facts.id);
                 if row.run.facts.inbox.is_some() {
-                    shared.wakes.wake_inboxes();
+                    wakes.wake_inboxes();
                 }
             }
-            shared.wakes.wake_worker();
+            wakes.wake_worker();
             let outcome = match (settlement.failed, settlement.done.pop(), row) {
                 (Some(error), _, _) => Err(error.into()),
                 (None, Some(settled), Some(row)) => {
@@ -157,13 +213,13 @@ impl Shared {
 }
 
 /// Nobody knows what became of an append whose task is gone.
-pub(super) fn stopping() -> StoreError {
+pub(crate) fn stopping() -> StoreError {
     StoreError::Unknown { why: "the server is stopping".into() }
 }
 
 /// Whether an append that was to take a run, or to give it back, found that another node works on it: the first guard
 /// of such an append.
-pub(super) fn is_leased_elsewhere(error: &StoreError) -> bool {
+pub(crate) fn is_leased_elsewhere(error: &StoreError) -> bool {
     matches!(error, StoreError::Guard { which: 0, .. })
 }
 
@@ -174,9 +230,4 @@ fn audience_of(owner: &UserId, approvers: &Approvers) -> Vec<Who> {
     who.sort();
     who.dedup();
     who
-}
-
-/// How audiences name a user, a group or a role.
-pub(super) fn audience(party: &Party) -> Who {
-    Who(party.to_string())
 }

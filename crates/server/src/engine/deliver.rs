@@ -2,41 +2,88 @@
 //!
 //! A kind says how an event becomes a request and how that is signed; a surface brings it along. `rounds.rs` takes
 //! notices that are due, reads the log, sends in order for each subscription and run, and settles; it knows no kind.
-//! `sign.rs` is the scheme of Standard Webhooks, `seal.rs` keeps secrets that receivers brought along.
+//! `sign.rs` is the scheme of Standard Webhooks, `seal.rs` keeps secrets that receivers brought along. `subscriptions.rs` and
+//! `callbacks.rs` say who is told of what, `ancestor_notices.rs` who hears what a sub-run asks, `remote_cancel.rs` cancels
+//! tasks elsewhere that nobody waits for.
 
+mod ancestor_notices;
+mod callbacks;
 mod places;
+mod remote_cancel;
 mod rounds;
 mod seal;
-pub(super) mod sign;
+pub(crate) mod sign;
+mod subscriptions;
 
-use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
 use standfast_core::id::{RunId, Seq};
-use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
+use standfast_core::name::Tenant;
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 
-use super::{Engine, EngineError, HoldView};
-use crate::auth::{Identification, Principal, Scope};
+use super::EngineError;
+use super::host::Host;
+use super::identity::{Identity, Owner};
+use super::log::Log;
+use super::nodes::Nodes;
+use super::reads::{HoldView, Reads};
+use super::wakes::Wakes;
+use crate::auth::Principal;
 
-pub(super) use places::Hosts;
-pub(super) use rounds::{NO_KEY, Tried, old_secret_until};
+use places::Hosts;
+use rounds::{DeliveryOutcome, NO_KEY, old_secret_until};
+
+pub use callbacks::{Callback, CallbackView, Callbacks};
 pub use sign::{SigningKey, SigningSecret, seconds, signature};
+pub use subscriptions::{
+    NewSubscription, SubscriptionError, SubscriptionView, Subscriptions, USUAL_EVENTS, hears,
+};
 
 /// The column that what receivers brought along is sealed for.
-pub(super) const COLUMN: &str = "subscriptions";
+pub(crate) const COLUMN: &str = "subscriptions";
+
+/// The kind of receiver that is told how a job ended.
+pub const JOB_RECEIVER: &str = "async-tool";
+
+/// Tells the outside what happened to runs.
+pub(crate) struct Deliveries {
+    host: Arc<Host>,
+    log: Arc<Log>,
+    wakes: Arc<Wakes>,
+    nodes: Arc<Nodes>,
+    reads: Arc<Reads>,
+    identity: Arc<Identity>,
+    /// The hosts that deliveries are under way to.
+    hosts: Hosts,
+    /// Kinds of receivers that can be told something.
+    kinds: OnceLock<Vec<Arc<dyn ReceiverKind>>>,
+}
+
+impl Deliveries {
+    pub(crate) fn new(
+        nodes: Arc<Nodes>,
+        reads: Arc<Reads>,
+        wakes: Arc<Wakes>,
+        identity: Arc<Identity>,
+    ) -> Deliveries {
+        let log = reads.log.clone();
+        let (hosts, kinds) = (Hosts::default(), OnceLock::new());
+        Deliveries { host: log.host.clone(), log, wakes, nodes, reads, identity, hosts, kinds }
+    }
+}
 
 /// A kind of receiver.
-pub trait Kind: Send + Sync {
+pub trait ReceiverKind: Send + Sync {
     /// Its name, as subscriptions have it.
     fn name(&self) -> &'static str;
 
     /// The request that tells this; none when there is nothing to tell.
-    fn request(&self, telling: &Telling<'_>) -> Option<Sending>;
+    fn request(&self, telling: &Delivery<'_>) -> Option<DeliveryRequest>;
 
     /// Whether a receiver that was told this is told nothing more, and can be forgotten.
     fn is_last(&self, _receiver: &Receiver, _event: &Envelope) -> bool {
@@ -49,16 +96,19 @@ pub trait Kind: Send + Sync {
     }
 
     /// What a run has to tell in words of this kind's own; none for a kind that tells events one by one.
-    fn frames<'a>(&'a self, _reading: Reading<'a>) -> Option<BoxFuture<'a, Result<Vec<Frame>, EngineError>>> {
+    fn frames<'a>(
+        &'a self,
+        _reading: FrameSource<'a>,
+    ) -> Option<BoxFuture<'a, Result<Vec<Frame>, EngineError>>> {
         None
     }
 }
 
 /// Which part of which log becomes frames, and who looks at it.
 #[derive(Clone, Copy)]
-pub struct Reading<'a> {
+pub struct FrameSource<'a> {
     /// What answers.
-    pub engine: &'a Engine,
+    pub reads: &'a Reads,
     /// Whoever is told.
     pub who: &'a Principal,
     /// What is known of the receiver.
@@ -84,13 +134,13 @@ pub struct Frame {
 
 /// What is told, to whom.
 #[derive(Debug)]
-pub struct Telling<'a> {
+pub struct Delivery<'a> {
     /// The id of the subscription.
     pub subscription: &'a str,
     /// What is known of it.
     pub receiver: &'a Receiver,
     /// What it is told.
-    pub what: What<'a>,
+    pub what: DeliveryPayload<'a>,
     /// The instant of this try.
     pub now: Timestamp,
     /// What to sign with; the newest first.
@@ -103,7 +153,7 @@ pub struct Telling<'a> {
 
 /// What a receiver is told.
 #[derive(Debug)]
-pub enum What<'a> {
+pub enum DeliveryPayload<'a> {
     /// That it is reachable.
     Ping {
         /// Names this ping.
@@ -129,7 +179,7 @@ pub enum What<'a> {
 
 /// A request to a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sending {
+pub struct DeliveryRequest {
     /// The same every time that the same thing is told: receivers that have seen it need not look again.
     pub id: String,
     /// Headers, with the signature.
@@ -170,12 +220,12 @@ pub struct Receiver {
     pub request: Option<Digest>,
     /// What a client said about a receiver that it named itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub brought: Option<Brought>,
+    pub brought: Option<CallbackDetails>,
 }
 
 /// What a client says about a receiver that it names itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Brought {
+pub struct CallbackDetails {
     /// Its name, which means something to this client and for this run only.
     pub name: String,
     /// What its kind wants to remember, in the kind's own words; no secrets.
@@ -194,62 +244,14 @@ pub struct Disabled {
     pub why: String,
 }
 
-/// Whoever made a subscription, as they were then. What they may see is worked out anew for each delivery.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
-    /// Who they are.
-    pub user: UserId,
-    /// Their groups.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub groups: BTreeSet<GroupName>,
-    /// Their roles.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub roles: BTreeSet<RoleName>,
-    /// Whether they administer.
-    #[serde(default)]
-    pub is_admin: bool,
-    /// How they were identified; none for subscriptions of older versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<Identification>,
-}
-
-impl Owner {
-    /// Whoever is calling.
-    #[must_use]
-    pub fn of(who: &Principal) -> Owner {
-        let (user, groups, roles) = (who.user.clone(), who.groups.clone(), who.roles.clone());
-        Owner { user, groups, roles, is_admin: who.is_admin(), by: Some(who.by.clone()) }
-    }
-
-    /// Whose turn a delivery counts for.
-    #[must_use]
-    pub fn turn(tenant: &Tenant, user: &UserId) -> String {
-        format!("{tenant} {user}")
-    }
-
-    /// Somebody who may look at what they could see when they subscribed, and nothing else.
-    #[must_use]
-    pub fn principal(&self, tenant: Tenant) -> Principal {
-        let scope = if self.is_admin { Scope::Admin } else { Scope::RunsRead };
-        Principal {
-            tenant,
-            user: self.user.clone(),
-            groups: self.groups.clone(),
-            roles: self.roles.clone(),
-            scopes: BTreeSet::from([scope]),
-            by: self.by.clone().unwrap_or_default(),
-        }
-    }
-}
-
 impl Receiver {
     /// Reads what is stored.
-    pub(super) fn read(facts: &str) -> Result<Receiver, String> {
+    pub(crate) fn read(facts: &str) -> Result<Receiver, String> {
         serde_json::from_str(facts).map_err(|error| format!("what is stored of it cannot be read: {error}"))
     }
 
     /// As it is stored.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match serde_json::to_string(self) {
             Ok(text) => text,
             Err(error) => unreachable!("names, numbers and texts serialise: {error}"),
@@ -257,7 +259,7 @@ impl Receiver {
     }
 
     /// The secrets to sign with at this instant, the newest first.
-    pub(super) fn secrets(
+    pub(crate) fn secrets(
         &self,
         key: &SigningKey,
         tenant: &Tenant,
@@ -274,7 +276,7 @@ impl Receiver {
 
     /// The secrets that the client brought along. What cannot be opened, because the key is another one now, is an error
     /// that says so: without its secrets a receiver would not believe what it is told.
-    pub(super) fn brought_secrets(
+    pub(crate) fn brought_secrets(
         &self,
         key: &SigningKey,
         tenant: &Tenant,

@@ -1,21 +1,26 @@
 //! Following one run until it waits or ends.
 //!
-//! `think.rs` asks the model, `act.rs` starts calls and reports what they did, `family.rs` (beside this file) looks
-//! after sub-runs. A run is driven once at a time in a process, whoever asks for it; between processes the sequence
+//! `think.rs` asks the model, `act.rs` starts calls and reports what they did, `sub_runs.rs` looks after sub-runs,
+//! `guard.rs` has the lease, `pool.rs` says how many runs of an agent are worked on at once, `mishaps.rs` is what becomes of
+//! a run when driving it fails. A run is driven once at a time in a process, whoever asks for it; between processes the sequence
 //! tells who was first. What was handed over is kept until it is durable: a result is never asked for again, nor is a
 //! reply that was asked with what is stored. A lease always has somebody who works under it, or is about to give it back.
 
+pub(crate) mod account;
 mod act;
 mod denied;
+mod guard;
 mod login;
+mod mishaps;
+mod missing_pins;
+mod pool;
+mod sub_runs;
 mod think;
 mod work_time;
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
 use standfast_core::actor::Actor;
@@ -39,12 +44,19 @@ use standfast_store::pipeline::{
 use tokio::sync::oneshot;
 use tokio::task::{Id, JoinSet};
 
-use super::commit::{Authority, Change, is_leased_elsewhere, stopping};
-use super::follow::{Ear, Goes};
-use super::gone::Missing;
-use super::{EngineError, Place, Shared};
+use super::EngineError;
+use super::commit::{Authority, Change, Commit, is_leased_elsewhere, stopping};
+use super::deliver::{Callbacks, Deliveries};
+use super::host::Host;
+use super::log::Log;
+use super::wakes::{Continuation, Deltas, RunListener, Wakes};
 use crate::tool::Outcome;
+use guard::Driven;
+use missing_pins::Missing;
 use work_time::Worked;
+
+pub(crate) use guard::DriveGuard;
+pub(crate) use pool::{Crowd, Pool, Queue, Slot};
 
 /// How often a run waits for a store that is away before it is left to whoever finds it later.
 const STORE_TRIES: u32 = 120;
@@ -53,10 +65,10 @@ const STORE_TRIES: u32 = 120;
 type Accepted = oneshot::Sender<Result<Answer, EngineError>>;
 
 /// A run that this node takes: the place and the right to drive it, and its log as far as it was read.
-pub(super) struct TakenRun {
-    pub(super) place: Place,
-    pub(super) reins: Reins,
-    pub(super) log: Vec<Envelope>,
+pub(crate) struct TakenRun {
+    pub(crate) slot: Slot,
+    pub(crate) guard: DriveGuard,
+    pub(crate) log: Vec<Envelope>,
 }
 
 /// Somebody's request, whose append a drive begins with.
@@ -68,158 +80,71 @@ struct Request {
 
 /// Whether somebody else's request may count in the place of the one that a drive begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rivals {
+pub(crate) enum Rivals {
     /// It is a decision, or a start that a guard can refuse.
     Possible,
     /// Nobody else can ask for it.
     None,
 }
 
-/// The right to drive a run in this process, given back when it is dropped. Two drives of one run would each take the
-/// other's tools for lost.
-pub(super) struct Reins {
-    shared: Arc<Shared>,
-    run: RunId,
+/// Follows runs until they wait or end.
+pub(crate) struct Drives {
+    pub(crate) host: Arc<Host>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) wakes: Arc<Wakes>,
+    deltas: Arc<Deltas>,
+    pub(crate) commit: Arc<Commit>,
+    deliveries: Arc<Deliveries>,
+    callbacks: Arc<Callbacks>,
+    pub(crate) pool: Arc<Pool>,
+    /// The runs that are driven here.
+    driven: Mutex<HashMap<RunId, Driven>>,
 }
 
-impl Reins {
-    /// Whether the run was claimed once more since this was last asked. The lease of such a claim is this node's, and
-    /// whoever asks has it from now on.
-    fn was_claimed(&self) -> bool {
-        let mut driven = self.shared.driven();
-        driven.get_mut(&self.run).is_some_and(|driven| std::mem::take(&mut driven.is_claimed))
-    }
-
-    /// Lets the run be seen, and tells whether it goes on.
-    fn show(&self, goes: Goes) {
-        if let Some(driven) = self.shared.driven().get_mut(&self.run) {
-            driven.goes = goes;
-        }
-        self.shared.wakes.wake_as(self.run, goes);
-    }
-}
-
-impl Drop for Reins {
-    fn drop(&mut self) {
-        let Some(driven) = self.shared.driven().remove(&self.run) else { return };
-        // It was going on when it was last seen, and nobody here will tell when it rests.
-        if driven.goes == Goes::On {
-            self.shared.wakes.wake(self.run);
-        }
-        if driven.is_claimed {
-            self.shared.return_claim(self.run);
-        }
-    }
-}
-
-/// A run that is driven here.
-#[derive(Debug)]
-pub(super) struct Driven {
-    /// Whether it was claimed once more meanwhile.
-    is_claimed: bool,
-    /// Whether it goes on, as far as is durable.
-    goes: Goes,
-}
-
-impl Shared {
-    /// The right to drive a run, unless it is driven here already. Taken before the run is loaded, so that what was
-    /// loaded is what is driven.
-    pub(super) fn reins(self: &Arc<Shared>, run: RunId) -> Option<Reins> {
-        match self.driven().entry(run) {
-            Entry::Occupied(_) => None,
-            Entry::Vacant(free) => {
-                free.insert(Driven { is_claimed: false, goes: Goes::On });
-                Some(Reins { shared: self.clone(), run })
-            }
-        }
-    }
-
-    /// The right to drive a run that was claimed. Whoever has it already is told of the claim: that may have been for a
-    /// wake, which is used up now.
-    pub(super) fn reins_of_claimed(self: &Arc<Shared>, run: RunId) -> Option<Reins> {
-        let reins = self.reins(run);
-        if reins.is_none()
-            && let Some(driven) = self.driven().get_mut(&run)
-        {
-            driven.is_claimed = true;
-        }
-        reins
-    }
-
-    /// Gives back the lease of a claim that found its run driven here, by somebody who has left it since without a look:
-    /// a lease always has somebody who works under it.
-    fn return_claim(self: &Arc<Shared>, run: RunId) {
-        if self.is_dead.load(Ordering::SeqCst) {
-            return;
-        }
-        let shared = self.clone();
-        self.spawn(async move {
-            // Whoever drives it by now has the claim.
-            let Some(reins) = shared.reins_of_claimed(run) else { return };
-            shared.release(run, Some(shared.clock.now())).await;
-            drop(reins);
-            shared.wakes.wake_worker();
-        });
-    }
-
-    /// Gives a lease of this node back after a while: trying again at once would fail at once.
-    pub(super) fn release_later(self: &Arc<Shared>, reins: Reins) {
-        let shared = self.clone();
-        self.spawn(async move {
-            shared.sleep_unless_stopping(shared.settings().lease).await;
-            shared.release(reins.run, Some(shared.clock.now())).await;
-            drop(reins);
-            shared.wakes.wake_worker();
-        });
-    }
-
-    /// Gives a lease of this node back. If the store is away, it runs out.
-    pub(super) async fn release(&self, run: RunId, wake_at: Option<Timestamp>) {
-        if let Err(error) = self.store.release(run, self.node, wake_at).await {
-            tracing::warn!(%run, %error, "engine: could not release a lease; it expires by itself");
-        }
-    }
-
-    /// Whether a run is driven here and known to go on.
-    pub(super) fn goes_on(&self, run: RunId) -> bool {
-        self.driven().get(&run).is_some_and(|driven| driven.goes == Goes::On)
-    }
-
-    fn driven(&self) -> MutexGuard<'_, HashMap<RunId, Driven>> {
-        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
+impl Drives {
+    pub(crate) fn new(
+        commit: Arc<Commit>,
+        deltas: Arc<Deltas>,
+        deliveries: Arc<Deliveries>,
+        callbacks: Arc<Callbacks>,
+    ) -> Drives {
+        let (host, log, wakes) = (commit.host.clone(), commit.log.clone(), commit.wakes.clone());
+        let pool = Arc::new(Pool::new(host.clone(), wakes.clone()));
+        let driven = Mutex::default();
+        Drives { host, log, wakes, deltas, commit, deliveries, callbacks, pool, driven }
     }
 
     /// Appends to a run and drives it on from there. Comes back when the append is durable: whoever asked for it may go
     /// away, what they began goes on.
-    pub(super) async fn take(
-        self: &Arc<Shared>,
+    pub(crate) async fn take(
+        self: &Arc<Drives>,
         base: RunRow,
         change: Change,
         taken: TakenRun,
     ) -> Result<Answer, EngineError> {
-        let order = self.order_for(&base, change).await?;
-        let mut pipeline = Pipeline::of(self.store.clone(), base);
+        let order = self.commit.order_for(&base, change).await?;
+        let mut pipeline = Pipeline::of(self.log.store.clone(), base);
         pipeline.push(order);
         self.accepted(pipeline, taken, Rivals::Possible).await
     }
 
     /// Begins a run and drives it on from there. Says what never changes of it.
-    pub(super) async fn take_start(
-        self: &Arc<Shared>,
+    pub(crate) async fn take_start(
+        self: &Arc<Drives>,
         (start, definition): (Start, Arc<Definition>),
         change: Change,
         taken: TakenRun,
         rivals: Rivals,
     ) -> Result<Option<Facts>, EngineError> {
-        let order = self.order((&start.agent, &start.owner), definition, change);
-        let pipeline = Pipeline::start(self.store.clone(), start, order)?;
+        let order = self.commit.order((&start.agent, &start.owner), definition, change);
+        let pipeline = Pipeline::start(self.log.store.clone(), start, order)?;
         let facts = pipeline.tip().map(|run| run.facts.clone());
         self.accepted(pipeline, taken, rivals).await?;
         Ok(facts)
     }
 
     async fn accepted(
-        self: &Arc<Shared>,
+        self: &Arc<Drives>,
         pipeline: Pipeline,
         taken: TakenRun,
         rivals: Rivals,
@@ -230,21 +155,21 @@ impl Shared {
     }
 
     /// Drives a run in the background.
-    pub(super) fn drive(&self, row: RunRow, taken: TakenRun) {
-        self.drive_on(Pipeline::of(self.store.clone(), row), taken, None);
+    pub(crate) fn drive(&self, row: RunRow, taken: TakenRun) {
+        self.drive_on(Pipeline::of(self.log.store.clone(), row), taken, None);
     }
 
     fn drive_on(&self, pipeline: Pipeline, taken: TakenRun, request: Option<Request>) {
-        let TakenRun { place, reins, log } = taken;
-        let (shared, run) = (reins.shared.clone(), reins.run);
-        let now = shared.clock.now();
+        let TakenRun { slot, guard, log } = taken;
+        let (drives, run) = (guard.drives.clone(), guard.run);
+        let now = drives.host.clock.now();
         let (accepted, rivals) = match request {
             Some(Request { accepted, rivals }) => (Some(accepted), rivals),
             None => (None, Rivals::None),
         };
         let drive = Drive {
             run,
-            worked: Worked::before(&shared, &pipeline, &log),
+            worked: Worked::before(&drives, &pipeline, &log),
             pipeline,
             log,
             pushed_at: accepted.as_ref().map(|_| now),
@@ -254,7 +179,7 @@ impl Shared {
             is_leased: true,
             leased_until: now,
             is_family_seen: false,
-            renews_at: now.plus(shared.renewal()),
+            renews_at: now.plus(drives.renewal()),
             is_lost: false,
             refused: None,
             asks_people: false,
@@ -263,27 +188,27 @@ impl Shared {
             tools: JoinSet::new(),
             begun: BTreeSet::new(),
             at_work: HashMap::new(),
-            woken: shared.wakes.listen(run),
-            shared,
-            reins,
-            _place: place,
+            woken: drives.wakes.listen(run),
+            drives,
+            guard,
+            _slot: slot,
         };
-        let shared = drive.shared.clone();
-        self.spawn(async move {
+        let drives = drive.drives.clone();
+        self.host.spawn(async move {
             if let Err(panic) = AssertUnwindSafe(drive.until_it_waits()).catch_unwind().await {
-                shared.after_panic(run, panic).await;
+                drives.after_panic(run, panic).await;
             }
         });
     }
 
     /// How often whoever drives a run says that it is still there.
     fn renewal(&self) -> Millis {
-        Millis(self.settings().lease.0 / 3)
+        Millis(self.host.settings().lease.0 / 3)
     }
 }
 
-pub(super) struct Drive {
-    pub(super) shared: Arc<Shared>,
+struct Drive {
+    pub(super) drives: Arc<Drives>,
     run: RunId,
     pub(super) pipeline: Pipeline,
     /// The run's events, as far as they are durable.
@@ -321,9 +246,9 @@ pub(super) struct Drive {
     /// this very node, may have had its effect already.
     begun: BTreeSet<CallAttempt>,
     at_work: HashMap<Id, CallAttempt>,
-    woken: Arc<Ear>,
-    reins: Reins,
-    _place: Place,
+    woken: Arc<RunListener>,
+    guard: DriveGuard,
+    _slot: Slot,
 }
 
 /// What became of a tool that was about to run.
@@ -351,11 +276,11 @@ impl Drive {
                 Err(_) if self.is_void => break true,
                 Err(error) if self.recovers_from(&error).await => {}
                 Err(EngineError::Store(StoreError::Corrupt { why, .. })) => {
-                    self.shared.put_aside(self.run, &why).await;
+                    self.drives.commit.quarantine(self.run, &why).await;
                     return;
                 }
                 Err(error) => {
-                    tracing::error!(run = %self.run, %error, "left for another try");
+                    tracing::error!(run = %self.run, %error, "drive: stopped by an error; the run is tried again later");
                     break false;
                 }
             }
@@ -370,28 +295,28 @@ impl Drive {
             .pipeline
             .durable()
             .is_some_and(|row| row.run.facts.parent.is_some() || row.run.state.children > 0);
-        let was_claimed = self.reins.was_claimed();
+        let was_claimed = self.guard.was_claimed();
         // A claim that found the run driven, or the one that this drive began with, has used up a wake. If nobody looked, it
         // is given back with the lease.
         let is_unseen = (was_claimed || !self.is_family_seen)
             && self.pipeline.durable().is_some_and(|row| has_relatives(&row.run));
         let is_task = self.pipeline.durable().is_some_and(|row| row.run.facts.inbox.is_some());
-        let Drive { shared, run, reins, tools, _place, is_leased, .. } = self;
-        drop((tools, _place));
+        let Drive { drives, run, guard, tools, _slot, is_leased, .. } = self;
+        drop((tools, _slot));
         let is_due = is_leased || was_claimed;
         match is_due {
-            true if !ended_well => return shared.release_later(reins),
-            // Before the reins are free, so that it cannot undo the next drive's lease.
-            true => shared.release(run, is_unseen.then(|| shared.clock.now())).await,
+            true if !ended_well => return drives.release_later(guard),
+            // Before the guard are free, so that it cannot undo the next drive's lease.
+            true => drives.release(run, is_unseen.then(|| drives.host.clock.now())).await,
             false => {}
         }
-        drop(reins);
+        drop(guard);
         if is_task {
-            shared.wakes.wake_inboxes();
+            drives.wakes.wake_inboxes();
         }
         // Looking for due runs costs the writer's time: only when there may be one.
         if is_due || has_family {
-            shared.wakes.wake_worker();
+            drives.wakes.wake_worker();
         }
     }
 
@@ -404,7 +329,7 @@ impl Drive {
     }
 
     async fn see_to_family(&mut self) -> Result<(), EngineError> {
-        self.look_after_family().await?;
+        sub_runs::look_after_family(self).await?;
         self.is_family_seen = true;
         Ok(())
     }
@@ -430,8 +355,8 @@ impl Drive {
             else {
                 return false;
             };
-            tracing::warn!(run = %self.run, %error, "waiting for the store");
-            self.shared.clock.sleep(self.shared.settings().poll).await;
+            tracing::warn!(run = %self.run, %error, "drive: the store is not available; waiting for it");
+            self.drives.host.clock.sleep(self.drives.host.settings().poll).await;
             match self.settle().await {
                 Ok(()) => return true,
                 Err(again) => error = again,
@@ -448,17 +373,19 @@ impl Drive {
                 false => Ok(Step::Stop),
             };
         }
-        if (self.shared.is_stopping() || self.is_lost) && self.at_work.is_empty() {
+        if (self.drives.host.is_stopping() || self.is_lost) && self.at_work.is_empty() {
             return self.give_back().await;
         }
-        match next(&run, self.shared.clock.now()) {
+        match next(&run, self.drives.host.clock.now()) {
             // Only asking a model may come before what it is asked with is durable: `think.rs` says when.
             Next::Tick | Next::Act { .. } | Next::Wait(_) | Next::Nothing if self.accepted.is_some() => {
                 self.settle().await?;
             }
             Next::Tick => self.push(Command::Tick, Verdicts::default()).await?,
             // A run that only waits may do so for as long as it takes.
-            Next::Think | Next::Act { .. } if self.is_out_of_time(&run) => self.run_out_of_time(&run).await?,
+            Next::Think | Next::Act { .. } if work_time::is_out_of_time(self, &run) => {
+                work_time::run_out_of_time(self, &run).await?
+            }
             Next::Think => self.think(&run).await?,
             Next::Act { ready, started } if run.outcome().is_none() => self.act(&run, ready, started).await?,
             Next::Act { started, .. } => self.stop_tools(started).await?,
@@ -482,11 +409,11 @@ impl Drive {
     /// The run was claimed while it was driven here: something made it due, and the lease is this node's. Then there is
     /// more to do, on what is stored now.
     async fn goes_on_with_claim(&mut self) -> Result<bool, EngineError> {
-        if self.is_lost || !self.reins.was_claimed() {
+        if self.is_lost || !self.guard.was_claimed() {
             return Ok(false);
         }
         (self.is_leased, self.is_void, self.is_family_seen) = (true, false, false);
-        self.leased_until = self.shared.clock.now();
+        self.leased_until = self.drives.host.clock.now();
         self.refresh().await?;
         Ok(true)
     }
@@ -530,15 +457,15 @@ impl Drive {
         let Some(run) = self.pipeline.tip() else { return Ok(()) };
         let (agent, owner) = (run.facts.agent.clone(), run.facts.owner.clone());
         let definition = self.definition().await?;
-        let shared = self.shared.clone();
-        let lease = if self.is_lost { LeaseRule::UNTOUCHED } else { shared.while_busy() };
+        let drives = self.drives.clone();
+        let lease = if self.is_lost { LeaseRule::UNTOUCHED } else { drives.commit.while_busy() };
         let change = Change {
-            actor: Actor::Node(shared.node),
+            actor: Actor::Node(drives.host.node),
             authority,
             commands: vec![command],
             writes: Writes { lease, notices: self.above.clone(), ..writes },
         };
-        let order = shared.order((&agent, &owner), definition, change);
+        let order = drives.commit.order((&agent, &owner), definition, change);
         self.pushed_at.get_or_insert(order.given.now);
         self.pipeline.push(order);
         Ok(())
@@ -551,7 +478,7 @@ impl Drive {
         if let Some((_, known)) = self.definition.as_ref().filter(|(digest, _)| *digest == pinned) {
             return Ok(known.clone());
         }
-        let found = self.shared.definition(&agent, pinned).await?;
+        let found = self.drives.log.definition(&agent, pinned).await?;
         self.definition = Some((pinned, found.clone()));
         Ok(found)
     }
@@ -565,12 +492,12 @@ impl Drive {
             && let Some(pushed_at) = self.pushed_at.take()
             && settlement.done.iter().any(|settled| !settled.events.is_empty())
         {
-            self.leased_until = pushed_at.plus(self.shared.settings().lease);
+            self.leased_until = pushed_at.plus(self.drives.host.settings().lease);
         }
         self.may_lose &= settlement.failed.is_some();
         for settled in settlement.done {
             if let Err(refusal) = &settled.outcome {
-                tracing::debug!(run = %self.run, %refusal, "refused");
+                tracing::debug!(run = %self.run, %refusal, "drive: a command was refused");
                 self.refused = Some(refusal.clone());
             }
             if let Some(accepted) = self.accepted.take() {
@@ -579,7 +506,7 @@ impl Drive {
                 self.is_leased &= !self.is_void;
                 let _ = accepted.send(settled.outcome.map_err(EngineError::from));
             }
-            let node = self.shared.node;
+            let node = self.drives.host.node;
             if !settled.events.is_empty() {
                 let is_kept = self.pipeline.durable().is_none_or(|row| keeps_lease(&row.run));
                 self.is_leased = is_kept && !self.is_lost;
@@ -601,20 +528,17 @@ impl Drive {
         }
         self.catch_up().await?;
         let is_at_rest = |run: &Run| matches!(status(run), Status::Held(_) | Status::Ended(_));
-        let goes = match self.pipeline.durable().is_none_or(|row| is_at_rest(&row.run)) {
-            true => Goes::ToRest,
-            false => Goes::On,
-        };
-        self.reins.show(goes);
+        let rests = self.pipeline.durable().is_none_or(|row| is_at_rest(&row.run));
+        self.guard.show(if rests { Continuation::Rests } else { Continuation::GoesOn });
         settlement.failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Keeps the lease, and looks at what others have appended: that makes up for a wake that was lost.
     async fn keep(&mut self) -> Result<(), EngineError> {
-        self.renews_at = self.shared.clock.now().plus(self.shared.renewal());
-        let until = self.shared.clock.now().plus(self.shared.settings().lease);
+        self.renews_at = self.drives.host.clock.now().plus(self.drives.renewal());
+        let until = self.drives.host.clock.now().plus(self.drives.host.settings().lease);
         // Losing a lease never harms state: whoever takes over is told apart by the sequence.
-        let kept = self.shared.store.renew(vec![self.run], self.shared.node, until).await;
+        let kept = self.drives.log.store.renew(vec![self.run], self.drives.host.node, until).await;
         match kept {
             Ok(kept) if kept.is_empty() && self.is_leased => self.lose(),
             Ok(kept) if !kept.is_empty() => self.leased_until = until,
@@ -625,7 +549,7 @@ impl Drive {
 
     /// Until it must say that it is still there.
     fn until_renewal(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.shared.clock.sleep(self.renews_at.since(self.shared.clock.now()))
+        self.drives.host.clock.sleep(self.renews_at.since(self.drives.host.clock.now()))
     }
 
     /// Another node has taken the run: this one was silent for too long.
@@ -662,7 +586,7 @@ impl Drive {
             return Ok(());
         }
         self.log.truncate(whole);
-        let more = self.shared.events(self.run, Seq(whole as u64)).await?;
+        let more = self.drives.log.events(self.run, Seq(whole as u64)).await?;
         self.log.extend(more.into_iter().take_while(|envelope| envelope.seq <= durable));
         Ok(())
     }

@@ -6,7 +6,7 @@
 //! alone and has every shard.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use standfast_core::id::{Incarnation, Place, RunId};
@@ -17,11 +17,14 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 
-use super::{Engine, EngineError, Shared};
+use super::EngineError;
+use super::host::Host;
+use super::log::Log;
+use super::wakes::Wakes;
 use crate::auth::{Principal, Scope};
 
 /// What this version can write beyond what older ones can read. Raised with each new kind of event; a kind is written
-/// only when no node that is there is older ([`Engine::feature_level`]).
+/// only when no node that is there is older ([`Nodes::feature_level`]).
 pub const FEATURE_LEVEL: u32 = 1;
 
 /// A look at the store's clock that took longer says less about the time than an earlier one did.
@@ -68,11 +71,13 @@ pub struct NodeView {
     pub shards: usize,
 }
 
-/// What this node knows of itself among others.
-#[derive(Debug)]
-pub(super) struct Membership {
+/// The nodes of one store, as this one knows them.
+pub struct Nodes {
+    host: Arc<Host>,
+    log: Arc<Log>,
+    wakes: Arc<Wakes>,
     /// Whether there can be other nodes.
-    pub(super) is_shared: bool,
+    pub(crate) is_shared: bool,
     own: watch::Sender<Own>,
     /// Whether it has ever agreed with the others on the time.
     has_agreed: AtomicBool,
@@ -80,6 +85,8 @@ pub(super) struct Membership {
     since: OnceLock<Timestamp>,
     behind: AtomicI64,
     level: AtomicU32,
+    /// Held by the deliverer until it has stopped.
+    pub(crate) delivering: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The shards that are this node's own until an instant.
@@ -89,49 +96,50 @@ struct Own {
     until: Timestamp,
 }
 
-impl Membership {
-    pub(super) fn new(is_shared: bool) -> Membership {
+impl Nodes {
+    pub(crate) fn new(log: Arc<Log>, wakes: Arc<Wakes>) -> Nodes {
         let own = Own { shards: ShardSet::of([]), until: Timestamp(0) };
-        Membership {
-            is_shared,
+        Nodes {
+            host: log.host.clone(),
+            is_shared: log.store.hints().is_some(),
+            log,
+            wakes,
             own: watch::Sender::new(own),
             has_agreed: AtomicBool::new(false),
             since: OnceLock::new(),
             behind: AtomicI64::new(0),
             level: AtomicU32::new(FEATURE_LEVEL),
+            delivering: Arc::default(),
         }
     }
 
     /// How long the run that was claimed last had been due.
-    pub(super) fn is_behind(&self, by: Millis) {
+    pub(crate) fn is_behind(&self, by: Millis) {
         self.behind.store(by.0.max(0), Ordering::Relaxed);
     }
-}
 
-impl Engine {
     /// Agrees with the other nodes on the time and takes the first shards. Call it before anybody can ask for anything;
-    /// [`Engine::work`] keeps it up.
+    /// `work` keeps it up.
     pub async fn join(&self) -> Result<(), EngineError> {
-        self.shared.agree_on_time().await?;
-        self.shared.beat().await?;
+        self.agree_on_time().await?;
+        self.beat().await?;
         Ok(())
     }
 
     /// The nodes that are there, the one that answers first.
-    pub async fn nodes(&self, who: &Principal) -> Result<Vec<NodeView>, EngineError> {
+    pub async fn list(&self, who: &Principal) -> Result<Vec<NodeView>, EngineError> {
         if !who.is_admin() {
             return Err(EngineError::MissingScope(Scope::Admin));
         }
-        let shared = &self.shared;
         let view = |row: standfast_store::NodeRow| NodeView {
             node: row.node,
-            is_this: row.node == shared.node,
+            is_this: row.node == self.host.node,
             facts: serde_json::from_str(&row.facts).ok(),
-            seen_until: shared.membership.is_shared.then_some(row.seen_until),
+            seen_until: self.is_shared.then_some(row.seen_until),
             shards: row.shards.len(),
         };
         let mut nodes: Vec<NodeView> =
-            shared.store.nodes(shared.clock.now()).await?.into_iter().map(view).collect();
+            self.log.store.nodes(self.host.clock.now()).await?.into_iter().map(view).collect();
         nodes.sort_by_key(|node| !node.is_this);
         Ok(nodes)
     }
@@ -139,72 +147,70 @@ impl Engine {
     /// What every node that is there can read: nothing newer may be written.
     #[must_use]
     pub fn feature_level(&self) -> u32 {
-        self.shared.membership.level.load(Ordering::Relaxed)
+        self.level.load(Ordering::Relaxed)
     }
-}
 
-impl Shared {
     /// The shards that are this node's own at this instant: due runs, and notices, of others are others' to look for.
     /// Empty for a node that could not say in time that it is there.
-    pub(super) fn shards(&self) -> ShardSet {
-        if !self.membership.is_shared {
+    pub(crate) fn shards(&self) -> ShardSet {
+        if !self.is_shared {
             return ShardSet::all();
         }
-        let own = self.membership.own.borrow().clone();
-        if own.until > self.clock.now() { own.shards } else { ShardSet::of([]) }
+        let own = self.own.borrow().clone();
+        if own.until > self.host.clock.now() { own.shards } else { ShardSet::of([]) }
     }
 
     /// Whether a run is among those that a node with these shards looks after. What lives in memory is nobody else's.
-    pub(super) fn is_own(&self, shards: &ShardSet, run: RunId) -> bool {
-        run.place() == Place::Memory || shards.contains(run.shard(&self.tenant_of(run)))
+    pub(crate) fn is_own(&self, shards: &ShardSet, run: RunId) -> bool {
+        run.place() == Place::Memory || shards.contains(run.shard(&self.log.tenant_of(run)))
     }
 
     /// Waits until a run is no longer among those that this node looks after: its shard was given to another one, or this
     /// one could not say in time that it is there. For ever where no other node can be.
-    pub(super) async fn no_longer_own(&self, run: RunId) {
-        if !self.membership.is_shared || run.place() == Place::Memory {
+    pub(crate) async fn no_longer_own(&self, run: RunId) {
+        if !self.is_shared || run.place() == Place::Memory {
             return std::future::pending().await;
         }
-        let mut own = self.membership.own.subscribe();
+        let mut own = self.own.subscribe();
         loop {
             let (is_own, until) = {
                 let own = own.borrow_and_update();
                 (self.is_own(&own.shards, run), own.until)
             };
-            let left = until.since(self.clock.now());
+            let left = until.since(self.host.clock.now());
             if !is_own || left.0 <= 0 {
                 return;
             }
             // The membership lives as long as this node, so somebody can always say so.
-            let _ = self.clock.timeout(left, own.changed()).await;
+            let _ = self.host.clock.timeout(left, own.changed()).await;
         }
     }
 
     /// Says again and again that this node is there; says when it goes. Hears what other nodes change.
-    pub(super) fn stay(self: &Arc<Shared>) {
+    pub(crate) fn stay(self: &Arc<Nodes>) {
         // Heard from now on, so that nothing falls between the first look and the first hint.
-        if let Some(hints) = self.store.hints() {
-            let (shared, mut stopping) = (Arc::downgrade(self), self.stopping.subscribe());
-            self.spawn(async move {
+        if let Some(hints) = self.log.store.hints() {
+            let (shared, mut stopping) = (Arc::downgrade(self), self.host.stopping());
+            self.host.spawn(async move {
                 tokio::select! {
                     _ = stopping.wait_for(|stopping| *stopping) => {}
                     () = hear(shared, hints) => {}
                 }
             });
         }
-        let (shared, mut stopping) = (Arc::downgrade(self), self.stopping.subscribe());
-        self.spawn(async move {
+        let (shared, mut stopping) = (Arc::downgrade(self), self.host.stopping());
+        self.host.spawn(async move {
             while let Some(shared) = shared.upgrade() {
-                if shared.is_stopping() {
+                if shared.host.is_stopping() {
                     break;
                 }
                 if let Err(error) = shared.turn().await {
                     tracing::warn!(%error, "the other nodes could not be told that this one is there; trying again");
                 }
-                if !shared.membership.is_shared {
+                if !shared.is_shared {
                     return;
                 }
-                let pause = shared.clock.sleep(shared.beat_every());
+                let pause = shared.host.clock.sleep(shared.beat_every());
                 drop(shared);
                 tokio::select! {
                     _ = stopping.wait_for(|stopping| *stopping) => {}
@@ -213,8 +219,8 @@ impl Shared {
             }
             let Some(shared) = shared.upgrade() else { return };
             // Whoever gets the shards begins to tell at once; until then this node must have stopped.
-            let _ = shared.clock.timeout(LAST_WORDS, shared.delivering.lock()).await;
-            if let Err(error) = shared.store.leave(shared.node).await {
+            let _ = shared.host.clock.timeout(LAST_WORDS, shared.delivering.lock()).await;
+            if let Err(error) = shared.log.store.leave(shared.host.node).await {
                 tracing::warn!(%error, "the other nodes could not be told that this one goes; they find out");
             }
         });
@@ -223,7 +229,7 @@ impl Shared {
     /// A node is believed for three beats, and no longer than a run is its own: whoever takes over its shards finds its
     /// runs as soon as their leases run out.
     fn beat_every(&self) -> Millis {
-        Millis((self.settings().lease.0 / 5).max(1))
+        Millis((self.host.settings().lease.0 / 5).max(1))
     }
 
     async fn turn(&self) -> Result<(), StoreError> {
@@ -235,15 +241,15 @@ impl Shared {
     /// Measures how far this node's clock is from the one that all nodes go by. The first time any measurement is better
     /// than none: a node that went by a clock of its own might take others for dead.
     async fn agree_on_time(&self) -> Result<(), StoreError> {
-        let before = self.clock.own();
-        let Some(theirs) = self.store.time().await? else { return Ok(()) };
-        let took = self.clock.own().since(before);
-        if self.membership.has_agreed.swap(true, Ordering::Relaxed) && took > LOOK_MAX {
+        let before = self.host.clock.own();
+        let Some(theirs) = self.log.store.time().await? else { return Ok(()) };
+        let took = self.host.clock.own().since(before);
+        if self.has_agreed.swap(true, Ordering::Relaxed) && took > LOOK_MAX {
             return Ok(());
         }
         let half = Millis(took.0 / 2);
         let ahead = Millis(theirs.0.saturating_sub(before.plus(half).0));
-        let moved = self.clock.agree(ahead, Millis(half.0 + 2));
+        let moved = self.host.clock.agree(ahead, Millis(half.0 + 2));
         if moved.0.saturating_abs() >= WORTH_A_WORD.0 {
             tracing::warn!(
                 milliseconds = ahead.0,
@@ -255,14 +261,14 @@ impl Shared {
 
     /// Says that this node is there, and hears which shards are its own.
     async fn beat(&self) -> Result<(), StoreError> {
-        let now = self.clock.now();
-        let until = match self.membership.is_shared {
+        let now = self.host.clock.now();
+        let until = match self.is_shared {
             true => now.plus(Millis(self.beat_every().0.saturating_mul(3))),
             false => Timestamp(i64::MAX),
         };
         let facts = serde_json::to_string(&self.facts()).unwrap_or_default();
-        let shards = self.store.shards(Heartbeat { node: self.node, facts, now, until }).await?;
-        let before = self.membership.own.send_replace(Own { shards: shards.clone(), until });
+        let shards = self.log.store.shards(Heartbeat { node: self.host.node, facts, now, until }).await?;
+        let before = self.own.send_replace(Own { shards: shards.clone(), until });
         if shards.iter().any(|shard| !before.shards.contains(shard)) {
             // Whoever had them may have left something.
             self.wakes.wake_worker();
@@ -272,25 +278,25 @@ impl Shared {
     }
 
     fn facts(&self) -> NodeFacts {
-        let at_work = self.driven.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let at_work = self.host.at_work.load(Ordering::Relaxed);
         NodeFacts {
-            name: self.settings().node_name.clone(),
+            name: self.host.settings().node_name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             fold: FOLD_VERSION,
             level: FEATURE_LEVEL,
-            since: *self.membership.since.get_or_init(|| self.clock.now()),
+            since: *self.since.get_or_init(|| self.host.clock.now()),
             at_work,
-            behind: Millis(self.membership.behind.load(Ordering::Relaxed)),
+            behind: Millis(self.behind.load(Ordering::Relaxed)),
         }
     }
 
     /// Nothing is written that one of the nodes could not read. One that says nothing of its level is the oldest.
     async fn look_at_the_others(&self) -> Result<(), StoreError> {
-        let there = self.store.nodes(self.clock.now()).await?;
+        let there = self.log.store.nodes(self.host.clock.now()).await?;
         let level = |facts: &str| serde_json::from_str::<NodeFacts>(facts).map_or(0, |facts| facts.level);
         let lowest = there.iter().map(|row| level(&row.facts)).min().unwrap_or(FEATURE_LEVEL);
         let lowest = lowest.min(FEATURE_LEVEL);
-        let before = self.membership.level.swap(lowest, Ordering::Relaxed);
+        let before = self.level.swap(lowest, Ordering::Relaxed);
         if before != lowest {
             tracing::info!(
                 lowest,
@@ -304,7 +310,7 @@ impl Shared {
 
 /// Wakes whoever follows or drives what other nodes changed. A hint that was lost costs latency only: whoever waits looks
 /// by itself after a while.
-async fn hear(shared: std::sync::Weak<Shared>, mut hints: Receiver<ShardSet>) {
+async fn hear(shared: std::sync::Weak<Nodes>, mut hints: Receiver<ShardSet>) {
     loop {
         let heard = match hints.recv().await {
             Ok(heard) => heard,
@@ -312,7 +318,7 @@ async fn hear(shared: std::sync::Weak<Shared>, mut hints: Receiver<ShardSet>) {
             Err(RecvError::Closed) => return,
         };
         let Some(shared) = shared.upgrade() else { return };
-        shared.wakes.wake_shards(&heard, |run| run.shard(&shared.tenant_of(run)));
+        shared.wakes.wake_shards(&heard, |run| run.shard(&shared.log.tenant_of(run)));
         shared.wakes.wake_inboxes();
         let own = shared.shards();
         if heard.iter().any(|shard| own.contains(shard)) {

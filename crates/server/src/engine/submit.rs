@@ -1,7 +1,16 @@
-//! What clients want: start, say, cancel. What people decide is `deciding.rs`.
+//! What clients want: start, say, cancel. `decisions.rs` is what people decide, `reports.rs` what outside systems report,
+//! `logins.rs` how people log in for a run, `tasks.rs` what is put into inboxes and claimed from them,
+//! `session_delete.rs` how a conversation is deleted.
 //!
 //! Load, decide, append at the expected sequence, decide again after a conflict, wake. An answer, also a no, leaves
 //! only after what it depends on is durable.
+
+mod decisions;
+mod logins;
+mod reports;
+mod session_delete;
+mod tasks;
+mod validate;
 
 use std::sync::Arc;
 
@@ -14,15 +23,23 @@ use standfast_core::event::{Driver as DrivenBy, Inbox};
 use standfast_core::id::RunId;
 use standfast_core::message::Message;
 use standfast_core::name::{AgentName, SessionId};
-use standfast_core::refusal::Refusal;
 use standfast_store::{Guard, Put, SessionKey, StoreError};
 
-use super::commit::Change;
-use super::drive::{Rivals, TakenRun};
-use super::identify::needs;
-use super::once::Once;
-use super::{Engine, EngineError, Queue};
+use super::EngineError;
+use super::commit::{Change, Commit, IdempotencyKey};
+use super::deliver::{Callback, Callbacks, SubscriptionError};
+use super::drive::{Drives, Queue, Rivals, TakenRun};
+use super::host::Host;
+use super::identity::needs;
+use super::log::Log;
+use super::reads::Sessions;
 use crate::auth::{Principal, Scope};
+
+pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
+pub use logins::{LoginError, Logins};
+pub use reports::{Report, ReportBody, ReportError, Reports, Signature};
+pub use session_delete::Deleted;
+pub use tasks::{ClaimTask, NewTask, TaskQueue, TaskReport, claimed_by};
 
 /// A run that somebody wants.
 #[derive(Debug, Clone)]
@@ -34,11 +51,11 @@ pub struct NewRun {
     /// What to do.
     pub message: Message,
     /// Makes a repeat safe.
-    pub once: Option<Once>,
+    pub once: Option<IdempotencyKey>,
 }
 
 /// What a new run is made of, wherever it comes from.
-pub(super) struct Beginning {
+struct Beginning {
     pub(super) agent: AgentName,
     /// None makes a new one.
     pub(super) session: Option<SessionId>,
@@ -51,10 +68,34 @@ pub(super) struct Beginning {
     /// Whether it is worked on here at once if there is room.
     pub(super) taken: Taken,
     /// Makes a repeat safe.
-    pub(super) once: Option<Once>,
+    pub(super) once: Option<IdempotencyKey>,
 }
 
-impl Engine {
+/// What clients and people ask for.
+pub struct Submit {
+    host: Arc<Host>,
+    log: Arc<Log>,
+    commit: Arc<Commit>,
+    drives: Arc<Drives>,
+    callbacks: Arc<Callbacks>,
+    sessions: Arc<Sessions>,
+}
+
+impl Submit {
+    pub(crate) fn new(drives: Arc<Drives>, callbacks: Arc<Callbacks>, sessions: Arc<Sessions>) -> Submit {
+        let (host, log, commit) = (drives.host.clone(), drives.log.clone(), drives.commit.clone());
+        Submit { host, log, commit, drives, callbacks, sessions }
+    }
+
+    /// Whether this very request was carried out before; a different one under its key is refused.
+    pub async fn was_done(
+        &self,
+        who: &Principal,
+        once: Option<&IdempotencyKey>,
+    ) -> Result<bool, EngineError> {
+        self.commit.was_done(who, once).await
+    }
+
     /// Begins a run. It is durable when this comes back; it is worked on here at once if there is room.
     pub async fn start(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
         let id = self.new_id(who, &new)?;
@@ -62,20 +103,15 @@ impl Engine {
     }
 
     /// The id that a run will have.
-    pub(super) fn new_id(&self, who: &Principal, new: &NewRun) -> Result<RunId, EngineError> {
-        let agent = self.shared.agent(&new.agent)?;
-        Ok(self.shared.clock.run_id(&who.tenant, agent.lives))
+    fn new_id(&self, who: &Principal, new: &NewRun) -> Result<RunId, EngineError> {
+        let agent = self.host.agent(&new.agent)?;
+        Ok(self.host.clock.run_id(&who.tenant, agent.lives))
     }
 
     /// Begins a run with this id. The one that comes back has another when the request was carried out before.
-    pub(super) async fn start_as(
-        &self,
-        who: &Principal,
-        new: NewRun,
-        id: RunId,
-    ) -> Result<RunId, EngineError> {
+    async fn start_as(&self, who: &Principal, new: NewRun, id: RunId) -> Result<RunId, EngineError> {
         needs(who, Scope::RunsWrite)?;
-        let agent = self.shared.agent(&new.agent)?;
+        let agent = self.host.agent(&new.agent)?;
         let beginning = Beginning {
             agent: new.agent,
             session: new.session,
@@ -91,19 +127,18 @@ impl Engine {
     }
 
     /// Begins a run, wherever it comes from.
-    pub(super) async fn begin(&self, who: &Principal, new: Beginning) -> Result<RunId, EngineError> {
+    async fn begin(&self, who: &Principal, new: Beginning) -> Result<RunId, EngineError> {
         needs(who, Scope::RunsWrite)?;
-        let shared = &self.shared;
-        if let Some(before) = shared.done_before(who, new.once.as_ref()).await? {
+        if let Some(before) = self.commit.done_before(who, new.once.as_ref()).await? {
             return Ok(before.run);
         }
         let id = new.id;
-        let place = match new.taken {
-            Taken::AtOnce => shared.place(&new.agent, Queue::Other),
+        let slot = match new.taken {
+            Taken::AtOnce => self.drives.pool.slot(&new.agent, Queue::Other),
             Taken::Queued => None,
         };
-        let reins = shared.reins(id);
-        let taking = place.zip(reins).map(|(place, reins)| TakenRun { place, reins, log: Vec::new() });
+        let taking =
+            slot.and_then(|slot| Some(TakenRun { guard: self.drives.guard(id)?, slot, log: Vec::new() }));
         let taken = if taking.is_some() { Taken::AtOnce } else { Taken::Queued };
         let session = match &new.session {
             Some(session) => session.clone(),
@@ -111,7 +146,7 @@ impl Engine {
                 SessionId::new(id.to_string().replace("run_", "ses_")).map_err(|_| EngineError::NotFound)?
             }
         };
-        shared.heard_of(&who.tenant);
+        self.log.heard_of(&who.tenant);
         // The same request may be under way twice, and a conversation may be closed at the same moment.
         let has_rivals = new.once.is_some() || new.session.is_some();
         let (digest, definition) = new.definition;
@@ -128,7 +163,7 @@ impl Engine {
             message: new.message,
             taken,
         };
-        let mut writes = shared.mark(who, new.once.as_ref());
+        let mut writes = self.commit.mark(who, new.once.as_ref());
         let key = SessionKey {
             tenant: who.tenant.clone(),
             agent: new.agent.clone(),
@@ -140,23 +175,23 @@ impl Engine {
         let actor = Actor::Client(who.user.clone());
         let started = match taking {
             Some(taking) => {
-                writes.lease = shared.while_busy();
+                writes.lease = self.commit.while_busy();
                 let change = Change { writes, ..Change::new(actor, Vec::new()) };
                 let rivals = if has_rivals { Rivals::Possible } else { Rivals::None };
-                shared.take_start((start, definition), change, taking, rivals).await
+                self.drives.take_start((start, definition), change, taking, rivals).await
             }
             None => {
                 let change = Change { writes, ..Change::new(actor, Vec::new()) };
-                shared.commit_start(start, definition, change).await.map(|done| Some(done.row.run.facts))
+                self.commit.commit_start(start, definition, change).await.map(|done| Some(done.row.run.facts))
             }
         };
         match started {
             Ok(facts) => {
-                facts.into_iter().for_each(|facts| shared.facts.put(facts));
+                facts.into_iter().for_each(|facts| self.log.known.put(facts));
                 Ok(id)
             }
             Err(EngineError::Store(StoreError::Guard { .. })) => {
-                match shared.done(who, new.once.as_ref()).await? {
+                match self.commit.done(who, new.once.as_ref()).await? {
                     Some(before) => Ok(before.run),
                     None => Err(EngineError::SessionClosed { agent: new.agent, session }),
                 }
@@ -171,7 +206,7 @@ impl Engine {
         who: &Principal,
         run: RunId,
         say: Say,
-        once: Option<Once>,
+        once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
         self.submit(who, run, Command::Say(say), once).await
     }
@@ -182,52 +217,49 @@ impl Engine {
         who: &Principal,
         run: RunId,
         reason: Option<String>,
-        once: Option<Once>,
+        once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
         self.submit(who, run, Command::Cancel { reason }, once).await
     }
 
-    pub(super) async fn submit(
+    async fn submit(
         &self,
         who: &Principal,
         run: RunId,
         command: Command,
-        once: Option<Once>,
+        once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
         needs(who, Scope::RunsWrite)?;
-        let shared = &self.shared;
         let actor = Actor::Client(who.user.clone());
-        let stored = self.visible(who, run).await?;
-        if shared.done_before(who, once.as_ref()).await?.is_some() {
+        let stored = self.log.visible(who, run).await?;
+        if self.commit.done_before(who, once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);
         }
         let once = once.as_ref();
-        let change = Change { writes: shared.mark(who, once), ..Change::new(actor, vec![command]) };
-        shared.commit_once(who, once, stored.row, change).await
+        let change = Change { writes: self.commit.mark(who, once), ..Change::new(actor, vec![command]) };
+        self.commit.commit_once(who, once, stored.row, change).await
     }
 
-    /// Does what nobody asked for but time.
-    pub(super) async fn by_the_clock(&self, run: RunId, command: Command) -> Result<Answer, EngineError> {
-        let shared = &self.shared;
-        let stored = self.load(run).await?;
-        let change = Change::new(Actor::Clock, vec![command]);
-        Ok(shared.commit(stored.row, change).await?.answer)
-    }
-}
-
-impl EngineError {
-    /// The rule that said no, if one did.
-    #[must_use]
-    pub fn refusal(&self) -> Option<&Refusal> {
-        match self {
-            EngineError::Refused(refusal) => Some(refusal),
-            EngineError::Store(_)
-            | EngineError::NoSuchAgent { .. }
-            | EngineError::BreaksSchema(_)
-            | EngineError::KeyReused { .. }
-            | EngineError::SessionClosed { .. }
-            | EngineError::MissingScope(_)
-            | EngineError::NotFound => None,
+    /// Begins a run that a receiver is told everything of, from its first event on.
+    pub async fn start_with_callback(
+        &self,
+        who: &Principal,
+        new: NewRun,
+        callback: Callback,
+    ) -> Result<RunId, SubscriptionError> {
+        let once = new.once.clone();
+        if let Some(before) = self.commit.done_before(who, once.as_ref()).await? {
+            self.callbacks.call_back(who, before.run, callback).await?;
+            return Ok(before.run);
         }
+        let id = self.new_id(who, &new)?;
+        self.callbacks.keep_callback(who, id, callback.clone()).await?;
+        let started = self.start_as(who, new, id).await;
+        if started.as_ref().ok() != Some(&id) {
+            // Nobody is told of a run that is not there.
+            self.callbacks.drop_callback(who, id, &callback).await?;
+            self.callbacks.call_back(who, started.clone()?, callback).await?;
+        }
+        Ok(started?)
     }
 }

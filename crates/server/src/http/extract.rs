@@ -16,7 +16,7 @@ use standfast_core::json::MAX_DEPTH;
 use tokio::time::timeout;
 
 use super::problem::Problem;
-use crate::engine::Once;
+use crate::engine::IdempotencyKey;
 
 /// Bytes of an idempotency key at most.
 const KEY_MAX: usize = 256;
@@ -49,7 +49,7 @@ pub struct Repeatable<T> {
     /// The body.
     pub body: T,
     /// What makes a repeat safe, if the sender gave a key.
-    pub once: Option<Once>,
+    pub once: Option<IdempotencyKey>,
 }
 
 impl<S, T> FromRequest<S> for Repeatable<T>
@@ -63,7 +63,7 @@ where
         let key = idempotency_key(request.headers())?;
         let route = format!("{} {}", request.method(), request.uri().path());
         let bytes = json_bytes(request).await?;
-        let once = key.map(|key| Once::new(route, key, digest::of_bytes(&bytes)));
+        let once = key.map(|key| IdempotencyKey::new(route, key, digest::of_bytes(&bytes)));
         Ok(Repeatable { body: read(&bytes)?, once })
     }
 }
@@ -92,7 +92,7 @@ impl Unjudged {
         let key = idempotency_key(&self.headers)?;
         let bytes = json_or_nothing(&self.headers, self.bytes.clone())?;
         let request = digest::of_parts("standfast.body.1", &[&bytes, arguments.as_bytes()]);
-        let once = key.map(|key| Once::new(self.route.clone(), key, request));
+        let once = key.map(|key| IdempotencyKey::new(self.route.clone(), key, request));
         Ok(Repeatable { body: read(&bytes)?, once })
     }
 }

@@ -221,7 +221,7 @@ enum NotIdentified {
 
 async fn identify(app: &App, auth: &Auth, shown: &Credential) -> Result<Principal, NotIdentified> {
     match shown {
-        Credential::Key(key) if auth.takes_keys() => match app.engine.identify(key).await {
+        Credential::Key(key) if auth.takes_keys() => match app.engine.identity().identify(key).await {
             Ok(who) => who.ok_or(NotIdentified::Unknown),
             Err(error) => {
                 tracing::error!(%error, "nobody can be let in");
@@ -230,7 +230,7 @@ async fn identify(app: &App, auth: &Auth, shown: &Credential) -> Result<Principa
             }
         },
         Credential::Token(token) => match auth.issuer() {
-            Some(issuer) => app.engine.identify_token(issuer, token).await.map_err(|why| match why {
+            Some(issuer) => app.engine.identity().identify_token(issuer, token).await.map_err(|why| match why {
                 NotLetIn::Refused(_) => NotIdentified::Unknown,
                 NotLetIn::NoKeys { retry_after } => {
                     let detail = "the keys of the identity provider cannot be fetched, so it cannot be told now whether \

@@ -31,14 +31,14 @@ use super::preface::{self, Speaks};
 use super::problem::Problem;
 use super::{guard, openapi};
 use crate::clock::duration;
-use crate::engine::Kind;
+use crate::engine::ReceiverKind;
 use crate::html;
 use crate::settings::Connections;
 use crate::surface::{a2a, api, async_tool, inbox, operations, teal, web};
 
 /// The kinds of receivers that surfaces know how to tell something.
 #[must_use]
-pub fn receivers() -> Vec<Arc<dyn Kind>> {
+pub fn receivers() -> Vec<Arc<dyn ReceiverKind>> {
     vec![
         Arc::new(api::Webhook),
         Arc::new(a2a::Push),

@@ -76,9 +76,9 @@ impl Stay {
             return Some(INVALID);
         }
         if self.facts.is_none() {
-            self.facts = self.app.engine.facts(self.run).await.ok().flatten();
+            self.facts = self.app.engine.reads().facts(self.run).await.ok().flatten();
         }
-        let may_see = |facts: &Facts| self.app.engine.may_see(&self.who, facts);
+        let may_see = |facts: &Facts| self.app.engine.reads().may_see(&self.who, facts);
         (!self.facts.as_ref().is_none_or(may_see)).then_some(UNSEEN)
     }
 

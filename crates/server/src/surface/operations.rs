@@ -27,7 +27,10 @@ async fn healthz() -> &'static str {
 /// What there is to measure, in the text format of Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, body = String)))]
 async fn metrics(State(app): State<App>, Extension(who): Extension<Principal>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.engine.metrics(&who).await)
+    (
+        [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        app.engine.reads().metrics(&who).await,
+    )
 }
 
 /// Whether the server can work: its store answers and it is not stopping.
@@ -39,7 +42,7 @@ async fn metrics(State(app): State<App>, Extension(who): Extension<Principal>) -
     )
 )]
 async fn readyz(State(app): State<App>) -> Result<&'static str, Problem> {
-    match app.engine.is_ready().await {
+    match app.engine.reads().is_ready().await {
         Ok(()) if !*app.stopping.borrow() => Ok("ready\n"),
         Ok(()) => Err(not_ready("the server is stopping".into())),
         Err(error) => Err(not_ready(error.to_string())),

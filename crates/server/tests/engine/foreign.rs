@@ -93,15 +93,15 @@ async fn ask(engine: &Engine, operation: usize, hold: HoldId) -> Result<(), Engi
     let say = Say { message: Message::text("hello"), on_hold: OnHold::Refuse };
     match operation {
         0 => engine.run(&mallory, run).await.map(drop),
-        1 => engine.look_up(&mallory, run).await.map(drop),
-        2 => engine.log(&mallory, run, Seq(0)).await.map(drop),
+        1 => engine.reads().look_up(&mallory, run).await.map(drop),
+        2 => engine.reads().log(&mallory, run, Seq(0)).await.map(drop),
         3 => engine.see(&mallory, run).await.map(drop),
         4 => engine.hold(&mallory, hold).await.map(drop),
-        5 => engine.receipt(&mallory, hold).await.map(drop),
+        5 => engine.reads().receipt(&mallory, hold).await.map(drop),
         6 => engine.decide(&mallory, decision(hold, Wanted::Approve)).await.map(drop),
         7 => engine.say(&mallory, run, say, None).await.map(drop),
         8 => engine.cancel(&mallory, run, None, None).await.map(drop),
-        _ => engine.task(&mallory, &InboxName::new("work").unwrap(), run).await.map(drop),
+        _ => engine.inboxes().task(&mallory, &InboxName::new("work").unwrap(), run).await.map(drop),
     }
 }
 

@@ -65,20 +65,20 @@ async fn whoever_sees_nothing_looks_at_nothing() {
     for session in [None, Some(session), Some(SessionId::new("other").unwrap())] {
         for phases in [vec![], vec![Phase::Rejected], vec![Phase::HeldForPerson]] {
             let wanted = RecentRuns { agent: agent(), session: session.clone(), phases, since: None };
-            assert!(engine.recent_runs(&eve, wanted).await.unwrap().is_empty());
+            assert!(engine.reads().recent_runs(&eve, wanted).await.unwrap().is_empty());
         }
         let list = RunList { agent: Some(agent()), session: session.clone(), cursor: None, limit: 50 };
-        assert!(engine.runs(&eve, list).await.unwrap().items.is_empty());
+        assert!(engine.reads().runs(&eve, list).await.unwrap().items.is_empty());
         for over in [false, true] {
             let list = JobList { session: session.clone(), over, limit: 50, ..JobList::default() };
-            assert!(engine.jobs(&eve, list).await.unwrap().is_empty());
+            assert!(engine.jobs().list(&eve, list).await.unwrap().is_empty());
         }
         let (agent, tool) = (Some(agent()), None);
         let list = HoldList { kind: None, agent, tool, session, cursor: None, limit: 50 };
-        assert!(engine.holds(&eve, list).await.unwrap().items.is_empty());
+        assert!(engine.reads().holds(&eve, list).await.unwrap().items.is_empty());
     }
     let list = SessionList { agent: Some(agent()), cursor: None, limit: 50 };
-    assert!(engine.sessions(&eve, list).await.unwrap().items.is_empty());
+    assert!(engine.sessions().list(&eve, list).await.unwrap().items.is_empty());
     let runs = store.runs.lock().unwrap().clone();
     let of_eve = |filter: &RunFilter| match filter {
         RunFilter::Owner(owner) | RunFilter::SessionOf(owner, _, _) => *owner == eve.user,

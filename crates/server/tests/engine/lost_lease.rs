@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use standfast::clock::Clock;
-use standfast::engine::{Callback, Engine, Kind, NewRun, Sending, SigningKey, Telling};
+use standfast::engine::{Callback, Delivery, DeliveryRequest, Engine, NewRun, ReceiverKind, SigningKey};
 use standfast::model::scripted::Line;
 use standfast::settings::Webhooks;
 use standfast::tool::{Abandoning, Invocation, Outcome, Pending, Running, Tool};
@@ -149,12 +149,12 @@ async fn a_remote_task_is_canceled_although_the_lease_was_lost() {
 /// A kind of receiver that hears what sub-runs ask.
 struct HearsBelow;
 
-impl Kind for HearsBelow {
+impl ReceiverKind for HearsBelow {
     fn name(&self) -> &'static str {
         "below"
     }
 
-    fn request(&self, _: &Telling<'_>) -> Option<Sending> {
+    fn request(&self, _: &Delivery<'_>) -> Option<DeliveryRequest> {
         None
     }
 
@@ -182,7 +182,7 @@ async fn receivers_above_hear_a_question_although_the_lease_was_lost() {
         details: String::new(),
         secrets: None,
     };
-    engine.start_with_callback(&who("alice"), new, callback).await.unwrap();
+    engine.submit().start_with_callback(&who("alice"), new, callback).await.unwrap();
     let asked = store.finds().await;
     assert_eq!(asked.lease, LeaseChange::Keep, "the lease is another node's");
     let notices: Vec<&Put> = asked.puts.iter().filter(|put| matches!(put, Put::Notice(_))).collect();

@@ -24,6 +24,7 @@ mod queue;
 mod races;
 mod readers;
 mod repeats;
+mod snapshots;
 mod stopping;
 mod telling;
 

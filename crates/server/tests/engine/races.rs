@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use standfast::clock::Clock;
-use standfast::engine::{Decision, EngineError, Once};
+use standfast::engine::{Decision, EngineError, IdempotencyKey};
 use standfast::model::scripted::Line;
 use standfast_core::command::Wanted;
 use standfast_core::decide::Answer;
@@ -114,7 +114,7 @@ async fn a_refused_request_that_is_sent_again_is_refused_again() {
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
     engine.clock().advance(Millis::hours(2));
     for _ in 0..2 {
-        let once = Once::new("resolve", "k", Digest([1; 32]));
+        let once = IdempotencyKey::new("resolve", "k", Digest([1; 32]));
         let late = Decision { once: Some(once), ..decision(hold, Wanted::Approve) };
         let answer = engine.decide(&who("alice"), late).await;
         assert!(matches!(answer, Err(EngineError::Refused(_))), "{answer:?}");

@@ -2,7 +2,7 @@
 //!
 //! And what a decision writes: the node that takes it starts the call in the same append.
 
-use standfast::engine::{Decision, EngineError, NewRun, Once};
+use standfast::engine::{Decision, EngineError, IdempotencyKey, NewRun};
 use standfast_core::command::{OnHold, Say, Wanted};
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
@@ -16,11 +16,11 @@ use standfast_store::{SessionChange, SessionKey, Store};
 
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
 
-fn once(route: &str, key: &str, body: u8) -> Option<Once> {
-    Some(Once::new(route, key, Digest([body; 32])))
+fn once(route: &str, key: &str, body: u8) -> Option<IdempotencyKey> {
+    Some(IdempotencyKey::new(route, key, Digest([body; 32])))
 }
 
-fn new(once: Option<Once>) -> NewRun {
+fn new(once: Option<IdempotencyKey>) -> NewRun {
     NewRun { agent: agent(), session: None, message: Message::text("Free some space"), once }
 }
 

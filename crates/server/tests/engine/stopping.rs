@@ -86,7 +86,7 @@ async fn a_caller_who_waits_is_answered_when_the_server_stops() {
     engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
     let waiting = tokio::spawn({
         let engine = engine.clone();
-        async move { engine.settled_run(&who("alice"), run, Millis::seconds(300)).await }
+        async move { engine.reads().settled_run(&who("alice"), run, Millis::seconds(300)).await }
     });
     tokio::task::yield_now().await;
     engine.drain(Millis(50)).await;

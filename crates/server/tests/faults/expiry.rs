@@ -83,7 +83,7 @@ pub(crate) async fn fill(
                 let agent = AgentName::new(agent).unwrap();
                 let new = NewRun { agent, session: None, message: Message::text("Go"), once: None };
                 let run = engine.start(&local(), new).await.unwrap();
-                engine.settled_run(&local(), run, Millis::seconds(30)).await.unwrap();
+                engine.reads().settled_run(&local(), run, Millis::seconds(30)).await.unwrap();
             }
         });
     }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use standfast::auth::Principal;
-use standfast::engine::{Decision, Engine, EngineError, HoldList, NewRun, Once};
+use standfast::engine::{Decision, Engine, EngineError, HoldList, IdempotencyKey, NewRun};
 use standfast_core::body::Body;
 use standfast_core::command::{OnHold, Say, Wanted};
 use standfast_core::decide::Answer;
@@ -185,7 +185,7 @@ where
 async fn begin(sim: &Arc<Sim>, key: String) {
     for _ in 0..40 {
         let seat = sim.index(sim.seats());
-        let once = Once::new("start", key.clone(), digest::of_bytes(key.as_bytes()));
+        let once = IdempotencyKey::new("start", key.clone(), digest::of_bytes(key.as_bytes()));
         let new =
             NewRun { agent: cast::clerk(), session: None, message: Message::text(&key), once: Some(once) };
         let answer = ask(sim, seat, |engine| async move { engine.start(&who(OWNER), new).await }).await;
@@ -204,7 +204,7 @@ async fn begin(sim: &Arc<Sim>, key: String) {
 
 async fn open_holds(sim: &Arc<Sim>, seat: usize, person: &'static str) -> Vec<HoldRow> {
     let list = HoldList { kind: None, agent: None, tool: None, session: None, cursor: None, limit: 50 };
-    let page = ask(sim, seat, |engine| async move { engine.holds(&who(person), list).await }).await;
+    let page = ask(sim, seat, |engine| async move { engine.reads().holds(&who(person), list).await }).await;
     page.and_then(Result::ok).map(|page| page.items).unwrap_or_default()
 }
 
@@ -276,7 +276,7 @@ async fn decide(
     key: Option<String>,
 ) -> bool {
     let once = key.clone().map(|key| {
-        Once::new(format!("decide/{hold}"), key, digest::of_bytes(format!("{wanted:?}").as_bytes()))
+        IdempotencyKey::new(format!("decide/{hold}"), key, digest::of_bytes(format!("{wanted:?}").as_bytes()))
     });
     let decision = Decision { hold, wanted: wanted.clone(), digest: None, revision: None, once };
     let answer = ask(sim, seat, |engine| async move { engine.decide(&who(person), decision).await }).await;

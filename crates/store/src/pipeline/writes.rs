@@ -15,6 +15,7 @@ use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 
 use crate::batch::{Guard, LeaseChange, Notice, Put, Who};
+use crate::recipient::Recipient;
 
 /// What an append writes beside its events.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -55,7 +56,7 @@ pub struct NoticeRule {
     /// The reason.
     pub trigger: NoticeTrigger,
     /// Who is notified.
-    pub recipient: String,
+    pub recipient: Recipient,
     /// Whose turn the delivery counts for.
     pub owner: String,
 }
@@ -122,7 +123,7 @@ impl NoticeRule {
     fn notice(&self, decided: &Decided) -> Option<Put> {
         let first = decided.events.iter().find(|envelope| self.trigger.is_in(envelope))?;
         Some(Put::Notice(Notice {
-            subscription: self.recipient.clone(),
+            subscription: self.recipient.stored().to_owned(),
             owner: self.owner.clone(),
             from: first.seq,
             due_at: decided.run.state.at,

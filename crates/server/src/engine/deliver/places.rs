@@ -10,7 +10,7 @@ use reqwest::Url;
 use standfast_store::DueNotice;
 use tokio::task::JoinSet;
 
-use crate::engine::Shared;
+use super::Deliveries;
 
 /// Deliveries at once.
 const AT_ONCE: usize = 256;
@@ -44,7 +44,7 @@ impl UnderWay {
     }
 
     /// Whether a notice is not under way yet, and subscription, owner and host have a place for it.
-    pub(super) fn has_place_for(&self, shared: &Shared, notice: &DueNotice) -> bool {
+    pub(super) fn has_place_for(&self, deliveries: &Deliveries, notice: &DueNotice) -> bool {
         let is_known = self.notices.values().any(|one| one.no == notice.no);
         let count =
             |is_same: &dyn Fn(&DueNotice) -> bool| self.notices.values().filter(|one| is_same(one)).count();
@@ -52,7 +52,7 @@ impl UnderWay {
             && !self.is_full()
             && count(&|one| one.subscription == notice.subscription) < TO_SUBSCRIPTION
             && count(&|one| one.owner == notice.owner) < OF_OWNER
-            && shared.hosts.has_place_for(&notice.subscription)
+            && deliveries.hosts.has_place_for(&notice.subscription)
     }
 
     pub(super) fn begin(&mut self, notice: &DueNotice, telling: impl Future<Output = ()> + Send + 'static) {
@@ -100,7 +100,7 @@ fn busy<'a>(all: impl Iterator<Item = &'a str>, most: usize) -> Vec<String> {
 
 /// The hosts that deliveries are under way to.
 #[derive(Debug, Clone, Default)]
-pub(in crate::engine) struct Hosts(Arc<Mutex<Visits>>);
+pub(super) struct Hosts(Arc<Mutex<Visits>>);
 
 #[derive(Debug, Default)]
 struct Visits {

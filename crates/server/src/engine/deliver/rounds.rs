@@ -9,11 +9,13 @@
 use std::sync::{Arc, Weak};
 
 use super::places::{OF_OWNER, UnderWay};
-use super::{Disabled, Frame, Kind, Reading, Receiver, Sending, Telling, What};
+use super::{
+    Deliveries, Delivery, DeliveryPayload, DeliveryRequest, Disabled, Frame, FrameSource, Receiver,
+    ReceiverKind,
+};
 use crate::auth::Principal;
 use crate::clock;
-use crate::engine::abandon::ABANDONED;
-use crate::engine::{Engine, EngineError, Shared};
+use crate::engine::EngineError;
 use crate::http_date::retry_after;
 use crate::settings::Webhooks;
 use crate::tool::http::{self, HttpLimits, Request};
@@ -22,7 +24,7 @@ use standfast_core::id::{HoldId, Seq};
 use standfast_core::project::hold_of;
 use standfast_core::run::Facts;
 use standfast_core::time::{Millis, Timestamp};
-use standfast_store::{DueNotice, NoticeQuery, Scope, SettleNotice, StoreError, Subscription};
+use standfast_store::{DueNotice, NoticeQuery, Recipient, Scope, SettleNotice, StoreError, Subscription};
 
 /// Notices that are looked for at once, beside those that are under way.
 const LOOK: usize = 32;
@@ -49,7 +51,7 @@ const RETRY_AFTER_MAX: Millis = Millis::hours(24);
 const ALL: Seq = Seq(1 << 40);
 
 /// How a try to tell something went.
-pub(in crate::engine) enum Tried {
+pub(super) enum DeliveryOutcome {
     /// It was taken.
     Taken {
         /// What the receiver answered.
@@ -66,9 +68,9 @@ pub(in crate::engine) enum Tried {
     Gone,
 }
 
-impl Tried {
-    fn failed(why: impl Into<String>) -> Tried {
-        Tried::Failed { why: why.into(), after: None }
+impl DeliveryOutcome {
+    fn failed(why: impl Into<String>) -> DeliveryOutcome {
+        DeliveryOutcome::Failed { why: why.into(), after: None }
     }
 }
 
@@ -87,24 +89,24 @@ impl Next<'_> {
     }
 }
 
-impl Engine {
+impl Deliveries {
     /// Tells the outside from now on, until the engine stops. Each kind of receiver is brought along by whoever knows it.
-    pub fn deliver(&self, kinds: Vec<Arc<dyn Kind>>) {
-        let shared = Arc::downgrade(&self.shared);
-        self.shared.kinds.get_or_init(|| kinds);
-        let delivering = self.shared.delivering.clone();
-        self.shared.spawn(async move {
+    pub(crate) fn deliver(self: &Arc<Deliveries>, kinds: Vec<Arc<dyn ReceiverKind>>) {
+        let deliveries = Arc::downgrade(self);
+        self.kinds.get_or_init(|| kinds);
+        let delivering = self.nodes.delivering.clone();
+        self.host.spawn(async move {
             let _delivering = delivering.lock_owned().await;
-            rounds(shared).await;
+            rounds(deliveries).await;
         });
     }
 }
 
-async fn rounds(shared: Weak<Shared>) {
+async fn rounds(shared: Weak<Deliveries>) {
     let mut under_way = UnderWay::default();
-    while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_stopping()) {
+    while let Some(shared) = shared.upgrade().filter(|shared| !shared.host.is_stopping()) {
         let found = shared.due(&under_way).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "notices cannot be looked for; trying again");
+            tracing::warn!(%error, "deliveries: due notices cannot be listed; trying again");
             Vec::new()
         });
         let mut has_begun = false;
@@ -118,48 +120,48 @@ async fn rounds(shared: Weak<Shared>) {
         if has_begun {
             continue;
         }
-        let mut stopping = shared.stopping.subscribe();
+        let mut stopping = shared.host.stopping();
         let is_news = tokio::select! {
             () = shared.wakes.news() => true,
             () = under_way.ended() => false,
-            () = shared.clock.sleep(shared.settings().poll) => false,
+            () = shared.host.clock.sleep(shared.host.settings().poll) => false,
             _ = stopping.wait_for(|stopping| *stopping) => false,
         };
         if is_news {
-            shared.clock.sleep(GATHER).await;
+            shared.host.clock.sleep(GATHER).await;
         }
     }
     // Whatever is under way is told again by whoever comes next.
     under_way.shutdown().await;
 }
 
-impl Shared {
+impl Deliveries {
     async fn due(&self, under_way: &UnderWay) -> Result<Vec<DueNotice>, StoreError> {
         if under_way.is_full() {
             return Ok(Vec::new());
         }
         let query = NoticeQuery {
-            shards: self.shards(),
-            now: self.clock.now(),
+            shards: self.nodes.shards(),
+            now: self.host.clock.now(),
             // Those that are under way are found again.
             limit: under_way.len() + LOOK,
             each: OF_OWNER + LOOK,
             without: under_way.busy_subscriptions(),
             without_owners: under_way.busy_owners(),
         };
-        self.store.due_notices(query).await
+        self.log.store.due_notices(query).await
     }
 
     /// Tells what one notice is about, and settles it. Stops when its shard becomes another node's: that one tells it
     /// again from the first event that was not settled.
-    async fn tell(self: Arc<Shared>, notice: DueNotice) {
-        if let Err(error) = self.hear_of_tenant(notice.run).await {
+    async fn tell(self: Arc<Deliveries>, notice: DueNotice) {
+        if let Err(error) = self.log.hear_of_tenant(notice.run).await {
             tracing::warn!(run = %notice.run, %error, "not delivered; trying again");
-            return self.clock.sleep(STORE_AWAY).await;
+            return self.host.clock.sleep(STORE_AWAY).await;
         }
         let telling = async {
             match self.told(&notice).await {
-                Ok(Some(settle)) => self.store.settle_notice(notice.no, settle).await,
+                Ok(Some(settle)) => self.log.store.settle_notice(notice.no, settle).await,
                 // Its host has no place: it stays due.
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
@@ -167,7 +169,7 @@ impl Shared {
         };
         let settled = tokio::select! {
             biased;
-            () = self.no_longer_own(notice.run) => {
+            () = self.nodes.no_longer_own(notice.run) => {
                 tracing::info!(subscription = notice.subscription, run = %notice.run, "left to another node");
                 return;
             }
@@ -175,26 +177,20 @@ impl Shared {
         };
         if let Err(error) = settled {
             tracing::warn!(subscription = notice.subscription, run = %notice.run, %error, "not delivered; trying again");
-            self.clock.sleep(STORE_AWAY).await;
+            self.host.clock.sleep(STORE_AWAY).await;
         }
     }
 
     /// Sends event after event; what became of it. None when it is left for later.
-    async fn told(self: &Arc<Shared>, notice: &DueNotice) -> Result<Option<SettleNotice>, StoreError> {
+    async fn told(&self, notice: &DueNotice) -> Result<Option<SettleNotice>, StoreError> {
         let nobody = Ok(Some(SettleNotice::Delivered { upto: ALL }));
         let dead = |why: String| Ok(Some(self.dead(notice.from, why)));
-        if notice.subscription == ABANDONED {
-            let told = self.tell_outside(notice.run, notice.from).await?;
-            let Err(why) = told.heard else { return Ok(Some(SettleNotice::Delivered { upto: told.upto })) };
-            let settled = self.failed(notice, notice.from, why.clone(), None);
-            if matches!(settled, SettleNotice::Dead { .. }) {
-                tracing::warn!(run = %notice.run, why, "what a call began outside goes on, and nobody waits for it");
-            }
-            return Ok(Some(settled));
-        }
-        let Some(run) = self.store.facts(notice.run).await? else { return nobody };
-        let id = notice.subscription.clone();
-        let Some(found) = self.store.subscription(run.tenant.clone(), id).await? else { return nobody };
+        let id = match notice.recipient() {
+            Recipient::RemoteTasks => return self.cancel_remote_tasks(notice).await.map(Some),
+            Recipient::Subscription(id) => id,
+        };
+        let Some(run) = self.log.store.facts(notice.run).await? else { return nobody };
+        let Some(found) = self.log.store.subscription(run.tenant.clone(), id).await? else { return nobody };
         let receiver = match Receiver::read(&found.facts) {
             Ok(receiver) if found.is_active => receiver,
             Ok(receiver) => {
@@ -208,8 +204,7 @@ impl Shared {
             Ok(who) => who,
             Err(why) => return self.shut_out(&found, receiver, why, notice.from).await.map(Some),
         };
-        let engine = Engine { shared: self.clone() };
-        let events = match engine.log(&who, notice.run, Seq(notice.from.0.saturating_sub(1))).await {
+        let events = match self.reads.log(&who, notice.run, Seq(notice.from.0.saturating_sub(1))).await {
             Ok(events) => events,
             // Whoever subscribed to all runs of an agent may not see this one.
             Err(EngineError::NotFound) => return nobody,
@@ -217,7 +212,7 @@ impl Shared {
             Err(EngineError::Store(error)) => return Err(error),
             Err(other) => return dead(other.to_string()),
         };
-        let all = match self.all_of(&engine, &who, &receiver, notice, &found, &events).await {
+        let all = match self.all_of(&who, &receiver, notice, &found, &events).await {
             Ok(all) => all,
             Err(EngineError::Store(StoreError::Corrupt { why, .. })) => return dead(why),
             Err(EngineError::Store(error)) => return Err(error),
@@ -237,18 +232,20 @@ impl Shared {
                 Next::Event(event) => {
                     let hold = match hold_of(&event.event) {
                         Some(key) => {
-                            engine.hold(&who, HoldId { run: notice.run, key }).await.ok().map(Box::new)
+                            self.reads.hold(&who, HoldId { run: notice.run, key }).await.ok().map(Box::new)
                         }
                         None => None,
                     };
-                    What::Event { run: &run, event, hold }
+                    DeliveryPayload::Event { run: &run, event, hold }
                 }
-                Next::Frame(frame) => What::Frame { run: &run, frame },
+                Next::Frame(frame) => DeliveryPayload::Frame { run: &run, frame },
             };
             match self.send(&found, &receiver, what).await {
-                Tried::Taken { .. } => self.settings().telemetry.delivered(),
-                Tried::Failed { why, after } => return Ok(Some(self.failed(notice, seq, why, after))),
-                Tried::Gone => {
+                DeliveryOutcome::Taken { .. } => self.host.settings().telemetry.delivered(),
+                DeliveryOutcome::Failed { why, after } => {
+                    return Ok(Some(self.failed(notice, seq, why, after)));
+                }
+                DeliveryOutcome::Gone => {
                     let why = "the receiver answered 410 Gone".to_owned();
                     self.disable(&found, receiver, &why).await?;
                     return Ok(Some(self.dead(seq, why)));
@@ -257,7 +254,7 @@ impl Shared {
             if let Next::Event(event) = next
                 && self.kind(&receiver.kind).is_some_and(|kind| kind.is_last(&receiver, event))
             {
-                self.store.delete_subscription(found.tenant.clone(), found.id.clone()).await?;
+                self.log.store.delete_subscription(found.tenant.clone(), found.id.clone()).await?;
                 return nobody;
             }
             upto = if rest.is_some() { seq } else { upto.max(seq) };
@@ -265,23 +262,33 @@ impl Shared {
         Ok(Some(SettleNotice::Delivered { upto }))
     }
 
+    /// Cancels the tasks elsewhere that nobody waits for any more; what became of it.
+    async fn cancel_remote_tasks(&self, notice: &DueNotice) -> Result<SettleNotice, StoreError> {
+        let told = self.tell_outside(notice.run, notice.from).await?;
+        let Err(why) = told.heard else { return Ok(SettleNotice::Delivered { upto: told.upto }) };
+        let settled = self.failed(notice, notice.from, why.clone(), None);
+        if matches!(settled, SettleNotice::Dead { .. }) {
+            tracing::warn!(run = %notice.run, why, "deliveries: gave up cancelling a remote task; it may still be running");
+        }
+        Ok(settled)
+    }
+
     /// Whoever hears of a run by a subscription, with the rights of this instant; or why nobody does any more.
     async fn listener(
-        self: &Arc<Shared>,
+        &self,
         found: &Subscription,
         receiver: &Receiver,
         run: &Facts,
     ) -> Result<Result<Principal, String>, StoreError> {
-        let who = match self.owner_now(&found.tenant, &receiver.owner).await? {
+        let who = match self.identity.owner_now(&found.tenant, &receiver.owner).await? {
             Ok(who) => who,
             Err(why) => return Ok(Err(why)),
         };
-        let engine = Engine { shared: self.clone() };
         let still_hears = match &found.scope {
             Scope::Tenant if !who.is_admin() => Err(format!("{} is no administrator any more", who.user)),
             Scope::Tenant => Ok(()),
             Scope::Agent(name) => {
-                let agent = self.agent(name).ok();
+                let agent = self.host.agent(name).ok();
                 match who.is_admin() || agent.is_none_or(|agent| agent.approvers.include(&who)) {
                     true => Ok(()),
                     false => Err(format!("{} is no approver of agent {name} any more", who.user)),
@@ -291,9 +298,9 @@ impl Shared {
                 let named = match *named == run.id {
                     true => Some(run.clone()),
                     // A run above it.
-                    false => self.store.facts(*named).await?,
+                    false => self.log.store.facts(*named).await?,
                 };
-                match named.is_none_or(|named| engine.may_see(&who, &named)) {
+                match named.is_none_or(|named| self.log.may_see(&who, &named)) {
                     true => Ok(()),
                     false => Err(format!("{} may not see this run any more", who.user)),
                 }
@@ -318,7 +325,6 @@ impl Shared {
     /// What is to be told, in order: events, or what the kind makes of them.
     async fn all_of<'a>(
         &self,
-        engine: &Engine,
         who: &Principal,
         receiver: &Receiver,
         notice: &DueNotice,
@@ -329,7 +335,8 @@ impl Shared {
             Scope::Run(run) => run,
             Scope::Agent(_) | Scope::Tenant => notice.run,
         };
-        let reading = Reading { engine, who, receiver, run: notice.run, named_for, from: notice.from };
+        let reading =
+            FrameSource { reads: &self.reads, who, receiver, run: notice.run, named_for, from: notice.from };
         let frames = self.kind(&receiver.kind).and_then(|kind| kind.frames(reading));
         if let Some(frames) = frames {
             return Ok(frames.await?.into_iter().map(Next::Frame).collect());
@@ -341,30 +348,33 @@ impl Shared {
         Ok(events.iter().filter(wanted).map(Next::Event).collect())
     }
 
-    fn kind(&self, name: &str) -> Option<&Arc<dyn Kind>> {
+    fn kind(&self, name: &str) -> Option<&Arc<dyn ReceiverKind>> {
         self.kinds.get()?.iter().find(|kind| kind.name() == name)
     }
 
     /// Sends one thing to one receiver.
-    pub(in crate::engine) async fn send(
+    pub(super) async fn send(
         &self,
         subscription: &Subscription,
         receiver: &Receiver,
-        what: What<'_>,
-    ) -> Tried {
-        let settings = self.settings();
+        what: DeliveryPayload<'_>,
+    ) -> DeliveryOutcome {
+        let settings = self.host.settings();
         let Webhooks { key, guard, timeout, .. } = &settings.webhooks;
-        let Some(key) = key else { return Tried::failed(NO_KEY) };
+        let Some(key) = key else { return DeliveryOutcome::failed(NO_KEY) };
         let Some(kind) = self.kind(&receiver.kind) else {
-            return Tried::failed(format!("this server knows no receivers of the kind {:?}", receiver.kind));
+            return DeliveryOutcome::failed(format!(
+                "this server knows no receivers of the kind {:?}",
+                receiver.kind
+            ));
         };
-        let now = self.clock.now();
+        let now = self.host.clock.now();
         let secrets = receiver.secrets(key, &subscription.tenant, &subscription.id, now);
         let brought = match receiver.brought_secrets(key, &subscription.tenant, &subscription.id) {
             Ok(brought) => brought,
-            Err(why) => return Tried::failed(why),
+            Err(why) => return DeliveryOutcome::failed(why),
         };
-        let telling = Telling {
+        let telling = Delivery {
             subscription: &subscription.id,
             receiver,
             what,
@@ -373,8 +383,8 @@ impl Shared {
             brought: brought.as_deref(),
             public_url: settings.public_url.as_deref(),
         };
-        let Some(Sending { id, headers, body }) = kind.request(&telling) else {
-            return Tried::Taken { status: 0 };
+        let Some(DeliveryRequest { id, headers, body }) = kind.request(&telling) else {
+            return DeliveryOutcome::Taken { status: 0 };
         };
         let request = Request {
             method: reqwest::Method::POST,
@@ -386,30 +396,30 @@ impl Shared {
         let limits = HttpLimits { time: *timeout, answer_bytes: ANSWER_BYTES, request_bytes: REQUEST_BYTES };
         match http::send(guard, &limits, request).await {
             Ok(answer) => match answer.status {
-                status @ 200..=299 => Tried::Taken { status },
-                410 => Tried::Gone,
-                status @ 300..=399 => {
-                    Tried::failed(format!("the receiver answered {status}; redirects are not followed"))
-                }
+                status @ 200..=299 => DeliveryOutcome::Taken { status },
+                410 => DeliveryOutcome::Gone,
+                status @ 300..=399 => DeliveryOutcome::failed(format!(
+                    "the receiver answered {status}; redirects are not followed"
+                )),
                 status => {
-                    let after = answer.retry_after.and_then(|text| retry_after(&text, self.clock.now()));
-                    Tried::Failed { why: format!("the receiver answered {status}"), after }
+                    let after = answer.retry_after.and_then(|text| retry_after(&text, self.host.clock.now()));
+                    DeliveryOutcome::Failed { why: format!("the receiver answered {status}"), after }
                 }
             },
-            Err(trouble) => Tried::failed(trouble.to_string()),
+            Err(trouble) => DeliveryOutcome::failed(trouble.to_string()),
         }
     }
 
     /// When it is tried again, or that it is given up.
     fn failed(&self, notice: &DueNotice, from: Seq, why: String, after: Option<Millis>) -> SettleNotice {
         let tries = if from > notice.from { 1 } else { notice.attempts.saturating_add(1) };
-        let settings = self.settings();
+        let settings = self.host.settings();
         let again = settings.webhooks.retries.get(usize::try_from(tries).unwrap_or(usize::MAX) - 1);
         let Some(pause) = again else { return self.dead(from, why) };
         settings.telemetry.delivery_failed();
         // A receiver that says when is not asked sooner, but it cannot put off the end of the tries for ever.
         let wished = after.map_or(Millis(0), |after| Millis(after.0.min(RETRY_AFTER_MAX.0)));
-        let at = self.clock.now().plus(Millis(around(*pause).0.max(wished.0)));
+        let at = self.host.clock.now().plus(Millis(around(*pause).0.max(wished.0)));
         tracing::info!(
             subscription = notice.subscription, run = %notice.run, seq = from.0, tries, why, "not delivered; trying again later"
         );
@@ -417,16 +427,16 @@ impl Shared {
     }
 
     fn dead(&self, from: Seq, why: String) -> SettleNotice {
-        self.settings().telemetry.delivery_dead();
-        SettleNotice::Dead { at: self.clock.now(), from, why }
+        self.host.settings().telemetry.delivery_dead();
+        SettleNotice::Dead { at: self.host.clock.now(), from, why }
     }
 
     /// Tells a subscription nothing more. When somebody changed it meanwhile, the next try finds out again.
     async fn disable(&self, found: &Subscription, receiver: Receiver, why: &str) -> Result<(), StoreError> {
-        let disabled = Some(Disabled { at: self.clock.now(), why: why.to_owned() });
+        let disabled = Some(Disabled { at: self.host.clock.now(), why: why.to_owned() });
         let facts = Receiver { disabled, ..receiver }.text();
         let after = Subscription { is_active: false, facts, ..found.clone() };
-        if self.store.change_subscription(found.facts.clone(), after).await? {
+        if self.log.store.change_subscription(found.facts.clone(), after).await? {
             tracing::warn!(subscription = found.id, why, "subscription disabled");
         }
         Ok(())
@@ -434,7 +444,7 @@ impl Shared {
 }
 
 /// Why nothing can be signed.
-pub(in crate::engine) const NO_KEY: &str =
+pub(super) const NO_KEY: &str =
     "this server has no key to sign with: set server.webhooks.key, the same on every node";
 
 /// A hold over the cap is listed and nobody is told.
@@ -450,6 +460,6 @@ fn around(span: Millis) -> Millis {
 }
 
 /// The instant at which a rotated secret ends.
-pub(in crate::engine) fn old_secret_until(now: Timestamp) -> Timestamp {
+pub(super) fn old_secret_until(now: Timestamp) -> Timestamp {
     now.plus(Millis::hours(24))
 }

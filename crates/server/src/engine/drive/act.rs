@@ -14,19 +14,21 @@ use standfast_core::digest;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, Secret};
 use standfast_core::message::ToolResult;
-use standfast_core::name::AgentName;
+use standfast_core::name::{AgentName, ToolName};
 use standfast_core::next::{Next, Running, next};
 use standfast_core::policy::Verdicts;
 use standfast_core::refusal::Refusal;
-use standfast_core::run::{CallAttempt, Run};
+use standfast_core::run::{CallAttempt, Facts, Run};
 use standfast_core::time::Millis;
 use standfast_core::transcript::{continuation, stored_call};
 use standfast_store::StoreError;
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::{Drive, Ended, Step};
-use crate::engine::login::account;
-use crate::engine::{Engine, EngineError, Shared};
+use super::account::account;
+use super::{Drive, Drives, Ended, Step};
+use crate::auth::Principal;
+use crate::engine::EngineError;
+use crate::engine::deliver::{Callback, JOB_RECEIVER};
 use crate::policy;
 use crate::settings::Agent;
 use crate::tool::external::webhook_url;
@@ -35,16 +37,37 @@ use crate::tool::{Invocation, Looking, Outcome, Pending};
 /// An instant this long before the lease ends is the last at which an effect may begin.
 const START_MARGIN: Millis = Millis::seconds(2);
 
-impl Shared {
+impl Drives {
     /// The start of a call by this node.
-    pub(in crate::engine) fn begin(&self, agent: &AgentName, call: CallNo, stored: StoredCall) -> Command {
-        let lease = Millis(self.settings().lease.0 - START_MARGIN.0);
-        let start_by = self.clock.now().plus(lease);
-        let agent = self.agent(agent).ok();
+    pub(crate) fn begin_call(&self, agent: &AgentName, call: CallNo, stored: StoredCall) -> Command {
+        let lease = Millis(self.host.settings().lease.0 - START_MARGIN.0);
+        let start_by = self.host.clock.now().plus(lease);
+        let agent = self.host.agent(agent).ok();
         let tool = agent.as_ref().and_then(|agent| agent.tools.get(&stored.tool));
         let tells = tool.is_some_and(|tool| tool.external().is_some());
-        let pending = tells.then(|| self.clock.entropy().draw("pending", call.0));
-        Command::Begin(Begin { call, node: self.node, start_by, stored, pending })
+        let pending = tells.then(|| self.host.clock.entropy().draw("pending", call.0));
+        Command::Begin(Begin { call, node: self.host.node, start_by, stored, pending })
+    }
+}
+
+impl Drives {
+    /// Whoever a job wants to be told when it is settled is named before its hold is there, so that nothing is missed.
+    /// One that may not be told is left out: the job goes on without it.
+    async fn tell_when_settled(&self, run: &Facts, id: HoldId, tool: &ToolName, url: String) {
+        let agent = self.host.agent(&run.agent).ok();
+        let tool = agent.as_ref().and_then(|agent| agent.tools.get(tool));
+        let secret = tool.and_then(|tool| tool.external()).and_then(|job| job.secrets(id).into_iter().next());
+        let callback = Callback {
+            kind: JOB_RECEIVER,
+            name: id.to_string(),
+            url,
+            details: id.key.to_string(),
+            secrets: secret,
+        };
+        let owner = Principal { tenant: run.tenant.clone(), ..Principal::of(run.owner.clone()) };
+        if let Err(error) = self.callbacks.call_back(&owner, run.id, callback).await {
+            tracing::warn!(run = %run.id, hold = %id, %error, "drive: the webhookURL of a job cannot be told; the job goes on without it");
+        }
     }
 }
 
@@ -56,7 +79,7 @@ impl Drive {
         ready: Vec<CallNo>,
         started: Vec<Running>,
     ) -> Result<(), EngineError> {
-        if self.shared.is_stopping() || self.is_lost {
+        if self.drives.host.is_stopping() || self.is_lost {
             self.return_begun().await?;
             return self.wait_for_news().await;
         }
@@ -85,10 +108,10 @@ impl Drive {
             // What made these calls ready lost its race: there may be no such calls.
             return Ok(());
         }
-        if self.asks_for_logins(run).await? {
+        if super::login::asks_for_logins(self, run).await? {
             return Ok(());
         }
-        let ready = match self.shared.tools_of(run, ready.clone()) {
+        let ready = match self.drives.tools_of(run, ready.clone()) {
             (there, Some(missing)) if there.is_empty() => {
                 self.ask_about(&missing).await?;
                 match self.refused.take() {
@@ -99,7 +122,7 @@ impl Drive {
             }
             (there, _) => there,
         };
-        let agent = self.shared.agent(&run.facts.agent).ok();
+        let agent = self.drives.host.agent(&run.facts.agent).ok();
         if let Some(agent) = &agent {
             self.look(run, agent, &ready).await?;
         }
@@ -112,7 +135,7 @@ impl Drive {
                     .give_up(format!("the arguments of call {call} cannot be found in the log"))
                     .await;
             };
-            let begin = self.shared.begin(&run.facts.agent, call, stored);
+            let begin = self.drives.begin_call(&run.facts.agent, call, stored);
             self.push(begin, verdicts.clone()).await?;
         }
         self.settle().await?;
@@ -135,11 +158,11 @@ impl Drive {
             return Ok(());
         }
         let mut looking = pin!(join_all(looks));
-        let shared = self.shared.clone();
+        let drives = self.drives.clone();
         loop {
             tokio::select! {
                 _ = &mut looking => return Ok(()),
-                () = shared.clock.sleep(shared.renewal()) => self.keep().await?,
+                () = drives.host.clock.sleep(drives.renewal()) => self.keep().await?,
             }
         }
     }
@@ -163,8 +186,8 @@ impl Drive {
     /// put in line for it.
     async fn run_tool(&mut self, run: &Run, running: Running) -> Result<(), EngineError> {
         let Running { call, attempt, start_by, .. } = running;
-        let shared = self.shared.clone();
-        let agent = shared.agent(&run.facts.agent).ok();
+        let drives = self.drives.clone();
+        let agent = drives.host.agent(&run.facts.agent).ok();
         let stored = stored_call(&self.log, call);
         let tool = stored.as_ref().and_then(|stored| agent.as_ref()?.tools.get(&stored.tool).cloned());
         let (Some(stored), Some(tool)) = (&stored, tool) else {
@@ -176,7 +199,7 @@ impl Drive {
         }
         let call_id = CallId { run: self.run, no: call };
         let on_record = pending(&self.log, call, attempt);
-        let secret = on_record.unwrap_or_else(|| shared.clock.entropy().draw("pending", attempt));
+        let secret = on_record.unwrap_or_else(|| drives.host.clock.entropy().draw("pending", attempt));
         let invocation = Invocation {
             call: call_id,
             attempt,
@@ -190,7 +213,7 @@ impl Drive {
             pending: HoldId { run: self.run, key: HoldKey { call, secret } },
         };
         // Compared where the effect begins: a busy machine may take its time between here and there.
-        let clock = shared.clock.clone();
+        let clock = drives.host.clock.clone();
         // Files that were rewritten meanwhile: given back, the call is asked about again when it is begun again.
         let approved = run.call(call).filter(|call| !call.satisfied.is_empty()).map(|call| call.files);
         let handed = tool.secrets(&invocation);
@@ -207,7 +230,7 @@ impl Drive {
                 None => came,
             })
         };
-        let handle = self.tools.spawn(shared.clock.follows(running));
+        let handle = self.tools.spawn(drives.host.clock.follows(running));
         self.at_work.insert(handle.id(), CallAttempt { call, attempt });
         Ok(())
     }
@@ -219,12 +242,12 @@ impl Drive {
 
     /// A call that somebody started and does not run any more; a node knows at once that it lost its own.
     async fn orphan(&mut self, lost: Running) -> Result<(), EngineError> {
-        if lost.node != self.shared.node {
-            let from = lost.start_by.plus(self.shared.settings().limits.orphan_margin);
-            while from > self.shared.clock.now() {
-                let left = from.since(self.shared.clock.now());
-                let shared = self.shared.clone();
-                shared.clock.sleep(Millis(left.0.min(shared.renewal().0))).await;
+        if lost.node != self.drives.host.node {
+            let from = lost.start_by.plus(self.drives.host.settings().limits.orphan_margin);
+            while from > self.drives.host.clock.now() {
+                let left = from.since(self.drives.host.clock.now());
+                let drives = self.drives.clone();
+                drives.host.clock.sleep(Millis(left.0.min(drives.renewal().0))).await;
                 self.keep().await?;
                 if self.is_lost {
                     // Whoever has it now finds the call too.
@@ -232,7 +255,7 @@ impl Drive {
                 }
             }
         }
-        let node = self.shared.node;
+        let node = self.drives.host.node;
         let command = match self.goes_on_by_looking(lost.call) {
             true => Command::Return { call: lost.call, attempt: lost.attempt },
             false => Command::Orphan { call: lost.call, attempt: lost.attempt, node },
@@ -245,7 +268,7 @@ impl Drive {
     /// as if it had not been, and no person has to find out what it did.
     fn goes_on_by_looking(&self, call: CallNo) -> bool {
         let Some(run) = self.pipeline.tip().filter(|run| run.outcome().is_none()) else { return false };
-        let agent = self.shared.agent(&run.facts.agent).ok();
+        let agent = self.drives.host.agent(&run.facts.agent).ok();
         let tool = run.call(call).and_then(|call| agent.as_ref()?.tools.get(&call.tool).cloned());
         tool.is_some_and(|tool| tool.finds_out()) && continuation(&self.log, call).is_some()
     }
@@ -294,13 +317,13 @@ impl Drive {
         if self.tools.is_empty() {
             return Ok(());
         }
-        let (shared, woken) = (self.shared.clone(), self.woken.clone());
-        let left = if self.is_at_work() { self.time_left() } else { None };
+        let (drives, woken) = (self.drives.clone(), self.woken.clone());
+        let left = if self.is_at_work() { super::work_time::time_left(self) } else { None };
         let renewal = self.until_renewal();
         tokio::select! {
             biased;
             Some(done) = self.tools.join_next_with_id() => self.report(done).await,
-            () = shared.sleep_until_out_of_time(left) => Ok(()),
+            () = drives.sleep_until_out_of_time(left) => Ok(()),
             () = woken.changed() => self.refresh().await,
             () = renewal => self.keep().await,
         }
@@ -308,7 +331,7 @@ impl Drive {
 
     /// Whether the run has something to do, and is not only waited for until its tools have stopped.
     fn is_at_work(&self) -> bool {
-        let has_work = |run: &Run| matches!(next(run, self.shared.clock.now()), Next::Act { .. });
+        let has_work = |run: &Run| matches!(next(run, self.drives.host.clock.now()), Next::Act { .. });
         self.pipeline.tip().is_some_and(|run| run.outcome().is_none() && has_work(run))
     }
 
@@ -318,7 +341,7 @@ impl Drive {
             Err(error) => error.id(),
         };
         let Some(CallAttempt { call, attempt }) = self.at_work.remove(&id) else { return Ok(()) };
-        let node = self.shared.node;
+        let node = self.drives.host.node;
         match done {
             Ok((_, Ended::TooLate)) => {
                 self.push(Command::Return { call, attempt }, Verdicts::default()).await
@@ -344,9 +367,9 @@ impl Drive {
         if let (Some(url), Some(secret), Some(run)) = (told, secret, self.pipeline.tip()) {
             let id = HoldId { run: self.run, key: HoldKey { call, secret } };
             let tool = run.call(call).map(|call| call.tool.clone());
-            let (engine, facts) = (Engine { shared: self.shared.clone() }, run.facts.clone());
+            let (drives, facts) = (self.drives.clone(), run.facts.clone());
             if let Some(tool) = tool {
-                engine.tell_when_settled(&facts, id, &tool, url).await;
+                drives.tell_when_settled(&facts, id, &tool, url).await;
             }
         }
         let suspend = Suspend { call, attempt, kind, ask, timeout, secret, worker: None };

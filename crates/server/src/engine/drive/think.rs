@@ -33,20 +33,20 @@ type Said = Result<Replied, Box<dyn Any + Send>>;
 
 impl Drive {
     pub(super) async fn think(&mut self, run: &Run) -> Result<(), EngineError> {
-        let shared = self.shared.clone();
+        let drives = self.drives.clone();
         let failures = match run.state.stage {
             Stage::Thinking { failures, .. } => failures,
             Stage::Acting | Stage::Ended(_) => 0,
         };
-        if self.asks_for_logins(run).await? {
+        if super::login::asks_for_logins(self, run).await? {
             return Ok(());
         }
         let definition = self.definition().await?;
-        let (agent, model) = match shared.model_of(run, &definition) {
+        let (agent, model) = match drives.model_of(run, &definition) {
             Ok(found) => found,
             Err(missing) => return self.ask_about(&missing).await,
         };
-        if !self.may_ask(model.is_in_process()) {
+        if !may_ask(self, model.is_in_process()) {
             return self.settle().await;
         }
         let events = self.events();
@@ -60,18 +60,18 @@ impl Drive {
             read_result::shorten(&mut transcript);
         }
         let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
-        let live = shared.live(run, agent.streaming);
+        let live = drives.deltas.live(&drives.host.clock, run, agent.streaming);
         // A model with a bug ends its run, after whoever started it has heard that it is durable.
         let asking = AssertUnwindSafe(async { model.ask(prompt, &live).await }).catch_unwind();
         let mut asked = pin!(asking);
-        let (replied, settled) = self.settle_meanwhile(asked.as_mut()).await;
+        let (replied, settled) = settle_meanwhile(self, asked.as_mut()).await;
         // What it was asked with never was: whatever it says is about something else.
-        if self.is_void || (settled.is_ok() && self.is_outdated(heard)) {
+        if self.is_void || (settled.is_ok() && is_outdated(self, heard)) {
             return settled;
         }
         let replied = match replied {
             Some(replied) => replied,
-            None => match self.wait_for_reply(asked.as_mut(), heard).await? {
+            None => match wait_for_reply(self, asked.as_mut(), heard).await? {
                 Some(replied) => replied,
                 None => return Ok(()),
             },
@@ -79,26 +79,6 @@ impl Drive {
         let replied = replied.unwrap_or_else(|panic| resume_unwind(panic));
         self.record(run, &agent, heard, replied).await?;
         settled
-    }
-
-    /// Whether a model may be asked now. While something is still on its way, only one in this process: if nobody else can
-    /// say what is in it, and nobody else can have the run.
-    fn may_ask(&self, is_in_process: bool) -> bool {
-        if Mutant::DecisionsAskedAhead.is_on() {
-            return true;
-        }
-        let mut unsettled = self.pipeline.unsettled().peekable();
-        if unsettled.peek().is_none() {
-            return !self.may_lose;
-        }
-        let is_start = self.pipeline.durable().is_none();
-        let is_sure = is_start || (self.is_leased && self.shared.clock.now() < self.leased_until);
-        is_in_process && is_sure && !self.may_lose && unsettled.all(is_own_word)
-    }
-
-    /// Whether a model that was asked with this would be told something else now, or need not be asked.
-    fn is_outdated(&self, heard: Heard) -> bool {
-        self.pipeline.tip().is_none_or(|run| run.outcome().is_some() || !run.is_asked_with(heard))
     }
 
     /// The log in hand is not the one that the run is made of: it is read again before anybody is asked with it.
@@ -113,61 +93,6 @@ impl Drive {
             false => {
                 let why = "its row is not what its events fold into".to_owned();
                 Err(StoreError::Corrupt { run: self.run, why }.into())
-            }
-        }
-    }
-
-    /// Makes durable what was pushed, and lets whoever follows hear of it. A store that is away is asked again for as
-    /// long as the model takes: what tools reported is not held back for it.
-    async fn settle_meanwhile(
-        &mut self,
-        mut asked: Pin<&mut impl Future<Output = Said>>,
-    ) -> (Option<Said>, Result<(), EngineError>) {
-        let (clock, pause) = (self.shared.clock.clone(), self.shared.settings().poll);
-        let mut replied = None;
-        loop {
-            let settled = {
-                let mut settling = pin!(self.settle());
-                loop {
-                    tokio::select! {
-                        biased;
-                        settled = &mut settling => break settled,
-                        reply = &mut asked, if replied.is_none() => replied = Some(reply),
-                    }
-                }
-            };
-            if settled.is_ok() || self.is_void || replied.is_some() {
-                return (replied, settled);
-            }
-            tokio::select! {
-                biased;
-                reply = &mut asked => replied = Some(reply),
-                () = clock.sleep(pause) => {}
-            }
-        }
-    }
-
-    /// Waits for the reply without losing the run to another node; none when the run is over before it comes, is another
-    /// node's by then, has worked for as long as it may, or is no longer what the model was asked with.
-    async fn wait_for_reply(
-        &mut self,
-        mut asked: Pin<&mut impl Future<Output = Said>>,
-        heard: Heard,
-    ) -> Result<Option<Said>, EngineError> {
-        let shared = self.shared.clone();
-        loop {
-            let (woken, left) = (self.woken.clone(), self.time_left());
-            let renewal = self.until_renewal();
-            tokio::select! {
-                biased;
-                replied = &mut asked => return Ok(Some(replied)),
-                () = shared.sleep_until_out_of_time(left) => return Ok(None),
-                () = woken.changed() => self.refresh().await?,
-                () = renewal => self.keep().await?,
-            }
-            // Whoever has the run now asks again.
-            if self.is_lost || self.is_outdated(heard) {
-                return Ok(None);
             }
         }
     }
@@ -192,7 +117,7 @@ impl Drive {
             Ok(reply) => {
                 let definition = self.definition().await?;
                 let mut verdicts = policy::of_reply(agent, &definition, run, &reply.calls);
-                self.refuse_denied(run, agent, &reply.calls, &mut verdicts).await;
+                super::denied::refuse_denied(self, run, agent, &reply.calls, &mut verdicts).await;
                 let reply = RecordReply {
                     text: reply.text,
                     parts: reply.parts,
@@ -207,11 +132,86 @@ impl Drive {
             Err(ModelFailure { error, retry_after }) => {
                 let failure = RecordFailure {
                     error: Body::text(error),
-                    retry_at: retry_after.map(|span| self.shared.clock.now().plus(span)),
+                    retry_at: retry_after.map(|span| self.drives.host.clock.now().plus(span)),
                     heard: Some(heard),
                 };
                 self.push(Command::RecordFailure(failure), Verdicts::default()).await
             }
+        }
+    }
+}
+
+/// Whether a model may be asked now. While something is still on its way, only one in this process: if nobody else can
+/// say what is in it, and nobody else can have the run.
+fn may_ask(drive: &Drive, is_in_process: bool) -> bool {
+    if Mutant::DecisionsAskedAhead.is_on() {
+        return true;
+    }
+    let mut unsettled = drive.pipeline.unsettled().peekable();
+    if unsettled.peek().is_none() {
+        return !drive.may_lose;
+    }
+    let is_start = drive.pipeline.durable().is_none();
+    let is_sure = is_start || (drive.is_leased && drive.drives.host.clock.now() < drive.leased_until);
+    is_in_process && is_sure && !drive.may_lose && unsettled.all(is_own_word)
+}
+
+/// Whether a model that was asked with this would be told something else now, or need not be asked.
+fn is_outdated(drive: &Drive, heard: Heard) -> bool {
+    drive.pipeline.tip().is_none_or(|run| run.outcome().is_some() || !run.is_asked_with(heard))
+}
+
+/// Makes durable what was pushed, and lets whoever follows hear of it. A store that is away is asked again for as
+/// long as the model takes: what tools reported is not held back for it.
+async fn settle_meanwhile(
+    drive: &mut Drive,
+    mut asked: Pin<&mut impl Future<Output = Said>>,
+) -> (Option<Said>, Result<(), EngineError>) {
+    let (clock, pause) = (drive.drives.host.clock.clone(), drive.drives.host.settings().poll);
+    let mut replied = None;
+    loop {
+        let settled = {
+            let mut settling = pin!(drive.settle());
+            loop {
+                tokio::select! {
+                    biased;
+                    settled = &mut settling => break settled,
+                    reply = &mut asked, if replied.is_none() => replied = Some(reply),
+                }
+            }
+        };
+        if settled.is_ok() || drive.is_void || replied.is_some() {
+            return (replied, settled);
+        }
+        tokio::select! {
+            biased;
+            reply = &mut asked => replied = Some(reply),
+            () = clock.sleep(pause) => {}
+        }
+    }
+}
+
+/// Waits for the reply without losing the run to another node; none when the run is over before it comes, is another
+/// node's by then, has worked for as long as it may, or is no longer what the model was asked with.
+async fn wait_for_reply(
+    drive: &mut Drive,
+    mut asked: Pin<&mut impl Future<Output = Said>>,
+    heard: Heard,
+) -> Result<Option<Said>, EngineError> {
+    let drives = drive.drives.clone();
+    loop {
+        let (woken, left) = (drive.woken.clone(), super::work_time::time_left(drive));
+        let renewal = drive.until_renewal();
+        tokio::select! {
+            biased;
+            replied = &mut asked => return Ok(Some(replied)),
+            () = drives.sleep_until_out_of_time(left) => return Ok(None),
+            () = woken.changed() => drive.refresh().await?,
+            () = renewal => drive.keep().await?,
+        }
+        // Whoever has the run now asks again.
+        if drive.is_lost || is_outdated(drive, heard) {
+            return Ok(None);
         }
     }
 }

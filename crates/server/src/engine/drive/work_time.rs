@@ -11,9 +11,9 @@ use standfast_core::time::{Millis, Timestamp};
 use standfast_core::work_time::worked;
 use standfast_store::pipeline::Pipeline;
 
-use super::Drive;
+use super::{Drive, Drives};
 use crate::config::file::Span;
-use crate::engine::{EngineError, Shared};
+use crate::engine::EngineError;
 
 /// What a run has worked.
 #[derive(Debug, Clone, Copy)]
@@ -26,9 +26,12 @@ pub(super) struct Worked {
 
 impl Worked {
     /// What a drive that begins now begins with. Logs are long: it is read only where there is a limit.
-    pub(super) fn before(shared: &Shared, pipeline: &Pipeline, log: &[Envelope]) -> Worked {
-        let run = pipeline.tip().filter(|run| shared.limit_of(run).is_some());
-        Worked { since: shared.clock.now(), before: run.map_or(Millis(0), |run| worked(run.facts.id, log)) }
+    pub(super) fn before(drives: &Drives, pipeline: &Pipeline, log: &[Envelope]) -> Worked {
+        let run = pipeline.tip().filter(|run| drives.limit_of(run).is_some());
+        Worked {
+            since: drives.host.clock.now(),
+            before: run.map_or(Millis(0), |run| worked(run.facts.id, log)),
+        }
     }
 
     fn by(&self, now: Timestamp) -> Millis {
@@ -36,39 +39,37 @@ impl Worked {
     }
 }
 
-impl Drive {
-    /// How much longer the run may work; none when there is no limit.
-    pub(super) fn time_left(&self) -> Option<Millis> {
-        let limit = self.shared.limit_of(self.pipeline.tip()?)?;
-        Some(Millis(limit.0.saturating_sub(self.worked.by(self.shared.clock.now()).0)))
-    }
-
-    /// Whether the run must end because it has worked for as long as it may.
-    pub(super) fn is_out_of_time(&self, run: &Run) -> bool {
-        run.outcome().is_none() && self.time_left().is_some_and(|left| left.0 <= 0)
-    }
-
-    /// Ends the run. What it had started is stopped as after a cancel.
-    pub(super) async fn run_out_of_time(&mut self, run: &Run) -> Result<(), EngineError> {
-        let limit = self.shared.limit_of(run).unwrap_or(Millis(0));
-        let error = format!("the run has worked for longer than its task.timeout of {} allows", Span(limit));
-        tracing::warn!(run = %self.run, "{error}");
-        let fail = FailRun { worker: None, error, detail: None, kind: FailKind::OutOfTime, heard: None };
-        self.push(Command::Fail(fail), Verdicts::default()).await?;
-        self.settle().await
-    }
+/// How much longer the run may work; none when there is no limit.
+pub(super) fn time_left(drive: &Drive) -> Option<Millis> {
+    let limit = drive.drives.limit_of(drive.pipeline.tip()?)?;
+    Some(Millis(limit.0.saturating_sub(drive.worked.by(drive.drives.host.clock.now()).0)))
 }
 
-impl Shared {
+/// Whether the run must end because it has worked for as long as it may.
+pub(super) fn is_out_of_time(drive: &Drive, run: &Run) -> bool {
+    run.outcome().is_none() && time_left(drive).is_some_and(|left| left.0 <= 0)
+}
+
+/// Ends the run. What it had started is stopped as after a cancel.
+pub(super) async fn run_out_of_time(drive: &mut Drive, run: &Run) -> Result<(), EngineError> {
+    let limit = drive.drives.limit_of(run).unwrap_or(Millis(0));
+    let error = format!("the run has worked for longer than its task.timeout of {} allows", Span(limit));
+    tracing::warn!(run = %drive.run, "{error}");
+    let fail = FailRun { worker: None, error, detail: None, kind: FailKind::OutOfTime, heard: None };
+    drive.push(Command::Fail(fail), Verdicts::default()).await?;
+    drive.settle().await
+}
+
+impl Drives {
     /// How long a run may work by the settings of now.
     fn limit_of(&self, run: &Run) -> Option<Millis> {
-        self.agent(&run.facts.agent).ok()?.may_work
+        self.host.agent(&run.facts.agent).ok()?.may_work
     }
 
     /// Sleeps until a run has worked for as long as it may; for ever when there is no limit.
     pub(super) async fn sleep_until_out_of_time(&self, left: Option<Millis>) {
         match left {
-            Some(left) => self.clock.sleep(left).await,
+            Some(left) => self.host.clock.sleep(left).await,
             None => std::future::pending().await,
         }
     }

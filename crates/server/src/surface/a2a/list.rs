@@ -43,7 +43,7 @@ pub(super) async fn list(
         since,
     };
     let about = |error| A2aError::of(None, &error);
-    let found = asked.app.engine.recent_runs(&asked.who, wanted).await.map_err(about)?;
+    let found = asked.app.engine.reads().recent_runs(&asked.who, wanted).await.map_err(about)?;
     let mut listed = Vec::new();
     for one in found {
         if request.status.is_none_or(|_| is_certain(&one)) || is_in(asked, &one, request.status).await? {

@@ -3,10 +3,11 @@
 //! `send.rs` has messages, `list.rs` lists, `stream.rs` what goes on; the rest is here. Rules live in the core, authority
 //! in `auth`.
 
-use standfast_core::apply;
+use std::sync::Arc;
+
 use standfast_core::digest::Digest;
 use standfast_core::hold::HoldKind;
-use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::id::{HoldId, RunId};
 use standfast_core::name::AgentName;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::{Run, status};
@@ -19,7 +20,7 @@ use super::shows::Shows;
 use super::stream::{Closes, Frames, From};
 use super::{card, conformance, list, push, send, wire};
 use crate::auth::{Principal, Scope};
-use crate::engine::{Engine, EngineError, HoldView, RunView, Seen, Showing, ShownHold};
+use crate::engine::{EngineError, HoldView, LookedUpRun, Reads, Showing, ShownHold, Snapshot};
 use crate::http::{App, Pass};
 
 /// Messages of a task that are shown, unless the client wants another number.
@@ -221,46 +222,64 @@ impl Asked {
     }
 
     /// A run of this agent, if the caller may see it.
-    pub(super) async fn find(&self, run: RunId) -> Result<RunView, A2aError> {
+    pub(super) async fn find(&self, run: RunId) -> Result<Arc<Snapshot>, A2aError> {
         match self.seen(run).await? {
-            Seen::Run(view) => Ok(*view),
-            Seen::Quarantined(found) => {
+            LookedUpRun::Run(snapshot) => Ok(snapshot),
+            LookedUpRun::Quarantined(found) => {
                 let message = format!("failed to load execution state: {}", found.why);
                 Err(A2aError::new(Kind::Internal, message))
             }
         }
     }
 
-    async fn seen(&self, run: RunId) -> Result<Seen, A2aError> {
+    async fn seen(&self, run: RunId) -> Result<LookedUpRun, A2aError> {
         let about = |error| A2aError::of(Some(run), &error);
-        let seen = self.app.engine.look_up(&self.who, run).await.map_err(about)?;
-        let agent = match &seen {
-            Seen::Run(view) => Some(&view.run.facts.agent),
-            Seen::Quarantined(found) => found.facts.as_ref().map(|facts| &facts.agent),
+        self.of_agent(self.app.engine.reads().look_up(&self.who, run).await.map_err(about)?)
+    }
+
+    /// What was found of a task, if it is one of the agent that was asked.
+    fn of_agent(&self, found: LookedUpRun) -> Result<LookedUpRun, A2aError> {
+        let agent = match &found {
+            LookedUpRun::Run(snapshot) => Some(&snapshot.run().facts.agent),
+            LookedUpRun::Quarantined(found) => found.facts.as_ref().map(|facts| &facts.agent),
         };
-        match agent == Some(&self.agent) {
-            true => Ok(seen),
-            false => Err(A2aError::task_not_found()),
-        }
+        if agent == Some(&self.agent) { Ok(found) } else { Err(A2aError::task_not_found()) }
     }
 
     /// A task as it is now.
     pub(super) async fn task(&self, run: RunId, history: usize) -> Result<wire::Task, A2aError> {
-        let about = |error| A2aError::of(Some(run), &error);
-        let view = match self.seen(run).await? {
-            Seen::Run(view) => view,
-            Seen::Quarantined(found) => {
+        self.shown_task(self.seen(run).await?, history).await
+    }
+
+    /// A task as soon as it needs somebody or is over, or when this long has passed.
+    pub(super) async fn settled_task(
+        &self,
+        run: RunId,
+        at_most: Millis,
+        history: usize,
+    ) -> Result<wire::Task, A2aError> {
+        let found = self.app.engine.reads().needs_somebody(&self.who, run, at_most).await;
+        let found = found.map_err(|error| A2aError::of(Some(run), &error))?;
+        self.shown_task(self.of_agent(found)?, history).await
+    }
+
+    async fn shown_task(&self, found: LookedUpRun, history: usize) -> Result<wire::Task, A2aError> {
+        let snapshot = match found {
+            LookedUpRun::Run(snapshot) => snapshot,
+            LookedUpRun::Quarantined(found) => {
                 return map::unreadable(&found).ok_or_else(A2aError::task_not_found);
             }
         };
-        let log = self.app.engine.log(&self.who, run, Seq(0)).await.map_err(about)?;
-        // What is shown belongs together: where the log has gone on meanwhile, it counts. Erased logs have no beginning.
-        let now = apply::fold(run, &log).unwrap_or(view.run);
-        let (asked, showing) = self.shown(&now, &view.holds_below).await?;
-        let below: Vec<HoldKind> = view.holds_below.iter().map(|(_, kind)| *kind).collect();
-        let question = map::prompt(Place::of(&now), &asked);
+        let about = |error| A2aError::of(Some(snapshot.id()), &error);
+        let reads = self.app.engine.reads();
+        let (run, log) = (snapshot.run(), snapshot.log().await.map_err(|error| about(error.into()))?);
+        let holds_below = reads.holds_below(run).await.map_err(about)?;
+        let asked = asks_in(reads, &self.who, Some(&snapshot), run, &holds_below).await.map_err(about)?;
+        let (asked, showing) = self.one_answer(run, asked);
+        let below: Vec<HoldKind> = holds_below.iter().map(|(_, kind)| *kind).collect();
+        let question = map::prompt(Place::of(run), &asked);
         self.shows.show(showing);
-        let mut task = map::task(&now, &below, &log, question);
+        let mut task = map::task(run, &below, log, question);
         map::shorten(&mut task, history);
         Ok(task)
     }
@@ -271,30 +290,46 @@ impl Asked {
         run: &Run,
         below: &[(HoldId, HoldKind)],
     ) -> Result<(Vec<HoldView>, Showing), A2aError> {
-        let mut asked = self.asks(run, below).await?;
+        let asked = asks(self.app.engine.reads(), &self.who, run, below).await;
+        let asked = asked.map_err(|error| A2aError::of(Some(run.facts.id), &error))?;
+        Ok(self.one_answer(run, asked))
+    }
+
+    fn one_answer(&self, run: &Run, mut asked: Vec<HoldView>) -> (Vec<HoldView>, Showing) {
         match self.asks {
             Asks::Everything => {}
             Asks::OneByOne => asked.truncate(1),
         }
         let showing = Showing { run: run.facts.id, holds: asked.iter().map(ShownHold::from).collect() };
-        Ok((asked, showing))
-    }
-
-    /// What a run and its sub-runs ask, in the order of its calls.
-    pub(super) async fn asks(
-        &self,
-        run: &Run,
-        below: &[(HoldId, HoldKind)],
-    ) -> Result<Vec<HoldView>, A2aError> {
-        let asked = asks(&self.app.engine, &self.who, run, below).await;
-        asked.map_err(|error| A2aError::of(Some(run.facts.id), &error))
+        (asked, showing)
     }
 }
 
 /// What a run and its sub-runs ask somebody, in the order of its calls.
 pub(super) async fn asks(
-    engine: &Engine,
+    reads: &Reads,
     who: &Principal,
+    run: &Run,
+    below: &[(HoldId, HoldKind)],
+) -> Result<Vec<HoldView>, EngineError> {
+    let asks_itself = run.state.holds.iter().any(|hold| map::listed(hold.kind));
+    let snapshot = if asks_itself && run.outcome().is_none() {
+        match reads.snapshot(who, run.facts.id).await {
+            Ok(snapshot) => Some(snapshot),
+            Err(EngineError::NotFound) => None,
+            Err(error) => return Err(error),
+        }
+    } else {
+        None
+    };
+    asks_in(reads, who, snapshot.as_ref(), run, below).await
+}
+
+/// The same, by what was read of the run; none when the caller may not see it.
+pub(super) async fn asks_in(
+    reads: &Reads,
+    who: &Principal,
+    snapshot: Option<&Snapshot>,
     run: &Run,
     below: &[(HoldId, HoldKind)],
 ) -> Result<Vec<HoldView>, EngineError> {
@@ -309,7 +344,12 @@ pub(super) async fn asks(
         if !map::listed(*kind) {
             continue;
         }
-        match engine.hold(who, *id).await {
+        let view = match snapshot {
+            Some(snapshot) if snapshot.id() == id.run => reads.hold_view(who, snapshot, *id).await,
+            None if id.run == run.facts.id => continue,
+            Some(_) | None => reads.hold(who, *id).await,
+        };
+        match view {
             Ok(view) => views.push(view),
             // Decided or not theirs to see: then it asks them nothing.
             Err(EngineError::NotFound) => {}

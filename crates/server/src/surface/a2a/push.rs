@@ -25,8 +25,8 @@ use super::wire::{
 };
 use super::{stream, v03};
 use crate::engine::{
-    Callback, CallbackView, EngineError, Frame, Kind as Receives, Reading, Sending, SubscriptionError,
-    Telling, What, seconds, signature,
+    Callback, CallbackView, Delivery, DeliveryPayload, DeliveryRequest, EngineError, Frame, FrameSource,
+    ReceiverKind, SubscriptionError, seconds, signature,
 };
 
 /// Bytes of an id, a token or credentials at most.
@@ -70,6 +70,7 @@ pub(super) async fn create(
     asked
         .app
         .engine
+        .callbacks()
         .call_back(&asked.who, run, callback)
         .await
         .map_err(|error| refused(Some(run), &error))?;
@@ -110,12 +111,13 @@ pub(super) async fn list(asked: &Asked, request: &ListPushRequest) -> Result<Pus
 /// `DeleteTaskPushNotificationConfig`: once more changes nothing.
 pub(super) async fn delete(asked: &Asked, request: &PushRequest) -> Result<(), A2aError> {
     let run = run_of(asked, Some(&request.task_id)).await?;
-    let forgotten = asked.app.engine.forget_callback(&asked.who, run, Push::NAME, &request.id).await;
+    let forgotten =
+        asked.app.engine.callbacks().forget_callback(&asked.who, run, Push::NAME, &request.id).await;
     forgotten.map_err(|error| refused(Some(run), &error))
 }
 
 async fn all(asked: &Asked, run: RunId) -> Result<Vec<CallbackView>, A2aError> {
-    let found = asked.app.engine.callbacks(&asked.who, run, Push::NAME).await;
+    let found = asked.app.engine.callbacks().list(&asked.who, run, Push::NAME).await;
     found.map_err(|error| refused(Some(run), &error))
 }
 
@@ -223,14 +225,14 @@ pub(super) fn refused(run: Option<RunId>, error: &SubscriptionError) -> A2aError
     }
 }
 
-impl Receives for Push {
+impl ReceiverKind for Push {
     fn name(&self) -> &'static str {
         Push::NAME
     }
 
-    fn request(&self, telling: &Telling<'_>) -> Option<Sending> {
+    fn request(&self, telling: &Delivery<'_>) -> Option<DeliveryRequest> {
         // There is nothing in the protocol that only says hello.
-        let What::Frame { run, frame } = &telling.what else { return None };
+        let DeliveryPayload::Frame { run, frame } = &telling.what else { return None };
         let id = match frame.number {
             Some(number) => format!("{}-{number}", telling.subscription),
             None => format!("{}-{}-{}", telling.subscription, run.id, frame.seq),
@@ -258,14 +260,17 @@ impl Receives for Push {
             headers.push(("authorization", format!("{scheme} {credentials}")));
         }
         let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        Some(Sending { id, headers, body: frame.body.clone() })
+        Some(DeliveryRequest { id, headers, body: frame.body.clone() })
     }
 
     fn hears_below(&self) -> bool {
         true
     }
 
-    fn frames<'a>(&'a self, reading: Reading<'a>) -> Option<BoxFuture<'a, Result<Vec<Frame>, EngineError>>> {
+    fn frames<'a>(
+        &'a self,
+        reading: FrameSource<'a>,
+    ) -> Option<BoxFuture<'a, Result<Vec<Frame>, EngineError>>> {
         Some(Box::pin(frames(reading)))
     }
 }
@@ -303,21 +308,21 @@ fn body(version: Version, frame: &StreamResponse) -> String {
 
 /// The frames of a task's log whose append ends with that event or a later one. Their numbers count from the beginning of
 /// the log, so they are the same whenever and wherever they are made.
-async fn frames(reading: Reading<'_>) -> Result<Vec<Frame>, EngineError> {
-    let Reading { engine, who, receiver, run, named_for, from } = reading;
+async fn frames(reading: FrameSource<'_>) -> Result<Vec<Frame>, EngineError> {
+    let FrameSource { reads, who, receiver, run, named_for, from } = reading;
     let Some(version) = version_of(receiver) else { return Ok(Vec::new()) };
     if named_for != run {
         return asked_below(reading, version).await;
     }
     let (mut frames, mut number, mut progress) = (Vec::new(), 0, Progress::of(run));
-    for (index, append) in engine.appends(run, Seq(0)).await?.into_iter().enumerate() {
+    for (index, append) in reads.appends(run, Seq(0)).await?.into_iter().enumerate() {
         let last = append.last().map_or(Seq(0), |event| event.seq);
         let change = progress.take(append, &[]);
         let Some(now) = progress.run() else { continue };
         let is_wanted = last >= from;
         let question =
             match is_wanted && change.as_ref().is_some_and(|change| matches!(change.says, Says::Question)) {
-                true => map::prompt(Place::of(now), &asks(engine, who, now, &[]).await?),
+                true => map::prompt(Place::of(now), &asks(reads, who, now, &[]).await?),
                 false => None,
             };
         let told = match (index, version, change) {
@@ -340,9 +345,9 @@ async fn frames(reading: Reading<'_>) -> Result<Vec<Frame>, EngineError> {
 }
 
 /// What a task asks because a run below it does: told as long as it is asked. It stands in no place of the task's own log.
-async fn asked_below(reading: Reading<'_>, version: Version) -> Result<Vec<Frame>, EngineError> {
-    let Reading { engine, who, receiver: _, run, named_for, from } = reading;
-    let view = match engine.run(who, named_for).await {
+async fn asked_below(reading: FrameSource<'_>, version: Version) -> Result<Vec<Frame>, EngineError> {
+    let FrameSource { reads, who, receiver: _, run, named_for, from } = reading;
+    let view = match reads.run(who, named_for).await {
         Ok(view) => view,
         Err(EngineError::NotFound) => return Ok(Vec::new()),
         Err(error) => return Err(error),
@@ -351,9 +356,9 @@ async fn asked_below(reading: Reading<'_>, version: Version) -> Result<Vec<Frame
     if view.run.outcome().is_some() || !view.holds_below.iter().any(|(hold, _)| hold.run == run) {
         return Ok(Vec::new());
     }
-    let question = map::prompt(Place::of(&view.run), &asks(engine, who, &view.run, &view.holds_below).await?);
+    let question = map::prompt(Place::of(&view.run), &asks(reads, who, &view.run, &view.holds_below).await?);
     let below: Vec<HoldKind> = view.holds_below.iter().map(|(_, kind)| *kind).collect();
-    let log = engine.appends(named_for, Seq(0)).await?.concat();
+    let log = reads.appends(named_for, Seq(0)).await?.concat();
     let mut task = map::task(&view.run, &below, &log, question);
     map::shorten(&mut task, HISTORY);
     let told = match version {

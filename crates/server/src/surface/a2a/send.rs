@@ -18,10 +18,10 @@ use standfast_core::time::Millis;
 
 use super::decisions::{self, Decided, Means, Open, Reading, Waiting};
 use super::error::{A2aError, Kind};
-use super::operations::{Asked, HISTORY, history_length, task_id};
+use super::operations::{Asked, HISTORY, asks_in, history_length, task_id};
 use super::stream::{Closes, Frames, From};
 use super::{conformance, map, modes, push, wire};
-use crate::engine::{Decision, EngineError, HoldView, Implied, NewRun, Once, RunView, ShownHold};
+use crate::engine::{Decision, EngineError, HoldView, IdempotencyKey, Implied, NewRun, ShownHold, Snapshot};
 use crate::settings::Decisions;
 
 /// What a message came to.
@@ -82,11 +82,8 @@ pub(super) async fn send(asked: &Asked, request: &wire::SendMessageRequest) -> R
         true => asked.lingers,
         false => asked.app.engine.settings().max_wait,
     };
-    if at_most > Millis(0) && !matches!(sent.did, Did::Nothing(_)) {
-        let about = |error| A2aError::of(Some(sent.run), &error);
-        asked.app.engine.needs_somebody(sent.run, at_most).await.map_err(about)?;
-    }
-    let mut task = asked.task(sent.run, history.unwrap_or(HISTORY)).await?;
+    let at_most = if matches!(sent.did, Did::Nothing(_)) { Millis(0) } else { at_most };
+    let mut task = asked.settled_task(sent.run, at_most, history.unwrap_or(HISTORY)).await?;
     if let Some(notice) = sent.did.notice(task.status.state) {
         map::add_notice(&mut task, notice);
     }
@@ -131,7 +128,7 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
         let new = NewRun { agent: asked.agent.clone(), session, message, once };
         let run = match callback {
             Some(callback) => {
-                let started = engine.start_with_callback(&asked.who, new, callback).await;
+                let started = engine.submit().start_with_callback(&asked.who, new, callback).await;
                 started.map_err(|error| push::refused(None, &error))?
             }
             None => engine.start(&asked.who, new).await.map_err(about)?,
@@ -139,8 +136,8 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
         return Ok(Sent { run, is_new: true, did: Did::Everything });
     };
     let run = task_id(task)?;
-    let view = asked.find(run).await?;
-    belongs(said, &view.run)?;
+    let found = asked.find(run).await?;
+    belongs(said, found.run())?;
     let supersedes = conformance::supersedes(asked, said);
     let once = match supersedes {
         // The kits' ids say what is to happen, as often as they are sent.
@@ -148,28 +145,30 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
         false => Some(asked.once(said, run).await),
     };
     let sent = |did| Sent { run, is_new: false, did };
-    if let Some(outcome) = view.run.outcome() {
+    if let Some(outcome) = found.run().outcome() {
         // What was carried out before the task ended is not refused when it is sent again.
-        return match engine.was_done(&asked.who, once.as_ref()).await {
+        return match engine.submit().was_done(&asked.who, once.as_ref()).await {
             Ok(true) => Ok(sent(Did::Repeat)),
             Ok(false) => Err(over(run, outcome)),
             Err(error) => Err(A2aError::of(Some(run), &error)),
         };
     }
     if let Some(callback) = callback {
-        let kept = engine.call_back(&asked.who, run, callback).await;
+        let kept = engine.callbacks().call_back(&asked.who, run, callback).await;
         kept.map_err(|error| push::refused(Some(run), &error))?;
     }
-    let waiting = waiting(asked, &view, said).await?;
+    let waiting = waiting(asked, &found, said).await?;
     let (reading, on_hold) = match supersedes {
         true => (Reading::Says, OnHold::Supersede),
         false => (decisions::read(said, &waiting)?, OnHold::Refuse),
     };
     match reading {
-        Reading::Decides(decided) => Ok(sent(decide(asked, said, &waiting, decided, once.as_ref()).await?)),
+        Reading::Decides(decided) => {
+            Ok(sent(decide(asked, said, (&found, &waiting), decided, once.as_ref()).await?))
+        }
         Reading::Nothing(why) => {
             // What it decided may be why it decides nothing now.
-            let was_done = engine.was_done(&asked.who, once.as_ref()).await;
+            let was_done = engine.submit().was_done(&asked.who, once.as_ref()).await;
             if was_done.map_err(|error| A2aError::of(Some(run), &error))? {
                 return Ok(sent(Did::Repeat));
             }
@@ -229,12 +228,14 @@ fn over(run: RunId, outcome: Outcome) -> A2aError {
 }
 
 /// What a task waits for, and which of it a message without an id means.
-async fn waiting(asked: &Asked, view: &RunView, said: &wire::Message) -> Result<Waiting, A2aError> {
-    let (run, engine) = (&view.run, &asked.app.engine);
-    let task = run.facts.id;
-    let views = asked.asks(run, &view.holds_below).await?;
+async fn waiting(asked: &Asked, found: &Snapshot, said: &wire::Message) -> Result<Waiting, A2aError> {
+    let engine = &asked.app.engine;
+    let task = found.id();
+    let about = |error| A2aError::of(Some(task), &error);
+    let below = engine.reads().holds_below(found.run()).await.map_err(about)?;
+    let views = asks_in(engine.reads(), &asked.who, Some(found), found.run(), &below).await.map_err(about)?;
     let again = match decisions::names_calls(said) {
-        true => asked_again(asked, &views).await?,
+        true => asked_again(asked, found, &views).await?,
         false => HashSet::new(),
     };
     let depends = !again.is_empty() || decisions::names_none(said, !views.is_empty());
@@ -243,7 +244,7 @@ async fn waiting(asked: &Asked, view: &RunView, said: &wire::Message) -> Result<
         (true, Decisions::Strict) => Means::STRICT,
         (true, Decisions::Shown) => {
             let open: Vec<ShownHold> = views.iter().map(ShownHold::from).collect();
-            let implied = engine.implied_hold(&asked.who, task, &asked.names(said), &open).await;
+            let implied = engine.shown().implied_hold(&asked.who, task, &asked.names(said), &open).await;
             Means::of(implied.map_err(|error| A2aError::of(Some(task), &error))?)
         }
     };
@@ -255,11 +256,19 @@ async fn waiting(asked: &Asked, view: &RunView, said: &wire::Message) -> Result<
 }
 
 /// Those holds whose call had another hold before.
-async fn asked_again(asked: &Asked, views: &[HoldView]) -> Result<HashSet<HoldId>, A2aError> {
+async fn asked_again(
+    asked: &Asked,
+    found: &Snapshot,
+    views: &[HoldView],
+) -> Result<HashSet<HoldId>, A2aError> {
     let mut again = HashSet::new();
     for view in views {
         let id = view.row.id;
-        let log = asked.app.engine.log(&asked.who, id.run, Seq(0)).await;
+        let log = if id.run == found.id() {
+            found.log().await.map(<[Envelope]>::to_vec).map_err(EngineError::from)
+        } else {
+            asked.app.engine.reads().log(&asked.who, id.run, Seq(0)).await
+        };
         let log = log.map_err(|error| A2aError::of(Some(id.run), &error))?;
         let of_call = |envelope: &&Envelope| matches!(&envelope.event, Event::HoldOpened(opened) if opened.hold.call == id.key.call);
         if log.iter().filter(of_call).count() > 1 {
@@ -274,9 +283,9 @@ async fn asked_again(asked: &Asked, views: &[HoldView]) -> Result<HashSet<HoldId
 async fn decide(
     asked: &Asked,
     said: &wire::Message,
-    waiting: &Waiting,
+    (found, waiting): (&Snapshot, &Waiting),
     decided: Vec<Decided>,
-    once: Option<&Once>,
+    once: Option<&IdempotencyKey>,
 ) -> Result<Did, A2aError> {
     let (count, mut did) = (decided.len(), Did::Everything);
     for (at, Decided { hold, wanted, digest, shown, field }) in decided.into_iter().enumerate() {
@@ -287,7 +296,14 @@ async fn decide(
         let (repeated, revision) =
             (digest.or(shown.and_then(|shown| shown.digest)), shown.map(|shown| shown.revision));
         let decision = Decision { hold, wanted, digest: repeated, revision, once };
-        let refused = match asked.app.engine.decide(&asked.who, decision).await {
+        // What was read counts for the first decision; the next ones are about what that made of the run.
+        let submit = asked.app.engine.submit();
+        let done = if at == 0 && hold.run == found.id() {
+            submit.decide_on(&asked.who, decision.into(), found).await
+        } else {
+            submit.decide(&asked.who, decision).await
+        };
+        let refused = match done {
             Ok(answer) => {
                 did = Did::of(answer);
                 continue;
@@ -343,9 +359,9 @@ fn nothing(why: &str, waiting: &Waiting) -> String {
 
 impl Asked {
     /// Makes a repeat of this part of the request safe, where the client sent a key.
-    fn chosen_key(&self, what: &str) -> Option<Once> {
+    fn chosen_key(&self, what: &str) -> Option<IdempotencyKey> {
         let key = self.key.clone()?;
-        Some(Once::new(format!("a2a {what}"), key, self.digest))
+        Some(IdempotencyKey::new(format!("a2a {what}"), key, self.digest))
     }
 
     /// What the sender calls its message, if it does.
@@ -355,14 +371,14 @@ impl Asked {
 
     /// What a message to a task is carried out once by: its id, or the bytes of its request until they are answered; and
     /// the key that came with it.
-    async fn once(&self, said: &wire::Message, run: RunId) -> Once {
+    async fn once(&self, said: &wire::Message, run: RunId) -> IdempotencyKey {
         let chosen = self.chosen_key(&format!("message {run}"));
         match self.named(said) {
-            Some(id) => Once::message(run, id).and(chosen),
+            Some(id) => IdempotencyKey::message(run, id).and(chosen),
             None => {
                 // What was answered may be said again, as soon as every node knows.
-                self.app.engine.notes_written(&self.who, run).await;
-                let unanswered = Once::message(run, &format!("bytes {}", self.digest));
+                self.app.engine.shown().notes_written(&self.who, run).await;
+                let unanswered = IdempotencyKey::message(run, &format!("bytes {}", self.digest));
                 self.shows.answer(run, unanswered.clone());
                 unanswered.and(chosen)
             }
@@ -378,14 +394,14 @@ impl Asked {
     /// Remembers words that were no decision: said again under the same id they are no answer to what is asked next.
     fn remember_words(&self, run: RunId, said: &wire::Message) {
         if let Some(id) = self.named(said) {
-            self.app.engine.note_meant(&self.who, run, &in_words(id, said), None);
+            self.app.engine.shown().note_meant(&self.who, run, &in_words(id, said), None);
         }
     }
 
     /// Remembers which hold a message meant that decided nothing, so that it means no other when it comes again.
     fn remember_meaning(&self, run: RunId, said: &wire::Message, meant: Option<ShownHold>) {
         if let Some(id) = self.named(said) {
-            self.app.engine.note_meant(&self.who, run, id, meant);
+            self.app.engine.shown().note_meant(&self.who, run, id, meant);
         }
     }
 }

@@ -10,7 +10,7 @@ use axum::response::Response;
 use standfast_core::id::RunId;
 
 use crate::auth::Principal;
-use crate::engine::{Once, Showing};
+use crate::engine::{IdempotencyKey, Showing};
 use crate::http::{App, when_written};
 
 /// What the answer to a request shows.
@@ -21,7 +21,7 @@ pub(super) struct Shows(Arc<Mutex<Slip>>);
 struct Slip {
     showings: Vec<Showing>,
     /// A message without an id: sent again before its answer was written, it is the same one.
-    answers: Option<(RunId, Once)>,
+    answers: Option<(RunId, IdempotencyKey)>,
 }
 
 impl Shows {
@@ -49,12 +49,12 @@ impl Shows {
     }
 
     /// It is the answer to this message.
-    pub(super) fn answer(&self, run: RunId, message: Once) {
+    pub(super) fn answer(&self, run: RunId, message: IdempotencyKey) {
         self.slip().answers = Some((run, message));
     }
 
     /// The message that is answered, for a stream, which notes by itself.
-    pub(super) fn take_answered(&self) -> Option<(RunId, Once)> {
+    pub(super) fn take_answered(&self) -> Option<(RunId, IdempotencyKey)> {
         self.slip().answers.take()
     }
 
@@ -67,7 +67,7 @@ impl Shows {
         }
         let engine = app.engine.clone();
         when_written(response, move || {
-            engine.note_written(&who, &showings, answers.as_ref().map(|(run, once)| (*run, once)));
+            engine.shown().note_written(&who, &showings, answers.as_ref().map(|(run, once)| (*run, once)));
         })
     }
 }

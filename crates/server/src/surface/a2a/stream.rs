@@ -26,7 +26,7 @@ use super::wire::{
     Artifact, Message, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
     TaskStatusUpdateEvent,
 };
-use crate::engine::{EngineError, Follower, Once, Showing, Step};
+use crate::engine::{EngineError, Follower, IdempotencyKey, Showing, Step};
 use crate::http::{INVALID, Stay, rfc3339};
 
 /// How often a comment shows that the stream is alive.
@@ -79,7 +79,7 @@ pub(super) struct Frames {
     /// What the frame shows that was handed out last: it was written when the next one is asked for.
     handed_out: Option<Showing>,
     /// The message that the stream answers, until what it leads to was written.
-    answers: Option<(RunId, Once)>,
+    answers: Option<(RunId, IdempotencyKey)>,
 }
 
 /// A frame with what it shows.
@@ -138,8 +138,8 @@ impl Frames {
         let about = |error| A2aError::of(Some(run), &error);
         let engine = &asked.app.engine;
         // Listens before it reads, so that no words fall between the two.
-        let mut follower = engine.follow_live(run, Seq(0));
-        let appends = engine.appends(run, Seq(0)).await.map_err(about)?;
+        let mut follower = engine.reads().follow_live(run, Seq(0));
+        let appends = engine.reads().appends(run, Seq(0)).await.map_err(about)?;
         let last = appends.last().and_then(|events| events.last()).map_or(Seq(0), |event| event.seq);
         follower.skip_to(last);
         let mut frames = Frames {
@@ -209,13 +209,13 @@ impl Frames {
         let Some(showing) = self.handed_out.take() else { return };
         let answers = self.answers.take();
         let answered = answers.as_ref().map(|(run, once)| (*run, once));
-        self.asked.app.engine.note_written(&self.asked.who, &[showing], answered);
+        self.asked.app.engine.shown().note_written(&self.asked.who, &[showing], answered);
     }
 
     /// Notes that the stream was written to its end.
     fn note_end(&mut self) {
         if let Some((run, once)) = self.answers.take().filter(|_| self.is_over) {
-            self.asked.app.engine.note_written(&self.asked.who, &[], Some((run, &once)));
+            self.asked.app.engine.shown().note_written(&self.asked.who, &[], Some((run, &once)));
         }
     }
 

@@ -28,7 +28,7 @@ pub(super) fn stream(app: &App, (pass, who): (Pass, Principal), run: RunId, afte
     let reading = Reading {
         stay: Stay::new(app, pass, who, run),
         run,
-        follower: app.engine.follow_live(run, after),
+        follower: app.engine.reads().follow_live(run, after),
         stopping: app.stopping.clone(),
         ready: VecDeque::new(),
         is_over: false,

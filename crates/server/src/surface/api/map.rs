@@ -21,7 +21,7 @@ use standfast_core::run::{Run, Status, Waiting, status};
 use standfast_core::time::Timestamp;
 
 use super::wire::{self, HoldKindWord, HowWord, OutcomeWord, ResolutionWord, RunStatus, WaitingWord};
-use crate::engine::{HoldView, Page, Recovery, RunView, Unreadable};
+use crate::engine::{HoldView, Page, RunView, StartupReport, Unreadable};
 use crate::http::{Problem, rfc3339};
 use crate::settings::Agent;
 
@@ -187,7 +187,7 @@ pub(super) fn unreadable(found: &Unreadable) -> wire::RunBody {
     }
 }
 
-pub(super) fn recovery(found: &Recovery) -> wire::RecoveryBody {
+pub(super) fn recovery(found: &StartupReport) -> wire::RecoveryBody {
     wire::RecoveryBody {
         began_at: rfc3339(found.began_at),
         ended_at: found.ended_at.map(rfc3339),

@@ -49,8 +49,8 @@ pub(super) struct NodeBody {
     get, path = "/nodes", tag = "operations", responses((status = 200, body = Nodes), DefaultAnswers)
 )]
 pub(super) async fn nodes(State(app): State<App>, Extension(who): Who) -> Answered<Json<Nodes>> {
-    let nodes = app.engine.nodes(&who).await.map_err(|error| error::problem(None, &error))?;
-    let feature_level = app.engine.feature_level();
+    let nodes = app.engine.nodes().list(&who).await.map_err(|error| error::problem(None, &error))?;
+    let feature_level = app.engine.nodes().feature_level();
     Ok(Json(Nodes { nodes: nodes.iter().map(body).collect(), feature_level }))
 }
 

@@ -19,7 +19,7 @@ use utoipa_axum::routes;
 
 use super::{error, events, map, nodes, sessions, subscriptions, wire};
 use crate::auth::Principal;
-use crate::engine::{Decision, EngineError, HoldList, NewRun, RunList, Seen};
+use crate::engine::{Decision, EngineError, HoldList, LookedUpRun, NewRun, RunList};
 use crate::http::{App, Args, Pass, Problem, Repeatable, Segment};
 
 /// Items of a page, unless the caller wants another number.
@@ -113,7 +113,7 @@ async fn start(
     let id = app.engine.start(&who, new).await.map_err(|error| error::problem(None, &error))?;
     let view = match body.wait {
         wire::Wait::Accepted => app.engine.run(&who, id).await,
-        wire::Wait::Settled => app.engine.settled_run(&who, id, app.engine.settings().max_wait).await,
+        wire::Wait::Settled => app.engine.reads().settled_run(&who, id, app.engine.settings().max_wait).await,
     };
     let view = view.map_err(about(id))?;
     let location = [(header::LOCATION, format!("/api/v1/runs/{id}"))];
@@ -136,7 +136,7 @@ async fn runs(
         cursor: args.cursor,
         limit: args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
     };
-    let page = app.engine.runs(&who, list).await.map_err(|error| error::problem(None, &error))?;
+    let page = app.engine.reads().runs(&who, list).await.map_err(|error| error::problem(None, &error))?;
     let runs = map::runs(&page);
     Ok(Json(wire::Runs { runs, next_cursor: page.next.map(|next| next.to_string()) }))
 }
@@ -152,10 +152,12 @@ async fn run(
     Segment(run): Segment,
 ) -> Answered<Json<wire::RunBody>> {
     let run = run_id(&run)?;
-    let seen = app.engine.look_up(&who, run).await.map_err(about(run))?;
+    let seen = app.engine.reads().look_up(&who, run).await.map_err(about(run))?;
     Ok(Json(match seen {
-        Seen::Run(view) => map::run_view(&view),
-        Seen::Quarantined(found) => map::unreadable(&found),
+        LookedUpRun::Run(snapshot) => {
+            map::run_view(&app.engine.reads().run_view(&snapshot).await.map_err(about(run))?)
+        }
+        LookedUpRun::Quarantined(found) => map::unreadable(&found),
     }))
 }
 
@@ -167,7 +169,7 @@ async fn run(
 async fn recovery(State(app): State<App>, Extension(who): Who) -> Answered<Json<wire::RecoveryBody>> {
     // It counts one tenant's runs, and is nobody else's business.
     match who.tenant == app.engine.settings().tenant {
-        true => Ok(Json(map::recovery(&app.engine.recovery()))),
+        true => Ok(Json(map::recovery(&app.engine.startup_report()))),
         false => Err(Problem::not_found()),
     }
 }
@@ -201,7 +203,7 @@ async fn run_events(
         app.engine.see(&who, run).await.map_err(about(run))?;
         return Ok(events::stream(&app, (pass, who), run, Seq(after)));
     }
-    let log = app.engine.log(&who, run, Seq(after)).await.map_err(about(run))?;
+    let log = app.engine.reads().log(&who, run, Seq(after)).await.map_err(about(run))?;
     let limit = args.limit.map_or(usize::MAX, |limit| limit.clamp(1, EVENTS_MAX));
     let events: Vec<wire::EventBody> =
         log.iter().take(limit).map(|envelope| map::event(run, envelope)).collect();
@@ -264,7 +266,7 @@ async fn holds(
         cursor: args.cursor,
         limit: args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
     };
-    let page = app.engine.holds(&who, list).await.map_err(|error| error::problem(None, &error))?;
+    let page = app.engine.reads().holds(&who, list).await.map_err(|error| error::problem(None, &error))?;
     let holds = page.items.iter().map(map::hold).collect();
     Ok(Json(wire::Holds { holds, next_cursor: page.next.map(|next| next.to_string()) }))
 }
@@ -313,7 +315,9 @@ async fn resolve(
     let answer = app.engine.decide(&who, decision).await.map_err(about(hold.run))?;
     let view = match body.wait {
         wire::Wait::Accepted => app.engine.hold(&who, hold).await,
-        wire::Wait::Settled => app.engine.settled_hold(&who, hold, app.engine.settings().max_wait).await,
+        wire::Wait::Settled => {
+            app.engine.reads().settled_hold(&who, hold, app.engine.settings().max_wait).await
+        }
     };
     let view = view.map_err(about(hold.run))?;
     Ok(Json(map::resolved(&answer, map::hold_view(view))))
@@ -337,7 +341,7 @@ async fn receipt(
     Segment(hold): Segment,
 ) -> Answered<Json<wire::ReceiptBody>> {
     let hold = hold_id(&hold)?;
-    let receipt = app.engine.receipt(&who, hold).await.map_err(about(hold.run))?;
+    let receipt = app.engine.reads().receipt(&who, hold).await.map_err(about(hold.run))?;
     Ok(Json(map::receipt(hold, &receipt)))
 }
 

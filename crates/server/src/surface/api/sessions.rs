@@ -27,7 +27,7 @@ pub(super) async fn sessions(
         cursor: args.cursor,
         limit: args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
     };
-    let page = app.engine.sessions(&who, list).await.map_err(|error| error::problem(None, &error))?;
+    let page = app.engine.sessions().list(&who, list).await.map_err(|error| error::problem(None, &error))?;
     let sessions = page.items.iter().map(map::session).collect();
     Ok(Json(wire::Sessions { sessions, next_cursor: page.next.map(|next| next.to_string()) }))
 }
@@ -45,7 +45,7 @@ pub(super) async fn session(
     Args(args): Args<wire::SessionArgs>,
 ) -> Answered<Json<wire::SessionBody>> {
     let name = name(session, args.agent, args.owner)?;
-    let view = app.engine.session(&who, &name).await.map_err(|error| error::session(&error))?;
+    let view = app.engine.sessions().session(&who, &name).await.map_err(|error| error::session(&error))?;
     Ok(Json(map::session_view(&view)))
 }
 
@@ -64,9 +64,9 @@ pub(super) async fn change_session(
     JsonBody(body): JsonBody<wire::ChangeSession>,
 ) -> Answered<Json<wire::SessionBody>> {
     let name = name(session, args.agent, args.owner)?;
-    let changed = app.engine.merge_metadata(&who, &name, &body.metadata).await;
+    let changed = app.engine.sessions().merge_metadata(&who, &name, &body.metadata).await;
     changed.map_err(|error| error::session(&error))?;
-    let view = app.engine.session(&who, &name).await.map_err(|error| error::session(&error))?;
+    let view = app.engine.sessions().session(&who, &name).await.map_err(|error| error::session(&error))?;
     Ok(Json(map::session_view(&view)))
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn delete_session(
     Args(args): Args<wire::DeleteSessionArgs>,
 ) -> Answered<Json<wire::DeletedSession>> {
     let name = name(session, args.agent, args.owner)?;
-    let deleted = app.engine.delete_session(&who, &name, args.force.unwrap_or(false)).await;
+    let deleted = app.engine.submit().delete_session(&who, &name, args.force.unwrap_or(false)).await;
     Ok(Json(map::deleted(&deleted.map_err(|error| error::session(&error))?)))
 }
 
@@ -104,7 +104,8 @@ pub(super) async fn pending(
     Args(args): Args<wire::SessionArgs>,
 ) -> Answered<Json<wire::ExecutionBody>> {
     let name = name(session, args.agent, args.owner)?;
-    let state = app.engine.pending(&who, &name, &run).await.map_err(|error| error::session(&error))?;
+    let state =
+        app.engine.sessions().pending(&who, &name, &run).await.map_err(|error| error::session(&error))?;
     Ok(Json(wire::ExecutionBody(state)))
 }
 

@@ -15,7 +15,9 @@ use utoipa_axum::routes;
 
 use super::error;
 use super::routes::{Answered, DefaultAnswers, PAGE, PAGE_MAX, Who, bad_name};
-use crate::engine::{DeadLetter, Hears, NewSubscription, SubscriptionError, SubscriptionView, hears};
+use crate::engine::{
+    DeadLetter, NewSubscription, SubscriptionError, SubscriptionScope, SubscriptionView, hears,
+};
 use crate::http::{App, Args, Problem, Repeatable, Segment, rfc3339};
 
 pub use webhook::Webhook;
@@ -44,7 +46,7 @@ async fn subscriptions(
     Args(args): Args<wire::SubscriptionsArgs>,
 ) -> Answered<Json<wire::Subscriptions>> {
     let limit = args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
-    let (found, next) = app.engine.subscriptions(&who, args.cursor, limit).await.map_err(problem)?;
+    let (found, next) = app.engine.subscriptions().list(&who, args.cursor, limit).await.map_err(problem)?;
     let subscriptions = found.iter().map(body).collect();
     Ok(Json(wire::Subscriptions { subscriptions, next_cursor: next }))
 }
@@ -65,7 +67,7 @@ async fn subscribe(
     let agent = asked.agent.map(AgentName::new).transpose().map_err(bad_name)?;
     let hears = hears(run, agent).map_err(problem)?;
     let new = NewSubscription { kind: Webhook::NAME, hears, url: asked.url, events: asked.events, once };
-    let (view, secret) = app.engine.subscribe(&who, new).await.map_err(problem)?;
+    let (view, secret) = app.engine.subscriptions().subscribe(&who, new).await.map_err(problem)?;
     let location = [(header::LOCATION, format!("/api/v1/subscriptions/{}", view.id))];
     let shown = wire::WithSecret { subscription: body(&view), secret: secret.reveal() };
     Ok((StatusCode::CREATED, location, Json(shown)).into_response())
@@ -82,7 +84,7 @@ async fn subscription(
     Extension(who): Who,
     Segment(id): Segment,
 ) -> Answered<Json<wire::SubscriptionBody>> {
-    let view = app.engine.subscription(&who, &id).await.map_err(problem)?;
+    let view = app.engine.subscriptions().subscription(&who, &id).await.map_err(problem)?;
     Ok(Json(body(&view)))
 }
 
@@ -97,7 +99,7 @@ async fn unsubscribe(
     Extension(who): Who,
     Segment(id): Segment,
 ) -> Answered<StatusCode> {
-    app.engine.unsubscribe(&who, &id).await.map_err(problem)?;
+    app.engine.subscriptions().unsubscribe(&who, &id).await.map_err(problem)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -112,7 +114,7 @@ async fn rotate(
     Extension(who): Who,
     Segment(id): Segment,
 ) -> Answered<Json<wire::WithSecret>> {
-    let (view, secret) = app.engine.rotate(&who, &id).await.map_err(problem)?;
+    let (view, secret) = app.engine.subscriptions().rotate(&who, &id).await.map_err(problem)?;
     Ok(Json(wire::WithSecret { subscription: body(&view), secret: secret.reveal() }))
 }
 
@@ -127,7 +129,7 @@ async fn test(
     Extension(who): Who,
     Segment(id): Segment,
 ) -> Answered<Json<wire::Pinged>> {
-    let answered = app.engine.ping(&who, &id).await.map_err(problem)?;
+    let answered = app.engine.subscriptions().ping(&who, &id).await.map_err(problem)?;
     Ok(Json(match answered {
         Ok(status) => wire::Pinged { delivered: true, status: Some(status), error: None },
         Err(why) => wire::Pinged { delivered: false, status: None, error: Some(why) },
@@ -145,7 +147,7 @@ async fn enable(
     Extension(who): Who,
     Segment(id): Segment,
 ) -> Answered<Json<wire::SubscriptionBody>> {
-    Ok(Json(body(&app.engine.enable(&who, &id).await.map_err(problem)?)))
+    Ok(Json(body(&app.engine.subscriptions().enable(&who, &id).await.map_err(problem)?)))
 }
 
 /// Tells it nothing until it is enabled.
@@ -159,7 +161,7 @@ async fn disable(
     Extension(who): Who,
     Segment(id): Segment,
 ) -> Answered<Json<wire::SubscriptionBody>> {
-    Ok(Json(body(&app.engine.disable(&who, &id).await.map_err(problem)?)))
+    Ok(Json(body(&app.engine.subscriptions().disable(&who, &id).await.map_err(problem)?)))
 }
 
 /// What could not be told, oldest first.
@@ -175,7 +177,8 @@ async fn dead_letters(
     Args(args): Args<wire::DeadLettersArgs>,
 ) -> Answered<Json<wire::DeadLetters>> {
     let limit = args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
-    let page = app.engine.dead_letters(&who, &id, args.cursor, limit).await.map_err(problem)?;
+    let page =
+        app.engine.subscriptions().dead_letters(&who, &id, args.cursor, limit).await.map_err(problem)?;
     let dead_letters = page.items.iter().map(letter).collect();
     Ok(Json(wire::DeadLetters { dead_letters, next_cursor: page.next.map(|next| next.to_string()) }))
 }
@@ -195,15 +198,15 @@ async fn resend(
     Path((id, letter)): Path<(String, String)>,
 ) -> Answered<StatusCode> {
     let letter = letter.parse().map_err(|_| Problem::not_found())?;
-    app.engine.resend(&who, &id, letter).await.map_err(problem)?;
+    app.engine.subscriptions().resend(&who, &id, letter).await.map_err(problem)?;
     Ok(StatusCode::ACCEPTED)
 }
 
 fn body(view: &SubscriptionView) -> wire::SubscriptionBody {
     let (run, agent) = match &view.hears {
-        Hears::Run(run) => (Some(run.to_string()), None),
-        Hears::Agent(agent) => (None, Some(agent.to_string())),
-        Hears::Tenant => (None, None),
+        SubscriptionScope::Run(run) => (Some(run.to_string()), None),
+        SubscriptionScope::Agent(agent) => (None, Some(agent.to_string())),
+        SubscriptionScope::Tenant => (None, None),
     };
     let receiver = &view.receiver;
     let disabled = receiver.disabled.as_ref();

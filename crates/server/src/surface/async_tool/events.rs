@@ -36,7 +36,7 @@ pub(super) fn stream(app: &App, who: Principal, pass: Pass, session: Option<Sess
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let reading = Reading {
-        changes: app.engine.changes(),
+        changes: app.engine.reads().changes(),
         stopping: app.stopping.clone(),
         app: app.clone(),
         who,
@@ -95,7 +95,7 @@ impl Reading {
 
     /// A run changed here.
     async fn look_at(&mut self, run: RunId) -> Result<(), EngineError> {
-        let views = match self.app.engine.run_jobs(&self.who, run).await {
+        let views = match self.app.engine.jobs().run_jobs(&self.who, run).await {
             Ok(views) => views,
             Err(EngineError::NotFound) => return Ok(()),
             Err(error) => return Err(error),
@@ -107,13 +107,13 @@ impl Reading {
     /// What waits, and what waited when it was last looked at.
     async fn look_at_all(&mut self) -> Result<(), EngineError> {
         let list = JobList { session: self.session.clone(), limit: FOLLOWED_MAX, ..JobList::default() };
-        for view in self.app.engine.jobs(&self.who, list).await? {
+        for view in self.app.engine.jobs().list(&self.who, list).await? {
             self.take(view);
         }
         let open = self.told.values().filter(|(_, _, over)| !over);
         let known: Vec<HoldId> = open.map(|(id, _, _)| *id).collect();
         for id in known {
-            match self.app.engine.job(&self.who, id).await {
+            match self.app.engine.jobs().job(&self.who, id).await {
                 Ok(view) => self.take(view),
                 Err(EngineError::NotFound) => drop(self.told.remove(&id.to_string())),
                 Err(error) => return Err(error),

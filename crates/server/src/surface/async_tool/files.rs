@@ -104,7 +104,8 @@ impl Files {
         let (mut written, mut cursor) = (Written::default(), None);
         self.calls.clear();
         loop {
-            let page = engine.sessions(who, SessionList { agent: None, cursor, limit: AT_ONCE }).await?;
+            let page =
+                engine.sessions().list(who, SessionList { agent: None, cursor, limit: AT_ONCE }).await?;
             let wanted = |agent: &AgentName| agents.is_none_or(|agents| agents.contains(agent));
             for key in page.items.into_iter().map(|row| row.key).filter(|key| wanted(&key.agent)) {
                 written.calls += self.write_session(engine, who, key).await?;
@@ -130,7 +131,7 @@ impl Files {
         let of = key.clone();
         self.calls.retain(|_, known| known.of != of);
         let name = SessionName { session: key.session, agent: Some(key.agent), owner: Some(key.owner) };
-        let views = engine.session_jobs(who, &name).await?;
+        let views = engine.jobs().session_jobs(who, &name).await?;
         for view in &views {
             let record = serde_json::to_value(map::record(view)).unwrap_or_default();
             let id = view.id().to_string();
@@ -178,7 +179,7 @@ pub async fn write_files(engine: &Engine, who: &Principal, directory: &Path) -> 
 /// a while, in between what changes here. What cannot be written is told, and tried again.
 pub async fn mirror(engine: Engine, directory: PathBuf, agents: BTreeSet<AgentName>) {
     let who = Principal { tenant: engine.settings().tenant.clone(), ..Principal::local() };
-    let mut changes = engine.changes();
+    let mut changes = engine.reads().changes();
     while !engine.is_stopping() {
         if let Err(error) = keep(&engine, &who, &directory, &agents, &mut changes).await {
             tracing::warn!(%error, directory = %directory.display(), "the files are not up to date; trying again");
@@ -238,8 +239,8 @@ async fn write_session(
     name: &SessionName,
     directory: &Path,
 ) -> Result<(), NotWritten> {
-    let view = engine.session(who, name).await?;
-    let now = map::session(engine.session_now(who, name).await?);
+    let view = engine.sessions().session(who, name).await?;
+    let now = map::session(engine.jobs().session_now(who, name).await?);
     let pending: serde_json::Map<String, Value> = view
         .pending
         .iter()
@@ -257,7 +258,7 @@ async fn write_session(
     let folder = directory.join("session").join(file_name(view.row.key.agent.as_str()));
     fs::create_dir_all(&folder)?;
     // Whoever used a name first has the plain one; the same name of others has theirs beside it.
-    let first = engine.first_of_name(&view.row.key).await?;
+    let first = engine.sessions().first_of_name(&view.row.key).await?;
     let file = match first.is_none_or(|first| first == view.row.key.owner) {
         true => file_name(view.row.key.session.as_str()),
         false => {

@@ -14,7 +14,7 @@ use super::wire::{
     CallStatus, CallTime, PartState, PartTime, PendingToolCall, RecoveryStatus, SessionStatus, ToolPart,
     ToolResult,
 };
-use crate::engine::{JobView, Recovery, SessionNow};
+use crate::engine::{JobView, SessionNow, StartupReport};
 use crate::tool::external::webhook_url;
 
 /// S2-33: what is said of a call that was not reported in time.
@@ -161,7 +161,7 @@ pub(super) fn session(now: SessionNow) -> SessionStatus {
 }
 
 /// What the server found.
-pub(super) fn recovery(found: &Recovery, stale_processing: u64) -> RecoveryStatus {
+pub(super) fn recovery(found: &StartupReport, stale_processing: u64) -> RecoveryStatus {
     RecoveryStatus {
         started: millis(found.began_at),
         completed: found.ended_at.map(millis),

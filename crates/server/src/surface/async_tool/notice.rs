@@ -12,7 +12,9 @@ use standfast_core::job;
 
 use super::map;
 use super::wire::{CallStatus, ToolResult};
-use crate::engine::{JOB_RECEIVER, Kind, Receiver, Sending, Telling, What, delivery_id, seconds};
+use crate::engine::{
+    Delivery, DeliveryPayload, DeliveryRequest, JOB_RECEIVER, Receiver, ReceiverKind, delivery_id, seconds,
+};
 
 /// Whoever is told how a call ended.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +31,7 @@ struct Told {
     error: Option<String>,
 }
 
-impl Kind for Settled {
+impl ReceiverKind for Settled {
     fn name(&self) -> &'static str {
         JOB_RECEIVER
     }
@@ -40,8 +42,8 @@ impl Kind for Settled {
         receiver.brought.as_ref().is_some_and(|brought| brought.details == key)
     }
 
-    fn request(&self, telling: &Telling<'_>) -> Option<Sending> {
-        let What::Event { run, event, hold: Some(view) } = &telling.what else { return None };
+    fn request(&self, telling: &Delivery<'_>) -> Option<DeliveryRequest> {
+        let DeliveryPayload::Event { run, event, hold: Some(view) } = &telling.what else { return None };
         let Event::HoldResolved(resolved) = &event.event else { return None };
         let id = HoldId { run: run.id, key: resolved.hold }.to_string();
         // A receiver belongs to one call.
@@ -71,7 +73,7 @@ impl Kind for Settled {
             ("webhook-signature", format!("v1,{}", BASE64_STANDARD.encode(signed))),
         ];
         let headers = headers.map(|(name, value)| (name.to_owned(), value)).to_vec();
-        Some(Sending { id, headers, body })
+        Some(DeliveryRequest { id, headers, body })
     }
 }
 

@@ -24,7 +24,7 @@ use super::error::Refused;
 use super::rate::{Of, Rate};
 use super::{events, map, wire};
 use crate::auth::Principal;
-use crate::engine::{JobList, JobView, Once, Report, Said, SessionName, Signature};
+use crate::engine::{IdempotencyKey, JobList, JobView, Report, ReportBody, SessionName, Signature};
 use crate::http::{App, Args, Pass, Peer, Segment, body_bytes, idempotency_key, is_too_deep};
 
 /// Calls of a list, unless the caller wants fewer.
@@ -71,7 +71,7 @@ async fn result(
 ) -> Answered<Json<wire::Done>> {
     let incoming = Incoming::of(&app, &rate, request).await?;
     let body: wire::SubmitResult = incoming.read()?;
-    incoming.tell(&app, &rate, &body.pending_id, Said::Result(checked_result(&body.result)?)).await
+    incoming.tell(&app, &rate, &body.pending_id, ReportBody::Result(checked_result(&body.result)?)).await
 }
 
 /// Reports that a call failed.
@@ -89,7 +89,7 @@ async fn error(
 ) -> Answered<Json<wire::Done>> {
     let incoming = Incoming::of(&app, &rate, request).await?;
     let body: wire::SubmitError = incoming.read()?;
-    incoming.tell(&app, &rate, &body.pending_id, Said::Error(body.error)).await
+    incoming.tell(&app, &rate, &body.pending_id, ReportBody::Error(body.error)).await
 }
 
 /// Says how far a call is; it counts as `processing` from then on, until nothing was heard for a while.
@@ -119,7 +119,7 @@ async fn progress(
     if body.progress.is_some_and(|part| !(0.0..=1.0).contains(&part)) {
         return Err(Refused::invalid("progress is a number from 0 to 1"));
     }
-    let said = Said::Progress { note: note(body.output, body.progress), processing };
+    let said = ReportBody::Progress { note: note(body.output, body.progress), processing };
     incoming.tell(&app, &rate, &body.pending_id, said).await
 }
 
@@ -149,8 +149,8 @@ async fn webhook(
     }
     let body: wire::Webhook = incoming.read()?;
     let said = match (&body.result, body.error) {
-        (Some(result), None) => Said::Result(checked_result(result)?),
-        (None, Some(error)) => Said::Error(error),
+        (Some(result), None) => ReportBody::Result(checked_result(result)?),
+        (None, Some(error)) => ReportBody::Error(error),
         (Some(_), Some(_)) | (None, None) => {
             return Err(Refused::invalid("the body has either a result or an error"));
         }
@@ -182,7 +182,7 @@ async fn pending(
         over,
         limit: args.limit.unwrap_or(LISTED_MAX).clamp(1, LISTED_MAX),
     };
-    let records = app.engine.jobs(&who, list).await?;
+    let records = app.engine.jobs().list(&who, list).await?;
     let is_wanted =
         |view: &&JobView| args.status.is_none_or(|status| status == map::status(&view.job.stands));
     Ok(Json(records.iter().filter(is_wanted).map(map::record).collect()))
@@ -198,7 +198,7 @@ async fn one_pending(
     Extension(who): Who,
     Segment(id): Segment,
 ) -> Answered<Json<wire::PendingToolCall>> {
-    Ok(Json(map::record(&app.engine.job(&who, hold_id(&id)?).await?)))
+    Ok(Json(map::record(&app.engine.jobs().job(&who, hold_id(&id)?).await?)))
 }
 
 /// Cancels a call: it is not waited for any more, and the model is told so.
@@ -214,13 +214,13 @@ async fn cancel_pending(
 ) -> Answered<Json<wire::Done>> {
     let report = Report {
         job: hold_id(&id)?,
-        said: Said::Withdrawn,
+        said: ReportBody::Withdrawn,
         sender: Some(who),
         signature: None,
         body: Vec::new(),
         once: None,
     };
-    Ok(Json(done(&app.engine.take_report(report).await?)))
+    Ok(Json(done(&app.engine.reports().take(report).await?)))
 }
 
 /// The tools whose results come from elsewhere.
@@ -276,7 +276,7 @@ async fn session_status(
     Segment(id): Segment,
     Args(args): Args<wire::SessionArgs>,
 ) -> Answered<Json<wire::SessionStatus>> {
-    let now = app.engine.session_now(&who, &session_name(id, args)?).await?;
+    let now = app.engine.jobs().session_now(&who, &session_name(id, args)?).await?;
     Ok(Json(map::session(now)))
 }
 
@@ -292,7 +292,7 @@ async fn session_parts(
     Segment(id): Segment,
     Args(args): Args<wire::SessionArgs>,
 ) -> Answered<Json<Vec<wire::ToolPart>>> {
-    let views = app.engine.session_jobs(&who, &session_name(id, args)?).await?;
+    let views = app.engine.jobs().session_jobs(&who, &session_name(id, args)?).await?;
     Ok(Json(views.iter().map(map::part).collect()))
 }
 
@@ -307,7 +307,7 @@ async fn recovery_status(
 ) -> Answered<Json<wire::RecoveryStatus>> {
     // It counts one tenant's runs, and is nobody else's business.
     match who.tenant == app.engine.settings().tenant {
-        true => Ok(Json(map::recovery(&app.engine.recovery(), app.engine.silent_jobs()))),
+        true => Ok(Json(map::recovery(&app.engine.startup_report(), app.engine.jobs().silent_jobs()))),
         false => Err(Refused::new(StatusCode::NOT_FOUND, "there is nothing here that you may see")),
     }
 }
@@ -316,7 +316,7 @@ async fn recovery_status(
 struct Incoming {
     sender: Option<Principal>,
     signature: Option<Signature>,
-    once: Option<Once>,
+    once: Option<IdempotencyKey>,
     body: Vec<u8>,
 }
 
@@ -334,7 +334,7 @@ impl Incoming {
         let (signature, key) = (signature(request.headers())?, idempotency_key(request.headers())?);
         let route = format!("POST {}", request.uri().path());
         let body = body_bytes(request).await?;
-        let once = key.map(|key| Once::new(route, key, digest::of_bytes(&body)));
+        let once = key.map(|key| IdempotencyKey::new(route, key, digest::of_bytes(&body)));
         Ok(Incoming { sender, signature, once, body })
     }
 
@@ -354,13 +354,19 @@ impl Incoming {
     }
 
     /// Hands it on, unless there are too many about this call.
-    async fn tell(self, app: &App, rate: &Rate, pending: &str, said: Said) -> Answered<Json<wire::Done>> {
+    async fn tell(
+        self,
+        app: &App,
+        rate: &Rate,
+        pending: &str,
+        said: ReportBody,
+    ) -> Answered<Json<wire::Done>> {
         let job = hold_id(pending)?;
         let most = app.engine.settings().jobs.per_job;
         rate.take(Of::Call(pending), most, app.engine.clock().now()).map_err(too_often)?;
         let Incoming { sender, signature, once, body } = self;
         let report = Report { job, said, sender, signature, body, once };
-        Ok(Json(done(&app.engine.take_report(report).await?)))
+        Ok(Json(done(&app.engine.reports().take(report).await?)))
     }
 }
 

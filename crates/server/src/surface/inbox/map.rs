@@ -21,7 +21,9 @@ use standfast_core::run::{Run, Status, Waiting, status as core_status};
 use standfast_core::time::Millis;
 
 use super::wire::{self, InboxStats, Priority, PriorityWord, TaskStatus};
-use crate::engine::{ClaimTask, InboxView, NewTask, Once, Page, TaskList, TaskReport, TaskView, claimed_by};
+use crate::engine::{
+    ClaimTask, IdempotencyKey, InboxView, NewTask, Page, TaskList, TaskReport, TaskView, claimed_by,
+};
 use crate::http::Problem;
 
 pub(super) use answers::{hold_to_resume, suspend_payload, wanted};
@@ -124,7 +126,7 @@ pub(super) fn stats(view: &InboxView) -> InboxStats {
 pub(super) fn new_task(
     inbox: InboxName,
     body: wire::NewTask,
-    once: Option<Once>,
+    once: Option<IdempotencyKey>,
 ) -> Result<NewTask, Problem> {
     let text = |name: &str, text: Option<String>| match text {
         Some(text) if text.is_empty() || text.len() > TEXT_MAX => {

@@ -9,7 +9,9 @@ use standfast_core::run::{Facts, InboxPlace};
 
 use super::map;
 use super::wire::Object;
-use crate::engine::{HoldView, Kind, Sending, Telling, What, delivery_id, seconds, signature};
+use crate::engine::{
+    Delivery, DeliveryPayload, DeliveryRequest, HoldView, ReceiverKind, delivery_id, seconds, signature,
+};
 use crate::http::rfc3339;
 
 /// Receivers that are told of tasks.
@@ -65,21 +67,21 @@ struct TaskNames<'a> {
     target_agent_id: Option<String>,
 }
 
-impl Kind for TaskWebhook {
+impl ReceiverKind for TaskWebhook {
     fn name(&self) -> &'static str {
         TaskWebhook::NAME
     }
 
-    fn request(&self, telling: &Telling<'_>) -> Option<Sending> {
+    fn request(&self, telling: &Delivery<'_>) -> Option<DeliveryRequest> {
         let subscription = telling.subscription;
         let (id, body) = match &telling.what {
-            What::Frame { .. } => return None,
-            What::Ping { id } => {
+            DeliveryPayload::Frame { .. } => return None,
+            DeliveryPayload::Ping { id } => {
                 let payload =
                     Payload { kind: "ping", timestamp: rfc3339(telling.now), data: Ping { subscription } };
                 ((*id).to_owned(), serde_json::to_string(&payload).ok()?)
             }
-            What::Event { run, event, hold } => {
+            DeliveryPayload::Event { run, event, hold } => {
                 let place = run.inbox.as_ref()?;
                 let (kind, reason) = word(&event.event)?;
                 let open = hold.as_deref().filter(|_| kind == SUSPENDED);
@@ -100,7 +102,7 @@ impl Kind for TaskWebhook {
             ("webhook-timestamp".to_owned(), seconds(telling.now).to_string()),
             ("webhook-signature".to_owned(), signature(telling.secrets, &id, telling.now, &body)),
         ];
-        Some(Sending { id, headers, body })
+        Some(DeliveryRequest { id, headers, body })
     }
 }
 

@@ -18,7 +18,7 @@ use super::notices::TaskWebhook;
 use super::shown::Shown;
 use super::{error, map, wire};
 use crate::auth::Principal;
-use crate::engine::{Decision, Implied, NewSubscription, Once, ShownHold, TaskReport, hears};
+use crate::engine::{Decision, IdempotencyKey, Implied, NewSubscription, ShownHold, TaskReport, hears};
 use crate::http::{App, Args, Problem, Repeatable, Segment};
 
 /// Tasks of a page, unless the caller wants another number.
@@ -73,7 +73,7 @@ pub fn routes() -> OpenApiRouter<App> {
 /// Lists inboxes.
 #[utoipa::path(get, path = "", tag = "inbox", responses((status = 200, body = wire::Inboxes), Problems))]
 async fn inboxes(State(app): State<App>, Extension(who): Who) -> Answered<Json<wire::Inboxes>> {
-    let found = app.engine.inboxes(&who).await.map_err(no)?;
+    let found = app.engine.inboxes().list(&who).await.map_err(no)?;
     Ok(Json(wire::Inboxes { inboxes: found.iter().map(map::inbox).collect() }))
 }
 
@@ -89,7 +89,7 @@ async fn inbox_stats(
     Segment(inbox): Segment,
 ) -> Answered<Json<wire::InboxStats>> {
     let name = inbox_name(inbox)?;
-    let found = app.engine.inboxes(&who).await.map_err(no)?;
+    let found = app.engine.inboxes().list(&who).await.map_err(no)?;
     let stats = found.iter().find(|view| view.counts.inbox == name).map(map::stats);
     Ok(Json(stats.unwrap_or_default()))
 }
@@ -107,7 +107,7 @@ async fn tasks_of_inbox(
     Args(args): Args<wire::TasksArgs>,
 ) -> Shows<wire::Tasks> {
     let list = map::list(inbox_name(inbox)?, &args, args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX));
-    let page = app.engine.tasks(&who, list, |run, below| map::is_listed(run, below, &args)).await;
+    let page = app.engine.inboxes().tasks(&who, list, |run, below| map::is_listed(run, below, &args)).await;
     Ok(Shown::tasks(&app, &who, &page.map_err(no)?))
 }
 
@@ -125,7 +125,7 @@ async fn add_task(
 ) -> Answered<(StatusCode, Shown<wire::Task>)> {
     let name = inbox_name(inbox)?;
     let new = map::new_task(name.clone(), body, once)?;
-    let run = app.engine.add_task(&who, new).await.map_err(no)?;
+    let run = app.engine.tasks().add(&who, new).await.map_err(no)?;
     Ok((StatusCode::CREATED, view(&app, &who, &name, run).await?))
 }
 
@@ -153,7 +153,7 @@ async fn add_tasks(
         all.push(map::new_task(name.clone(), task, once).map_err(wrong)?);
     }
     let added =
-        futures_util::future::join_all(all.into_iter().map(|new| app.engine.add_task(&who, new))).await;
+        futures_util::future::join_all(all.into_iter().map(|new| app.engine.tasks().add(&who, new))).await;
     let mut tasks = Vec::new();
     for run in added {
         tasks.push(view(&app, &who, &name, run.map_err(no)?).await?.body);
@@ -196,7 +196,7 @@ async fn waiting(
     args: &wire::PageArgs,
 ) -> Shows<wire::Tasks> {
     let page = (args.cursor, args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX));
-    let found = app.engine.waiting_tasks(who, inbox, page, map::is_waiting).await.map_err(no)?;
+    let found = app.engine.inboxes().waiting_tasks(who, inbox, page, map::is_waiting).await.map_err(no)?;
     Ok(Shown::tasks(app, who, &found))
 }
 
@@ -225,7 +225,7 @@ async fn claim_task(
 ) -> Answered<Json<wire::Claimed>> {
     let name = inbox_name(inbox)?;
     let claim = map::claim(name.clone(), body, app.engine.settings().max_wait)?;
-    let task = match app.engine.claim_task(&who, claim).await.map_err(no)? {
+    let task = match app.engine.tasks().claim(&who, claim).await.map_err(no)? {
         Some(run) => Some(Box::new(view(&app, &who, &name, run).await?.body)),
         None => None,
     };
@@ -247,9 +247,10 @@ async fn resume_task(
     Repeatable { body, once }: Repeatable<wire::Resume>,
 ) -> Answered<Json<wire::Resumed>> {
     let (inbox, run) = task_names(names)?;
-    let task = app.engine.task(&who, &inbox, run).await.map_err(no)?;
+    let snapshot = app.engine.inboxes().snapshot(&who, &inbox, run).await.map_err(no)?;
+    let task = app.engine.inboxes().task_view(&who, &snapshot).await.map_err(no)?;
     let answered = Ok(Json(wire::Resumed { success: true }));
-    if app.engine.was_done(&who, once.as_ref()).await.map_err(no)? {
+    if app.engine.submit().was_done(&who, once.as_ref()).await.map_err(no)? {
         return answered;
     }
     let hold = map::hold_to_resume(&task, body.hold_id.as_deref())?;
@@ -257,7 +258,13 @@ async fn resume_task(
     let (digest, revision) = match body.hold_id {
         Some(_) => (None, None),
         // Whoever names no hold means the one that they were shown, and no other (C26).
-        None => match app.engine.implied_hold(&who, run, &[], &[ShownHold::from(hold)]).await.map_err(no)? {
+        None => match app
+            .engine
+            .shown()
+            .implied_hold(&who, run, &[], &[ShownHold::from(hold)])
+            .await
+            .map_err(no)?
+        {
             Implied::Hold(shown) => (shown.digest, Some(shown.revision)),
             Implied::NotShown | Implied::Outdated | Implied::Several | Implied::Answered => {
                 return Err(error::not_shown(&run.to_string(), hold.row.id));
@@ -265,7 +272,13 @@ async fn resume_task(
         },
     };
     let decision = Decision { hold: hold.row.id, wanted, digest, revision, once };
-    app.engine.decide(&who, decision).await.map_err(no)?;
+    let submit = app.engine.submit();
+    let decided = if decision.hold.run == run && app.engine.reads().may_see(&who, &task.run.facts) {
+        submit.decide_on(&who, decision.into(), &snapshot).await
+    } else {
+        submit.decide(&who, decision).await
+    };
+    decided.map_err(no)?;
     answered
 }
 
@@ -283,7 +296,7 @@ async fn cancel_task(
     Repeatable { body, once }: Repeatable<wire::Cancel>,
 ) -> Shows<wire::Task> {
     let (inbox, run) = task_names(names)?;
-    app.engine.task(&who, &inbox, run).await.map_err(no)?;
+    app.engine.inboxes().task(&who, &inbox, run).await.map_err(no)?;
     app.engine.cancel(&who, run, body.reason, once).await.map_err(no)?;
     view(&app, &who, &inbox, run).await
 }
@@ -391,7 +404,7 @@ async fn subscribe_to_tasks(
         once,
     };
     let (view, secret) =
-        app.engine.subscribe(&who, new).await.map_err(|error| error::subscription(&error))?;
+        app.engine.subscriptions().subscribe(&who, new).await.map_err(|error| error::subscription(&error))?;
     Ok((StatusCode::CREATED, Json(wire::Subscribed { id: view.id, secret: secret.reveal() })))
 }
 
@@ -401,16 +414,16 @@ async fn report(
     names: (String, String),
     claim: &str,
     report: TaskReport,
-    once: Option<Once>,
+    once: Option<IdempotencyKey>,
 ) -> Shows<wire::Task> {
     let (inbox, run) = task_names(names)?;
     let worker = WorkerName::new(claim).map_err(|bad| Problem::invalid(format!("claimId: {bad}")))?;
-    app.engine.report(who, (&inbox, run), worker, report, once).await.map_err(no)?;
+    app.engine.tasks().report(who, (&inbox, run), worker, report, once).await.map_err(no)?;
     view(app, who, &inbox, run).await
 }
 
 async fn view(app: &App, who: &Principal, inbox: &InboxName, run: RunId) -> Shows<wire::Task> {
-    let task = app.engine.task(who, inbox, run).await.map_err(no)?;
+    let task = app.engine.inboxes().task(who, inbox, run).await.map_err(no)?;
     Ok(Shown::task(app, who, &task))
 }
 

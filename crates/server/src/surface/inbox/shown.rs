@@ -52,7 +52,7 @@ impl<T: Serialize> IntoResponse for Shown<T> {
         let response = Json(body).into_response();
         match showings.is_empty() {
             true => response,
-            false => when_written(response, move || engine.note_written(&who, &showings, None)),
+            false => when_written(response, move || engine.shown().note_written(&who, &showings, None)),
         }
     }
 }

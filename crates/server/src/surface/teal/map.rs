@@ -14,7 +14,7 @@ use standfast_core::apply;
 use standfast_core::body::Body;
 use standfast_core::event::{Envelope, Event, Outcome};
 use standfast_core::hold::{Ask, Hold, HoldKind};
-use standfast_core::id::{CallId, CallNo, MessageId, RequestId, RunId, Seq};
+use standfast_core::id::{CallId, CallNo, HoldKey, MessageId, RequestId, RequestKey, RunId, Seq};
 use standfast_core::message::{Message, Part, Usage};
 use standfast_core::request::requests;
 use standfast_core::run::{Run, Status, Waiting, status};
@@ -151,6 +151,22 @@ pub(super) fn settled(run: RunId, appends: &[Vec<Envelope>], since: Seq) -> Opti
         }
     }
     None
+}
+
+/// The event that decided a request; none while something of it is open.
+pub(super) fn decided_at(log: &[Envelope], request: RequestKey) -> Option<Seq> {
+    let opened = |envelope: &Envelope| {
+        let Event::HoldOpened(opened) = &envelope.event else { return None };
+        is_asked(opened.kind).then_some(opened.hold)
+    };
+    let asked: Vec<HoldKey> = log.iter().filter_map(opened).collect();
+    let found = requests(log).into_iter().find(|found| found.key == request)?;
+    let meant = found.holds.iter().map(|(hold, _)| *hold).filter(|hold| asked.contains(hold));
+    let resolved_at = |hold: HoldKey| {
+        let is_its = |envelope: &&Envelope| matches!(&envelope.event, Event::HoldResolved(resolved) if resolved.hold == hold);
+        log.iter().rev().find(is_its).map(|envelope| envelope.seq)
+    };
+    meant.map(resolved_at).collect::<Option<Vec<Seq>>>()?.into_iter().max()
 }
 
 /// What a task answers. `waiting` is the run that really waits: the task itself, or a sub-run of it.

@@ -20,7 +20,7 @@ use super::map::{self, Needs};
 use super::reply::Asker;
 use super::resume::Wish;
 use super::wire::{ResumeArgs, ResumeBody};
-use crate::engine::{HoldView, Once, One, RequestView};
+use crate::engine::{HoldDecision, HoldView, IdempotencyKey, RequestView};
 use crate::html::{Posted, Site, Templates, Token};
 use crate::http::{Problem, mount, rfc3339};
 use crate::words;
@@ -122,15 +122,15 @@ pub(super) async fn decide(
 ) -> Result<Response, Problem> {
     let token = token(&request);
     // Whoever may not see it is told so before anything about the form.
-    asker.request(id).await?;
+    let view = asker.request(id).await?;
     let posted = match Posted::from_request(request, &()).await {
         Ok(posted) => posted,
         Err(failure) => return Ok(failure.into_response()),
     };
-    match asker.resume(id, || wish(id, &posted)).await {
+    match asker.decide(id, view, || wish(id, &posted)).await {
         Ok(resumed) => {
             // What follows is shown if it comes soon; whether it does changes nothing.
-            let _ = asker.app.engine.needs_somebody(resumed.task, SETTLE).await;
+            let _ = asker.app.engine.reads().needs_somebody(&asker.who, resumed.task, SETTLE).await;
             let settings = asker.app.engine.settings();
             let back = format!("{}{PREFIX}/resume/{id}", mount(&settings));
             Ok((StatusCode::SEE_OTHER, [(header::LOCATION, back)]).into_response())
@@ -149,7 +149,7 @@ fn wish(id: &str, posted: &Posted) -> Result<Wish, Problem> {
         // The nonce is the page's own, so a click that is sent again is the same click.
         let key = format!("page:{nonce}:{}", action.as_deref().unwrap_or_default());
         let request = digest::of_bytes(key.as_bytes());
-        Once::new(format!("{PREFIX}/resume/{id}"), key, request)
+        IdempotencyKey::new(format!("{PREFIX}/resume/{id}"), key, request)
     });
     let reason = posted.get("reason").filter(|reason| !reason.trim().is_empty());
     let body = ResumeBody { action, payload: None, reason };
@@ -160,13 +160,13 @@ fn wish(id: &str, posted: &Posted) -> Result<Wish, Problem> {
 }
 
 /// What was shown of a hold: its key, its digest, its revision.
-fn shown(text: &str) -> Option<One> {
+fn shown(text: &str) -> Option<HoldDecision> {
     let mut parts = text.split('/');
     let hold = parts.next()?.parse().ok()?;
     let digest = parts.next()?;
     let digest = if digest.is_empty() { None } else { Some(digest.parse().ok()?) };
     let revision = Some(parts.next()?.parse().ok()?);
-    Some(One { hold, wanted: Wanted::Approve, digest, revision })
+    Some(HoldDecision { hold, wanted: Wanted::Approve, digest, revision })
 }
 
 fn repeated(view: &HoldView) -> String {
@@ -192,7 +192,8 @@ fn page(
         () => Form::Both,
     };
     let texts = calls.iter().flat_map(|call| [&call.reason, &call.question, &call.arguments]);
-    let facts = &view.run.facts;
+    let run = view.snapshot.run();
+    let facts = &run.facts;
     let shown = Page {
         title: match (form != Form::Closed, open.len()) {
             (false, _) => "This request was decided",
@@ -204,7 +205,7 @@ fn page(
         run: facts.id.to_string(),
         session: facts.session.to_string(),
         request: id.to_owned(),
-        status: words::status(status(&view.run)),
+        status: words::status(status(run)),
         notice: tried.map(|problem| Notice { title: problem.title, text: problem.detail.clone() }),
         hidden: texts.flatten().map(|text| text.chars().filter(|c| is_hidden_in_lines(*c)).count()).sum(),
         calls,

@@ -13,13 +13,11 @@ use standfast_core::run::{Run, Status, Waiting, status};
 
 use super::error::problem;
 use super::map::{self, Told};
+use super::resume::Since;
 use super::wire::{AgentTask, Answered, TaskStatus, TealAgentsPartialResponse};
 use crate::auth::Principal;
-use crate::engine::{Seen, Showing};
+use crate::engine::{LookedUpRun, Showing, Snapshot};
 use crate::http::{App, Problem, rfc3339, when_written};
-
-/// Behind everything: the answer is what is true now.
-pub(super) const NOW: Seq = Seq(u64::MAX);
 
 /// Who asks, and by which address.
 #[derive(Clone)]
@@ -37,24 +35,37 @@ pub(super) struct Reply {
 
 impl Asker {
     /// The answer as soon as somebody is needed or the task is over; as it is when that takes too long.
-    pub(super) async fn answer(&self, task: RunId, since: Seq) -> Result<Reply, Problem> {
-        let engine = &self.app.engine;
-        let at_most = engine.settings().max_wait;
-        engine.needs_somebody(task, at_most).await.map_err(|error| problem(&error))?;
-        self.look(task, since).await
+    pub(super) async fn answer(&self, task: RunId, since: Since) -> Result<Reply, Problem> {
+        let reads = self.app.engine.reads();
+        let at_most = self.app.engine.settings().max_wait;
+        let found = reads.needs_somebody(&self.who, task, at_most).await.map_err(|error| problem(&error))?;
+        let found = match found {
+            LookedUpRun::Run(snapshot) => Some(snapshot),
+            LookedUpRun::Quarantined(_) => None,
+        };
+        self.look(task, since, found.as_deref()).await
     }
 
-    /// The answer now.
-    pub(super) async fn look(&self, task: RunId, since: Seq) -> Result<Reply, Problem> {
+    /// The answer now, with what was read of the task if it was.
+    pub(super) async fn look(
+        &self,
+        task: RunId,
+        since: Since,
+        found: Option<&Snapshot>,
+    ) -> Result<Reply, Problem> {
         let engine = &self.app.engine;
-        let appends = engine.appends(task, Seq(0)).await.map_err(|error| problem(&error))?;
+        let appends = engine.reads().appends(task, Seq(0)).await.map_err(|error| problem(&error))?;
+        let since = match since {
+            Since::Event(seq) => seq,
+            Since::Now | Since::Decided(_) => since.seq(&appends.concat()),
+        };
         let settled = map::settled(task, &appends, since);
         let log: Vec<Envelope> = appends.into_iter().take(settled.unwrap_or(usize::MAX)).flatten().collect();
         let run = apply::fold(task, &log).ok_or_else(Problem::not_found)?;
         let told = Told { run: &run, log: &log };
         let below = match asks(&run) {
             true => None,
-            false => self.below(task).await?,
+            false => self.below(task, found).await?,
         };
         let waiting = match &below {
             Some((run, log)) => Told { run, log },
@@ -69,10 +80,19 @@ impl Asker {
     }
 
     /// The sub-run that somebody is needed for, with its log.
-    async fn below(&self, task: RunId) -> Result<Option<(Run, Vec<Envelope>)>, Problem> {
+    async fn below(
+        &self,
+        task: RunId,
+        found: Option<&Snapshot>,
+    ) -> Result<Option<(Run, Vec<Envelope>)>, Problem> {
         let engine = &self.app.engine;
-        let view = engine.run(&self.who, task).await.map_err(|error| problem(&error))?;
-        for (hold, _) in view.holds_below.iter().filter(|(_, kind)| map::is_asked(*kind)) {
+        let below = match found {
+            Some(found) => engine.reads().holds_below(found.run()).await,
+            None => engine.run(&self.who, task).await.map(|view| view.holds_below),
+        };
+        for (hold, _) in
+            below.map_err(|error| problem(&error))?.iter().filter(|(_, kind)| map::is_asked(*kind))
+        {
             let log = engine.events(hold.run, Seq(0)).await.map_err(|error| problem(&error))?;
             if let Some(run) = apply::fold(hold.run, &log).filter(asks) {
                 return Ok(Some((run, log)));
@@ -91,25 +111,31 @@ impl Asker {
         root
     }
 
-    /// Who speaks on a stream of a task, with nothing said yet.
-    pub(super) async fn speaker(&self, task: RunId) -> Result<TealAgentsPartialResponse, Problem> {
-        let log = self.app.engine.log(&self.who, task, Seq(0)).await.map_err(|error| problem(&error))?;
-        let run = apply::fold(task, &log).ok_or_else(Problem::not_found)?;
-        Ok(TealAgentsPartialResponse {
+    /// Who speaks on a stream of a task, with nothing said yet, and the event behind which the stream begins.
+    pub(super) async fn speaker(
+        &self,
+        task: RunId,
+        since: Since,
+    ) -> Result<(TealAgentsPartialResponse, Seq), Problem> {
+        let snapshot = self.app.engine.reads().snapshot(&self.who, task).await;
+        let snapshot = snapshot.map_err(|error| problem(&error))?;
+        let (run, log) = (snapshot.run(), snapshot.log().await.map_err(|error| problem(&error.into()))?);
+        let speaker = TealAgentsPartialResponse {
             session_id: run.facts.session.to_string(),
             task_id: task.to_string(),
-            request_id: Told { run: &run, log: &log }.request_id(),
+            request_id: Told { run, log }.request_id(),
             output_partial: String::new(),
             source: run.facts.agent.to_string(),
-        })
+        };
+        Ok((speaker, since.seq(log)))
     }
 
     /// The task with its trail, and what of its own open holds that shows.
     pub(super) async fn task(&self, task: RunId) -> Result<(AgentTask, Option<Showing>), Problem> {
         let engine = &self.app.engine;
-        let view = match engine.look_up(&self.who, task).await.map_err(|error| problem(&error))? {
-            Seen::Run(view) => view,
-            Seen::Quarantined(found) => {
+        let snapshot = match engine.reads().look_up(&self.who, task).await.map_err(|error| problem(&error))? {
+            LookedUpRun::Run(snapshot) => snapshot,
+            LookedUpRun::Quarantined(found) => {
                 let facts = found.facts.as_ref().ok_or_else(Problem::not_found)?;
                 let failed = AgentTask {
                     session_id: facts.session.to_string(),
@@ -123,12 +149,12 @@ impl Asker {
                 return Ok((failed, None));
             }
         };
-        let log = engine.log(&self.who, task, Seq(0)).await.map_err(|error| problem(&error))?;
-        // What is shown belongs together: where the log has gone on meanwhile, it counts.
-        let run = apply::fold(task, &log).unwrap_or(view.run);
-        let below: Vec<HoldKind> = view.holds_below.iter().map(|(_, kind)| *kind).collect();
-        let showing = Showing::of(&run, map::is_asked);
-        Ok((map::task(Told { run: &run, log: &log }, &below), Some(showing)))
+        let log = snapshot.log().await.map_err(|error| problem(&error.into()))?;
+        let run = snapshot.run();
+        let below = engine.reads().holds_below(run).await.map_err(|error| problem(&error))?;
+        let below: Vec<HoldKind> = below.iter().map(|(_, kind)| *kind).collect();
+        let showing = Showing::of(run, map::is_asked);
+        Ok((map::task(Told { run, log }, &below), Some(showing)))
     }
 
     /// An answer that shows this, noted once it is written (C26).
@@ -136,7 +162,7 @@ impl Asker {
         let (engine, who) = (self.app.engine.clone(), self.who.clone());
         match showing.filter(|showing| !showing.holds.is_empty()) {
             Some(showing) => when_written(response.into_response(), move || {
-                engine.note_written(&who, &[showing], None);
+                engine.shown().note_written(&who, &[showing], None);
             }),
             None => response.into_response(),
         }

@@ -6,14 +6,18 @@
 use axum::http::StatusCode;
 use serde_json::value::RawValue;
 use standfast_core::command::Wanted;
-use standfast_core::id::{RequestId, RunId, Seq};
+use standfast_core::event::Envelope;
+use standfast_core::id::{RequestId, RequestKey, RunId, Seq};
 use standfast_core::refusal::Refusal;
 
 use super::error::problem;
 use super::map;
-use super::reply::{Asker, NOW};
+use super::reply::Asker;
 use super::wire::{Action, ResumeArgs, ResumeBody};
-use crate::engine::{Deciding, Decisions, EngineError, HoldView, Implied, Once, One, RequestView, ShownHold};
+use crate::engine::{
+    DecisionSet, Decisions, EngineError, HoldDecision, HoldView, IdempotencyKey, Implied, RequestView,
+    ShownHold,
+};
 use crate::http::Problem;
 
 /// What a decider wants.
@@ -23,20 +27,49 @@ pub(super) struct Wish {
     pub(super) payload: Option<Box<RawValue>>,
     pub(super) reason: Option<String>,
     /// What was shown of each hold, where the decider repeats it; what is none of these was not seen.
-    pub(super) seen: Option<Vec<One>>,
-    pub(super) once: Option<Once>,
+    pub(super) seen: Option<Vec<HoldDecision>>,
+    pub(super) once: Option<IdempotencyKey>,
 }
 
 /// The task that goes on, and the point behind which its answer is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Resumed {
     pub(super) task: RunId,
-    pub(super) since: Seq,
+    pub(super) since: Since,
+}
+
+/// Behind every event.
+pub(super) const NOW: Seq = Seq(u64::MAX);
+
+/// A point of a task's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Since {
+    /// Behind this event.
+    Event(Seq),
+    /// Behind the decision of this request; while it is open, behind everything.
+    Decided(RequestKey),
+    /// Behind everything: what is true now.
+    Now,
+}
+
+impl Since {
+    /// The event that it means in this log.
+    pub(super) fn seq(self, log: &[Envelope]) -> Seq {
+        match self {
+            Since::Event(seq) => seq,
+            Since::Now => NOW,
+            Since::Decided(request) => map::decided_at(log, request).unwrap_or(NOW),
+        }
+    }
 }
 
 impl Wish {
     /// What body and query say together.
-    pub(super) fn of(body: ResumeBody, args: &ResumeArgs, once: Option<Once>) -> Result<Wish, Problem> {
+    pub(super) fn of(
+        body: ResumeBody,
+        args: &ResumeArgs,
+        once: Option<IdempotencyKey>,
+    ) -> Result<Wish, Problem> {
         let action = match (body.action.as_deref(), args.action.as_deref()) {
             (Some(said), Some(asked)) if said != asked => {
                 let detail =
@@ -65,7 +98,7 @@ impl Asker {
     /// The request with this id, for whoever may see it.
     pub(super) async fn request(&self, id: &str) -> Result<RequestView, Problem> {
         let id: RequestId = id.parse().map_err(|_| Problem::not_found())?;
-        self.app.engine.request(&self.who, id).await.map_err(|error| problem(&error))
+        self.app.engine.reads().request(&self.who, id).await.map_err(|error| problem(&error))
     }
 
     /// Decides a request. What is wanted is read only once it is clear that the caller may.
@@ -74,7 +107,16 @@ impl Asker {
         id: &str,
         wish: impl FnOnce() -> Result<Wish, Problem>,
     ) -> Result<Resumed, Problem> {
-        let view = self.request(id).await?;
+        self.decide(id, self.request(id).await?, wish).await
+    }
+
+    /// The same, on what was read of the request.
+    pub(super) async fn decide(
+        &self,
+        id: &str,
+        view: RequestView,
+        wish: impl FnOnce() -> Result<Wish, Problem>,
+    ) -> Result<Resumed, Problem> {
         let asked: Vec<&HoldView> = view.holds.iter().filter(|hold| map::is_asked(hold.row.kind)).collect();
         if let Some(theirs) = asked.iter().find(|hold| !hold.may_decide) {
             return Err(problem(&Refusal::NotAllowed(theirs.row.id.key).into()));
@@ -87,33 +129,37 @@ impl Asker {
             let detail = "this request waits for an outside system, which reports by itself";
             return Err(Problem::new(StatusCode::CONFLICT, "not-asked", "Nobody is asked", detail));
         }
-        let run = view.run.facts.id;
-        let task = self.root(&view.run).await;
+        let run = view.snapshot.id();
+        let task = self.root(view.snapshot.run()).await;
         // Under the same id something more is asked by now: whoever means it was shown it (C26).
         let shown = match is_open && wish.seen.is_none() && came_later(&view.holds, &meant) {
             true => self.were_shown(run, &meant).await?,
             false => Vec::new(),
         };
         let what = match wish.action {
-            Action::Reject => Deciding::Reject {
+            Action::Reject => DecisionSet::Reject {
                 holds: meant.iter().map(|hold| hold.row.id.key).collect(),
                 reason: wish.reason.clone(),
             },
             // There is nothing to answer any more: whatever is said, the recorded decision is told.
-            Action::Approve if !is_open => Deciding::Each(meant.iter().map(|hold| approved(hold)).collect()),
+            Action::Approve if !is_open => {
+                DecisionSet::Each(meant.iter().map(|hold| approved(hold)).collect())
+            }
             Action::Approve => {
                 let mut each = map::resolutions(&meant, wish.payload.as_deref()).map_err(Problem::invalid)?;
                 match &wish.seen {
                     Some(seen) => repeat(&mut each, seen)?,
                     None => repeat_shown(&mut each, &shown),
                 }
-                Deciding::Each(each)
+                DecisionSet::Each(each)
             }
         };
         let decisions = Decisions { run, what, once: wish.once };
-        self.app.engine.decide_all(&self.who, decisions).await.map_err(|error| problem(&error))?;
+        let decided = self.app.engine.submit().decide_on(&self.who, decisions, &view.snapshot).await;
+        decided.map_err(|error| problem(&error))?;
         if task == run {
-            return Ok(Resumed { task, since: self.decided_at(id).await? });
+            let id: RequestId = id.parse().map_err(|_| Problem::not_found())?;
+            return Ok(Resumed { task, since: Since::Decided(id.key) });
         }
         if wish.action == Action::Reject {
             match self.app.engine.cancel(&self.who, task, wish.reason, None).await {
@@ -121,27 +167,19 @@ impl Asker {
                 Err(error) => return Err(problem(&error)),
             }
         }
-        Ok(Resumed { task, since: NOW })
+        Ok(Resumed { task, since: Since::Now })
     }
 
     /// These holds, if they are what the caller was last shown.
     async fn were_shown(&self, run: RunId, meant: &[&HoldView]) -> Result<Vec<ShownHold>, Problem> {
         let open: Vec<ShownHold> = meant.iter().map(|hold| ShownHold::from(*hold)).collect();
-        let implied = self.app.engine.implied_hold(&self.who, run, &[], &open).await;
+        let implied = self.app.engine.shown().implied_hold(&self.who, run, &[], &open).await;
         let are_all_shown = match implied.map_err(|error| problem(&error))? {
             Implied::Hold(_) => open.len() == 1,
             Implied::Several => true,
             Implied::NotShown | Implied::Outdated | Implied::Answered => false,
         };
         are_all_shown.then_some(open).ok_or_else(not_shown)
-    }
-
-    /// The event that settled the request; while it is still open, everything so far.
-    async fn decided_at(&self, id: &str) -> Result<Seq, Problem> {
-        let view = self.request(id).await?;
-        let asked = view.holds.iter().filter(|hold| map::is_asked(hold.row.kind));
-        let closed = asked.map(|hold| hold.row.closed.as_ref().map(|closed| closed.seq));
-        Ok(closed.collect::<Option<Vec<Seq>>>().and_then(|all| all.into_iter().max()).unwrap_or(NOW))
     }
 }
 
@@ -156,12 +194,12 @@ fn not_shown() -> Problem {
     Problem::new(StatusCode::CONFLICT, "stale", "Changed since you saw it", detail)
 }
 
-fn approved(hold: &HoldView) -> One {
-    One { hold: hold.row.id.key, wanted: Wanted::Approve, digest: None, revision: None }
+fn approved(hold: &HoldView) -> HoldDecision {
+    HoldDecision { hold: hold.row.id.key, wanted: Wanted::Approve, digest: None, revision: None }
 }
 
 /// Decides what was shown, as it was shown.
-fn repeat_shown(each: &mut [One], shown: &[ShownHold]) {
+fn repeat_shown(each: &mut [HoldDecision], shown: &[ShownHold]) {
     for one in each {
         if let Some(shown) = shown.iter().find(|shown| shown.id.key == one.hold) {
             (one.digest, one.revision) = (shown.digest, Some(shown.revision));
@@ -170,7 +208,7 @@ fn repeat_shown(each: &mut [One], shown: &[ShownHold]) {
 }
 
 /// Decides what was seen, and nothing else.
-fn repeat(each: &mut [One], seen: &[One]) -> Result<(), Problem> {
+fn repeat(each: &mut [HoldDecision], seen: &[HoldDecision]) -> Result<(), Problem> {
     for one in each {
         let shown = seen.iter().find(|shown| shown.hold == one.hold).ok_or_else(not_shown)?;
         (one.digest, one.revision) = (shown.digest, shown.revision);

@@ -21,11 +21,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::error::problem;
-use super::reply::{Asker, NOW, Reply};
-use super::resume::{Resumed, Wish};
+use super::reply::{Asker, Reply};
+use super::resume::{Resumed, Since, Wish};
 use super::{map, page, stream, wire};
 use crate::auth::Principal;
-use crate::engine::{EngineError, NewRun, Once};
+use crate::engine::{EngineError, IdempotencyKey, NewRun};
 use crate::html;
 use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, Unjudged, site};
 
@@ -168,7 +168,7 @@ async fn look(
         return page::show(&asker, &id, &args, page::token(&request)).await;
     }
     let view = asker.request(&id).await?;
-    let task = asker.root(&view.run).await;
+    let task = asker.root(view.snapshot.run()).await;
     let (task, showing) = asker.task(task).await?;
     Ok(asker.shows(Json(task), showing))
 }
@@ -251,7 +251,7 @@ async fn begin(
     asker: &Asker,
     agent: String,
     said: &wire::UserMessage,
-    once: Option<Once>,
+    once: Option<IdempotencyKey>,
 ) -> Result<Resumed, Problem> {
     let (engine, who) = (&asker.app.engine, &asker.who);
     let agent = AgentName::new(agent).map_err(|_| Problem::not_found())?;
@@ -261,7 +261,7 @@ async fn begin(
         let session = named.map_err(|bad| Problem::invalid(format!("session_id: {bad}")))?;
         let new = NewRun { agent, session, message, once };
         let task = engine.start(who, new).await.map_err(|error| problem(&error))?;
-        return Ok(Resumed { task, since: Seq(0) });
+        return Ok(Resumed { task, since: Since::Event(Seq(0)) });
     };
     let task: RunId = task.parse().map_err(|_| Problem::not_found())?;
     let run = engine.see(who, task).await.map_err(|error| problem(&error))?;
@@ -273,8 +273,8 @@ async fn begin(
     }
     let say = Say { message, on_hold: OnHold::Refuse };
     match engine.say(who, task, say, once).await {
-        Ok(Answer::Repeated) => Ok(Resumed { task, since: NOW }),
-        Ok(_) => Ok(Resumed { task, since: run.state.seq }),
+        Ok(Answer::Repeated) => Ok(Resumed { task, since: Since::Now }),
+        Ok(_) => Ok(Resumed { task, since: Since::Event(run.state.seq) }),
         Err(error @ EngineError::Refused(Refusal::Ended(_))) => {
             let detail = format!("task {task}: {error}. Leave task_id out to begin another in the session");
             Err(Problem::new(StatusCode::CONFLICT, "ended", "The task is over", detail))

@@ -16,8 +16,8 @@ use standfast_core::id::Seq;
 use tokio::sync::watch;
 
 use super::error::{body, problem};
-use super::reply::{self, Asker, NOW};
-use super::resume::Resumed;
+use super::reply::{self, Asker};
+use super::resume::{NOW, Resumed, Since};
 use super::wire::{Answered, Streamed, StreamedEvent, TaskStatus, TealAgentsPartialResponse};
 use crate::engine::{Delta, EngineError, Follower, News, Showing};
 use crate::http::{INVALID, Pass, Problem, Stay};
@@ -27,10 +27,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A task from there on.
 pub(super) async fn stream(asker: Asker, pass: Pass, resumed: Resumed) -> Result<Response, Problem> {
-    let speaker = asker.speaker(resumed.task).await?;
-    let from = if resumed.since == NOW { Seq(0) } else { resumed.since };
+    let (speaker, since) = asker.speaker(resumed.task, resumed.since).await?;
+    let from = if since == NOW { Seq(0) } else { since };
+    let resumed = Resumed { since: Since::Event(since), ..resumed };
     let streaming = Streaming {
-        follower: asker.app.engine.follow_live(resumed.task, from),
+        follower: asker.app.engine.reads().follow_live(resumed.task, from),
         stopping: asker.app.stopping.clone(),
         stay: Stay::new(&asker.app, pass, asker.who.clone(), resumed.task),
         asker,
@@ -137,7 +138,7 @@ impl Streaming {
         }
         let next = self.ready.pop_front();
         if let Some(showing) = self.showing.take_if(|_| next.is_none()) {
-            self.asker.app.engine.note_written(&self.asker.who, &[showing], None);
+            self.asker.app.engine.shown().note_written(&self.asker.who, &[showing], None);
         }
         next
     }
@@ -184,7 +185,8 @@ impl Streaming {
         if run.outcome().is_none() && !run.is_held() {
             return Ok(());
         }
-        let reply::Reply { answer, showing } = self.asker.look(self.resumed.task, self.resumed.since).await?;
+        let reply::Reply { answer, showing } =
+            self.asker.look(self.resumed.task, self.resumed.since, None).await?;
         let name = match &answer {
             Answered::State(state) if state.status == TaskStatus::Running => return Ok(()),
             Answered::State(_) => "state-response",

@@ -9,7 +9,7 @@ use standfast_core::hold::HoldKind;
 use standfast_core::json::RawJson;
 
 use super::fields::Flat;
-use crate::engine::{Decision, HoldView, Once};
+use crate::engine::{Decision, HoldView, IdempotencyKey};
 use crate::html::Posted;
 use crate::words::hidden::escaped_json;
 
@@ -37,7 +37,7 @@ pub(super) fn decision(view: &HoldView, posted: &Posted) -> Result<Decision, Mis
             // The nonce is the page's own, so a click that is sent again is the same click whatever else it carries.
             let key = format!("page:{nonce}:{word}");
             let request = digest::of_bytes(key.as_bytes());
-            Once::new(format!("/approve/{}", view.row.id), key, request)
+            IdempotencyKey::new(format!("/approve/{}", view.row.id), key, request)
         }),
     })
 }

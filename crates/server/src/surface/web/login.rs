@@ -79,7 +79,7 @@ async fn begin(
     _posted: Posted,
 ) -> Result<Response, Failure> {
     let page = page(&app, &who, &id).await?;
-    let begun = app.engine.begin_login(&who, hold_id(&id)?).await?;
+    let begun = app.engine.logins().begin_login(&who, hold_id(&id)?).await?;
     let is_secure = app.engine.settings().public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
     let secure = if is_secure { "; Secure" } else { "" };
     let (name, value) = &begun.cookie;
@@ -110,9 +110,9 @@ async fn callback(
     };
     let name = returned.cookie().ok_or_else(unknown)?;
     let cookie = cookie_of(&headers, &name).ok_or_else(unknown)?;
-    let hold = app.engine.login_hold(cookie).ok_or_else(unknown)?;
-    app.engine.finish_login(&who, hold, cookie, &returned).await?;
-    app.engine.settled_run(&who, hold.run, SETTLE).await?;
+    let hold = app.engine.logins().login_hold(cookie).ok_or_else(unknown)?;
+    app.engine.logins().finish_login(&who, hold, cookie, &returned).await?;
+    app.engine.reads().settled_run(&who, hold.run, SETTLE).await?;
     let mut response = see_other(&format!("/approve/{hold}"));
     let gone = format!("{name}=; HttpOnly; SameSite=Lax; Path=/login; Max-Age=0");
     if let Ok(gone) = HeaderValue::try_from(gone) {

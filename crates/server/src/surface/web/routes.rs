@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use serde::Deserialize;
-use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::id::{HoldId, RunId};
 use standfast_core::message::Message;
 use standfast_core::name::AgentName;
 use standfast_core::time::Millis;
@@ -86,7 +86,7 @@ async fn waiting(
         cursor: part.cursor,
         limit: HOLDS,
     };
-    let found = engine.holds(&who, list).await?;
+    let found = engine.reads().holds(&who, list).await?;
     let mut items = Vec::with_capacity(found.items.len());
     for row in &found.items {
         match engine.hold(&who, row.id).await {
@@ -112,7 +112,7 @@ async fn runs(
     Args(part): Args<Part>,
 ) -> Result<Response, Failure> {
     let list = RunList { agent: None, session: None, cursor: part.cursor, limit: RUNS };
-    let found = app.engine.runs(&who, list).await?;
+    let found = app.engine.reads().runs(&who, list).await?;
     let now = app.engine.clock().now();
     let page = RunsPage {
         runs: found.items.iter().map(|row| run::item(row, now)).collect(),
@@ -129,7 +129,7 @@ async fn start(State(app): State<App>, Extension(who): Who, posted: Posted) -> R
     let input = input.ok_or_else(|| invalid("Say what the agent should do."))?;
     let new = NewRun { agent, session: None, message: Message::text(input), once: None };
     let id = app.engine.start(&who, new).await?;
-    app.engine.settled_run(&who, id, SETTLE).await?;
+    app.engine.reads().settled_run(&who, id, SETTLE).await?;
     Ok(see_other(&format!("/runs/{id}")))
 }
 
@@ -140,9 +140,10 @@ async fn run(
     Segment(id): Segment,
 ) -> Result<Response, Failure> {
     let id = run_id(&id)?;
-    let view = app.engine.run(&who, id).await?;
-    let log = app.engine.log(&who, id, Seq(0)).await?;
-    let page = run::page(&view, &log, app.engine.clock().now());
+    let snapshot = app.engine.reads().snapshot(&who, id).await?;
+    let view = app.engine.reads().run_view(&snapshot).await?;
+    let log = snapshot.log().await.map_err(EngineError::from)?;
+    let page = run::page(&view, log, app.engine.clock().now());
     Ok(PAGES.page(StatusCode::OK, "run.html", &Site::of(&who, &token), &page))
 }
 
@@ -177,7 +178,8 @@ async fn decide(
 ) -> Result<Response, Failure> {
     let id = hold_id(&id)?;
     let visitor = Visitor { app: &app, who: &who, token: &token };
-    let view = app.engine.hold(&who, id).await?;
+    let snapshot = app.engine.reads().snapshot(&who, id.run).await?;
+    let view = app.engine.reads().hold_view(&who, &snapshot, id).await?;
     let decision = match forms::decision(&view, &posted) {
         Ok(decision) => decision,
         Err(forms::Mistake(text)) => {
@@ -185,9 +187,9 @@ async fn decide(
             return visitor.hold_page(id, Some(Tried { posted: &posted, failure, pointer: None })).await;
         }
     };
-    match app.engine.decide(&who, decision).await {
+    match app.engine.submit().decide_on(&who, decision.into(), &snapshot).await {
         Ok(_) => {
-            app.engine.settled_run(&who, id.run, SETTLE).await?;
+            app.engine.reads().settled(&who, id.run, SETTLE).await?;
             Ok(see_other(&format!("/approve/{id}")))
         }
         Err(EngineError::NotFound) => Err(Failure::not_found()),
@@ -219,14 +221,14 @@ impl Visitor<'_> {
     /// The page of a hold as it is now; after a decision that did not count, with what was wrong.
     async fn hold_page(&self, id: HoldId, tried: Option<Tried<'_>>) -> Result<Response, Failure> {
         let Visitor { app, who, token } = self;
-        let view = app.engine.hold(who, id).await?;
-        let run = app.engine.see(who, id.run).await?;
+        let snapshot = app.engine.reads().snapshot(who, id.run).await?;
+        let view = app.engine.reads().hold_view(who, &snapshot, id).await?;
         let receipt = match view.row.closed {
-            Some(_) => Some(app.engine.receipt(who, id).await?),
+            Some(_) => Some(app.engine.reads().receipt_in(&snapshot, id).await?),
             None => None,
         };
         let now = app.engine.clock().now();
-        let shown = Shown { run: &run, view: &view, receipt: receipt.as_ref(), now };
+        let shown = Shown { run: snapshot.run(), view: &view, receipt: receipt.as_ref(), now };
         let status = tried.as_ref().map_or(StatusCode::OK, |tried| tried.failure.status);
         let page = hold::page(&shown, tried.as_ref());
         Ok(PAGES.page(status, "hold.html", &Site::of(who, token), &page))

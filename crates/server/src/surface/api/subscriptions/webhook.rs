@@ -5,7 +5,9 @@
 use serde::Serialize;
 
 use super::super::{map, wire};
-use crate::engine::{Kind, Sending, Telling, What, delivery_id, seconds, signature};
+use crate::engine::{
+    Delivery, DeliveryPayload, DeliveryRequest, ReceiverKind, delivery_id, seconds, signature,
+};
 use crate::http::rfc3339;
 
 /// Receivers of webhooks.
@@ -56,21 +58,21 @@ struct HoldLinked {
     url: Option<String>,
 }
 
-impl Kind for Webhook {
+impl ReceiverKind for Webhook {
     fn name(&self) -> &'static str {
         Webhook::NAME
     }
 
-    fn request(&self, telling: &Telling<'_>) -> Option<Sending> {
+    fn request(&self, telling: &Delivery<'_>) -> Option<DeliveryRequest> {
         let subscription = telling.subscription;
         let (id, body) = match &telling.what {
-            What::Frame { .. } => return None,
-            What::Ping { id } => {
+            DeliveryPayload::Frame { .. } => return None,
+            DeliveryPayload::Ping { id } => {
                 let data = Ping { subscription };
                 let payload = Payload { kind: "ping", timestamp: rfc3339(telling.now), data };
                 ((*id).to_owned(), serde_json::to_string(&payload).ok()?)
             }
-            What::Event { run, event, hold } => {
+            DeliveryPayload::Event { run, event, hold } => {
                 let hold = hold.clone().map(|view| {
                     let url = telling
                         .public_url
@@ -100,6 +102,6 @@ impl Kind for Webhook {
             ("webhook-signature", signed),
         ];
         let headers = headers.map(|(name, value)| (name.to_owned(), value)).to_vec();
-        Some(Sending { id, headers, body })
+        Some(DeliveryRequest { id, headers, body })
     }
 }

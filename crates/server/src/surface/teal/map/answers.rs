@@ -12,7 +12,7 @@ use standfast_core::hold::HoldKind;
 use standfast_core::id::{CallId, HoldId};
 use standfast_core::json::RawJson;
 
-use crate::engine::{HoldView, One};
+use crate::engine::{HoldDecision, HoldView};
 
 /// What approving a hold takes beside the word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(in crate::surface::teal) fn needs(kind: HoldKind) -> Option<Needs> {
 pub(in crate::surface::teal) fn resolutions(
     holds: &[&HoldView],
     payload: Option<&RawValue>,
-) -> Result<Vec<One>, String> {
+) -> Result<Vec<HoldDecision>, String> {
     let wanting =
         holds.iter().filter(|view| matches!(needs(view.row.kind), Some(Needs::Answer | Needs::Truth)));
     let by_call: Option<BTreeMap<String, Box<RawValue>>> = match wanting.count() {
@@ -70,7 +70,7 @@ pub(in crate::surface::teal) fn resolutions(
             Needs::Answer => Wanted::Answer { value: body(own.ok_or_else(missing)?)? },
             Needs::Truth => truth(own.ok_or_else(missing)?)?,
         };
-        each.push(One { hold: view.row.id.key, wanted, digest: None, revision: None });
+        each.push(HoldDecision { hold: view.row.id.key, wanted, digest: None, revision: None });
     }
     Ok(each)
 }
