@@ -265,7 +265,7 @@ async fn an_answer_to_a_task_of_an_inbox_reads_it_once() {
     let claim = json!({"agentId": "w"});
     let claimed = server.post("/api/inboxes/support/claim", &claim).await;
     let id = task["id"].as_str().unwrap();
-    let ask = json!({"claimId": claimed["task"]["claimId"], "reason": "which?", "question": "Which?"});
+    let ask = json!({"claimId": claimed["task"]["claimId"], "reason": "which?"});
     server.post(&format!("/api/inboxes/support/tasks/{id}/suspend"), &ask).await;
     let shown = server.engine.load(id.parse().unwrap()).await.unwrap().row.run;
     let hold = HoldId { run: shown.facts.id, key: shown.state.holds[0].key };

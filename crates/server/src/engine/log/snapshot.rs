@@ -20,7 +20,13 @@ use crate::engine::EngineError;
 pub struct Snapshot {
     source: Arc<Log>,
     stored: Stored,
-    log: OnceCell<Vec<Envelope>>,
+    log: OnceCell<Events>,
+}
+
+/// The events of a run, and where each append ends among them.
+struct Events {
+    all: Vec<Envelope>,
+    ends: Vec<usize>,
 }
 
 impl Snapshot {
@@ -53,14 +59,30 @@ impl Snapshot {
 
     /// Its events up to this moment, with large values in their places.
     pub async fn log(&self) -> Result<&[Envelope], StoreError> {
+        Ok(&self.read().await?.all)
+    }
+
+    /// The same, those of one append together: between them the run was never seen.
+    pub async fn appends(&self) -> Result<Vec<Vec<Envelope>>, StoreError> {
+        let Events { all, ends } = self.read().await?;
+        let begins = std::iter::once(0).chain(ends.iter().copied());
+        let append = |(begin, end): (usize, &usize)| all.get(begin..*end).unwrap_or_default().to_vec();
+        Ok(begins.zip(ends).map(append).collect())
+    }
+
+    async fn read(&self) -> Result<&Events, StoreError> {
         let upto = self.run().state.seq;
         let read = async {
-            let mut events = self.source.events(self.id(), Seq(0)).await?;
+            let mut events = Events { all: Vec::new(), ends: Vec::new() };
             // What was appended since the row was loaded belongs to a later moment.
-            events.retain(|envelope| envelope.seq <= upto);
+            let appends = self.source.appends(self.id(), Seq(0)).await?.into_iter();
+            for append in appends.filter(|append| append.last().is_some_and(|last| last.seq <= upto)) {
+                events.all.extend(append);
+                events.ends.push(events.all.len());
+            }
             Ok(events)
         };
-        self.log.get_or_try_init(|| read).await.map(Vec::as_slice)
+        self.log.get_or_try_init(|| read).await
     }
 
     /// One of its holds: an open one as it was at this moment, a decided one as it is recorded.

@@ -16,7 +16,7 @@ use super::map::{self, Told};
 use super::resume::Since;
 use super::wire::{AgentTask, Answered, TaskStatus, TealAgentsPartialResponse};
 use crate::auth::Principal;
-use crate::engine::{LookedUpRun, Showing, Snapshot};
+use crate::engine::{EngineError, LookedUpRun, Showing, Snapshot};
 use crate::http::{App, Problem, rfc3339, when_written};
 
 /// Who asks, and by which address.
@@ -54,7 +54,11 @@ impl Asker {
         found: Option<&Snapshot>,
     ) -> Result<Reply, Problem> {
         let engine = &self.app.engine;
-        let appends = engine.reads().appends(task, Seq(0)).await.map_err(|error| problem(&error))?;
+        let appends = match found {
+            Some(found) => found.appends().await.map_err(EngineError::from),
+            None => engine.reads().appends(task, Seq(0)).await,
+        };
+        let appends = appends.map_err(|error| problem(&error))?;
         let since = match since {
             Since::Event(seq) => seq,
             Since::Now | Since::Decided(_) => since.seq(&appends.concat()),
