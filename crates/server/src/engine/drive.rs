@@ -64,7 +64,7 @@ const STORE_TRIES: u32 = 120;
 /// What the first thing that a drive wrote came to, told once it is durable.
 type Accepted = oneshot::Sender<Result<Answer, EngineError>>;
 
-/// A run that this node takes: the place and the right to drive it, and its log as far as it was read.
+/// A run that this node takes: a slot of its agent, the right to drive it, and its log as far as it was read.
 pub(crate) struct TakenRun {
     pub(crate) slot: Slot,
     pub(crate) guard: DriveGuard,

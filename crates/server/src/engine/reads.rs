@@ -1,7 +1,8 @@
 //! What can be looked at: runs, holds, lists of them, receipts; and waiting until a run settles.
 //!
 //! `follow.rs` reads a run as it goes on, `requests.rs` finds what one turn asked, `run_lists.rs` lists runs by when they
-//! changed; `sessions.rs`, `jobs.rs` and `inboxes.rs` are components of their own over the same reads. Reads only. Whatever the caller may not see is answered like something that does not exist.
+//! changed; `sessions.rs`, `jobs.rs` and `inboxes.rs` are components of their own over the same reads. Reads only.
+//! Whatever the caller may not see is answered like something that does not exist.
 
 mod follow;
 mod inboxes;
