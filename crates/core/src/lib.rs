@@ -32,7 +32,7 @@ pub mod request;
 pub mod run;
 #[cfg(test)]
 mod testing;
+pub mod text_decisions;
 pub mod time;
 pub mod transcript;
-pub mod words;
 pub mod work_time;

@@ -89,10 +89,10 @@ impl Backend for InDatabase {
 #[must_use]
 pub fn beside() -> Box<dyn Backend> {
     let (durable, memory) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
-    Box::new(SideBySide(Arc::new(crate::beside::Beside::new(durable, memory))))
+    Box::new(SideBySide(Arc::new(crate::split_store::SplitStore::new(durable, memory))))
 }
 
-struct SideBySide(Arc<crate::beside::Beside>);
+struct SideBySide(Arc<crate::split_store::SplitStore>);
 
 impl Backend for SideBySide {
     fn open(&self) -> Arc<dyn Store> {

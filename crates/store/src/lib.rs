@@ -2,28 +2,28 @@
 //!
 //! A store knows rows and locks, nothing of what they mean: events, rows and guards come in by shape. The contract is
 //! [`Store`]; what an append consists of is [`Batch`]. Backends: [`memory`] (the reference), [`sqlite`] (the embedded
-//! default), [`postgres`] (many nodes), [`beside`] (memory beside a durable one). `conformance` is the one suite that
+//! default), [`postgres`] (many nodes), [`split_store`] (memory beside a durable one). `conformance` is the one suite that
 //! every backend passes; [`ahead`] drives a run without waiting for each of its appends.
 
 pub mod ahead;
-mod alone;
 pub mod audit;
 mod batch;
-pub mod beside;
 mod columns;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod contract;
 mod error;
+pub mod export;
+mod fairness;
 pub mod memory;
-pub mod moving;
 mod observer;
 pub mod postgres;
 mod query;
-mod spread;
+mod shard_balance;
+mod single_node;
+pub mod split_store;
 pub mod sqlite;
 mod subscription;
-mod turns;
 
 pub use batch::{Batch, Expected, Guard, LeaseChange, Notice, Put, Seal, Who};
 pub use contract::{Answer, Store};

@@ -17,7 +17,6 @@ use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 
-use crate::alone::Alone;
 use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
@@ -26,6 +25,7 @@ use crate::query::{
     KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
     SessionRow, SettleNotice, ShardSet, Stored,
 };
+use crate::single_node::SingleNode;
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
 };
@@ -35,7 +35,7 @@ use state::State;
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
-    alone: Alone,
+    node: SingleNode,
 }
 
 impl MemoryStore {
@@ -234,15 +234,15 @@ impl Store for MemoryStore {
     }
 
     fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
-        self.alone.shards(beat)
+        self.node.shards(beat)
     }
 
     fn leave(&self, node: Incarnation) -> Answer<()> {
-        self.alone.leave(node)
+        self.node.leave(node)
     }
 
     fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
-        self.alone.nodes(now)
+        self.node.nodes(now)
     }
 
     fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {

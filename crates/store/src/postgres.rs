@@ -9,6 +9,7 @@ mod append;
 mod audit;
 mod connect;
 mod counts;
+mod deliveries;
 mod failure;
 mod group;
 mod hints;
@@ -23,7 +24,6 @@ mod rows;
 mod schema;
 mod side;
 mod sql;
-mod telling;
 mod types;
 mod work;
 mod writer;
@@ -265,43 +265,43 @@ impl Store for PostgresStore {
     }
 
     fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
-        self.begin(move |shared| async move { telling::due_notices(&shared.pool, &query).await })
+        self.begin(move |shared| async move { deliveries::due_notices(&shared.pool, &query).await })
     }
 
     fn subscription(&self, tenant: Tenant, id: String) -> Answer<Option<Subscription>> {
-        self.begin(move |shared| async move { telling::find(&shared.pool, &tenant, &id).await })
+        self.begin(move |shared| async move { deliveries::find(&shared.pool, &tenant, &id).await })
     }
 
     fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
-        self.begin(move |shared| async move { telling::list(&shared.pool, &query).await })
+        self.begin(move |shared| async move { deliveries::list(&shared.pool, &query).await })
     }
 
     fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize> {
-        self.begin(move |shared| async move { telling::count(&shared.pool, &count).await })
+        self.begin(move |shared| async move { deliveries::count(&shared.pool, &count).await })
     }
 
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
-        self.begin(move |shared| async move { telling::put(&shared.side, subscription).await })
+        self.begin(move |shared| async move { deliveries::put(&shared.side, subscription).await })
     }
 
     fn change_subscription(&self, before: String, after: Subscription) -> Answer<bool> {
-        self.begin(move |shared| async move { telling::change(&shared.side, before, after).await })
+        self.begin(move |shared| async move { deliveries::change(&shared.side, before, after).await })
     }
 
     fn delete_subscription(&self, tenant: Tenant, id: String) -> Answer<bool> {
-        self.begin(move |shared| async move { telling::delete(&shared.pool, &tenant, &id).await })
+        self.begin(move |shared| async move { deliveries::delete(&shared.pool, &tenant, &id).await })
     }
 
     fn dead_letters(&self, query: DeadQuery) -> Answer<Page<DeadLetter>> {
-        self.begin(move |shared| async move { telling::dead_letters(&shared.pool, &query).await })
+        self.begin(move |shared| async move { deliveries::dead_letters(&shared.pool, &query).await })
     }
 
     fn resend(&self, tenant: Tenant, no: i64, at: Timestamp) -> Answer<bool> {
-        self.begin(move |shared| async move { telling::resend(&shared.pool, &tenant, no, at).await })
+        self.begin(move |shared| async move { deliveries::resend(&shared.pool, &tenant, no, at).await })
     }
 
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
-        self.begin(move |shared| async move { telling::settle_notice(&shared.pool, no, settle).await })
+        self.begin(move |shared| async move { deliveries::settle_notice(&shared.pool, no, settle).await })
     }
 
     fn tenants(&self) -> Answer<Vec<Tenant>> {

@@ -8,6 +8,7 @@
 mod append;
 mod audit;
 mod credentials;
+mod deliveries;
 mod erase;
 mod files;
 mod names;
@@ -18,7 +19,6 @@ mod rows;
 mod schema;
 mod sql;
 mod tally;
-mod telling;
 mod work;
 mod writer;
 
@@ -33,7 +33,6 @@ use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 
-use crate::alone::Alone;
 use crate::batch::Batch;
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
@@ -43,14 +42,15 @@ use crate::query::{
     KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
     SessionRow, SettleNotice, ShardSet, Stored,
 };
+use crate::single_node::SingleNode;
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
 };
 use append::Encoded;
 use credentials::CredentialChange;
+use deliveries::SubscriptionChange;
 use read::Readers;
 use tally::Tallies;
-use telling::SubscriptionChange;
 use writer::{Job, Writer};
 
 pub use audit::{audit_entries, export, heads, verify, verify_against};
@@ -64,7 +64,7 @@ pub struct SqliteStore {
     readers: Arc<Readers>,
     tallies: Arc<Tallies>,
     observer: Option<Arc<dyn Observer>>,
-    alone: Alone,
+    node: SingleNode,
 }
 
 /// Where the file is and how it is used.
@@ -101,7 +101,7 @@ impl SqliteStore {
             readers,
             tallies,
             observer: options.observer.clone(),
-            alone: Alone::default(),
+            node: SingleNode::default(),
         })
     }
 
@@ -324,15 +324,15 @@ impl Store for SqliteStore {
     }
 
     fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
-        self.alone.shards(beat)
+        self.node.shards(beat)
     }
 
     fn leave(&self, node: Incarnation) -> Answer<()> {
-        self.alone.leave(node)
+        self.node.leave(node)
     }
 
     fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
-        self.alone.nodes(now)
+        self.node.nodes(now)
     }
 
     fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {

@@ -1,6 +1,6 @@
 //! `standfast export` and `standfast import`: runs as lines of text, from one database to another.
 //!
-//! The lines are the store's (`standfast_store::moving`); this finds the databases, shows how far it is, and says who may
+//! The lines are the store's (`standfast_store::export`); this finds the databases, shows how far it is, and says who may
 //! see what waits, as the configuration of the target has it. `--files` writes readable files instead.
 
 use std::fs::File;
@@ -20,7 +20,7 @@ use standfast::settings::Settings;
 use standfast::surface::async_tool;
 use standfast_core::name::{AgentName, SessionId, Tenant};
 use standfast_core::run::Run;
-use standfast_store::moving::{self, MoveError, Moved, Target, Wanted};
+use standfast_store::export::{self, MoveError, Moved, Target, Wanted};
 use standfast_store::postgres::PostgresStore;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{Store, Who};
@@ -88,7 +88,7 @@ pub(crate) fn export(arguments: &Export) -> ExitCode {
             None => Box::new(BufWriter::new(io::stdout())),
         };
         let mut progress = progress("exported", arguments.place.json);
-        wait(moving::export(store.as_ref(), &arguments.tenant, &wanted, &mut out, &mut progress))
+        wait(export::export(store.as_ref(), &arguments.tenant, &wanted, &mut out, &mut progress))
     });
     finish("exported", done, arguments.place.json)
 }
@@ -105,7 +105,7 @@ pub(crate) fn import(arguments: &Import) -> ExitCode {
         let audiences = audiences(arguments.place.config.as_deref())?;
         let into = if arguments.into_existing { Target::Existing } else { Target::Empty };
         let mut progress = progress("imported", arguments.place.json);
-        wait(moving::import(store.as_ref(), &mut lines, into, &audiences, &mut progress))
+        wait(export::import(store.as_ref(), &mut lines, into, &audiences, &mut progress))
     });
     finish("imported", done, arguments.place.json)
 }

@@ -25,9 +25,9 @@ use standfast::tool::mcp::login::{Logins, Site};
 use standfast::vault::Vault;
 use standfast::{conformance, demo, heads, http};
 use standfast_core::time::Millis;
-use standfast_store::beside::Beside;
 use standfast_store::memory::MemoryStore;
 use standfast_store::postgres::{self, PostgresOptions, PostgresStore};
+use standfast_store::split_store::SplitStore;
 use standfast_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use standfast_store::{Observer, Store};
 use tokio::net::TcpListener;
@@ -328,7 +328,7 @@ fn open(
         }
     };
     Ok(match uses_memory {
-        true => Arc::new(Beside::new(durable, Arc::new(MemoryStore::new()))),
+        true => Arc::new(SplitStore::new(durable, Arc::new(MemoryStore::new()))),
         false => durable,
     })
 }

@@ -1,10 +1,10 @@
 //! The collections behind the memory store: what an append does to them, and point reads. Lists are in
-//! `lists.rs`, subscriptions and notices in `telling.rs`.
+//! `lists.rs`, subscriptions and notices in `deliveries.rs`.
 //!
 //! Nothing here is clever: every other backend is compared with it, so it must be easy to believe.
 
+mod deliveries;
 mod lists;
-mod telling;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,7 +24,7 @@ use crate::query::{
     AuditEntry, Credential, KeyNote, KeyRecord, Lease, SealedChange, SessionChange, SessionKey, SessionRow,
     Stored,
 };
-use telling::Telling;
+use deliveries::Deliveries;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -37,7 +37,7 @@ pub(super) struct State {
     keys: HashMap<(Tenant, String), KeyRecord>,
     counters: HashMap<(Tenant, String), i64>,
     sessions: BTreeMap<SessionKey, SessionEntry>,
-    telling: Telling,
+    deliveries: Deliveries,
     credentials: BTreeMap<String, Credential>,
     audit: HashMap<Tenant, Vec<AuditEntry>>,
     sealed: HashMap<(Tenant, String), String>,

@@ -23,10 +23,10 @@ use super::types::{self, Bytes16, signed};
 use crate::audit::entry_hash;
 use crate::columns::Corrupt;
 use crate::error::StoreError;
+use crate::fairness::take_turns;
 use crate::query::{
     Claim, Claimed, Credential, KeyNote, SCAN_MAX, SealedChange, SessionChange, SessionKey, Stored,
 };
-use crate::turns::take_turns;
 
 /// Where `sql::LEASE` has the lease before: behind the columns of a whole run.
 const BEFORE: usize = 22;

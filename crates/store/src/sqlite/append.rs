@@ -13,11 +13,11 @@ use standfast_core::project::{HoldChange, HoldRow};
 use standfast_core::run::FOLD_VERSION;
 use standfast_core::time::Timestamp;
 
+use super::deliveries;
 use super::names::{self, Numbers};
 use super::rows::{SEQ_MAX, link_key};
 use super::sql;
 use super::tally::Tally;
-use super::telling;
 use super::work::Place;
 use super::writer::Failure;
 use crate::batch::{Batch, Guard, Notice, Put, Who};
@@ -162,7 +162,7 @@ fn write(
     for put in &batch.puts {
         write_put(connection, numbers, batch, put, no, tenant)?;
     }
-    telling::put_notices(connection, numbers, batch, no, tenant)?;
+    deliveries::put_notices(connection, numbers, batch, no, tenant)?;
     Ok(())
 }
 

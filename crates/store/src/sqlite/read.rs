@@ -17,12 +17,12 @@ use standfast_core::time::Timestamp;
 
 use super::append::{find_hold, run_number};
 use super::credentials;
+use super::deliveries;
 use super::files::OpenFiles;
 use super::names::{self, Texts};
 use super::rows::{self, RunColumns, SEQ_MAX, link_key};
 use super::schema::{OpenError, open_for_reading};
 use super::sql;
-use super::telling;
 use super::writer::Failure;
 use crate::columns::{self, Corrupt, Record};
 use crate::error::StoreError;
@@ -221,18 +221,18 @@ impl Reading<'_> {
     }
 
     pub(super) fn subscription(&self, tenant: &Tenant, id: &str) -> Result<Option<Subscription>, StoreError> {
-        telling::find(self.connection, tenant, id).map_err(unreadable)
+        deliveries::find(self.connection, tenant, id).map_err(unreadable)
     }
 
     pub(super) fn list_subscriptions(
         &self,
         query: &SubscriptionQuery,
     ) -> Result<Vec<Subscription>, StoreError> {
-        telling::list(self.connection, query).map_err(unreadable)
+        deliveries::list(self.connection, query).map_err(unreadable)
     }
 
     pub(super) fn count_subscriptions(&self, count: &SubscriptionCount) -> Result<usize, StoreError> {
-        telling::count(self.connection, count).map_err(unreadable)
+        deliveries::count(self.connection, count).map_err(unreadable)
     }
 
     pub(super) fn tenants(&self) -> Result<Vec<Tenant>, StoreError> {
@@ -248,7 +248,7 @@ impl Reading<'_> {
     }
 
     pub(super) fn dead_letters(&self, query: &DeadQuery) -> Result<Page<DeadLetter>, StoreError> {
-        telling::dead_letters(self.connection, self.texts, query).map_err(unreadable)
+        deliveries::dead_letters(self.connection, self.texts, query).map_err(unreadable)
     }
 
     pub(super) fn session(&self, key: &SessionKey) -> Result<Option<SessionRow>, StoreError> {

@@ -19,8 +19,8 @@ use crate::audit::entry_hash;
 use crate::batch::LeaseChange;
 use crate::columns::{Corrupt, LeaseColumns};
 use crate::error::StoreError;
+use crate::fairness::take_turns;
 use crate::query::{Claim, Claimed, KeyNote, Lease, SCAN_MAX, SealedChange, SessionChange, SessionKey};
-use crate::turns::take_turns;
 
 /// What the writer needs to know of a run before it changes it.
 pub(super) struct Place {

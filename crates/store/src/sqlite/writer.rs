@@ -18,11 +18,11 @@ use tokio::sync::oneshot;
 
 use super::append::{self, Encoded};
 use super::credentials::{self, CredentialChange};
+use super::deliveries::{self, SubscriptionChange};
 use super::files::OpenFiles;
 use super::names::{Numbers, Texts};
 use super::schema::{OpenError, OpenFile};
 use super::tally::{Tallies, Tally};
-use super::telling::{self, SubscriptionChange};
 use super::{SqliteOptions, erase, work};
 use crate::contract::Answer;
 use crate::error::StoreError;
@@ -479,7 +479,7 @@ impl Job {
             }
             Job::NoteKeys(notes, _) => work::note_keys(connection, numbers, notes).map(|()| Done::Nothing),
             Job::SettleNotice(no, outcome, _) => {
-                telling::settle_notice(connection, *no, outcome).map(|()| Done::Nothing)
+                deliveries::settle_notice(connection, *no, outcome).map(|()| Done::Nothing)
             }
             Job::ChangeSession(key, change, at, _) => {
                 work::change_session(connection, numbers, key, change, *at).map(Done::Found)
@@ -490,7 +490,7 @@ impl Job {
             }
             Job::Sealed(change, _) => work::change_sealed(connection, numbers, change).map(Done::Found),
             Job::Subscription(change, _) => {
-                telling::change(connection, numbers, change).map(Done::Found).map_err(Failure::from)
+                deliveries::change(connection, numbers, change).map(Done::Found).map_err(Failure::from)
             }
             Job::Audit(tenant, at, entry, _) => {
                 work::put_audit(connection, numbers, tenant, *at, entry).map(|()| Done::Nothing)

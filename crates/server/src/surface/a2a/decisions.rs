@@ -15,7 +15,7 @@ use standfast_core::digest::Digest;
 use standfast_core::hold::{Ask, HoldKind};
 use standfast_core::id::{CallId, HoldId, RunId};
 use standfast_core::json::RawJson;
-use standfast_core::words::{APPROVE, DENY, Reading as Words, read_text};
+use standfast_core::text_decisions::{APPROVE, DENY, Reading as Words, read_text};
 
 use super::error::A2aError;
 use super::wire;

@@ -12,11 +12,11 @@ use standfast_core::time::Timestamp;
 
 use super::{HoldEntry, RunEntry, SessionEntry, State};
 use crate::batch::LeaseChange;
+use crate::fairness::take_turns;
 use crate::query::{
     Audience, Claim, Claimed, Counts, EndedQuery, HoldFilter, HoldQuery, InboxCounts, LookedAt, OpenHolds,
     Page, RunFilter, RunQuery, SCAN_MAX, SessionQuery, SessionRow, Stored, Unreadable,
 };
-use crate::turns::take_turns;
 
 impl State {
     pub(in crate::memory) fn ended_runs(&self, query: &EndedQuery) -> Page<RunId> {

@@ -18,12 +18,12 @@ use super::super::{names, sql};
 use super::{Reading, unreadable};
 use crate::columns::kind_number;
 use crate::error::StoreError;
+use crate::fairness::take_turns;
 use crate::query::{
     Audience, DueNotice, EndedQuery, HoldFilter, HoldQuery, InboxCounts, LookedAt, Page, RunFilter, RunQuery,
     SCAN_MAX, SessionKey, SessionQuery, SessionRow, Stored, Unreadable,
 };
 use crate::subscription::NoticeQuery;
-use crate::turns::take_turns;
 
 impl Reading<'_> {
     pub(in crate::sqlite) fn list_runs(&self, query: &RunQuery) -> Result<Page<RunRow>, StoreError> {

@@ -13,7 +13,7 @@ use standfast_core::id::{CallNo, HoldKey};
 use standfast_core::message::Message;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Run;
-use standfast_core::words::{Reading, read_text};
+use standfast_core::text_decisions::{Reading, read_text};
 use standfast_store::StoreError;
 
 use super::super::block_on::block_on;

@@ -13,11 +13,11 @@ use crate::query::{Heartbeat, NodeRow, ShardSet};
 
 /// The only node, as it last said that it is there.
 #[derive(Debug, Default)]
-pub(crate) struct Alone {
+pub(crate) struct SingleNode {
     last: Mutex<Option<Heartbeat>>,
 }
 
-impl Alone {
+impl SingleNode {
     pub(crate) fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
         *self.last() = Some(beat);
         Box::pin(ready(Ok(ShardSet::all())))

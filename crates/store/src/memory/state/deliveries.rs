@@ -10,14 +10,14 @@ use standfast_core::time::Timestamp;
 
 use super::State;
 use crate::batch::{Batch, Notice};
+use crate::fairness::take_turns;
 use crate::query::{DueNotice, Page, SettleNotice};
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Scope, Subscription, SubscriptionCount, SubscriptionQuery,
 };
-use crate::turns::take_turns;
 
 #[derive(Debug, Default)]
-pub(super) struct Telling {
+pub(super) struct Deliveries {
     subscriptions: BTreeMap<(Tenant, String), Subscription>,
     notices: BTreeMap<i64, NoticeEntry>,
     dead: BTreeMap<i64, DeadEntry>,
@@ -53,20 +53,20 @@ impl State {
                 && one.wants & batch.tells != 0
                 && scopes.contains(&one.scope)
         };
-        let who = self.telling.subscriptions.values().filter(wants);
+        let who = self.deliveries.subscriptions.values().filter(wants);
         who.map(|one| Notice::of_batch(batch, one.id.clone(), one.owner.clone())).collect()
     }
 
     pub(super) fn put_notice(&mut self, run: RunId, tenant: &Tenant, notice: Notice, latest: Seq) {
         let same =
             |entry: &&mut NoticeEntry| entry.run == run && entry.notice.subscription == notice.subscription;
-        match self.telling.notices.values_mut().find(same) {
+        match self.deliveries.notices.values_mut().find(same) {
             Some(entry) => entry.latest = entry.latest.max(latest),
             None => {
                 let no = self.next_number();
                 let (tenant, shard) = (tenant.clone(), run.shard(tenant));
                 let entry = NoticeEntry { tenant, shard, run, notice, latest, attempts: 0 };
-                self.telling.notices.insert(no, entry);
+                self.deliveries.notices.insert(no, entry);
             }
         }
     }
@@ -79,7 +79,7 @@ impl State {
                 && !query.without_owners.contains(&entry.notice.owner)
         };
         let mut queues: BTreeMap<&str, Vec<(Timestamp, i64)>> = BTreeMap::new();
-        for (no, entry) in self.telling.notices.iter().filter(|(_, entry)| is_due(entry)) {
+        for (no, entry) in self.deliveries.notices.iter().filter(|(_, entry)| is_due(entry)) {
             queues.entry(&entry.notice.owner).or_default().push((entry.notice.due_at, *no));
         }
         for queue in queues.values_mut() {
@@ -87,7 +87,7 @@ impl State {
             queue.truncate(query.each);
         }
         let row = |no: i64| {
-            let entry = self.telling.notices.get(&no)?;
+            let entry = self.deliveries.notices.get(&no)?;
             Some(DueNotice {
                 no,
                 subscription: entry.notice.subscription.clone(),
@@ -102,18 +102,18 @@ impl State {
     }
 
     pub(in super::super) fn count_subscriptions(&self, count: &SubscriptionCount) -> usize {
-        self.telling.subscriptions.values().filter(|one| count.counts(one)).count()
+        self.deliveries.subscriptions.values().filter(|one| count.counts(one)).count()
     }
 
     pub(in super::super) fn settle_notice(&mut self, no: i64, settle: SettleNotice) {
-        let Some(entry) = self.telling.notices.get_mut(&no) else { return };
+        let Some(entry) = self.deliveries.notices.get_mut(&no) else { return };
         match settle {
             SettleNotice::Delivered { upto } if entry.latest > upto => {
                 entry.notice.from = entry.notice.from.max(upto.plus(1));
                 entry.attempts = 0;
             }
             SettleNotice::Delivered { .. } => {
-                self.telling.notices.remove(&no);
+                self.deliveries.notices.remove(&no);
             }
             SettleNotice::Retry { at, from } => {
                 entry.failed(from);
@@ -132,14 +132,14 @@ impl State {
                 };
                 let (tenant, shard, latest) = (entry.tenant.clone(), entry.shard, entry.latest);
                 let owner = entry.notice.owner.clone();
-                self.telling.notices.remove(&no);
-                self.telling.dead.insert(no, DeadEntry { tenant, shard, latest, owner, letter });
+                self.deliveries.notices.remove(&no);
+                self.deliveries.dead.insert(no, DeadEntry { tenant, shard, latest, owner, letter });
             }
         }
     }
 
     pub(in super::super) fn subscription(&self, tenant: Tenant, id: String) -> Option<Subscription> {
-        self.telling.subscriptions.get(&(tenant, id)).cloned()
+        self.deliveries.subscriptions.get(&(tenant, id)).cloned()
     }
 
     pub(in super::super) fn list_subscriptions(&self, query: &SubscriptionQuery) -> Vec<Subscription> {
@@ -148,29 +148,29 @@ impl State {
                 && query.owner.as_ref().is_none_or(|owner| one.owner == *owner)
                 && query.after.as_ref().is_none_or(|after| one.id > *after)
         };
-        self.telling.subscriptions.values().filter(is_wanted).take(query.limit).cloned().collect()
+        self.deliveries.subscriptions.values().filter(is_wanted).take(query.limit).cloned().collect()
     }
 
     pub(in super::super) fn put_subscription(&mut self, new: Subscription) -> bool {
         let key = (new.tenant.clone(), new.id.clone());
-        let is_new = !self.telling.subscriptions.contains_key(&key);
+        let is_new = !self.deliveries.subscriptions.contains_key(&key);
         if is_new {
-            self.telling.subscriptions.insert(key, new);
+            self.deliveries.subscriptions.insert(key, new);
         }
         is_new
     }
 
     pub(in super::super) fn change_subscription(&mut self, before: &str, after: Subscription) -> bool {
         let key = (after.tenant.clone(), after.id.clone());
-        let found = self.telling.subscriptions.get_mut(&key).filter(|found| found.facts == before);
+        let found = self.deliveries.subscriptions.get_mut(&key).filter(|found| found.facts == before);
         let Some(found) = found else { return false };
         *found = Subscription { scope: found.scope.clone(), owner: found.owner.clone(), ..after };
         true
     }
 
     pub(in super::super) fn delete_subscription(&mut self, tenant: Tenant, id: String) -> bool {
-        self.telling.dead.retain(|_, dead| dead.tenant != tenant || dead.letter.subscription != id);
-        self.telling.subscriptions.remove(&(tenant, id)).is_some()
+        self.deliveries.dead.retain(|_, dead| dead.tenant != tenant || dead.letter.subscription != id);
+        self.deliveries.subscriptions.remove(&(tenant, id)).is_some()
     }
 
     pub(in super::super) fn dead_letters(&self, query: &DeadQuery) -> Page<DeadLetter> {
@@ -179,31 +179,32 @@ impl State {
                 && dead.letter.subscription == query.subscription
                 && query.cursor.is_none_or(|cursor| dead.letter.no.cast_unsigned() > cursor)
         };
-        let found = self.telling.dead.values().filter(is_wanted).map(|dead| dead.letter.clone());
+        let found = self.deliveries.dead.values().filter(is_wanted).map(|dead| dead.letter.clone());
         DeadLetter::page(found.take(query.limit.saturating_add(1)).collect(), query.limit)
     }
 
     /// Whether something of a run still waits to be told.
     pub(super) fn is_to_be_told(&self, run: RunId) -> bool {
-        self.telling.notices.values().any(|entry| entry.run == run)
+        self.deliveries.notices.values().any(|entry| entry.run == run)
     }
 
     /// Forgets what could not be told of a run.
     pub(super) fn forget_letters(&mut self, run: RunId) {
-        self.telling.dead.retain(|_, dead| dead.letter.run != run);
+        self.deliveries.dead.retain(|_, dead| dead.letter.run != run);
     }
 
     pub(in super::super) fn resend(&mut self, tenant: &Tenant, no: i64, at: Timestamp) -> bool {
-        if self.telling.dead.get(&no).is_none_or(|dead| dead.tenant != *tenant) {
+        if self.deliveries.dead.get(&no).is_none_or(|dead| dead.tenant != *tenant) {
             return false;
         }
-        let Some(DeadEntry { tenant, shard, latest, owner, letter }) = self.telling.dead.remove(&no) else {
+        let Some(DeadEntry { tenant, shard, latest, owner, letter }) = self.deliveries.dead.remove(&no)
+        else {
             return false;
         };
         let same = |entry: &&mut NoticeEntry| {
             entry.run == letter.run && entry.notice.subscription == letter.subscription
         };
-        match self.telling.notices.values_mut().find(same) {
+        match self.deliveries.notices.values_mut().find(same) {
             Some(entry) => {
                 entry.notice.from = entry.notice.from.min(letter.from);
                 entry.notice.due_at = at;
@@ -216,7 +217,7 @@ impl State {
                 let notice = Notice { subscription, owner, from: letter.from, due_at: at };
                 let no = self.next_number();
                 let entry = NoticeEntry { tenant, shard, run, notice, latest, attempts: 0 };
-                self.telling.notices.insert(no, entry);
+                self.deliveries.notices.insert(no, entry);
             }
         }
         true

@@ -34,15 +34,15 @@ const BETWEEN: u64 = IN_MEMORY - 1;
 
 /// A durable store and a memory store, as one.
 #[derive(Clone)]
-pub struct Beside {
+pub struct SplitStore {
     durable: Arc<dyn Store>,
     memory: Arc<dyn Store>,
-    mirrored: Arc<Mutex<Mirrored>>,
+    mirrored: Arc<Mutex<MirroredTenants>>,
 }
 
 /// Whose subscriptions the memory store has a copy of.
 #[derive(Default)]
-struct Mirrored {
+struct MirroredTenants {
     tenants: BTreeSet<Tenant>,
     /// How often they were asked for: every so often the copy is made again, because other nodes change them too.
     asked: u64,
@@ -51,11 +51,11 @@ struct Mirrored {
 /// After so many looks for notices the copy of the subscriptions is made again.
 const MIRROR_EVERY: u64 = 16;
 
-impl Beside {
+impl SplitStore {
     /// Puts them side by side.
     #[must_use]
-    pub fn new(durable: Arc<dyn Store>, memory: Arc<dyn Store>) -> Beside {
-        Beside { durable, memory, mirrored: Arc::default() }
+    pub fn new(durable: Arc<dyn Store>, memory: Arc<dyn Store>) -> SplitStore {
+        SplitStore { durable, memory, mirrored: Arc::default() }
     }
 
     fn heard_of(&self, tenant: &Tenant) {
@@ -172,7 +172,7 @@ async fn either<T>(first: Answer<Option<T>>, second: Answer<Option<T>>) -> Resul
     }
 }
 
-impl Store for Beside {
+impl Store for SplitStore {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         let mut places = batches.iter().map(|batch| batch.run().place());
         match places.next() {

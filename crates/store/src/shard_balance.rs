@@ -15,7 +15,7 @@ pub(crate) const HANDED_OVER_AFTER: Millis = Millis::seconds(1);
 
 /// Who has a shard, until when.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct ShardHolding {
     pub(crate) shard: Shard,
     /// None when it was given back.
     pub(crate) node: Option<Incarnation>,
@@ -25,30 +25,30 @@ pub(crate) struct Held {
 
 /// What a node keeps and takes, and what it gives back.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct Rebalance {
     pub(crate) keeps: Vec<Shard>,
     pub(crate) gives: Vec<Shard>,
 }
 
 /// The turn of a node at an instant at which so many nodes are there.
-pub(crate) fn turn(held: &[Held], node: Incarnation, now: Timestamp, nodes: usize) -> Turn {
+pub(crate) fn rebalance(held: &[ShardHolding], node: Incarnation, now: Timestamp, nodes: usize) -> Rebalance {
     let share = SHARDS.div_ceil(nodes.max(1));
-    let is_mine = |held: &&Held| held.node == Some(node);
+    let is_mine = |held: &&ShardHolding| held.node == Some(node);
     let mut keeps: Vec<Shard> = held.iter().filter(is_mine).map(|held| held.shard).collect();
     let gives = keeps.split_off(share.min(keeps.len()));
-    let is_free = |held: &&Held| held.until <= now && held.node != Some(node);
+    let is_free = |held: &&ShardHolding| held.until <= now && held.node != Some(node);
     let free = held.iter().filter(is_free).map(|held| held.shard);
     let room = share - keeps.len();
     keeps.extend(free.take(room));
-    Turn { keeps, gives }
+    Rebalance { keeps, gives }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn all_free() -> Vec<Held> {
-        (0..=255).map(|n| Held { shard: Shard(n), node: None, until: Timestamp(0) }).collect()
+    fn all_free() -> Vec<ShardHolding> {
+        (0..=255).map(|n| ShardHolding { shard: Shard(n), node: None, until: Timestamp(0) }).collect()
     }
 
     fn node(name: u8) -> Incarnation {
@@ -65,7 +65,8 @@ mod tests {
             for round in 0..3 {
                 now += 10;
                 for name in alive {
-                    let Turn { keeps, gives } = turn(&held, node(*name), Timestamp(now), alive.len());
+                    let Rebalance { keeps, gives } =
+                        rebalance(&held, node(*name), Timestamp(now), alive.len());
                     for one in &mut held {
                         if gives.contains(&one.shard) {
                             (one.node, one.until) = (None, Timestamp(now));
@@ -93,8 +94,8 @@ mod tests {
         for one in &mut held {
             (one.node, one.until) = (Some(node(1)), Timestamp(100));
         }
-        held[7] = Held { shard: Shard(7), node: None, until: Timestamp(50) };
-        let taken = |now| turn(&held, node(2), Timestamp(now), 2).keeps;
+        held[7] = ShardHolding { shard: Shard(7), node: None, until: Timestamp(50) };
+        let taken = |now| rebalance(&held, node(2), Timestamp(now), 2).keeps;
         assert_eq!(taken(49), []);
         assert_eq!(taken(50), [Shard(7)]);
         assert_eq!(taken(99), [Shard(7)]);
