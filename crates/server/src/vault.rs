@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use standfast_core::name::Tenant;
-use standfast_store::{SealedChange, Store, StoreError};
+use standfast_store::{SealedChange, SecretStore, Store, StoreError};
 
 use crate::engine::SigningKey;
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use standfast_core::id::RunId;
-use standfast_store::Store;
+use standfast_store::RunStore;
 use standfast_store::conformance::support::{NewRun, Scribe, block_on};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;

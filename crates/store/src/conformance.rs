@@ -22,7 +22,6 @@ pub mod differential;
 pub mod erasing;
 pub mod faults;
 pub mod flaky;
-pub mod forward;
 pub mod guards;
 pub mod hold_lists;
 pub mod key_notes;

@@ -15,6 +15,7 @@ mod contract;
 mod error;
 pub mod export;
 mod fairness;
+mod layer;
 pub mod memory;
 mod observer;
 pub mod postgres;
@@ -26,8 +27,14 @@ pub mod sqlite;
 mod subscription;
 
 pub use batch::{Batch, Expected, Guard, LeaseChange, Notice, Put, Seal, Who};
-pub use contract::{Answer, Store};
+pub use contract::{
+    Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, Store,
+    WorkStore,
+};
 pub use error::StoreError;
+pub use layer::{
+    AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, SecretLayer, SessionLayer, WorkLayer,
+};
 pub use observer::Observer;
 pub use query::{
     Audience, AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldFilter,

@@ -42,7 +42,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::broadcast;
 
 use crate::batch::Batch;
-use crate::contract::{Answer, Store};
+use crate::contract::{
+    Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, WorkStore,
+};
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
@@ -191,7 +193,7 @@ impl Drop for PostgresStore {
     }
 }
 
-impl Store for PostgresStore {
+impl RunStore for PostgresStore {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         self.writer.hand_over(batches.into_iter().map(Encoded::new).collect())
     }
@@ -212,6 +214,40 @@ impl Store for PostgresStore {
         self.begin(move |shared| async move { read::definition(&shared.pool, &tenant, digest).await })
     }
 
+    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
+        self.begin(move |shared| async move { read::facts(&shared.pool, run).await })
+    }
+
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        self.begin(move |shared| async move { read::find_hold(&shared.pool, hold).await })
+    }
+
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
+        self.begin(move |shared| async move { lists::list_runs(&shared.pool, &query).await })
+    }
+
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
+        self.begin(move |shared| async move { lists::list_holds(&shared.pool, &query).await })
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        self.begin(move |shared| async move { read::tenants(&shared.pool).await })
+    }
+
+    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
+        self.begin(move |shared| async move { lists::ended_runs(&shared.pool, &query).await })
+    }
+
+    fn erase(&self, run: RunId) -> Answer<()> {
+        self.begin(move |shared| async move { work::erase(&shared.side, run).await })
+    }
+
+    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
+        self.begin(move |shared| async move { work::quarantine(&shared.side, run, &why).await })
+    }
+}
+
+impl WorkStore for PostgresStore {
     fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
         self.begin(move |shared| async move { work::claim_due(&shared.pool, &claim).await })
     }
@@ -224,12 +260,25 @@ impl Store for PostgresStore {
         self.begin(move |shared| async move { work::release(&shared.pool, run, node, wake_at).await })
     }
 
-    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
-        self.begin(move |shared| async move { read::facts(&shared.pool, run).await })
+    fn time(&self) -> Answer<Option<Timestamp>> {
+        self.begin(|shared| async move { read::time(&shared.pool).await })
     }
 
-    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
-        self.begin(move |shared| async move { work::quarantine(&shared.side, run, &why).await })
+    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
+        self.begin(move |shared| async move { nodes::beat(&shared.beats, beat).await })
+    }
+
+    fn leave(&self, node: Incarnation) -> Answer<()> {
+        self.begin(move |shared| async move { nodes::leave(&shared.beats, node).await })
+    }
+
+    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
+        self.begin(move |shared| async move { nodes::nodes(&shared.pool, now).await })
+    }
+
+    fn hints(&self) -> Option<broadcast::Receiver<ShardSet>> {
+        let runtime = self.runtime.as_ref()?;
+        Some(self.hints.hear(&self.shared.pool.connector, runtime.handle()))
     }
 
     fn counts(&self, tenant: Tenant) -> Answer<Counts> {
@@ -239,33 +288,15 @@ impl Store for PostgresStore {
     fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
         self.begin(move |shared| async move { counts::inboxes(&shared.pool, &tenant).await })
     }
+}
 
-    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
-        self.begin(move |shared| async move { lists::list_runs(&shared.pool, &query).await })
-    }
-
-    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
-        self.begin(move |shared| async move { lists::list_holds(&shared.pool, &query).await })
-    }
-
-    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
-        self.begin(move |shared| async move { read::find_hold(&shared.pool, hold).await })
-    }
-
-    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
-        self.begin(move |shared| async move { read::find_key(&shared.pool, &tenant, &key).await })
-    }
-
-    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
-        self.begin(move |shared| async move { work::note_keys(&shared.pool, notes).await })
-    }
-
-    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
-        self.begin(move |shared| async move { work::forget_keys(&shared.pool, until, limit).await })
-    }
-
+impl DeliveryStore for PostgresStore {
     fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
         self.begin(move |shared| async move { deliveries::due_notices(&shared.pool, &query).await })
+    }
+
+    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
+        self.begin(move |shared| async move { deliveries::settle_notice(&shared.pool, no, settle).await })
     }
 
     fn subscription(&self, tenant: Tenant, id: String) -> Answer<Option<Subscription>> {
@@ -299,15 +330,9 @@ impl Store for PostgresStore {
     fn resend(&self, tenant: Tenant, no: i64, at: Timestamp) -> Answer<bool> {
         self.begin(move |shared| async move { deliveries::resend(&shared.pool, &tenant, no, at).await })
     }
+}
 
-    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
-        self.begin(move |shared| async move { deliveries::settle_notice(&shared.pool, no, settle).await })
-    }
-
-    fn tenants(&self) -> Answer<Vec<Tenant>> {
-        self.begin(move |shared| async move { read::tenants(&shared.pool).await })
-    }
-
+impl SessionStore for PostgresStore {
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
         self.begin(move |shared| async move { read::session(&shared.pool, key).await })
     }
@@ -319,23 +344,23 @@ impl Store for PostgresStore {
     fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
         self.begin(move |shared| async move { work::change_session(&shared.pool, &key, &change, at).await })
     }
+}
 
-    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
-        self.begin(move |shared| async move { lists::ended_runs(&shared.pool, &query).await })
+impl IdempotencyStore for PostgresStore {
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
+        self.begin(move |shared| async move { read::find_key(&shared.pool, &tenant, &key).await })
     }
 
-    fn erase(&self, run: RunId) -> Answer<()> {
-        self.begin(move |shared| async move { work::erase(&shared.side, run).await })
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.begin(move |shared| async move { work::note_keys(&shared.pool, notes).await })
     }
 
-    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
-        self.begin(move |shared| async move { read::sealed(&shared.pool, &tenant, &name).await })
+    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
+        self.begin(move |shared| async move { work::forget_keys(&shared.pool, until, limit).await })
     }
+}
 
-    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
-        self.begin(move |shared| async move { work::change_sealed(&shared.pool, &change).await })
-    }
-
+impl SecretStore for PostgresStore {
     fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
         self.begin(move |shared| async move { read::credential(&shared.pool, &prefix).await })
     }
@@ -354,6 +379,16 @@ impl Store for PostgresStore {
         )
     }
 
+    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
+        self.begin(move |shared| async move { read::sealed(&shared.pool, &tenant, &name).await })
+    }
+
+    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
+        self.begin(move |shared| async move { work::change_sealed(&shared.pool, &change).await })
+    }
+}
+
+impl AuditStore for PostgresStore {
     fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()> {
         self.begin(move |shared| async move { work::put_audit(&shared.pool, &tenant, at, &entry).await })
     }
@@ -362,26 +397,5 @@ impl Store for PostgresStore {
         self.begin(
             move |shared| async move { read::audit_entries(&shared.pool, &tenant, after, limit).await },
         )
-    }
-
-    fn time(&self) -> Answer<Option<Timestamp>> {
-        self.begin(|shared| async move { read::time(&shared.pool).await })
-    }
-
-    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
-        self.begin(move |shared| async move { nodes::beat(&shared.beats, beat).await })
-    }
-
-    fn leave(&self, node: Incarnation) -> Answer<()> {
-        self.begin(move |shared| async move { nodes::leave(&shared.beats, node).await })
-    }
-
-    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
-        self.begin(move |shared| async move { nodes::nodes(&shared.pool, now).await })
-    }
-
-    fn hints(&self) -> Option<broadcast::Receiver<ShardSet>> {
-        let runtime = self.runtime.as_ref()?;
-        Some(self.hints.hear(&self.shared.pool.connector, runtime.handle()))
     }
 }

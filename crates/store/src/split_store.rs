@@ -15,16 +15,15 @@ use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 
 use crate::batch::Batch;
-use crate::contract::{Answer, Store};
+use crate::contract::{Answer, IdempotencyStore, RunStore, SessionStore, Store};
 use crate::error::StoreError;
+use crate::layer::{AuditLayer, DeliveryLayer, Layer, SecretLayer, WorkLayer};
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyNote, KeyRecord, NodeRow, OpenHolds, Page, RunQuery, SCAN_MAX, SealedChange, SessionChange,
-    SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Stored,
+    Claim, Claimed, Counts, DueNotice, EndedQuery, HoldQuery, InboxCounts, KeyNote, KeyRecord, OpenHolds,
+    Page, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet,
+    Stored,
 };
-use crate::subscription::{
-    DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
-};
+use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 
 /// Marks a cursor that stands in the memory store.
 const IN_MEMORY: u64 = 1 << 63;
@@ -98,7 +97,11 @@ impl SplitStore {
     }
 
     fn of(&self, run: RunId) -> &Arc<dyn Store> {
-        match run.place() {
+        self.at(run.place())
+    }
+
+    fn at(&self, place: Place) -> &Arc<dyn Store> {
+        match place {
             Place::Durable => &self.durable,
             Place::Memory => &self.memory,
         }
@@ -172,7 +175,13 @@ async fn either<T>(first: Answer<Option<T>>, second: Answer<Option<T>>) -> Resul
     }
 }
 
-impl Store for SplitStore {
+impl Layer for SplitStore {
+    fn below(&self) -> &dyn Store {
+        &*self.durable
+    }
+}
+
+impl RunStore for SplitStore {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         let mut places = batches.iter().map(|batch| batch.run().place());
         match places.next() {
@@ -205,6 +214,65 @@ impl Store for SplitStore {
         Box::pin(either(durable, self.memory.definition(tenant, digest)))
     }
 
+    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
+        self.of(run).facts(run)
+    }
+
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        self.of(hold.run).find_hold(hold)
+    }
+
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let list = |place, cursor, limit| {
+                let query = RunQuery { cursor, limit, ..query.clone() };
+                this.at(place).list_runs(query)
+            };
+            page(query.cursor, query.limit, list).await
+        })
+    }
+
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let list = |place, cursor, limit| {
+                let query = HoldQuery { cursor, limit, ..query.clone() };
+                this.at(place).list_holds(query)
+            };
+            page(query.cursor, query.limit, list).await
+        })
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        let (durable, memory) = (self.durable.tenants(), self.memory.tenants());
+        Box::pin(async move {
+            let all: BTreeSet<Tenant> = durable.await?.into_iter().chain(memory.await?).collect();
+            Ok(all.into_iter().collect())
+        })
+    }
+
+    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let list = |place, cursor, limit| {
+                let query = EndedQuery { cursor, limit, ..query.clone() };
+                this.at(place).ended_runs(query)
+            };
+            page(query.cursor, query.limit, list).await
+        })
+    }
+
+    fn erase(&self, run: RunId) -> Answer<()> {
+        self.of(run).erase(run)
+    }
+
+    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
+        self.of(run).quarantine(run, why)
+    }
+}
+
+impl WorkLayer for SplitStore {
     fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
         let memory = self.memory.clone();
         let durable = self.durable.claim_due(claim.clone());
@@ -248,43 +316,13 @@ impl Store for SplitStore {
         })
     }
 
-    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
-        let this = self.clone();
-        Box::pin(async move {
-            let list = |place, cursor, limit| {
-                let query = RunQuery { cursor, limit, ..query.clone() };
-                match place {
-                    Place::Memory => this.memory.list_runs(query),
-                    Place::Durable => this.durable.list_runs(query),
-                }
-            };
-            page(query.cursor, query.limit, list).await
-        })
+    fn counts(&self, tenant: Tenant) -> Answer<Counts> {
+        let (durable, memory) = (self.durable.counts(tenant.clone()), self.memory.counts(tenant));
+        Box::pin(async move { Ok(sum(durable.await?, memory.await?)) })
     }
+}
 
-    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
-        let this = self.clone();
-        Box::pin(async move {
-            let list = |place, cursor, limit| {
-                let query = HoldQuery { cursor, limit, ..query.clone() };
-                match place {
-                    Place::Memory => this.memory.list_holds(query),
-                    Place::Durable => this.durable.list_holds(query),
-                }
-            };
-            page(query.cursor, query.limit, list).await
-        })
-    }
-
-    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
-        self.of(hold.run).find_hold(hold)
-    }
-
-    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
-        let durable = self.durable.find_key(tenant.clone(), key.clone());
-        Box::pin(either(durable, self.memory.find_key(tenant, key)))
-    }
-
+impl DeliveryLayer for SplitStore {
     /// Those of the memory store have the numbers below zero.
     fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
         let this = self.clone();
@@ -313,18 +351,6 @@ impl Store for SplitStore {
             true => self.memory.settle_notice(!no, settle),
             false => self.durable.settle_notice(no, settle),
         }
-    }
-
-    fn subscription(&self, tenant: Tenant, id: String) -> Answer<Option<Subscription>> {
-        self.durable.subscription(tenant, id)
-    }
-
-    fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
-        self.durable.list_subscriptions(query)
-    }
-
-    fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize> {
-        self.durable.count_subscriptions(count)
     }
 
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
@@ -365,10 +391,7 @@ impl Store for SplitStore {
         Box::pin(async move {
             let list = |place, cursor, limit| {
                 let query = DeadQuery { cursor, limit, ..query.clone() };
-                match place {
-                    Place::Memory => this.memory.dead_letters(query),
-                    Place::Durable => this.durable.dead_letters(query),
-                }
+                this.at(place).dead_letters(query)
             };
             let mut found = page(query.cursor, query.limit, list).await?;
             for letter in &mut found.items {
@@ -387,17 +410,22 @@ impl Store for SplitStore {
             false => self.durable.resend(tenant, no, at),
         }
     }
+}
 
-    fn tenants(&self) -> Answer<Vec<Tenant>> {
-        let (durable, memory) = (self.durable.tenants(), self.memory.tenants());
-        Box::pin(async move {
-            let all: BTreeSet<Tenant> = durable.await?.into_iter().chain(memory.await?).collect();
-            Ok(all.into_iter().collect())
-        })
-    }
-
+impl SessionStore for SplitStore {
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
         Box::pin(either(self.durable.session(key.clone()), self.memory.session(key)))
+    }
+
+    fn list_sessions(&self, query: SessionQuery) -> Answer<Page<SessionRow>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let list = |place, cursor, limit| {
+                let query = SessionQuery { cursor, limit, ..query.clone() };
+                this.at(place).list_sessions(query)
+            };
+            page(query.cursor, query.limit, list).await
+        })
     }
 
     fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
@@ -410,23 +438,12 @@ impl Store for SplitStore {
             store.change_session(key, change, at).await
         })
     }
+}
 
-    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
-        let this = self.clone();
-        Box::pin(async move {
-            let list = |place, cursor, limit| {
-                let query = EndedQuery { cursor, limit, ..query.clone() };
-                match place {
-                    Place::Memory => this.memory.ended_runs(query),
-                    Place::Durable => this.durable.ended_runs(query),
-                }
-            };
-            page(query.cursor, query.limit, list).await
-        })
-    }
-
-    fn erase(&self, run: RunId) -> Answer<()> {
-        self.of(run).erase(run)
+impl IdempotencyStore for SplitStore {
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
+        let durable = self.durable.find_key(tenant.clone(), key.clone());
+        Box::pin(either(durable, self.memory.find_key(tenant, key)))
     }
 
     fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
@@ -451,87 +468,11 @@ impl Store for SplitStore {
             Ok(forgot + memory.forget_keys(until, limit - forgot).await?)
         })
     }
-
-    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
-        self.of(run).facts(run)
-    }
-
-    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
-        self.of(run).quarantine(run, why)
-    }
-
-    fn counts(&self, tenant: Tenant) -> Answer<Counts> {
-        let (durable, memory) = (self.durable.counts(tenant.clone()), self.memory.counts(tenant));
-        Box::pin(async move { Ok(sum(durable.await?, memory.await?)) })
-    }
-
-    fn list_sessions(&self, query: SessionQuery) -> Answer<Page<SessionRow>> {
-        let this = self.clone();
-        Box::pin(async move {
-            let list = |place, cursor, limit| {
-                let query = SessionQuery { cursor, limit, ..query.clone() };
-                match place {
-                    Place::Memory => this.memory.list_sessions(query),
-                    Place::Durable => this.durable.list_sessions(query),
-                }
-            };
-            page(query.cursor, query.limit, list).await
-        })
-    }
-
-    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
-        self.durable.sealed(tenant, name)
-    }
-
-    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
-        self.durable.change_sealed(change)
-    }
-
-    fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
-        self.durable.credential(prefix)
-    }
-
-    fn put_credential(&self, credential: Credential) -> Answer<bool> {
-        self.durable.put_credential(credential)
-    }
-
-    fn list_credentials(&self, tenant: Tenant) -> Answer<Vec<Credential>> {
-        self.durable.list_credentials(tenant)
-    }
-
-    fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
-        self.durable.revoke_credential(tenant, prefix, at)
-    }
-
-    fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()> {
-        // What happened to a conversation in memory is remembered longer than the conversation.
-        self.durable.put_audit(tenant, at, entry)
-    }
-
-    fn audit_entries(&self, tenant: Tenant, after: u64, limit: usize) -> Answer<Vec<AuditEntry>> {
-        self.durable.audit_entries(tenant, after, limit)
-    }
-
-    fn time(&self) -> Answer<Option<Timestamp>> {
-        self.durable.time()
-    }
-
-    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
-        self.durable.shards(beat)
-    }
-
-    fn leave(&self, node: Incarnation) -> Answer<()> {
-        self.durable.leave(node)
-    }
-
-    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
-        self.durable.nodes(now)
-    }
-
-    fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
-        self.durable.hints()
-    }
 }
+
+// Both are durable only: what happened to a conversation in memory is remembered longer than the conversation.
+impl SecretLayer for SplitStore {}
+impl AuditLayer for SplitStore {}
 
 #[cfg(test)]
 mod tests {

@@ -34,7 +34,9 @@ use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 
 use crate::batch::Batch;
-use crate::contract::{Answer, Store};
+use crate::contract::{
+    Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, WorkStore,
+};
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
@@ -120,7 +122,7 @@ impl SqliteStore {
     }
 }
 
-impl Store for SqliteStore {
+impl RunStore for SqliteStore {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         let encoded: Vec<Encoded> = batches.into_iter().map(Encoded::new).collect();
         let now = self.observer.as_ref().map_or(0, |observer| observer.now());
@@ -147,6 +149,46 @@ impl Store for SqliteStore {
         self.read(|reading| reading.definition(&tenant, digest))
     }
 
+    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
+        self.read(|reading| reading.facts(run))
+    }
+
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        self.read(|reading| reading.find_hold(hold))
+    }
+
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
+        self.read(|reading| reading.list_runs(&query))
+    }
+
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
+        self.read(|reading| reading.list_holds(&query))
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        self.read(|reading| reading.tenants())
+    }
+
+    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
+        self.read(|reading| reading.ended_runs(&query))
+    }
+
+    fn erase(&self, run: RunId) -> Answer<()> {
+        self.writer.hand_over(|reply| Job::Erase(run, reply))
+    }
+
+    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
+        let done = self.writer.hand_over(|reply| Job::Quarantine(run, why, reply));
+        let tallies = self.tallies.clone();
+        Box::pin(async move {
+            done.await?;
+            tallies.quarantined(run);
+            Ok(())
+        })
+    }
+}
+
+impl WorkStore for SqliteStore {
     fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
         let claimed = self.writer.hand_over(|reply| Job::Claim(claim, reply));
         let tallies = self.tallies.clone();
@@ -172,18 +214,24 @@ impl Store for SqliteStore {
         self.writer.hand_over(|reply| Job::Release(run, node, wake_at, reply))
     }
 
-    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
-        self.read(|reading| reading.facts(run))
+    fn time(&self) -> Answer<Option<Timestamp>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 
-    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
-        let done = self.writer.hand_over(|reply| Job::Quarantine(run, why, reply));
-        let tallies = self.tallies.clone();
-        Box::pin(async move {
-            done.await?;
-            tallies.quarantined(run);
-            Ok(())
-        })
+    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
+        self.node.shards(beat)
+    }
+
+    fn leave(&self, node: Incarnation) -> Answer<()> {
+        self.node.leave(node)
+    }
+
+    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
+        self.node.nodes(now)
+    }
+
+    fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
+        None
     }
 
     fn counts(&self, tenant: Tenant) -> Answer<Counts> {
@@ -193,33 +241,15 @@ impl Store for SqliteStore {
     fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
         self.read(|reading| reading.inbox_counts(&tenant))
     }
+}
 
-    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
-        self.read(|reading| reading.list_runs(&query))
-    }
-
-    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
-        self.read(|reading| reading.list_holds(&query))
-    }
-
-    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
-        self.read(|reading| reading.find_hold(hold))
-    }
-
-    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
-        self.read(|reading| reading.find_key(&tenant, &key))
-    }
-
-    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
-        self.writer.hand_over(|reply| Job::NoteKeys(KeyNote::last_of_each(notes), reply))
-    }
-
-    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
-        self.writer.hand_over(|reply| Job::ForgetKeys(until, limit, reply))
-    }
-
+impl DeliveryStore for SqliteStore {
     fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
         self.read(|reading| reading.due_notices(&query))
+    }
+
+    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
+        self.writer.hand_over(|reply| Job::SettleNotice(no, settle, reply))
     }
 
     fn subscription(&self, tenant: Tenant, id: String) -> Answer<Option<Subscription>> {
@@ -257,15 +287,9 @@ impl Store for SqliteStore {
         let change = SubscriptionChange::Resend { tenant, no, at };
         self.writer.hand_over(|reply| Job::Subscription(change, reply))
     }
+}
 
-    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
-        self.writer.hand_over(|reply| Job::SettleNotice(no, settle, reply))
-    }
-
-    fn tenants(&self) -> Answer<Vec<Tenant>> {
-        self.read(|reading| reading.tenants())
-    }
-
+impl SessionStore for SqliteStore {
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
         self.read(|reading| reading.session(&key))
     }
@@ -277,23 +301,23 @@ impl Store for SqliteStore {
     fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
         self.writer.hand_over(|reply| Job::ChangeSession(key, change, at, reply))
     }
+}
 
-    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
-        self.read(|reading| reading.ended_runs(&query))
+impl IdempotencyStore for SqliteStore {
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
+        self.read(|reading| reading.find_key(&tenant, &key))
     }
 
-    fn erase(&self, run: RunId) -> Answer<()> {
-        self.writer.hand_over(|reply| Job::Erase(run, reply))
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.writer.hand_over(|reply| Job::NoteKeys(KeyNote::last_of_each(notes), reply))
     }
 
-    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
-        self.read(|reading| reading.sealed(&tenant, &name))
+    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
+        self.writer.hand_over(|reply| Job::ForgetKeys(until, limit, reply))
     }
+}
 
-    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
-        self.writer.hand_over(|reply| Job::Sealed(change, reply))
-    }
-
+impl SecretStore for SqliteStore {
     fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
         self.read(|reading| reading.credential(&prefix))
     }
@@ -311,31 +335,21 @@ impl Store for SqliteStore {
         self.writer.hand_over(|reply| Job::Credential(change, reply))
     }
 
+    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
+        self.read(|reading| reading.sealed(&tenant, &name))
+    }
+
+    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
+        self.writer.hand_over(|reply| Job::Sealed(change, reply))
+    }
+}
+
+impl AuditStore for SqliteStore {
     fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()> {
         self.writer.hand_over(|reply| Job::Audit(tenant, at, entry, reply))
     }
 
     fn audit_entries(&self, tenant: Tenant, after: u64, limit: usize) -> Answer<Vec<AuditEntry>> {
         self.read(|reading| reading.audit_entries(&tenant, after, limit))
-    }
-
-    fn time(&self) -> Answer<Option<Timestamp>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
-
-    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
-        self.node.shards(beat)
-    }
-
-    fn leave(&self, node: Incarnation) -> Answer<()> {
-        self.node.leave(node)
-    }
-
-    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
-        self.node.nodes(now)
-    }
-
-    fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
-        None
     }
 }

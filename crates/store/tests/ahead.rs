@@ -28,7 +28,7 @@ use standfast_core::message::{Message, ToolResult, Usage};
 use standfast_core::run::Run;
 use standfast_store::ahead::{Beside, Driver, Order, Settled};
 use standfast_store::memory::MemoryStore;
-use standfast_store::{Guard, Put, Store, StoreError};
+use standfast_store::{Guard, Put, RunStore, StoreError};
 
 use ahead_driver::faulty::{Fault, Faulty, Plan, Sneak};
 use ahead_driver::script::{

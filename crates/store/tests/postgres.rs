@@ -18,8 +18,8 @@ use standfast_store::conformance::cluster::{query_count, query_text, run, shared
 use standfast_store::conformance::support::{BEGIN, NewRun, Scribe, block_on, checked, events_of};
 use standfast_store::postgres::{OpenError, PostgresOptions, PostgresStore};
 use standfast_store::{
-    Claim, Claimed, Guard, Heartbeat, NoticeQuery, Put, RunFilter, Scope, ShardSet, Store, StoreError,
-    Subscription,
+    Claim, Claimed, DeliveryStore, Guard, Heartbeat, NoticeQuery, Put, RunFilter, RunStore, Scope, ShardSet,
+    StoreError, Subscription, WorkStore,
 };
 
 fn open(url: &str) -> Arc<PostgresStore> {

@@ -18,7 +18,8 @@ use standfast_store::conformance::support::{
 };
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{
-    Claim, Claimed, HoldFilter, Lease, LeaseChange, RunFilter, RunQuery, ShardSet, Store, StoreError, Stored,
+    Claim, Claimed, HoldFilter, Lease, LeaseChange, RunFilter, RunQuery, RunStore, ShardSet, StoreError,
+    Stored, WorkStore,
 };
 
 fn claim(scribe: &Scribe, limit: usize) -> Claim {

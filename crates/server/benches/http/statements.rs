@@ -18,7 +18,10 @@ use standfast_core::message::Message;
 use standfast_core::name::AgentName;
 use standfast_core::time::Millis;
 use standfast_store::memory::MemoryStore;
-use standfast_store::{Answer, Batch, Expected, Store};
+use standfast_store::{
+    Answer, AuditLayer, Batch, DeliveryLayer, Expected, IdempotencyLayer, Layer, RunLayer, RunStore,
+    SecretLayer, SessionLayer, Store, WorkLayer,
+};
 
 use crate::ours;
 
@@ -114,13 +117,22 @@ struct Recorder {
     appends: Mutex<Vec<Batch>>,
 }
 
-impl Store for Recorder {
+impl Layer for Recorder {
+    fn below(&self) -> &dyn Store {
+        &self.inner
+    }
+}
+
+impl RunLayer for Recorder {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         self.appends.lock().unwrap().extend(batches.clone());
         self.inner.append(batches)
     }
-    standfast_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
-        list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase,
-        forget_keys, facts, quarantine, counts, list_sessions, credential, put_credential, list_credentials,
-        revoke_credential, put_audit, audit_entries, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for Recorder {}
+impl DeliveryLayer for Recorder {}
+impl SessionLayer for Recorder {}
+impl IdempotencyLayer for Recorder {}
+impl SecretLayer for Recorder {}
+impl AuditLayer for Recorder {}

@@ -23,7 +23,10 @@ use standfast_core::run::{CallState, Settled, Status};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::conformance::flaky::{Flaky, Mishap};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{Answer, Batch, Store};
+use standfast_store::{
+    Answer, AuditLayer, Batch, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore, SecretLayer,
+    SessionLayer, Store, WorkLayer,
+};
 use tokio::sync::Notify;
 
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
@@ -75,7 +78,13 @@ struct NoDefinitions {
     failures: AtomicUsize,
 }
 
-impl Store for NoDefinitions {
+impl Layer for NoDefinitions {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for NoDefinitions {
     fn definition(&self, tenant: Tenant, digest: standfast_core::digest::Digest) -> Answer<Option<Vec<u8>>> {
         let fails = |left: usize| left.checked_sub(1);
         match self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fails) {
@@ -83,12 +92,14 @@ impl Store for NoDefinitions {
             Err(_) => self.inner.definition(tenant, digest),
         }
     }
-
-    standfast_store::forward_store!(inner: append, load, links, blob, claim_due, renew, release, list_runs, inbox_counts, list_holds,
-        find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys, facts, quarantine,
-        counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit,
-        audit_entries, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for NoDefinitions {}
+impl DeliveryLayer for NoDefinitions {}
+impl SessionLayer for NoDefinitions {}
+impl IdempotencyLayer for NoDefinitions {}
+impl SecretLayer for NoDefinitions {}
+impl AuditLayer for NoDefinitions {}
 
 /// The definition of a run cannot be read just when its tool runs: what the tool did is kept, and nobody is asked about
 /// an outcome that is known.
@@ -133,7 +144,13 @@ struct Interrupted {
     hook: Mutex<Option<Hook>>,
 }
 
-impl Store for Interrupted {
+impl Layer for Interrupted {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for Interrupted {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         let starts = |batch: &Batch| {
             let events = batch.link.events().unwrap_or_default();
@@ -156,12 +173,14 @@ impl Store for Interrupted {
             }
         }
     }
-
-    standfast_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
-        list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys, facts,
-        quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit,
-        audit_entries, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for Interrupted {}
+impl DeliveryLayer for Interrupted {}
+impl SessionLayer for Interrupted {}
+impl IdempotencyLayer for Interrupted {}
+impl SecretLayer for Interrupted {}
+impl AuditLayer for Interrupted {}
 
 /// A run is canceled between the start of its first call and that of its second: what was started and never run is given
 /// back, and the log does not call it unknown.

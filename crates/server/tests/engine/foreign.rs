@@ -19,7 +19,10 @@ use standfast_core::project::HoldRow;
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{Answer, SessionKey, SessionRow, Store, Stored};
+use standfast_store::{
+    Answer, AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore, SecretLayer, SessionKey,
+    SessionLayer, SessionRow, SessionStore, Store, Stored, WorkLayer,
+};
 
 use crate::{HELD, Site, decision, hold_of, start, until, who};
 
@@ -39,7 +42,13 @@ impl Noting {
     }
 }
 
-impl Store for Noting {
+impl Layer for Noting {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for Noting {
     fn load(&self, run: RunId) -> Answer<Stored> {
         self.note("load");
         self.inner.load(run)
@@ -69,21 +78,20 @@ impl Store for Noting {
         self.note("find_hold");
         self.inner.find_hold(hold)
     }
+}
 
-    fn tenants(&self) -> Answer<Vec<Tenant>> {
-        self.inner.tenants()
-    }
-
+impl SessionLayer for Noting {
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
         self.note("session");
         self.inner.session(key)
     }
-
-    standfast_store::forward_store!(inner: append, claim_due, renew, release, list_runs, inbox_counts,
-        list_holds, find_key, due_notices, subscriptions, settle_notice, change_session, erase, forget_keys,
-        quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit,
-        audit_entries, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for Noting {}
+impl DeliveryLayer for Noting {}
+impl IdempotencyLayer for Noting {}
+impl SecretLayer for Noting {}
+impl AuditLayer for Noting {}
 
 /// Everything that can be asked about a run by its id, or by that of its hold.
 const OPERATIONS: usize = 10;

@@ -10,7 +10,9 @@ use standfast_core::name::{SessionId, UserId};
 use standfast_core::project::{HoldRow, Phase, RunRow};
 use standfast_store::memory::MemoryStore;
 use standfast_store::{
-    Answer, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SessionQuery, SessionRow, Store,
+    Answer, AuditLayer, DeliveryLayer, HoldFilter, HoldQuery, IdempotencyLayer, Layer, Page, RunFilter,
+    RunLayer, RunQuery, RunStore, SecretLayer, SessionLayer, SessionQuery, SessionRow, SessionStore, Store,
+    WorkLayer,
 };
 
 use crate::{HELD, Site, agent, start, until, who};
@@ -22,7 +24,13 @@ struct Asked {
     sessions: Mutex<Vec<Option<UserId>>>,
 }
 
-impl Store for Asked {
+impl Layer for Asked {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for Asked {
     fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
         self.runs.lock().unwrap().push(query.filter.clone());
         self.inner.list_runs(query)
@@ -32,17 +40,20 @@ impl Store for Asked {
         self.holds.lock().unwrap().push(query.filter.clone());
         self.inner.list_holds(query)
     }
+}
 
+impl SessionLayer for Asked {
     fn list_sessions(&self, query: SessionQuery) -> Answer<Page<SessionRow>> {
         self.sessions.lock().unwrap().push(query.owner.clone());
         self.inner.list_sessions(query)
     }
-
-    standfast_store::forward_store!(inner: append, load, links, blob, definition, claim_due, renew, release, inbox_counts,
-        find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys,
-        facts, quarantine, counts, credential, put_credential, list_credentials, revoke_credential, put_audit,
-        audit_entries, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for Asked {}
+impl DeliveryLayer for Asked {}
+impl IdempotencyLayer for Asked {}
+impl SecretLayer for Asked {}
+impl AuditLayer for Asked {}
 
 /// T37: whoever sees nothing of others looks at nothing of others, whatever they filter by, in every list; what they get is
 /// empty all the same.

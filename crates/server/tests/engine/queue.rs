@@ -21,7 +21,10 @@ use standfast_core::name::AgentName;
 use standfast_core::refusal::Refusal;
 use standfast_core::time::Millis;
 use standfast_core::transcript::Entry;
-use standfast_store::{Answer as Answered, Batch, Store};
+use standfast_store::{
+    Answer as Answered, AuditLayer, Batch, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore,
+    SecretLayer, SessionLayer, Store, WorkLayer,
+};
 use tokio::sync::Notify;
 
 use crate::{ARGUMENTS, COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
@@ -121,7 +124,13 @@ struct Gated {
     passed: Arc<Notify>,
 }
 
-impl Store for Gated {
+impl Layer for Gated {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for Gated {
     fn append(&self, batches: Vec<Batch>) -> Answered<()> {
         let decides = |batch: &Batch| {
             let events = batch.link.events().unwrap();
@@ -138,12 +147,14 @@ impl Store for Gated {
             inner.append(batches).await
         })
     }
-
-    standfast_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs,
-        inbox_counts, list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session,
-        erase, forget_keys, facts, quarantine, counts, list_sessions, credential, put_credential, list_credentials,
-        revoke_credential, put_audit, audit_entries, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for Gated {}
+impl DeliveryLayer for Gated {}
+impl SessionLayer for Gated {}
+impl IdempotencyLayer for Gated {}
+impl SecretLayer for Gated {}
+impl AuditLayer for Gated {}
 
 /// S0-38a, F5: a decision that is handed over and loses its race is never heard by the model, and the run goes on at once
 /// with the one that counts.

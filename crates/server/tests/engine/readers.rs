@@ -13,7 +13,10 @@ use standfast_core::id::{RunId, Seq};
 use standfast_core::link::Link;
 use standfast_core::time::Millis;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{Answer, Store};
+use standfast_store::{
+    Answer, AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore, SecretLayer,
+    SessionLayer, Store, WorkLayer,
+};
 use tokio::task::JoinSet;
 
 use crate::{HELD, Site, decision, hold_of, start, until, who};
@@ -26,17 +29,25 @@ struct Counting {
     reads: AtomicUsize,
 }
 
-impl Store for Counting {
+impl Layer for Counting {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for Counting {
     fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         self.inner.links(run, after, limit)
     }
-
-    standfast_store::forward_store!(inner: append, load, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
-        list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys,
-        facts, quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit,
-        audit_entries, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for Counting {}
+impl DeliveryLayer for Counting {}
+impl SessionLayer for Counting {}
+impl IdempotencyLayer for Counting {}
+impl SecretLayer for Counting {}
+impl AuditLayer for Counting {}
 
 /// Two engines on one store, and a run that is held.
 async fn held(poll: Millis) -> (Site, Arc<Counting>, Engine, Engine, RunId) {

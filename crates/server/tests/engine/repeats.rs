@@ -12,7 +12,7 @@ use standfast_core::id::Seq;
 use standfast_core::message::Message;
 use standfast_core::name::SessionId;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{SessionChange, SessionKey, Store};
+use standfast_store::{RunStore, SessionChange, SessionKey, SessionStore};
 
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
 

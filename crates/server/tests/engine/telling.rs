@@ -12,7 +12,7 @@ use standfast_core::id::{Place, RunId};
 use standfast_core::name::{Tenant, UserId};
 use standfast_core::time::Timestamp;
 use standfast_store::memory::MemoryStore;
-use standfast_store::{Store, Subscription};
+use standfast_store::{DeliveryStore, Subscription};
 
 use crate::Site;
 

@@ -19,7 +19,10 @@ use standfast::settings::{Connections, Settings};
 use standfast_core::time::Millis;
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{ShardSet, Store};
+use standfast_store::{
+    AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore, SecretLayer, SessionLayer,
+    ShardSet, Store, WorkLayer,
+};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -32,16 +35,24 @@ struct Deaf {
     nobody: tokio::sync::broadcast::Sender<ShardSet>,
 }
 
-impl Store for Deaf {
+impl Layer for Deaf {
+    fn below(&self) -> &dyn Store {
+        &self.inner
+    }
+}
+
+impl WorkLayer for Deaf {
     fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
         Some(self.nobody.subscribe())
     }
-
-    standfast_store::forward_store!(inner: append, load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
-        list_holds, find_hold, find_key, due_notices, settle_notice, session, change_session, erase, forget_keys, facts,
-        quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, time, shards,
-        leave, nodes, subscriptions, put_audit, audit_entries);
 }
+
+impl RunLayer for Deaf {}
+impl DeliveryLayer for Deaf {}
+impl SessionLayer for Deaf {}
+impl IdempotencyLayer for Deaf {}
+impl SecretLayer for Deaf {}
+impl AuditLayer for Deaf {}
 
 /// The database may be away just now.
 fn open_postgres(url: &str) -> Option<PostgresStore> {

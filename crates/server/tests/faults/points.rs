@@ -11,7 +11,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use standfast::tool::{Invocation, Running, Tool};
-use standfast_store::{Answer, Batch, Claim, Claimed, Store};
+use standfast_store::{
+    Answer, AuditLayer, Batch, Claim, Claimed, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore,
+    SecretLayer, SessionLayer, Store, WorkLayer, WorkStore,
+};
 
 /// A point, the n-th time that it is passed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -83,11 +86,29 @@ fn kinds(batches: &[Batch]) -> String {
     kinds.join("+")
 }
 
-impl<S: Store> Store for Crashing<S> {
+impl<S: Store> Layer for Crashing<S> {
+    fn below(&self) -> &dyn Store {
+        &self.inner
+    }
+}
+
+impl<S: Store> RunLayer for Crashing<S> {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         self.around(kinds(&batches), |store| store.append(batches))
     }
 
+    fn links(
+        &self,
+        run: standfast_core::id::RunId,
+        after: standfast_core::id::Seq,
+        limit: usize,
+    ) -> Answer<Vec<standfast_core::link::Link>> {
+        self.points.reads.fetch_add(1, Ordering::Relaxed);
+        self.inner.links(run, after, limit)
+    }
+}
+
+impl<S: Store> WorkLayer for Crashing<S> {
     fn release(
         &self,
         run: standfast_core::id::RunId,
@@ -108,22 +129,13 @@ impl<S: Store> Store for Crashing<S> {
             Ok(claimed)
         })
     }
-
-    fn links(
-        &self,
-        run: standfast_core::id::RunId,
-        after: standfast_core::id::Seq,
-        limit: usize,
-    ) -> Answer<Vec<standfast_core::link::Link>> {
-        self.points.reads.fetch_add(1, Ordering::Relaxed);
-        self.inner.links(run, after, limit)
-    }
-
-    standfast_store::forward_store!(inner: load, blob, definition, renew, list_runs, inbox_counts, list_holds, find_hold, find_key,
-        due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys, facts, quarantine, counts,
-        list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit, audit_entries, time, shards,
-        leave, nodes, hints);
 }
+
+impl<S: Store> DeliveryLayer for Crashing<S> {}
+impl<S: Store> SessionLayer for Crashing<S> {}
+impl<S: Store> IdempotencyLayer for Crashing<S> {}
+impl<S: Store> SecretLayer for Crashing<S> {}
+impl<S: Store> AuditLayer for Crashing<S> {}
 
 /// A tool that passes a point before and after its effect.
 pub(crate) struct Watched {

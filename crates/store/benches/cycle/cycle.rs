@@ -25,7 +25,7 @@ use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::stored_call;
 use standfast_store::ahead::{Beside, Driver, Given, Order};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{LeaseChange, Put, Store, Who};
+use standfast_store::{LeaseChange, Put, RunStore, Store, Who};
 
 use crate::measure::{Lap, Measured, load, now};
 

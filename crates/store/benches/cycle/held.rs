@@ -7,7 +7,7 @@ use std::sync::Arc;
 use standfast_core::id::HoldId;
 use standfast_core::name::Tenant;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{Audience, HoldFilter, HoldQuery, Store, Who};
+use standfast_store::{Audience, HoldFilter, HoldQuery, RunStore, Store, Who, WorkStore};
 use tokio::runtime::Runtime;
 
 use crate::cycle::Bench;

@@ -13,7 +13,7 @@ use standfast_core::project::RunRow;
 use super::Factory;
 use super::appending::say;
 use super::support::{NewRun, Scribe, World, block_on, checked, claimed_runs, resolve};
-use crate::{Claim, Claimed, Guard, Store, StoreError};
+use crate::{Claim, Claimed, Guard, RunStore, Store, StoreError, WorkStore};
 
 const THREADS: u64 = 16;
 

@@ -26,7 +26,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// As [`crate::Store::shards`].
+    /// As [`crate::WorkStore::shards`].
     pub fn beat(&mut self, beat: Heartbeat) -> ShardSet {
         let (node, now, until) = (beat.node, beat.now, beat.until);
         self.nodes.insert(node.0, beat);

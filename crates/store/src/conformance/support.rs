@@ -21,8 +21,8 @@ use standfast_core::time::{Millis, Timestamp};
 
 use super::{Backend, Factory};
 use crate::{
-    Audience, Batch, Claim, Claimed, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SessionKey, ShardSet,
-    Store, StoreError, Stored, Who,
+    Audience, Batch, Claim, Claimed, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, RunStore, SessionKey,
+    ShardSet, Store, StoreError, Stored, Who, WorkStore,
 };
 
 pub use scribe::{

@@ -12,7 +12,10 @@ use std::task::Poll;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::link::Link;
 use standfast_store::memory::MemoryStore;
-use standfast_store::{Answer, Batch, Store, StoreError, Stored};
+use standfast_store::{
+    Answer, AuditLayer, Batch, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore, SecretLayer,
+    SessionLayer, Store, StoreError, Stored, WorkLayer,
+};
 
 use crate::block_on::block_on;
 
@@ -91,7 +94,13 @@ fn unknown() -> StoreError {
     StoreError::Unknown { why: "the connection broke".into() }
 }
 
-impl Store for Faulty {
+impl Layer for Faulty {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for Faulty {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         let (fault, sneak, gate) = self.next_append();
         if let Some(sneak) = sneak {
@@ -113,8 +122,11 @@ impl Store for Faulty {
     fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
         self.read(|inner| inner.links(run, after, limit))
     }
-
-    standfast_store::forward_store!(inner: blob, definition, claim_due, renew, release, list_runs, inbox_counts, list_holds, find_hold, find_key, due_notices, subscriptions,
-        forget_keys, settle_notice, session, change_session, erase, credential, put_credential, list_credentials, revoke_credential, put_audit, audit_entries, facts, quarantine, counts,
-        list_sessions, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for Faulty {}
+impl DeliveryLayer for Faulty {}
+impl SessionLayer for Faulty {}
+impl IdempotencyLayer for Faulty {}
+impl SecretLayer for Faulty {}
+impl AuditLayer for Faulty {}

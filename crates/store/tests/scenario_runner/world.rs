@@ -20,7 +20,7 @@ use standfast_core::run::Heard;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::ahead::{Beside, Driver, Given, Order, Settled};
 use standfast_store::memory::MemoryStore;
-use standfast_store::{Put, Store, Who};
+use standfast_store::{Put, RunStore, Store, Who};
 
 use super::backends::Backend;
 use super::block_on::block_on;

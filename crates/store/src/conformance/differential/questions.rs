@@ -14,8 +14,9 @@ use super::super::support::{
 };
 use super::{AGENTS, INBOXES, KEYS, NODES, PEOPLE, SESSIONS, TENANTS, Twins};
 use crate::{
-    Audience, Claim, Credential, DueNotice, HoldFilter, HoldQuery, NoticeQuery, RunFilter, RunQuery,
-    SessionChange, SettleNotice, ShardSet, Store, Who,
+    Audience, Claim, Credential, DeliveryStore, DueNotice, HoldFilter, HoldQuery, IdempotencyStore,
+    NoticeQuery, RunFilter, RunQuery, RunStore, SecretStore, SessionChange, SessionStore, SettleNotice,
+    ShardSet, Store, Who, WorkStore,
 };
 
 impl Twins {

@@ -15,7 +15,7 @@ use standfast_core::id::{RunId, Seq};
 use super::super::support::{NewRun, Scribe, block_on, checked};
 use super::{check_all, cycle, open};
 use crate::sqlite::SqliteStore;
-use crate::{Store, StoreError};
+use crate::{RunStore, StoreError};
 
 /// The file could not be opened.
 pub const REFUSED: u8 = 3;

@@ -18,8 +18,8 @@ use super::super::support::{
 use super::{Report, fresh_file, open};
 use crate::sqlite::SqliteStore;
 use crate::{
-    Audience, Batch, Claim, Claimed, HoldFilter, HoldQuery, Notice, NoticeQuery, Put, RunFilter, ShardSet,
-    Store, StoreError, Who,
+    Audience, Batch, Claim, Claimed, DeliveryStore, HoldFilter, HoldQuery, Notice, NoticeQuery, Put,
+    RunFilter, RunStore, ShardSet, StoreError, Who, WorkStore,
 };
 
 /// What a column is overwritten with: each kind of damage, as SQL.

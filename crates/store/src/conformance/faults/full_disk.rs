@@ -10,7 +10,7 @@ use super::super::support::{NewRun, Scribe, block_on, checked};
 use super::child::check_after;
 use super::{Report, cycle, fresh_file, open};
 use crate::sqlite::{OpenError, SqliteOptions, SqliteStore};
-use crate::{Batch, Store, StoreError};
+use crate::{Batch, RunStore, StoreError};
 
 /// Fills the disk so many times, each time at another page.
 #[must_use]

@@ -11,7 +11,7 @@ use standfast_core::id::{RunId, Seq};
 use super::super::random::Random;
 use super::super::support::{NewRun, Scribe, block_on, checked};
 use super::{Report, cycle, fresh_file, open};
-use crate::{Batch, Store, StoreError};
+use crate::{Batch, RunStore, Store, StoreError};
 
 /// Damages the tail of a WAL at so many places.
 #[must_use]

@@ -12,7 +12,7 @@ use rusqlite::Connection;
 
 use super::super::support::{NewRun, Scribe, block_on};
 use super::{Report, check_all, fresh_file, open};
-use crate::{Store, StoreError};
+use crate::{RunStore, StoreError, WorkStore};
 
 type Case = (&'static str, fn() -> Result<(), String>);
 
