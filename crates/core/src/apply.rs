@@ -94,9 +94,10 @@ fn change(run: &mut Run, envelope: &Envelope) {
             state.request = None;
             state.calls_made += u32::try_from(replied.reply.calls.len()).unwrap_or(u32::MAX);
             state.calls = replied.reply.calls.iter().map(|call| proposed(call, envelope)).collect();
-            state.stage = match replied.reply.calls.is_empty() {
-                true => Stage::Thinking { failures: 0, retry_at: None },
-                false => Stage::Acting,
+            state.stage = if replied.reply.calls.is_empty() {
+                Stage::Thinking { failures: 0, retry_at: None }
+            } else {
+                Stage::Acting
             };
         }
         Event::ModelFailed(failed) => {
@@ -308,20 +309,19 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
 
 fn resolve(state: &mut State, envelope: &Envelope, resolved: &HoldResolved) {
     let Some(at) = state.holds.iter().position(|hold| hold.key == resolved.hold) else { return };
-    let hold = match Mutant::DecisionConsumedTwice.is_on() {
-        true => state.holds[at].clone(),
-        false => state.holds.remove(at),
-    };
+    let hold =
+        if Mutant::DecisionConsumedTwice.is_on() { state.holds[at].clone() } else { state.holds.remove(at) };
     state.last_decider = Some(match resolved.role {
         Some(_) => envelope.actor.clone(),
         // Nobody decided: expired, withdrawn or superseded.
         None => Actor::Clock,
     });
     let is_answer = matches!(resolved.resolution, Resolution::Answer { .. });
-    let after = match hold.resumes && is_answer {
+    let after = if hold.resumes && is_answer {
         // The answer is for the tool, which goes on with it.
-        true => CallState::Ready,
-        false => after_resolution(hold.kind, &resolved.resolution),
+        CallState::Ready
+    } else {
+        after_resolution(hold.kind, &resolved.resolution)
     };
     let voids_attempt = hold.kind == HoldKind::Recovery
         && matches!(resolved.resolution, Resolution::Approve { .. } | Resolution::Deny { .. });

@@ -57,9 +57,10 @@ pub fn next(run: &Run, now: Timestamp) -> Next {
         Stage::Thinking { .. } => Next::Wait(due_at(run)),
         Stage::Acting => {
             let ready = ready(run);
-            match ready.is_empty() && started.is_empty() {
-                true => Next::Wait(due_at(run)),
-                false => Next::Act { ready, started },
+            if ready.is_empty() && started.is_empty() {
+                Next::Wait(due_at(run))
+            } else {
+                Next::Act { ready, started }
             }
         }
     }

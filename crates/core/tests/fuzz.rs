@@ -173,10 +173,7 @@ fn play(setup: &Setup, steps: &[Step]) -> Result<Vec<&'static str>, String> {
     for (at, step) in steps.iter().enumerate() {
         scene.definition = definitions[&scene.run.state.definition].clone();
         prepare(&mut scene, setup, step);
-        let command = match step.is_noise {
-            true => noise(&scene, step),
-            false => sensible(&scene, step),
-        };
+        let command = if step.is_noise { noise(&scene, step) } else { sensible(&scene, step) };
         if waits_for_a_child(&scene, &command) && !step.detail.is_multiple_of(4) {
             scene.authority = Some(Role::System);
         }
@@ -493,9 +490,10 @@ fn noise(scene: &Scene, step: &Step) -> Command {
         Some(opened.hold)
     });
     let known: Vec<HoldKey> = past.collect();
-    let hold = match known.is_empty() || step.detail.is_multiple_of(5) {
-        true => HoldKey { call, secret: Secret([9; 16]) },
-        false => known[usize::from(step.detail) % known.len()],
+    let hold = if known.is_empty() || step.detail.is_multiple_of(5) {
+        HoldKey { call, secret: Secret([9; 16]) }
+    } else {
+        known[usize::from(step.detail) % known.len()]
     };
     let wanted = match step.detail % 6 {
         0 => Wanted::Approve,
@@ -563,9 +561,10 @@ impl OnlyIf for Command {
 /// What a model says that was asked with another turn, or with a decision that lost its race.
 fn stale_reply(scene: &Scene, step: &Step) -> Command {
     let Command::RecordReply(mut reply) = scene.reply(vec![]) else { unreachable!("a reply") };
-    match step.who.is_multiple_of(2) {
-        true => reply.heard.turn += 1,
-        false => reply.heard.results = Some(Digest([step.who; 32])),
+    if step.who.is_multiple_of(2) {
+        reply.heard.turn += 1
+    } else {
+        reply.heard.results = Some(Digest([step.who; 32]))
     }
     Command::RecordReply(reply)
 }

@@ -364,9 +364,10 @@ pub async fn import(
         }
         let line: Line = serde_json::from_str(&text).map_err(|error| bad(no, error))?;
         if let Line::End(said) = &line {
-            return match *said == import.moved {
-                true => Ok(import.moved),
-                false => Err(bad(no, format!("{said:?} was to come, and {:?} came", import.moved))),
+            return if *said == import.moved {
+                Ok(import.moved)
+            } else {
+                Err(bad(no, format!("{said:?} was to come, and {:?} came", import.moved)))
             };
         }
         if matches!(line, Line::Standfast { .. }) != (no == 1) {

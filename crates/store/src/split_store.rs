@@ -347,10 +347,7 @@ impl DeliveryLayer for SplitStore {
     }
 
     fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
-        match no < 0 {
-            true => self.memory.settle_notice(!no, settle),
-            false => self.durable.settle_notice(no, settle),
-        }
+        if no < 0 { self.memory.settle_notice(!no, settle) } else { self.durable.settle_notice(no, settle) }
     }
 
     fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
@@ -405,10 +402,7 @@ impl DeliveryLayer for SplitStore {
     }
 
     fn resend(&self, tenant: Tenant, no: i64, at: Timestamp) -> Answer<bool> {
-        match no < 0 {
-            true => self.memory.resend(tenant, !no, at),
-            false => self.durable.resend(tenant, no, at),
-        }
+        if no < 0 { self.memory.resend(tenant, !no, at) } else { self.durable.resend(tenant, no, at) }
     }
 }
 

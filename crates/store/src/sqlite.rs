@@ -204,9 +204,10 @@ impl WorkStore for SqliteStore {
     }
 
     fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
-        match runs.is_empty() {
-            true => self.writer.probe(),
-            false => self.writer.hand_over(|reply| Job::Renew(runs, node, until, reply)),
+        if runs.is_empty() {
+            self.writer.probe()
+        } else {
+            self.writer.hand_over(|reply| Job::Renew(runs, node, until, reply))
         }
     }
 

@@ -46,11 +46,10 @@ fn on_both(scenario: Scenario) -> [Trial; 2] {
         Trial::test(format!("sqlite::{}", b.name), move || {
             let on_disk = play(&b, Box::new(OnDisk::new()?))?;
             let in_memory = play(&b, Box::new(InMemory))?;
-            match on_disk == in_memory {
-                true => Ok(()),
-                false => {
-                    Err(format!("the chains differ: {on_disk:?} on disk, {in_memory:?} in memory").into())
-                }
+            if on_disk == in_memory {
+                Ok(())
+            } else {
+                Err(format!("the chains differ: {on_disk:?} on disk, {in_memory:?} in memory").into())
             }
         }),
     ]

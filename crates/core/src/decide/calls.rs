@@ -351,8 +351,9 @@ fn refuse_unless_current(call: &Call, attempt: u32) -> Result<(), Refusal> {
 /// A recovery hold opens whatever the cap says: an unknown outcome is never dropped.
 fn refuse_over_cap(draft: &Draft<'_>) -> Result<(), Refusal> {
     let max = draft.ctx.limits.open_holds;
-    match draft.run.state.holds.len() >= max {
-        true => Err(Refusal::Cap { what: Capped::OpenHolds, max: u32::try_from(max).unwrap_or(u32::MAX) }),
-        false => Ok(()),
+    if draft.run.state.holds.len() >= max {
+        Err(Refusal::Cap { what: Capped::OpenHolds, max: u32::try_from(max).unwrap_or(u32::MAX) })
+    } else {
+        Ok(())
     }
 }

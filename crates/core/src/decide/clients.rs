@@ -75,10 +75,7 @@ pub(super) fn say(draft: &mut Draft<'_>, say: &Say) -> Result<Answer, Refusal> {
         Stage::Acting => draft.run.state.calls.iter().any(|call| !matches!(call.state, CallState::Done(_))),
         Stage::Ended(_) => false,
     };
-    draft.emit(match is_busy {
-        true => Event::MessageQueued(received),
-        false => Event::MessageReceived(received),
-    });
+    draft.emit(if is_busy { Event::MessageQueued(received) } else { Event::MessageReceived(received) });
     Ok(Answer::Done)
 }
 

@@ -119,8 +119,5 @@ pub(super) fn remind(draft: &mut Draft<'_>) -> Result<Answer, Refusal> {
         let next_at = hold.policy.remind_after.map(|span| draft.now.plus(span));
         draft.emit(Event::HoldReminded(HoldReminded { hold: hold.key, next_at }));
     }
-    match draft.events.is_empty() {
-        true => Ok(Answer::Repeated),
-        false => Ok(Answer::Done),
-    }
+    if draft.events.is_empty() { Ok(Answer::Repeated) } else { Ok(Answer::Done) }
 }

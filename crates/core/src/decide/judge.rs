@@ -225,8 +225,9 @@ fn unnamed() -> ToolName {
 
 fn unknown_tool(draft: &Draft<'_>, tool: &ToolName) -> String {
     let known: Vec<&str> = draft.ctx.definition.tools.keys().map(ToolName::as_str).collect();
-    match known.is_empty() {
-        true => format!("there is no tool {tool}; this agent has no tools"),
-        false => format!("there is no tool {tool}; the tools are: {}", known.join(", ")),
+    if known.is_empty() {
+        format!("there is no tool {tool}; this agent has no tools")
+    } else {
+        format!("there is no tool {tool}; the tools are: {}", known.join(", "))
     }
 }

@@ -80,14 +80,14 @@ pub(super) fn failure(draft: &mut Draft<'_>, failure: &RecordFailure) -> Result<
 /// thought of before it is late (rule 1); and one that was asked with a decision or a result that lost its race is about
 /// something that never was. Either is thrown away, and the model is asked anew.
 pub(super) fn refuse_if_outdated(draft: &Draft<'_>, heard: Option<Heard>) -> Result<(), Refusal> {
-    let is_asked_with = |heard: Heard| match Mutant::TranscriptUnchecked.is_on() {
-        true => heard.turn == draft.run.state.turn,
-        false => draft.run.is_asked_with(heard),
+    let is_asked_with = |heard: Heard| {
+        if Mutant::TranscriptUnchecked.is_on() {
+            heard.turn == draft.run.state.turn
+        } else {
+            draft.run.is_asked_with(heard)
+        }
     };
-    match heard.is_none_or(is_asked_with) {
-        true => Ok(()),
-        false => Err(Refusal::NotThinking),
-    }
+    if heard.is_none_or(is_asked_with) { Ok(()) } else { Err(Refusal::NotThinking) }
 }
 
 fn refuse_unless_thinking(draft: &Draft<'_>) -> Result<u32, Refusal> {

@@ -122,9 +122,10 @@ pub(super) fn refuse_unless_claimed_by(
         return Err(Refusal::WrongDriver);
     }
     let holder = draft.run.state.claim.as_ref().map(|claim| &claim.worker);
-    match holder == worker && holder.is_some() {
-        true => Ok(()),
-        false => Err(Refusal::ClaimedByOther { holder: holder.cloned() }),
+    if holder == worker && holder.is_some() {
+        Ok(())
+    } else {
+        Err(Refusal::ClaimedByOther { holder: holder.cloned() })
     }
 }
 

@@ -271,10 +271,8 @@ fn part(part: Part) -> TurnPart {
         Part::Data(body) => TurnPart::Data(json_of(&body)),
         Part::File { name: filename, media_type, content } => {
             let content = text_of(&content);
-            let content = match content.contains("://") {
-                true => FileContent::Url(content),
-                false => FileContent::Raw(content),
-            };
+            let content =
+                if content.contains("://") { FileContent::Url(content) } else { FileContent::Raw(content) };
             TurnPart::File { content, filename, media_type }
         }
     }

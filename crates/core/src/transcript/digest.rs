@@ -18,10 +18,11 @@ const LABEL: &str = "standfast.results.1";
 #[must_use]
 pub fn results_digest(events: &[Envelope]) -> Option<Digest> {
     let is_end = |envelope: &Envelope| matches!(envelope.event, Event::RunEnded(_));
-    match events.iter().any(is_end) {
+    if events.iter().any(is_end) {
         // Nobody is asked any more.
-        true => None,
-        false => events.iter().fold(None, |before, envelope| after(before, &envelope.event)),
+        None
+    } else {
+        events.iter().fold(None, |before, envelope| after(before, &envelope.event))
     }
 }
 
@@ -130,9 +131,10 @@ impl<'a> Value<'a> {
     }
 
     fn inline(form: &'static [u8], text: &'a str) -> Value<'a> {
-        match text.len() > INLINE_MAX {
-            true => Value { form: b"large", text: "", digest: Some(digest::of_bytes(text.as_bytes())) },
-            false => Value { form, text, digest: None },
+        if text.len() > INLINE_MAX {
+            Value { form: b"large", text: "", digest: Some(digest::of_bytes(text.as_bytes())) }
+        } else {
+            Value { form, text, digest: None }
         }
     }
 

@@ -285,9 +285,10 @@ struct Instead<'a> {
 }
 
 fn not_run(kind: ResultKind, reason: Option<&str>, untold: &[u32]) -> CameTo {
-    let (ran, warning) = match untold.is_empty() {
-        true => (Ran::No, None),
-        false => (Ran::Perhaps, Some("an earlier start of this call may have run")),
+    let (ran, warning) = if untold.is_empty() {
+        (Ran::No, None)
+    } else {
+        (Ran::Perhaps, Some("an earlier start of this call may have run"))
     };
     CameTo { kind, ran, content: Body::Json(spelled(&Instead { status: kind, reason, warning })) }
 }

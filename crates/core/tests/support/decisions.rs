@@ -73,12 +73,13 @@ fn check_tampering(scene: &Scene, begin: &Begin, decided: &Decided) -> Result<()
     let honest = Command::Begin(Begin { stored: stored.clone(), ..begin.clone() });
     let would_be_taken = scene.decided(&honest).outcome.is_ok();
     let is_tampered = matches!(decided.outcome, Err(Refusal::Tampered { .. }));
-    match begin.stored == *stored {
-        true if is_tampered => Err("what the log holds is said to be tampered with".into()),
-        false if would_be_taken && !is_tampered => {
-            Err(format!("other arguments than the log holds: {:?}", decided.outcome))
-        }
-        true | false => Ok(()),
+    let is_honest = begin.stored == *stored;
+    if is_honest && is_tampered {
+        Err("what the log holds is said to be tampered with".into())
+    } else if !is_honest && would_be_taken && !is_tampered {
+        Err(format!("other arguments than the log holds: {:?}", decided.outcome))
+    } else {
+        Ok(())
     }
 }
 

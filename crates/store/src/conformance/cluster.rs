@@ -422,14 +422,12 @@ fn succeed(command: &mut Command) {
 
 /// The same server, another database.
 fn with_database(url: &str, name: &str) -> String {
-    match url.contains("://") {
-        true => {
-            let (before, query) =
-                url.split_once('?').map_or((url, String::new()), |(a, b)| (a, format!("?{b}")));
-            let server = before.rsplit_once('/').map_or(before, |(server, _)| server);
-            format!("{server}/{name}{query}")
-        }
-        false => url.replace("dbname=postgres", &format!("dbname={name}")),
+    if url.contains("://") {
+        let (before, query) = url.split_once('?').map_or((url, String::new()), |(a, b)| (a, format!("?{b}")));
+        let server = before.rsplit_once('/').map_or(before, |(server, _)| server);
+        format!("{server}/{name}{query}")
+    } else {
+        url.replace("dbname=postgres", &format!("dbname={name}"))
     }
 }
 

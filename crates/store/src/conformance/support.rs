@@ -258,9 +258,10 @@ pub fn checked(store: &dyn Store, run: RunId) -> Result<RunRow, String> {
         return Ok(stored.row);
     }
     let folded = apply::fold(run, &events_of(&links)).ok_or("the events do not begin a run")?;
-    match project::run_row(&folded, head) == stored.row {
-        true => Ok(stored.row),
-        false => Err(format!("run {run}: its events do not fold into its row")),
+    if project::run_row(&folded, head) == stored.row {
+        Ok(stored.row)
+    } else {
+        Err(format!("run {run}: its events do not fold into its row"))
     }
 }
 

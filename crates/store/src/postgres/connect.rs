@@ -64,9 +64,10 @@ impl Connector {
         }
         config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(Duration::from_secs(30));
         let place = place(&config);
-        let tls = match wants_tls {
-            true => Some(tls().map_err(|why| OpenError::Unusable { place: place.clone(), why })?),
-            false => None,
+        let tls = if wants_tls {
+            Some(tls().map_err(|why| OpenError::Unusable { place: place.clone(), why })?)
+        } else {
+            None
         };
         Ok(Connector { config, tls, place })
     }
@@ -246,9 +247,10 @@ pub(super) async fn pipeline(sent: Vec<Sent<'_>>) -> Vec<Rows> {
                 }
             }
         }
-        match is_done {
-            true => Poll::Ready(under_way.iter_mut().filter_map(|(_, answer)| answer.take()).collect()),
-            false => Poll::Pending,
+        if is_done {
+            Poll::Ready(under_way.iter_mut().filter_map(|(_, answer)| answer.take()).collect())
+        } else {
+            Poll::Pending
         }
     })
     .await

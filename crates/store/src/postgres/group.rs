@@ -272,10 +272,13 @@ impl Picture {
                 judged.counters.insert(name, after);
                 Ok(())
             }
-            Guard::SessionOpen { session } => match self.closed.contains(session) {
-                true => Err(format!("session {} is closed", session.session)),
-                false => Ok(()),
-            },
+            Guard::SessionOpen { session } => {
+                if self.closed.contains(session) {
+                    Err(format!("session {} is closed", session.session))
+                } else {
+                    Ok(())
+                }
+            }
             Guard::NotLeased { node, now } => {
                 let lease = self.places.get(&batch.run()).and_then(|place| place.lease);
                 Guard::leased(lease, *node, *now).map_or(Ok(()), Err)

@@ -33,9 +33,10 @@ pub(super) async fn facts(pool: &Pool, run: RunId) -> Result<Option<Facts>, Stor
 /// The run in this row. One of an older fold is made again from its events.
 pub(super) async fn stored(pool: &Pool, row: &Row, from: usize) -> Result<Stored, StoreError> {
     let columns = RunColumns::of(row, from)?;
-    let older = match columns.is_of_an_older_fold() {
-        true => Some(links(pool, columns.id, Seq(0), usize::MAX).await?),
-        false => None,
+    let older = if columns.is_of_an_older_fold() {
+        Some(links(pool, columns.id, Seq(0), usize::MAX).await?)
+    } else {
+        None
     };
     columns.stored(older.as_deref())
 }

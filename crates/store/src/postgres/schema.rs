@@ -114,12 +114,11 @@ fn known() -> i32 {
 /// The number of the newest migration; none when there is no schema of ours yet.
 async fn newest(connection: &super::connect::Connection) -> Result<Option<i32>, tokio_postgres::Error> {
     let has_history = connection.query(sql::HAS_HISTORY, &[]).await?;
-    match has_history.first().is_some_and(|row| row.get(0)) {
-        true => {
-            let newest = connection.client.query(sql::NEWEST_MIGRATION, &[]).await?;
-            Ok(newest.first().and_then(|row| row.get(0)))
-        }
-        false => Ok(None),
+    if has_history.first().is_some_and(|row| row.get(0)) {
+        let newest = connection.client.query(sql::NEWEST_MIGRATION, &[]).await?;
+        Ok(newest.first().and_then(|row| row.get(0)))
+    } else {
+        Ok(None)
     }
 }
 

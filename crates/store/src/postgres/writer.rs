@@ -62,10 +62,7 @@ impl Queue {
             let Some(next) = self.waiting.pop_front() else { break };
             let is_free = next.runs().all(|run| !self.busy.contains(&run) && !passed.contains(&run));
             passed.extend(next.runs());
-            match is_free {
-                true => group.push(next),
-                false => later.push_back(next),
-            }
+            if is_free { group.push(next) } else { later.push_back(next) }
         }
         later.append(&mut self.waiting);
         self.waiting = later;
@@ -286,8 +283,5 @@ fn is_over(undone: &Undone) -> bool {
 }
 
 fn told(undone: Undone) -> StoreError {
-    match undone.is_sent {
-        true => undone.failure.after_sending(),
-        false => undone.failure.before_sending(),
-    }
+    if undone.is_sent { undone.failure.after_sending() } else { undone.failure.before_sending() }
 }

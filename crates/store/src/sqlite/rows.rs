@@ -106,10 +106,8 @@ impl RunColumns {
             if let Some(why) = rest.quarantined {
                 return Err(Corrupt(why));
             }
-            let rebuilt = match self.fold < FOLD_VERSION {
-                true => rebuild(connection, texts, id, self.no)?,
-                false => None,
-            };
+            let rebuilt =
+                if self.fold < FOLD_VERSION { rebuild(connection, texts, id, self.no)? } else { None };
             match rebuilt {
                 Some(row) => Ok(Stored { row, lease: rest.lease }),
                 None => decode(connection, texts, id, self.no, self.tenant, rest),

@@ -245,15 +245,14 @@ fn scan_runs(reading: &Reading<'_>, after: i64, scan: &mut Scan) -> Result<Optio
         let (no, tenant, phase) = read().map_err(unreadable)?;
         last = Some(no);
         let is_over = phase >= i64::from(Phase::Completed as u8);
-        let broken = match is_over {
-            true => None,
-            false => {
-                let columns = RunColumns::read(row).map_err(unreadable)?;
-                match columns.stored(reading.connection, reading.texts) {
-                    Err(StoreError::Corrupt { run, .. }) => Some(run),
-                    // A newer version's run is counted by its columns.
-                    Ok(_) | Err(_) => None,
-                }
+        let broken = if is_over {
+            None
+        } else {
+            let columns = RunColumns::read(row).map_err(unreadable)?;
+            match columns.stored(reading.connection, reading.texts) {
+                Err(StoreError::Corrupt { run, .. }) => Some(run),
+                // A newer version's run is counted by its columns.
+                Ok(_) | Err(_) => None,
             }
         };
         match broken {

@@ -245,10 +245,11 @@ impl Writing {
         {
             group.push(next);
         }
-        let group = match group.iter().all(Job::needs_no_sync) {
-            true => self.transact_unsynced(group),
+        let group = if group.iter().all(Job::needs_no_sync) {
+            self.transact_unsynced(group)
+        } else {
             // What arrives while the first ones are written still shares their sync.
-            false => self.transact(group, || queue.try_recv().ok()),
+            self.transact(group, || queue.try_recv().ok())
         };
         for job in group {
             if let Some(why) = self.stopped.get() {
@@ -263,11 +264,13 @@ impl Writing {
         if self.stopped.get().is_some() {
             return;
         }
-        let checkpoint = match self.has_erased {
+        let checkpoint = if self.has_erased {
             // What was erased must not live on in the WAL.
-            true => self.checkpoint("TRUNCATE"),
-            false if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES => self.checkpoint("PASSIVE"),
-            false => Ok(()),
+            self.checkpoint("TRUNCATE")
+        } else if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES {
+            self.checkpoint("PASSIVE")
+        } else {
+            Ok(())
         };
         if let Err(error) = checkpoint {
             self.stop_if_untrustworthy(&error);

@@ -66,9 +66,10 @@ impl Faulty {
 
     fn read<T: Send + 'static>(&self, read: impl FnOnce(&MemoryStore) -> Answer<T>) -> Answer<T> {
         let mut plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
-        match plan.reads_lost.pop_front().unwrap_or(false) {
-            true => answer(Err(unavailable("the read was lost"))),
-            false => read(&self.inner),
+        if plan.reads_lost.pop_front().unwrap_or(false) {
+            answer(Err(unavailable("the read was lost")))
+        } else {
+            read(&self.inner)
         }
     }
 }
@@ -76,9 +77,8 @@ impl Faulty {
 /// The answer, once the gate is open.
 fn behind(gate: Option<Arc<AtomicBool>>, mut answer: Answer<()>) -> Answer<()> {
     let Some(gate) = gate else { return answer };
-    Box::pin(std::future::poll_fn(move |context| match gate.load(Ordering::Acquire) {
-        true => answer.as_mut().poll(context),
-        false => Poll::Pending,
+    Box::pin(std::future::poll_fn(move |context| {
+        if gate.load(Ordering::Acquire) { answer.as_mut().poll(context) } else { Poll::Pending }
     }))
 }
 

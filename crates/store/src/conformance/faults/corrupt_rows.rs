@@ -185,10 +185,7 @@ impl Scene {
         if matches!(error, Some(StoreError::Corrupt { .. })) && !is_reported {
             return Err(format!("it is due and corrupt, and the claim does not say so: {first:?}"));
         }
-        match second.is_empty() {
-            true => Ok(()),
-            false => Err(format!("a second claim comes up with {second:?}")),
-        }
+        if second.is_empty() { Ok(()) } else { Err(format!("a second claim comes up with {second:?}")) }
     }
 
     fn claim(&self, store: &SqliteStore) -> Result<Vec<Claimed>, String> {
@@ -219,9 +216,10 @@ impl Scene {
         }
         let leases = block_on(store.renew(self.all_runs(), NODE, self.scribe.now.plus(Millis::hours(1))));
         let leases = leases.map_err(|error| format!("renewing says: {error}"))?;
-        match all.iter().all(|run| leases.contains(run)) {
-            true => Ok(()),
-            false => Err("a bystander's lease was lost".into()),
+        if all.iter().all(|run| leases.contains(run)) {
+            Ok(())
+        } else {
+            Err("a bystander's lease was lost".into())
         }
     }
 

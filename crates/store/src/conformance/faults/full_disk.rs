@@ -103,8 +103,9 @@ fn still_reads(store: &SqliteStore, refused: &Batch, acked: &[Acked]) -> Result<
 }
 
 fn names_the_disk(why: &str) -> Result<(), String> {
-    match why.contains("disk") && why.contains("full") {
-        true => Ok(()),
-        false => Err(format!("the reason does not name the disk: {why}")),
+    if why.contains("disk") && why.contains("full") {
+        Ok(())
+    } else {
+        Err(format!("the reason does not name the disk: {why}"))
     }
 }

@@ -87,8 +87,9 @@ fn all_there(file: &Path, said: &Said) -> Result<(), String> {
 fn ended_with(said: &Said, codes: &[u8]) -> Result<(), String> {
     let is_expected = said.code.is_some_and(|code| codes.iter().any(|one| i32::from(*one) == code));
     let has_reason = said.code == Some(0) || said.last_words.is_some();
-    match is_expected && has_reason {
-        true => Ok(()),
-        false => Err(format!("it ended with {:?} and the words {:?}", said.code, said.last_words)),
+    if is_expected && has_reason {
+        Ok(())
+    } else {
+        Err(format!("it ended with {:?} and the words {:?}", said.code, said.last_words))
     }
 }

@@ -373,9 +373,10 @@ fn may_be_wanted(query: &RunQuery, tenant: i64, row: &rusqlite::Row<'_>) -> rusq
     if at.is_ok_and(|at| query.since.is_some_and(|since| at < since.0)) {
         return Ok(false);
     }
-    let phase = match row.get_ref(PHASE_COLUMN - 1)? == ValueRef::Null {
-        true => row.get::<_, u8>(PHASE_COLUMN).ok().and_then(Phase::from_number),
-        false => Some(Phase::Failed),
+    let phase = if row.get_ref(PHASE_COLUMN - 1)? == ValueRef::Null {
+        row.get::<_, u8>(PHASE_COLUMN).ok().and_then(Phase::from_number)
+    } else {
+        Some(Phase::Failed)
     };
     Ok(phase.is_none_or(|phase| is_wanted(query, phase)))
 }

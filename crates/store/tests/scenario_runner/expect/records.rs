@@ -85,9 +85,10 @@ pub(super) fn check(world: &World, toks: &[Tok<'_>]) -> Result<bool, String> {
 /// What a model is told when it is asked now: messages of users and results of calls.
 fn saw(world: &World, text: &str) -> Result<(), String> {
     let told: Vec<String> = transcript(&world.view()?.events).into_iter().flat_map(said).collect();
-    match told.iter().any(|said| said.contains(text)) {
-        true => Ok(()),
-        false => Err(format!("the model saw only {told:?}")),
+    if told.iter().any(|said| said.contains(text)) {
+        Ok(())
+    } else {
+        Err(format!("the model saw only {told:?}"))
     }
 }
 
