@@ -4,6 +4,8 @@
 //! a run, [`next`] says what to do now. None of them does IO, reads a clock, draws a random number or fails other
 //! than by refusing. The durable format is [`event`]; how it is chained is [`link`].
 
+#![warn(missing_docs, clippy::match_bool, clippy::wildcard_enum_match_arm)]
+
 pub mod actor;
 pub mod apply;
 pub mod base32;

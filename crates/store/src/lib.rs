@@ -5,6 +5,8 @@
 //! default), [`postgres`] (many nodes), [`split_store`] (memory beside a durable one). `conformance` is the one suite that
 //! every backend passes; [`ahead`] drives a run without waiting for each of its appends.
 
+#![warn(missing_docs, clippy::match_bool)]
+
 pub mod ahead;
 pub mod audit;
 mod batch;

@@ -3,11 +3,7 @@
 //! A node dies by having all its tasks dropped in the middle; what is stored is all that is left. The oracle of what
 //! ran is outside the store: each start of the tool is a synced line in a file.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::wildcard_enum_match_arm,
-    reason = "a test stops where something is missing, and looks for one kind of event"
-)]
+#![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
 mod changes;
 mod corners;

@@ -3,6 +3,8 @@
 //! Matches are exhaustive, so that a new status, kind or event forces a visit here. What an open hold asks is
 //! `map/prompt.rs`; what a message decides is `decisions.rs`.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod prompt;
 #[cfg(test)]
 mod tests;

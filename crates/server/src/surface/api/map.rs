@@ -2,6 +2,8 @@
 //!
 //! Matches are exhaustive, so that a new status, kind or event forces a visit here.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod records;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,8 @@
 //! A job of which nobody knows whether it began is `waiting`: its result is still welcome. What a run that ended left
 //! behind is `failed`, like what somebody cancelled (C37).
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use standfast_core::body::Body;
 use standfast_core::id::{CallId, MessageId};
 use standfast_core::job::{End, Stands};

@@ -3,6 +3,8 @@
 //! Matches are exhaustive, so that a new status, kind or event forces a visit here. `map/task.rs` tells a task from its
 //! events, `map/answers.rs` what people are asked and what their answers mean.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod answers;
 mod task;
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! Matches are exhaustive, so that a new status, kind or event forces a visit here. The trail of a task is
 //! `map/items.rs`; what a decider's answer means for each kind of hold is `map/answers.rs`.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod answers;
 mod items;
 #[cfg(test)]

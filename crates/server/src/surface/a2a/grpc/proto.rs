@@ -15,14 +15,7 @@ pub(super) use made::*;
 mod made {
     //! What `build.rs` made.
 
-    #![allow(
-        dead_code,
-        missing_docs,
-        unreachable_pub,
-        clippy::all,
-        clippy::wildcard_enum_match_arm,
-        reason = "made by the compiler of the protocol"
-    )]
+    #![allow(dead_code, unreachable_pub, clippy::all, reason = "made by the compiler of the protocol")]
 
     tonic::include_proto!("lf.a2a.v1");
 }

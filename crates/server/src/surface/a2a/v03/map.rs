@@ -4,6 +4,8 @@
 //! those of the official libraries: `blocking` is the opposite of `returnImmediately`, a history of 0 messages means as
 //! many as the server likes, and data that is no object travels as `{"value": …}` with a mark.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
