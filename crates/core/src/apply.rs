@@ -5,14 +5,16 @@
 
 use crate::actor::Actor;
 use crate::digest;
-use crate::event::{AfterOrphan, Driver, Envelope, Event, HoldOpened, HoldResolved, Released, RunStarted};
+use crate::event::{
+    AfterOrphan, Driver, Envelope, Event, HoldOpened, HoldResolved, ReleaseReason, RunStarted,
+};
 use crate::hold::{Hold, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, RunId};
 use crate::message::{ToolCall, ToolResult};
 use crate::mutant::Mutant;
 use crate::name::RuleId;
 use crate::policy::Effect;
-use crate::run::{Call, CallAttempt, CallState, Facts, InboxPlace, Run, Settled, Stage, State};
+use crate::run::{Call, CallAttempt, CallOutcome, CallState, Facts, InboxPlace, Run, Stage, State};
 use crate::transcript;
 
 /// Folds a whole log. None when it is empty or does not begin with `run.started`.
@@ -70,7 +72,7 @@ fn change(run: &mut Run, envelope: &Envelope) {
         Event::RunReleased(released) => {
             state.claim = None;
             state.claimable_at = released.retry_at;
-            state.asked = released.why == Released::Suspended;
+            state.asked = released.why == ReleaseReason::Suspended;
             state.suspensions += u32::from(state.asked);
         }
         Event::RunRepinned(repinned) => {
@@ -127,9 +129,9 @@ fn change(run: &mut Run, envelope: &Envelope) {
                 call.state = match (is_over, returned.attempt) {
                     (false, _) => CallState::Ready,
                     // After the end there is no second try: it never ran …
-                    (true, 0 | 1) => CallState::Done(Settled::NotExecuted),
+                    (true, 0 | 1) => CallState::Done(CallOutcome::NotExecuted),
                     // … unless an earlier start, of which nobody has told, did.
-                    (true, _) => CallState::Done(Settled::Unknown),
+                    (true, _) => CallState::Done(CallOutcome::Unknown),
                 };
             });
         }
@@ -141,9 +143,9 @@ fn change(run: &mut Run, envelope: &Envelope) {
         }
         Event::CallFinished(finished) => {
             let settled = match (&finished.refused, &finished.result) {
-                (Some(_), _) => Settled::Refused,
-                (None, ToolResult::Ok(_)) => Settled::Ok,
-                (None, ToolResult::Failed(_)) => Settled::Failed,
+                (Some(_), _) => CallOutcome::Refused,
+                (None, ToolResult::Ok(_)) => CallOutcome::Ok,
+                (None, ToolResult::Failed(_)) => CallOutcome::Failed,
             };
             with_call(state, finished.call, |call| call.state = CallState::Done(settled));
         }
@@ -151,7 +153,7 @@ fn change(run: &mut Run, envelope: &Envelope) {
             AfterOrphan::Retry => call.state = CallState::Ready,
             // The recovery hold that follows in the same link says what it waits for.
             AfterOrphan::Ask => {}
-            AfterOrphan::Unknown => call.state = CallState::Done(Settled::Unknown),
+            AfterOrphan::Unknown => call.state = CallState::Done(CallOutcome::Unknown),
         }),
         Event::CallContradicted(finished) => {
             let this = CallAttempt { call: finished.call, attempt: finished.attempt };
@@ -264,7 +266,7 @@ fn proposed(call: &ToolCall, envelope: &Envelope) -> Call {
         satisfied: Vec::new(),
         worker: None,
         state: match call.refused {
-            Some(_) => CallState::Done(Settled::Refused),
+            Some(_) => CallState::Done(CallOutcome::Refused),
             None => CallState::Ready,
         },
     }
@@ -347,17 +349,17 @@ fn resolve(state: &mut State, envelope: &Envelope, resolved: &HoldResolved) {
 pub fn after_resolution(kind: HoldKind, resolution: &Resolution) -> CallState {
     match (kind, resolution) {
         (_, Resolution::Approve { .. }) => CallState::Ready,
-        (HoldKind::Recovery, Resolution::Deny { .. }) => CallState::Done(Settled::NotExecuted),
-        (_, Resolution::Deny { .. }) => CallState::Done(Settled::Denied),
+        (HoldKind::Recovery, Resolution::Deny { .. }) => CallState::Done(CallOutcome::NotExecuted),
+        (_, Resolution::Deny { .. }) => CallState::Done(CallOutcome::Denied),
         // Credentials are there now: the call itself has not run yet.
         (HoldKind::Auth, Resolution::Answer { .. }) => CallState::Ready,
-        (_, Resolution::Answer { .. }) => CallState::Done(Settled::Ok),
-        (_, Resolution::Fail { .. }) => CallState::Done(Settled::Failed),
-        (_, Resolution::Expire) => CallState::Done(Settled::Expired),
+        (_, Resolution::Answer { .. }) => CallState::Done(CallOutcome::Ok),
+        (_, Resolution::Fail { .. }) => CallState::Done(CallOutcome::Failed),
+        (_, Resolution::Expire) => CallState::Done(CallOutcome::Expired),
         (HoldKind::Recovery, Resolution::Withdraw | Resolution::Supersede) => {
-            CallState::Done(Settled::Unknown)
+            CallState::Done(CallOutcome::Unknown)
         }
-        (_, Resolution::Withdraw | Resolution::Supersede) => CallState::Done(Settled::NotExecuted),
+        (_, Resolution::Withdraw | Resolution::Supersede) => CallState::Done(CallOutcome::NotExecuted),
     }
 }
 
@@ -373,7 +375,7 @@ fn settle_turn(run: &mut Run) {
 }
 
 fn is_settled_for_good(call: &Call) -> bool {
-    matches!(call.state, CallState::Done(settled) if settled != Settled::Unknown)
+    matches!(call.state, CallState::Done(settled) if settled != CallOutcome::Unknown)
 }
 
 /// The rules that an approval will satisfy: those that hold now, or the ones shown before if nothing holds any more.

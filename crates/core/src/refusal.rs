@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::digest::Digest;
 use crate::event::Outcome;
-use crate::hold::{HoldKind, Recorded, Resolution};
+use crate::hold::{HoldKind, RecordedDecision, Resolution};
 use crate::id::{CallNo, HoldKey};
 use crate::name::WorkerName;
 use crate::time::Timestamp;
@@ -26,7 +26,7 @@ pub enum Refusal {
     /// There is no such hold in this run.
     NoSuchHold(HoldKey),
     /// The hold has its decision.
-    AlreadyDecided(Box<Recorded>),
+    AlreadyDecided(Box<RecordedDecision>),
     /// The hold's time has passed.
     Expired(HoldKey),
     /// The caller may not decide it.
@@ -110,7 +110,7 @@ pub enum Refusal {
     /// A cap was reached.
     Cap {
         /// Of what.
-        what: Capped,
+        what: CapKind,
         /// The cap.
         max: u32,
     },
@@ -120,7 +120,7 @@ pub enum Refusal {
 
 /// What can be capped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Capped {
+pub enum CapKind {
     /// Sub-runs of a run.
     Children,
     /// Sub-runs below sub-runs.
@@ -234,11 +234,11 @@ pub fn resolution_word(resolution: &Resolution) -> &'static str {
     }
 }
 
-fn capped_word(what: Capped) -> &'static str {
+fn capped_word(what: CapKind) -> &'static str {
     match what {
-        Capped::Children => "sub-runs of a run",
-        Capped::Depth => "sub-runs below each other",
-        Capped::OpenHolds => "open holds of a run",
+        CapKind::Children => "sub-runs of a run",
+        CapKind::Depth => "sub-runs below each other",
+        CapKind::OpenHolds => "open holds of a run",
     }
 }
 

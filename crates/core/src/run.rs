@@ -213,13 +213,13 @@ pub enum CallState {
     /// It waits for the hold that names it.
     Held,
     /// It has its result.
-    Done(Settled),
+    Done(CallOutcome),
 }
 
 /// What a call came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Settled {
+pub enum CallOutcome {
     /// The tool, a person or an outside system gave the result.
     Ok,
     /// The tool or the outside system failed.
@@ -248,7 +248,7 @@ pub struct CallAttempt {
 /// What a model has before it when it is asked: counted and digested, not by position, because positions move when
 /// somebody else's append comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Heard {
+pub struct PromptBasis {
     /// Replies so far.
     pub turn: u32,
     /// Messages so far.
@@ -259,7 +259,7 @@ pub struct Heard {
 
 /// What a held run waits for, when there are several holds: what a person can do first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Waiting {
+pub enum WaitKind {
     /// A person's decision or answer.
     Person,
     /// A login.
@@ -280,7 +280,7 @@ pub enum Status {
     /// The model failed and is asked again at this instant.
     Retrying(Timestamp),
     /// Nothing can go on until something outside happens.
-    Held(Waiting),
+    Held(WaitKind),
     /// It is over.
     Ended(Outcome),
 }
@@ -325,14 +325,14 @@ impl Run {
 
     /// What a model that is asked now has before it.
     #[must_use]
-    pub fn heard(&self) -> Heard {
-        Heard { turn: self.state.turn, messages: self.state.messages, results: self.state.results }
+    pub fn heard(&self) -> PromptBasis {
+        PromptBasis { turn: self.state.turn, messages: self.state.messages, results: self.state.results }
     }
 
     /// Whether a model that was asked with this would be told the same today, but for messages that came since: those
     /// it hears in the next turn.
     #[must_use]
-    pub fn is_asked_with(&self, heard: Heard) -> bool {
+    pub fn is_asked_with(&self, heard: PromptBasis) -> bool {
         heard.turn == self.state.turn && heard.results == self.state.results
     }
 
@@ -369,19 +369,19 @@ impl Run {
 
     /// What a held run waits for.
     #[must_use]
-    pub fn waiting(&self) -> Option<Waiting> {
+    pub fn waiting(&self) -> Option<WaitKind> {
         if !self.is_held() {
             return None;
         }
         let of = |kind: HoldKind| match kind {
-            HoldKind::Approval | HoldKind::Input | HoldKind::Recovery => Waiting::Person,
-            HoldKind::Auth => Waiting::Auth,
-            HoldKind::External => Waiting::External,
+            HoldKind::Approval | HoldKind::Input | HoldKind::Recovery => WaitKind::Person,
+            HoldKind::Auth => WaitKind::Auth,
+            HoldKind::External => WaitKind::External,
         };
-        let rank = |waiting: &Waiting| match waiting {
-            Waiting::Person => 0,
-            Waiting::Auth => 1,
-            Waiting::External => 2,
+        let rank = |waiting: &WaitKind| match waiting {
+            WaitKind::Person => 0,
+            WaitKind::Auth => 1,
+            WaitKind::External => 2,
         };
         self.state.holds.iter().map(|hold| of(hold.kind)).min_by_key(rank)
     }

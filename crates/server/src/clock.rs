@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use standfast_core::command::Entropy;
-use standfast_core::id::{Incarnation, Place, RunId};
+use standfast_core::id::{Incarnation, RunId, StorageKind};
 use standfast_core::name::Tenant;
 use standfast_core::time::{Millis, Timestamp};
 
@@ -162,7 +162,7 @@ impl Clock {
 
     /// The id of a new run.
     #[must_use]
-    pub fn run_id(&self, tenant: &Tenant, place: Place) -> RunId {
+    pub fn run_id(&self, tenant: &Tenant, place: StorageKind) -> RunId {
         let random = self.entropy().draw("run", 0).0;
         RunId::new(tenant, place, self.now(), [random[0], random[1], random[2], random[3], random[4]])
     }

@@ -11,7 +11,7 @@ use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::{Ask, HoldPolicy};
-use standfast_core::id::Place;
+use standfast_core::id::StorageKind;
 use standfast_core::json::RawJson;
 use standfast_core::message::ToolResult;
 use standfast_core::name::{AgentName, BadName, ToolName};
@@ -207,7 +207,7 @@ fn agent(name: &AgentName) -> Result<Agent, BadName> {
         may_work: None,
         streaming: Streaming::On,
         tracking: Tracking::On,
-        lives: Place::Durable,
+        lives: StorageKind::Durable,
         serves: None,
     })
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use standfast_core::body::Body;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::HoldPolicy;
-use standfast_core::id::Place;
+use standfast_core::id::StorageKind;
 use standfast_core::json::{BadJson, RawJson};
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, BadName, ToolName};
@@ -103,7 +103,7 @@ fn ops(data: &Path) -> Result<Agent, BadDemo> {
         may_work: None,
         streaming: Streaming::On,
         tracking: Tracking::On,
-        lives: Place::Durable,
+        lives: StorageKind::Durable,
         serves: None,
     })
 }
@@ -134,7 +134,7 @@ fn asks(name: &str, prompt: &str, lines: Vec<Line>) -> Result<Agent, BadDemo> {
         may_work: None,
         streaming: Streaming::On,
         tracking: Tracking::On,
-        lives: Place::Durable,
+        lives: StorageKind::Durable,
         serves: None,
     })
 }

@@ -50,7 +50,7 @@ use standfast_core::name::{AgentName, SessionId, Tenant};
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Facts;
 use standfast_core::time::{Millis, Timestamp};
-use standfast_store::{Counts, Store, Stored};
+use standfast_store::{Counts, Store, StoredRun};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
@@ -82,7 +82,9 @@ pub use sessions::{
     Deleted, Metadata, PENDING, SessionError, SessionList, SessionName, SessionView, metadata,
 };
 pub use shown::{Implied, Showing, ShownHold};
-pub use standfast_store::{DeadLetter, Page, Scope as Hears, SessionKey, SessionRow, StoreError, Unreadable};
+pub use standfast_store::{
+    DeadLetter, Page, Scope as Hears, SessionKey, SessionRow, StoreError, UnreadableRun,
+};
 pub use submit::NewRun;
 pub use subscriptions::{NewSubscription, SubscriptionError, SubscriptionView, USUAL_EVENTS, hears};
 pub use views::{HoldList, HoldView, RunList, RunView, Seen};
@@ -251,7 +253,7 @@ impl Engine {
     }
 
     /// A run as it is stored.
-    pub async fn load(&self, run: RunId) -> Result<Stored, EngineError> {
+    pub async fn load(&self, run: RunId) -> Result<StoredRun, EngineError> {
         match self.shared.store.load(run).await {
             Err(StoreError::NotFound { .. }) => Err(EngineError::NotFound),
             other => Ok(other?),

@@ -22,7 +22,7 @@ use serde_json::value::RawValue;
 use standfast_core::digest::{self, Digest};
 use standfast_core::id::{RunId, Seq};
 use standfast_core::time::{Millis, Timestamp};
-use standfast_store::audit::Covered;
+use standfast_store::audit::SignedCoverage;
 use standfast_store::{postgres, sqlite};
 use tokio::sync::watch;
 
@@ -242,7 +242,7 @@ struct Head {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SignedHeads {
     /// What must still be there.
-    pub covered: Covered,
+    pub covered: SignedCoverage,
     /// How many heads there are.
     pub heads: u64,
     /// When the newest was signed.
@@ -310,8 +310,8 @@ impl SignedHeads {
 }
 
 /// Where every chain of a database ends now.
-fn current(database: &Database) -> Result<Covered, HeadError> {
-    let mut now = Covered::default();
+fn current(database: &Database) -> Result<SignedCoverage, HeadError> {
+    let mut now = SignedCoverage::default();
     let failed = |error: &dyn fmt::Display| HeadError::Database(error.to_string());
     let (runs, entries) = (&mut now.runs, &mut now.entries);
     let take_run = |run, seq, hash| {
@@ -435,7 +435,7 @@ fn signed(head: &Head, key: &HeadKey) -> Result<String, serde_json::Error> {
 }
 
 /// A database that lost something is not signed over: the head would say that all is well.
-fn refuse_lost(before: &Covered, now: &Covered) -> Result<(), HeadError> {
+fn refuse_lost(before: &SignedCoverage, now: &SignedCoverage) -> Result<(), HeadError> {
     let lost = |what: String| Err(HeadError::Lost { what });
     let mut runs: Vec<(&RunId, &(Seq, Digest))> = before.runs.iter().collect();
     runs.sort_unstable_by_key(|(run, _)| **run);

@@ -12,7 +12,7 @@ use standfast_core::command::Limits;
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
 use standfast_core::event::Inbox;
-use standfast_core::id::Place;
+use standfast_core::id::StorageKind;
 use standfast_core::name::{AgentName, InboxName, Tenant, ToolName};
 use standfast_core::time::Millis;
 
@@ -270,7 +270,7 @@ pub struct Agent {
     /// Whether its calls can wait for a person.
     pub tracking: Tracking,
     /// Where its runs live.
-    pub lives: Place,
+    pub lives: StorageKind,
     /// The inboxes that it takes work from.
     pub serves: Option<Serves>,
 }

@@ -12,7 +12,7 @@ use metrics_exporter_prometheus::{
 };
 use standfast_core::hold::HoldKind;
 use standfast_core::name::AgentName;
-use standfast_core::project::{Closed, HoldChange, HoldRow, How, Phase};
+use standfast_core::project::{HoldChange, HoldClosure, HoldRow, Phase, ResolutionKind};
 use standfast_core::time::Timestamp;
 use standfast_store::{Counts, Observer};
 
@@ -162,12 +162,16 @@ impl Telemetry {
         }
     }
 
-    fn decided(&self, row: &HoldRow, closed: &Closed) {
+    fn decided(&self, row: &HoldRow, closed: &HoldClosure) {
         match closed.how {
-            How::Expired => self.expired.increment(1),
+            ResolutionKind::Expired => self.expired.increment(1),
             // The end of the run or a newer message is nobody's decision.
-            How::Withdrawn | How::Superseded => {}
-            How::Approved | How::Edited | How::Denied | How::Answered | How::Failed => {
+            ResolutionKind::Withdrawn | ResolutionKind::Superseded => {}
+            ResolutionKind::Approved
+            | ResolutionKind::Edited
+            | ResolutionKind::Denied
+            | ResolutionKind::Answered
+            | ResolutionKind::Failed => {
                 let of_kind =
                     HoldKind::ALL.into_iter().zip(&self.decisions).find(|(kind, _)| *kind == row.kind);
                 if let Some((_, histogram)) = of_kind {

@@ -9,9 +9,9 @@ pub mod hidden;
 use standfast_core::actor::Actor;
 use standfast_core::event::Outcome;
 use standfast_core::hold::HoldKind;
-use standfast_core::project::How;
+use standfast_core::project::ResolutionKind;
 use standfast_core::receipt::CallEffect;
-use standfast_core::run::{Status, Waiting};
+use standfast_core::run::{Status, WaitKind};
 use standfast_core::time::Millis;
 
 pub use events::{Said, Told, decided, tell};
@@ -36,9 +36,9 @@ pub fn status(status: Status) -> &'static str {
         Status::Claimed => "Claimed by a worker",
         Status::Working => "At work",
         Status::Retrying(_) => "Waits to ask the model again",
-        Status::Held(Waiting::Person) => "Waits for a person",
-        Status::Held(Waiting::Auth) => "Waits for a login",
-        Status::Held(Waiting::External) => "Waits for an outside system",
+        Status::Held(WaitKind::Person) => "Waits for a person",
+        Status::Held(WaitKind::Auth) => "Waits for a login",
+        Status::Held(WaitKind::External) => "Waits for an outside system",
         Status::Ended(ended) => outcome(ended),
     }
 }
@@ -56,20 +56,20 @@ pub fn outcome(outcome: Outcome) -> &'static str {
 
 /// What was decided. On an unknown outcome the same decisions say other things.
 #[must_use]
-pub fn decision(kind: Option<HoldKind>, how: How) -> &'static str {
+pub fn decision(kind: Option<HoldKind>, how: ResolutionKind) -> &'static str {
     let is_recovery = kind == Some(HoldKind::Recovery);
     match how {
-        How::Approved if is_recovery => "Run again",
-        How::Denied if is_recovery => "It did not happen",
-        How::Answered if is_recovery => "It happened",
-        How::Approved => "Approved",
-        How::Edited => "Approved with other arguments",
-        How::Denied => "Denied",
-        How::Answered => "Answered",
-        How::Failed => "Failed",
-        How::Expired => "Expired: nobody decided in time",
-        How::Withdrawn => "Withdrawn: the run ended first",
-        How::Superseded => "Superseded by a newer message",
+        ResolutionKind::Approved if is_recovery => "Run again",
+        ResolutionKind::Denied if is_recovery => "It did not happen",
+        ResolutionKind::Answered if is_recovery => "It happened",
+        ResolutionKind::Approved => "Approved",
+        ResolutionKind::Edited => "Approved with other arguments",
+        ResolutionKind::Denied => "Denied",
+        ResolutionKind::Answered => "Answered",
+        ResolutionKind::Failed => "Failed",
+        ResolutionKind::Expired => "Expired: nobody decided in time",
+        ResolutionKind::Withdrawn => "Withdrawn: the run ended first",
+        ResolutionKind::Superseded => "Superseded by a newer message",
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn an_unknown_outcome_has_its_own_decisions() {
-        let words = [How::Approved, How::Answered, How::Denied]
+        let words = [ResolutionKind::Approved, ResolutionKind::Answered, ResolutionKind::Denied]
             .map(|how| (decision(Some(HoldKind::Recovery), how), decision(Some(HoldKind::Approval), how)));
         let expected =
             [("Run again", "Approved"), ("It happened", "Answered"), ("It did not happen", "Denied")];

@@ -179,7 +179,7 @@ fn an_export_of_nothing_says_so() {
     let (_directory, path, run) = stored();
     let other = RunId::new(
         &standfast_core::name::Tenant::default_tenant(),
-        standfast_core::id::Place::Durable,
+        standfast_core::id::StorageKind::Durable,
         standfast_core::time::Timestamp(1),
         [9; 5],
     );

@@ -25,15 +25,15 @@ use standfast::engine::{
 use standfast::model::{Asked, Live, Model, Prompt};
 use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
 use standfast::tool::{Invocation, Running, Tool};
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::event::Outcome;
 use standfast_core::hold::{HoldKind, HoldPolicy};
-use standfast_core::id::{HoldId, Place, RunId, Seq};
+use standfast_core::id::{HoldId, RunId, Seq, StorageKind};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay};
 use standfast_core::name::{AgentName, SessionId, ToolName, UserId};
-use standfast_core::run::{Status, Waiting, status};
+use standfast_core::run::{Status, WaitKind, status};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::Observer;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
@@ -328,7 +328,7 @@ impl Site {
             may_work: None,
             streaming: Streaming::On,
             tracking: Tracking::On,
-            lives: Place::Durable,
+            lives: StorageKind::Durable,
             serves: None,
         }
     }
@@ -461,13 +461,13 @@ async fn the_report_tells_what_expired_and_what_was_taken_over() {
     site.holds.timeout = Some(Millis::hours(1));
     let noon = Timestamp(1_800_000_000_000);
     let first = site.server(Clock::standing_at(noon));
-    let held = |status| status == Status::Held(Waiting::Person);
+    let held = |status| status == Status::Held(WaitKind::Person);
     let (expires, hangs) = (start(&first, "expires").await, start(&first, "hangs").await);
     until(&first, expires, held).await;
     until(&first, hangs, held).await;
     let hold = first.load(hangs).await.unwrap().row.run.state.holds[0].key;
     let hold = HoldId { run: hangs, key: hold };
-    let decision = Decision { hold, wanted: Wanted::Approve, digest: None, revision: None, once: None };
+    let decision = Decision { hold, wanted: Choice::Approve, digest: None, revision: None, once: None };
     first.decide(&alice(), decision).await.unwrap();
     let is_started = |engine: Engine| async move {
         let events = engine.events(hangs, Seq(0)).await.unwrap();

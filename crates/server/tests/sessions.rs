@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use standfast_core::command::Entropy;
-use standfast_core::execution_state::{ExecutionState, Restored, Setting, execution_state};
+use standfast_core::execution_state::{ExecutionState, RestoredRun, Setting, execution_state};
 use standfast_core::name::{Tenant, UserId};
 use standfast_core::time::Timestamp;
 
@@ -128,7 +128,7 @@ async fn a_run_is_restored_from_its_exported_state() {
         at: Timestamp(1_762_000_000_000),
         entropy: Entropy([3; 32]),
     });
-    let Restored { run: made, events } = restored.unwrap();
+    let RestoredRun { run: made, events } = restored.unwrap();
     let again = execution_state(&made, &agent.definition, &events);
     let again: Value = serde_json::from_slice(&again.to_json()).unwrap();
     for (field, value) in exported.as_object().unwrap() {

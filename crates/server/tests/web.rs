@@ -26,7 +26,7 @@ use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::{Ask, HoldPolicy};
-use standfast_core::id::{HoldId, Place, RunId};
+use standfast_core::id::{HoldId, RunId, StorageKind};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName, UserId};
@@ -222,7 +222,7 @@ fn agent(
         may_work: None,
         streaming: Streaming::On,
         tracking: Tracking::On,
-        lives: Place::Durable,
+        lives: StorageKind::Durable,
         serves: None,
     }
 }

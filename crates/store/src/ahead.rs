@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use standfast_core::actor::Actor;
 use standfast_core::command::{Command, Context, Entropy, Limits, Start};
-use standfast_core::decide::{self, Answer as Outcome, Decided};
+use standfast_core::decide::{self, Answer as Outcome, Transition};
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
-use standfast_core::hold::Recorded;
+use standfast_core::hold::RecordedDecision;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::policy::{Role, Verdicts};
 use standfast_core::project::RunRow;
@@ -39,7 +39,7 @@ pub struct Order {
     /// Time, actor, definition, verdicts, authority, limits.
     pub given: Given,
     /// Lease, guards and puts, worked out from what was decided.
-    pub beside: Arc<dyn Fn(&Decided) -> Beside + Send + Sync>,
+    pub beside: Arc<dyn Fn(&Transition) -> Beside + Send + Sync>,
 }
 
 /// The owned form of a [`Context`].
@@ -58,7 +58,7 @@ pub struct Given {
     /// In what role the actor may decide.
     pub authority: Option<Role>,
     /// The recorded decision of a hold that is no longer open.
-    pub recorded: Option<Recorded>,
+    pub recorded: Option<RecordedDecision>,
     /// Budgets and caps.
     pub limits: Arc<Limits>,
     /// New holds open muted.
@@ -403,8 +403,8 @@ fn head(row: Option<&RunRow>) -> Option<Digest> {
     row.map(|row| row.head)
 }
 
-fn unchanged(run: &Run) -> Decided {
-    Decided {
+fn unchanged(run: &Run) -> Transition {
+    Transition {
         events: Vec::new(),
         run: run.clone(),
         outcome: Ok(Outcome::Repeated),
@@ -413,7 +413,7 @@ fn unchanged(run: &Run) -> Decided {
 }
 
 /// Decides the commands one on top of the other; the first refusal ends the order, what came before it counts.
-fn all(mut decided: Decided, is_start: bool, order: &Order) -> Decided {
+fn all(mut decided: Transition, is_start: bool, order: &Order) -> Transition {
     let ctx = order.given.context();
     let mut first = is_start.then(|| decided.outcome.clone());
     for command in &order.commands {
@@ -424,5 +424,5 @@ fn all(mut decided: Decided, is_start: bool, order: &Order) -> Decided {
             break;
         }
     }
-    Decided { outcome: first.unwrap_or(Ok(Outcome::Repeated)), ..decided }
+    Transition { outcome: first.unwrap_or(Ok(Outcome::Repeated)), ..decided }
 }

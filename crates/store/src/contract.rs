@@ -22,9 +22,9 @@ use tokio::sync::broadcast;
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
-    SessionRow, SettleNotice, ShardSet, Stored,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
+    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
+    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
@@ -51,7 +51,7 @@ pub trait RunStore: Send + Sync + 'static {
     fn append(&self, batches: Vec<Batch>) -> Answer<()>;
 
     /// The row of a run. A row of an older fold comes back rebuilt from its events; of a newer one: `Newer`.
-    fn load(&self, run: RunId) -> Answer<Stored>;
+    fn load(&self, run: RunId) -> Answer<StoredRun>;
 
     /// The links that hold the events after `after`, in order, at most `limit`.
     fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>>;
@@ -97,7 +97,7 @@ pub trait RunStore: Send + Sync + 'static {
 pub trait WorkStore: Send + Sync + 'static {
     /// Leases due runs to a node: the longest due first, turn by turn for each agent, so that one backlog does not
     /// starve others. Runs under a live lease are not due; those of a newer fold are left alone.
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>>;
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>>;
 
     /// Extends the node's leases. Answers which of the runs it still has. Without runs it changes nothing, and answers
     /// whether an append could be written now: it fails when the disk is full or the writer has stopped.

@@ -18,7 +18,7 @@ use standfast_core::project;
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 
-use crate::batch::{Batch, Expected, LeaseChange, Put, Who};
+use crate::batch::{AudienceMember, Batch, ExpectedHead, LeaseChange, Put};
 use crate::contract::Store;
 use crate::error::StoreError;
 use crate::query::{Credential, RunFilter, RunQuery, SessionChange, SessionKey, SessionQuery, SessionRow};
@@ -72,7 +72,7 @@ enum Line {
         entry: String,
     },
     /// The last one: without it something is missing.
-    End(Moved),
+    End(TransferCounts),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -111,7 +111,7 @@ struct SubscriptionLine {
 
 /// How much was moved.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moved {
+pub struct TransferCounts {
     /// Runs.
     pub runs: u64,
     /// Their links.
@@ -124,7 +124,7 @@ pub struct Moved {
 
 /// Why nothing more was moved.
 #[derive(Debug, thiserror::Error)]
-pub enum MoveError {
+pub enum TransferError {
     /// A store says no.
     #[error("{0}")]
     Store(#[from] StoreError),
@@ -146,7 +146,7 @@ pub enum MoveError {
 
 /// What is exported.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct ExportScope {
     /// Only the runs of this conversation, without keys and subscriptions.
     pub session: Option<(AgentName, SessionId)>,
 }
@@ -155,11 +155,11 @@ pub struct Wanted {
 pub async fn export(
     store: &dyn Store,
     tenant: &Tenant,
-    wanted: &Wanted,
+    wanted: &ExportScope,
     out: &mut (dyn std::io::Write + Send),
     progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<Moved, MoveError> {
-    let mut moved = Moved::default();
+) -> Result<TransferCounts, TransferError> {
+    let mut moved = TransferCounts::default();
     put(out, &Line::Standfast { format: FORMAT, tenant: tenant.clone() })?;
     let mut known = BTreeSet::new();
     for (run, key) in runs(store, tenant, wanted).await? {
@@ -207,7 +207,7 @@ pub async fn export(
 async fn runs(
     store: &dyn Store,
     tenant: &Tenant,
-    wanted: &Wanted,
+    wanted: &ExportScope,
 ) -> Result<Vec<(RunId, SessionKey)>, StoreError> {
     let filter = match &wanted.session {
         Some((agent, session)) => RunFilter::Session(agent.clone(), session.clone()),
@@ -246,7 +246,7 @@ async fn export_beside(
     run: RunId,
     event: &Event,
     out: &mut (dyn std::io::Write + Send),
-) -> Result<(), MoveError> {
+) -> Result<(), TransferError> {
     for name in event.blobs() {
         if let Some(text) = store.blob(run, name.digest).await? {
             put(out, &Line::Blob { run, digest: name.digest, text })?;
@@ -275,7 +275,7 @@ async fn export_rest(
     store: &dyn Store,
     tenant: &Tenant,
     out: &mut (dyn std::io::Write + Send),
-) -> Result<(), MoveError> {
+) -> Result<(), TransferError> {
     for credential in store.list_credentials(tenant.clone()).await? {
         let Credential { prefix, hash, facts, expires_at, revoked_at, .. } = credential;
         put(out, &Line::Credential(CredentialLine { prefix, hash, facts, expires_at, revoked_at }))?;
@@ -334,7 +334,7 @@ pub enum Target {
 }
 
 /// Who may see an open hold, by the agent of its run and its owner.
-pub type Audiences<'a> = dyn Fn(&Run) -> Vec<Who> + Send + Sync + 'a;
+pub type Audiences<'a> = dyn Fn(&Run) -> Vec<AudienceMember> + Send + Sync + 'a;
 
 /// Reads lines into a store: every link is checked against the chain before it is written, and every run against its
 /// head after. `progress` hears how many runs are done.
@@ -344,12 +344,12 @@ pub async fn import(
     into: Target,
     audiences: &Audiences<'_>,
     progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<Moved, MoveError> {
+) -> Result<TransferCounts, TransferError> {
     let mut import = Import {
         store,
         audiences,
         tenant: None,
-        moved: Moved::default(),
+        moved: TransferCounts::default(),
         under_way: None,
         beside: Vec::new(),
         blobs: BTreeMap::new(),
@@ -380,30 +380,30 @@ pub async fn import(
     }
 }
 
-fn bad(line: u64, why: impl ToString) -> MoveError {
-    MoveError::Bad { line, why: why.to_string() }
+fn bad(line: u64, why: impl ToString) -> TransferError {
+    TransferError::Bad { line, why: why.to_string() }
 }
 
 struct Import<'a> {
     store: &'a dyn Store,
     audiences: &'a Audiences<'a>,
     tenant: Option<Tenant>,
-    moved: Moved,
+    moved: TransferCounts,
     /// The run whose links are coming.
-    under_way: Option<UnderWay>,
+    under_way: Option<RunInProgress>,
     /// What the next link needs.
     beside: Vec<Put>,
     /// The large values of the run so far.
     blobs: BTreeMap<Digest, String>,
 }
 
-struct UnderWay {
+struct RunInProgress {
     run: Run,
     head: Digest,
 }
 
 impl Import<'_> {
-    async fn take(&mut self, no: u64, line: Line, into: Target) -> Result<(), MoveError> {
+    async fn take(&mut self, no: u64, line: Line, into: Target) -> Result<(), TransferError> {
         match line {
             Line::Standfast { format, tenant } => {
                 if format != FORMAT {
@@ -422,7 +422,7 @@ impl Import<'_> {
                 };
                 let found = self.store.list_runs(query).await?;
                 if into == Target::Empty && !(found.items.is_empty() && found.unreadable.is_empty()) {
-                    return Err(MoveError::NotEmpty);
+                    return Err(TransferError::NotEmpty);
                 }
                 self.tenant = Some(tenant);
             }
@@ -462,7 +462,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    async fn link(&mut self, no: u64, line: LinkLine) -> Result<(), MoveError> {
+    async fn link(&mut self, no: u64, line: LinkLine) -> Result<(), TransferError> {
         let salt = standfast_core::base32::decode(&line.salt).ok_or_else(|| bad(no, "the salt is none"))?;
         let LinkLine { run, first, count, at, actor, hash, payload, .. } = line;
         let link = Link {
@@ -492,7 +492,7 @@ impl Import<'_> {
         }
         puts.extend(self.audience(&after, &events));
         let batch = Batch {
-            expected: Expected { seq, head },
+            expected: ExpectedHead { seq, head },
             row: project::run_row(&after, link.hash),
             holds: project::hold_changes(before.as_ref(), &events, &after),
             link,
@@ -503,7 +503,7 @@ impl Import<'_> {
         };
         self.store.append(vec![batch]).await?;
         self.moved.links += 1;
-        self.under_way = Some(UnderWay { run: after, head: hash });
+        self.under_way = Some(RunInProgress { run: after, head: hash });
         Ok(())
     }
 
@@ -539,7 +539,7 @@ impl Import<'_> {
         }
     }
 
-    async fn rest(&self, no: u64, line: Line) -> Result<(), MoveError> {
+    async fn rest(&self, no: u64, line: Line) -> Result<(), TransferError> {
         let Some(tenant) = self.tenant.clone() else { return Err(bad(no, "no tenant")) };
         match line {
             Line::Credential(CredentialLine { prefix, hash, facts, expires_at, revoked_at }) => {

@@ -19,9 +19,9 @@ use crate::contract::{
     WorkStore,
 };
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
-    SessionRow, SettleNotice, ShardSet, Stored,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
+    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
+    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
@@ -41,7 +41,7 @@ pub trait RunLayer: Layer {
     }
 
     /// See [`RunStore::load`].
-    fn load(&self, run: RunId) -> Answer<Stored> {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         self.below().load(run)
     }
 
@@ -106,7 +106,7 @@ impl<L: RunLayer> RunStore for L {
         RunLayer::append(self, batches)
     }
 
-    fn load(&self, run: RunId) -> Answer<Stored> {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         RunLayer::load(self, run)
     }
 
@@ -158,7 +158,7 @@ impl<L: RunLayer> RunStore for L {
 /// What a layer changes of [`WorkStore`]; each method goes down unless it is written anew.
 pub trait WorkLayer: Layer {
     /// See [`WorkStore::claim_due`].
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
         self.below().claim_due(claim)
     }
 
@@ -209,7 +209,7 @@ pub trait WorkLayer: Layer {
 }
 
 impl<L: WorkLayer> WorkStore for L {
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
         WorkLayer::claim_due(self, claim)
     }
 

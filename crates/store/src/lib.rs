@@ -28,7 +28,7 @@ pub mod split_store;
 pub mod sqlite;
 mod subscription;
 
-pub use batch::{Batch, Expected, Guard, LeaseChange, Notice, Put, Seal, Who};
+pub use batch::{AudienceMember, Batch, ExpectedHead, Guard, LeaseChange, Notice, Put, Seal};
 pub use contract::{
     Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, Store,
     WorkStore,
@@ -39,10 +39,10 @@ pub use layer::{
 };
 pub use observer::Observer;
 pub use query::{
-    Audience, AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldFilter,
-    HoldQuery, InboxCounts, KeyNote, KeyRecord, Lease, NodeRow, OpenHolds, Page, RunFilter, RunQuery,
-    SCAN_MAX, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet,
-    Stored, Unreadable,
+    Audience, AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat,
+    HoldFilter, HoldQuery, InboxCounts, KeyNote, KeyRecord, Lease, NodeRow, OpenHolds, Page, RunFilter,
+    RunQuery, SCAN_MAX, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
+    ShardSet, StoredRun, UnreadableRun,
 };
 pub use subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Scope, Subscription, SubscriptionCount, SubscriptionQuery,

@@ -23,9 +23,9 @@ use crate::contract::{
 };
 use crate::error::StoreError;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
-    SessionRow, SettleNotice, ShardSet, Stored,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
+    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
+    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
 use crate::single_node::SingleNode;
 use crate::subscription::{
@@ -63,7 +63,7 @@ impl RunStore for MemoryStore {
         answer(self.state().append(batches))
     }
 
-    fn load(&self, run: RunId) -> Answer<Stored> {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         answer(self.state().load(run))
     }
 
@@ -113,7 +113,7 @@ impl RunStore for MemoryStore {
 }
 
 impl WorkStore for MemoryStore {
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
         answer(Ok(self.state().claim_due(&claim)))
     }
 

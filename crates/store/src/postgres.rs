@@ -48,15 +48,15 @@ use crate::contract::{
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
-    SessionRow, SettleNotice, ShardSet, Stored,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
+    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
+    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
 };
 use connect::Connector;
-use group::Encoded;
+use group::EncodedBatch;
 use hints::Hints;
 use numbers::Numbers;
 use pool::Pool;
@@ -70,13 +70,13 @@ pub use schema::OpenError;
 #[derive(Debug)]
 pub struct PostgresStore {
     writer: Writer,
-    shared: Arc<Shared>,
+    shared: Arc<Connections>,
     hints: Arc<Hints>,
     runtime: Option<Runtime>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct Connections {
     pool: Pool,
     side: Side,
     /// For saying that this node is there, and for nothing else: whoever waited behind something slow would be taken for
@@ -156,7 +156,7 @@ impl PostgresStore {
         let handle = runtime.handle().clone();
         Ok(PostgresStore {
             writer: Writer::new(connector.clone(), numbers, hints.clone(), handle, options),
-            shared: Arc::new(Shared {
+            shared: Arc::new(Connections {
                 pool: Pool::new(connector.clone(), options.readers),
                 side: Side::new(connector.clone()),
                 beats: Side::new(connector),
@@ -167,7 +167,7 @@ impl PostgresStore {
     }
 
     /// Begins at once, whether or not anybody waits for the answer.
-    fn begin<T: Send + 'static, F>(&self, work: impl FnOnce(Arc<Shared>) -> F) -> Answer<T>
+    fn begin<T: Send + 'static, F>(&self, work: impl FnOnce(Arc<Connections>) -> F) -> Answer<T>
     where
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
@@ -195,10 +195,10 @@ impl Drop for PostgresStore {
 
 impl RunStore for PostgresStore {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
-        self.writer.hand_over(batches.into_iter().map(Encoded::new).collect())
+        self.writer.hand_over(batches.into_iter().map(EncodedBatch::new).collect())
     }
 
-    fn load(&self, run: RunId) -> Answer<Stored> {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         self.begin(|shared| async move { read::load(&shared.pool, run).await })
     }
 
@@ -248,7 +248,7 @@ impl RunStore for PostgresStore {
 }
 
 impl WorkStore for PostgresStore {
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
         self.begin(move |shared| async move { work::claim_due(&shared.pool, &claim).await })
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use standfast_core::digest::Digest;
-use standfast_core::id::{HoldId, Incarnation, Place, RunId, Seq};
+use standfast_core::id::{HoldId, Incarnation, RunId, Seq, StorageKind};
 use standfast_core::link::Link;
 use standfast_core::name::Tenant;
 use standfast_core::project::{HoldRow, RunRow};
@@ -19,9 +19,9 @@ use crate::contract::{Answer, IdempotencyStore, RunStore, SessionStore, Store};
 use crate::error::StoreError;
 use crate::layer::{AuditLayer, DeliveryLayer, Layer, SecretLayer, WorkLayer};
 use crate::query::{
-    Claim, Claimed, Counts, DueNotice, EndedQuery, HoldQuery, InboxCounts, KeyNote, KeyRecord, OpenHolds,
+    Claim, ClaimedRun, Counts, DueNotice, EndedQuery, HoldQuery, InboxCounts, KeyNote, KeyRecord, OpenHolds,
     Page, RunQuery, SCAN_MAX, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet,
-    Stored,
+    StoredRun,
 };
 use crate::subscription::{DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionQuery};
 
@@ -97,13 +97,13 @@ impl SplitStore {
     }
 
     fn of(&self, run: RunId) -> &Arc<dyn Store> {
-        self.at(run.place())
+        self.at(run.storage())
     }
 
-    fn at(&self, place: Place) -> &Arc<dyn Store> {
+    fn at(&self, place: StorageKind) -> &Arc<dyn Store> {
         match place {
-            Place::Durable => &self.durable,
-            Place::Memory => &self.memory,
+            StorageKind::Durable => &self.durable,
+            StorageKind::Memory => &self.memory,
         }
     }
 }
@@ -129,11 +129,11 @@ impl Cursor {
 async fn page<T>(
     cursor: Option<u64>,
     limit: usize,
-    list: impl Fn(Place, Option<u64>, usize) -> Answer<Page<T>>,
+    list: impl Fn(StorageKind, Option<u64>, usize) -> Answer<Page<T>>,
 ) -> Result<Page<T>, StoreError> {
     let mut first = match Cursor::read(cursor) {
-        Cursor::Durable(cursor) => return list(Place::Durable, cursor, limit).await,
-        Cursor::Memory(cursor) => list(Place::Memory, cursor, limit).await?,
+        Cursor::Durable(cursor) => return list(StorageKind::Durable, cursor, limit).await,
+        Cursor::Memory(cursor) => list(StorageKind::Memory, cursor, limit).await?,
     };
     if let Some(next) = first.next {
         return Ok(Page { next: Some(next | IN_MEMORY), ..first });
@@ -142,7 +142,7 @@ async fn page<T>(
     if left == 0 {
         return Ok(Page { next: Some(BETWEEN), ..first });
     }
-    let second = list(Place::Durable, None, left).await?;
+    let second = list(StorageKind::Durable, None, left).await?;
     first.items.extend(second.items);
     first.unreadable.extend(second.unreadable);
     Ok(Page { next: second.next, ..first })
@@ -183,21 +183,21 @@ impl Layer for SplitStore {
 
 impl RunStore for SplitStore {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
-        let mut places = batches.iter().map(|batch| batch.run().place());
+        let mut places = batches.iter().map(|batch| batch.run().storage());
         match places.next() {
             Some(first) if places.any(|place| place != first) => {
                 let why = "an append touches runs in memory and durable ones";
                 Box::pin(std::future::ready(Err(StoreError::unavailable(why))))
             }
-            Some(Place::Memory) => {
+            Some(StorageKind::Memory) => {
                 batches.iter().for_each(|batch| self.heard_of(batch.tenant()));
                 self.memory.append(batches)
             }
-            Some(Place::Durable) | None => self.durable.append(batches),
+            Some(StorageKind::Durable) | None => self.durable.append(batches),
         }
     }
 
-    fn load(&self, run: RunId) -> Answer<Stored> {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         self.of(run).load(run)
     }
 
@@ -273,7 +273,7 @@ impl RunStore for SplitStore {
 }
 
 impl WorkLayer for SplitStore {
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
         let memory = self.memory.clone();
         let durable = self.durable.claim_due(claim.clone());
         Box::pin(async move {
@@ -290,7 +290,7 @@ impl WorkLayer for SplitStore {
 
     fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
         let (durable, memory): (Vec<RunId>, Vec<RunId>) =
-            runs.into_iter().partition(|run| run.place() == Place::Durable);
+            runs.into_iter().partition(|run| run.storage() == StorageKind::Durable);
         let durable = self.durable.renew(durable, node, until);
         let memory = self.memory.renew(memory, node, until);
         Box::pin(async move {
@@ -392,9 +392,9 @@ impl DeliveryLayer for SplitStore {
             };
             let mut found = page(query.cursor, query.limit, list).await?;
             for letter in &mut found.items {
-                letter.no = match letter.run.place() {
-                    Place::Durable => letter.no,
-                    Place::Memory => !letter.no,
+                letter.no = match letter.run.storage() {
+                    StorageKind::Durable => letter.no,
+                    StorageKind::Memory => !letter.no,
                 };
             }
             Ok(found)
@@ -442,7 +442,7 @@ impl IdempotencyStore for SplitStore {
 
     fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
         let (durable, memory): (Vec<KeyNote>, Vec<KeyNote>) =
-            notes.into_iter().partition(|note| note.run.place() == Place::Durable);
+            notes.into_iter().partition(|note| note.run.storage() == StorageKind::Durable);
         let is_empty = (durable.is_empty(), memory.is_empty());
         match is_empty {
             (_, true) => self.durable.note_keys(durable),
@@ -482,8 +482,8 @@ mod tests {
 
     async fn pages(memory: &'static [u64], durable: &'static [u64], limit: usize) -> Vec<Vec<u64>> {
         let list = |place, cursor, limit| match place {
-            Place::Memory => numbers(memory, cursor, limit),
-            Place::Durable => numbers(durable, cursor, limit),
+            StorageKind::Memory => numbers(memory, cursor, limit),
+            StorageKind::Durable => numbers(durable, cursor, limit),
         };
         let (mut pages, mut cursor) = (Vec::new(), None);
         loop {

@@ -40,15 +40,15 @@ use crate::contract::{
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
-    SessionRow, SettleNotice, ShardSet, Stored,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
+    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
+    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
 use crate::single_node::SingleNode;
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
 };
-use append::Encoded;
+use append::EncodedBatch;
 use credentials::CredentialChange;
 use deliveries::SubscriptionChange;
 use read::Readers;
@@ -115,7 +115,7 @@ impl SqliteStore {
 
     fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&read::Reading<'_>) -> Result<T, StoreError>,
+        read: impl FnOnce(&read::ReadSession<'_>) -> Result<T, StoreError>,
     ) -> Answer<T> {
         let result = self.readers.read(read);
         Box::pin(std::future::ready(result))
@@ -124,12 +124,12 @@ impl SqliteStore {
 
 impl RunStore for SqliteStore {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
-        let encoded: Vec<Encoded> = batches.into_iter().map(Encoded::new).collect();
+        let encoded: Vec<EncodedBatch> = batches.into_iter().map(EncodedBatch::new).collect();
         let now = self.observer.as_ref().map_or(0, |observer| observer.now());
         self.writer.hand_over(|reply| Job::Append(encoded, now, reply))
     }
 
-    fn load(&self, run: RunId) -> Answer<Stored> {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         let loaded = self.readers.read(|reading| reading.load(run));
         if let Err(StoreError::Corrupt { run, .. }) = &loaded {
             self.tallies.quarantined(*run);
@@ -189,13 +189,13 @@ impl RunStore for SqliteStore {
 }
 
 impl WorkStore for SqliteStore {
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
         let claimed = self.writer.hand_over(|reply| Job::Claim(claim, reply));
         let tallies = self.tallies.clone();
         Box::pin(async move {
             let claimed = claimed.await?;
             for one in &claimed {
-                if let Claimed::Corrupt { run, .. } = one {
+                if let ClaimedRun::Corrupt { run, .. } = one {
                     tallies.quarantined(*run);
                 }
             }

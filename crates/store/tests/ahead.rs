@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 
 use proptest::prelude::*;
 use standfast_core::actor::Actor;
-use standfast_core::command::{AskedCall, Command, Decide, OnHold, RecordReply, Resolve, Say, Wanted};
+use standfast_core::command::{AskedCall, Choice, Command, Decide, OnHold, RecordReply, Resolve, Say};
 use standfast_core::digest::Digest;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::{HoldKind, Resolution};
@@ -147,7 +147,7 @@ proptest! {
                 settle_all(&mut driver, &mut done);
                 order = next_order(driver.tip().unwrap(), at, *choice, People::Approve);
             }
-            pushed.push(Pushed { at, is_due: is_due(driver.tip().unwrap(), &order) });
+            pushed.push(PushRecord { at, is_due: is_due(driver.tip().unwrap(), &order) });
             driver.push(order);
         }
         settle_all(&mut driver, &mut done);
@@ -156,7 +156,7 @@ proptest! {
 }
 
 /// An order, and whether it brings a reply or a result that the run waits for.
-struct Pushed {
+struct PushRecord {
     at: usize,
     is_due: bool,
 }
@@ -184,7 +184,7 @@ fn foreign(run: RunId, at: usize, kind: u8) -> Option<Sneak> {
             (0, _) => (Actor::Client(user("boss")), Command::Cancel { reason: Some("enough".into()) }),
             (1 | 2, Some(hold)) => {
                 let decide = Decide { hold, digest: None, revision: None };
-                let resolve = Resolve { decide, resolution: Wanted::Approve, idempotency_key: None };
+                let resolve = Resolve { decide, resolution: Choice::Approve, idempotency_key: None };
                 (Actor::Person(user("bob")), Command::Resolve(resolve))
             }
             (_, _) => (Actor::Client(user("visitor")), say(&format!("foreign-{at}"))),
@@ -206,7 +206,7 @@ fn check_log(
     store: &MemoryStore,
     run: RunId,
     done: &[Settled],
-    pushed: &[Pushed],
+    pushed: &[PushRecord],
 ) -> Result<(), TestCaseError> {
     let (mut previous, mut next) = (FIRST_PREVIOUS, Seq(1));
     for link in links(store, run) {

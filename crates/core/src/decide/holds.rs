@@ -6,20 +6,20 @@
 use super::judge;
 use super::{Answer, Draft};
 use crate::body::Body;
-use crate::command::{Decide, Edit, Reject, Resolve, Wanted};
+use crate::command::{Choice, Decide, Edit, Reject, Resolve};
 use crate::definition::ToolSpec;
 use crate::digest::{self, Digest};
 use crate::event::{
     Driver, Event, HoldAssigned, HoldEdited, HoldReopened, HoldResolved, HoldVoted, Outcome, RunRepinned,
     ShownSchema,
 };
-use crate::hold::{Edited, Hold, HoldKind, OnDeny, Recorded, Resolution};
+use crate::hold::{EditedArguments, Hold, HoldKind, OnDeny, RecordedDecision, Resolution};
 use crate::id::{CallNo, HoldKey};
 use crate::json::RawJson;
-use crate::message::Judged;
+use crate::message::PolicyVerdict;
 use crate::mutant::Mutant;
 use crate::name::UserId;
-use crate::policy::{Combined, Effect, Role};
+use crate::policy::{CombinedVerdict, Effect, Role};
 use crate::refusal::Refusal;
 use crate::run::{Call, CallState};
 use crate::time::Timestamp;
@@ -36,9 +36,9 @@ pub(super) fn resolve(
     let role = authority(draft, key)?;
     let is_withdrawable = hold.kind == HoldKind::External && hold.child.is_none();
     let is_taken = match &wanted.resolution {
-        Wanted::Withdraw => is_withdrawable,
-        Wanted::ApproveEdited { .. } => hold.kind == HoldKind::Approval,
-        Wanted::Approve | Wanted::Deny { .. } | Wanted::Answer { .. } | Wanted::Fail { .. } => {
+        Choice::Withdraw => is_withdrawable,
+        Choice::ApproveEdited { .. } => hold.kind == HoldKind::Approval,
+        Choice::Approve | Choice::Deny { .. } | Choice::Answer { .. } | Choice::Fail { .. } => {
             hold.kind.takes(&wanted.resolution.plain())
         }
     };
@@ -53,8 +53,8 @@ pub(super) fn resolve(
     }
     refuse_if_stale(draft, &hold, &wanted.decide)?;
     match &wanted.resolution {
-        Wanted::Approve if hold.has_quorum() => cast_vote(draft, &hold, role, wanted.idempotency_key.clone()),
-        Wanted::ApproveEdited { arguments } => {
+        Choice::Approve if hold.has_quorum() => cast_vote(draft, &hold, role, wanted.idempotency_key.clone()),
+        Choice::ApproveEdited { arguments } => {
             let change = checked_edit(draft, &hold, arguments)?;
             if hold.has_quorum() || change.needs_new_decision {
                 return Ok(emit_edit(draft, &hold, change, role));
@@ -63,11 +63,11 @@ pub(super) fn resolve(
             emit(draft, &hold, wanted, resolution, role, Some(change.verdict.judged));
             Ok(Answer::Done)
         }
-        Wanted::Approve
-        | Wanted::Deny { .. }
-        | Wanted::Answer { .. }
-        | Wanted::Fail { .. }
-        | Wanted::Withdraw => {
+        Choice::Approve
+        | Choice::Deny { .. }
+        | Choice::Answer { .. }
+        | Choice::Fail { .. }
+        | Choice::Withdraw => {
             emit(draft, &hold, wanted, wanted.resolution.plain(), role, None);
             after_deny(draft, &hold, &wanted.resolution);
             Ok(Answer::Done)
@@ -276,12 +276,12 @@ fn closed_by_time(draft: &Draft<'_>, key: HoldKey) -> Refusal {
 }
 
 /// The same decision with the same key, and only with a key, is a repeat.
-fn is_repeat(wanted: &Resolve, recorded: &Recorded) -> bool {
+fn is_repeat(wanted: &Resolve, recorded: &RecordedDecision) -> bool {
     let same_decision = match (&wanted.resolution, &recorded.resolution) {
-        (Wanted::ApproveEdited { arguments }, Resolution::Approve { edited: Some(edited) }) => {
+        (Choice::ApproveEdited { arguments }, Resolution::Approve { edited: Some(edited) }) => {
             edited.arguments.inline() == Some(arguments.text())
         }
-        (Wanted::ApproveEdited { .. }, _) => false,
+        (Choice::ApproveEdited { .. }, _) => false,
         (wanted, recorded) => wanted.plain() == *recorded,
     };
     same_decision && wanted.idempotency_key.is_some() && wanted.idempotency_key == recorded.idempotency_key
@@ -335,8 +335,8 @@ fn cast_vote(draft: &mut Draft<'_>, hold: &Hold, role: Role, key: Option<String>
 
 /// Edited arguments that policy has looked at.
 struct Change {
-    edited: Edited,
-    verdict: Combined,
+    edited: EditedArguments,
+    verdict: CombinedVerdict,
     /// A rule that this hold's deciders were not shown holds the new arguments.
     needs_new_decision: bool,
 }
@@ -355,7 +355,7 @@ fn checked_edit(draft: &Draft<'_>, hold: &Hold, arguments: &RawJson) -> Result<C
     let files = draft.ctx.verdicts.files(call.no);
     let digest = digest::of_call_with(&call.tool, arguments.text(), schema, digest::of_files(&files));
     let revision = hold.revision + 1;
-    let edited = Edited { arguments: Body::Json(arguments.clone()), digest, revision, files };
+    let edited = EditedArguments { arguments: Body::Json(arguments.clone()), digest, revision, files };
     let needs_new_decision = !judge::unsatisfied(&verdict.judged, &hold.rules).is_empty();
     Ok(Change { edited, verdict, needs_new_decision })
 }
@@ -378,7 +378,7 @@ fn emit(
     wanted: &Resolve,
     resolution: Resolution,
     role: Role,
-    judged: Option<Judged>,
+    judged: Option<PolicyVerdict>,
 ) {
     let shown = draft.run.call(hold.call()).and_then(|call| call.digest);
     let digest = match &resolution {
@@ -416,8 +416,8 @@ fn resolved(hold: &Hold, resolution: Resolution, role: Option<Role>) -> Event {
 
 /// Deny tells the model, or ends the run, as the hold's policy says (C4). On a recovery hold it is a statement of
 /// fact, not a refusal.
-fn after_deny(draft: &mut Draft<'_>, hold: &Hold, wanted: &Wanted) {
-    let Wanted::Deny { reason } = wanted else { return };
+fn after_deny(draft: &mut Draft<'_>, hold: &Hold, wanted: &Choice) {
+    let Choice::Deny { reason } = wanted else { return };
     let blocks_the_loop = hold.call() == CallNo::RUN && draft.run.facts.driver == Driver::Loop;
     if blocks_the_loop {
         draft.end(Outcome::Failed, reason.clone(), None);

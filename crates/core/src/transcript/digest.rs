@@ -1,7 +1,7 @@
 //! What the calls of a turn came to, as one digest: a reply of the model names the one that it was asked with.
 //!
 //! It begins anew with each reply: a stored reply is never replaced, so what stands before it cannot change, and its
-//! number says which one it is. Messages are counted (`run::Heard`) and not part of it: one that comes while the model
+//! number says which one it is. Messages are counted (`run::PromptBasis`) and not part of it: one that comes while the model
 //! thinks is heard in the next turn. Positions and instants are left out, because they move when somebody else's append
 //! comes first. A large value counts by its own digest, wherever it is stored.
 
@@ -146,14 +146,14 @@ impl<'a> Value<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Wanted;
+    use crate::command::Choice;
     use crate::testing::Story;
 
     /// A denied call, up to the model's next turn.
     fn denied(reason: &str) -> Story {
         let mut story = Story::new();
         story.replies("", &[("write", r#"{"n":1}"#)]);
-        story.decides(1, Wanted::Deny { reason: Some(reason.into()) });
+        story.decides(1, Choice::Deny { reason: Some(reason.into()) });
         story
     }
 

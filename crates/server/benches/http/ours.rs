@@ -15,7 +15,7 @@ use standfast::tool::{Invocation, Outcome, Running, Tool};
 use standfast_core::body::Body;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::HoldPolicy;
-use standfast_core::id::Place;
+use standfast_core::id::StorageKind;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName};
@@ -106,7 +106,7 @@ pub(crate) fn agent(name: &str, lines: Vec<Line>) -> (AgentName, Arc<Agent>) {
         may_work: None,
         streaming: Streaming::On,
         tracking: Tracking::On,
-        lives: Place::Durable,
+        lives: StorageKind::Durable,
         serves: None,
     };
     (name, Arc::new(agent))

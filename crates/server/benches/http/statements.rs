@@ -12,14 +12,14 @@ use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use standfast::engine::{Decision, NewRun};
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::message::Message;
 use standfast_core::name::AgentName;
 use standfast_core::time::Millis;
 use standfast_store::memory::MemoryStore;
 use standfast_store::{
-    Answer, AuditLayer, Batch, DeliveryLayer, Expected, IdempotencyLayer, Layer, RunLayer, RunStore,
+    Answer, AuditLayer, Batch, DeliveryLayer, ExpectedHead, IdempotencyLayer, Layer, RunLayer, RunStore,
     SecretLayer, SessionLayer, Store, WorkLayer,
 };
 
@@ -94,7 +94,7 @@ async fn record(count: usize) -> Vec<Vec<Batch>> {
         let run = engine.start(&who, new).await.unwrap();
         let held = engine.settled_run(&who, run, Millis::seconds(10)).await.unwrap();
         let hold = HoldId { run, key: held.run.state.holds[0].key };
-        let decision = Decision { hold, wanted: Wanted::Approve, digest: None, revision: None, once: None };
+        let decision = Decision { hold, wanted: Choice::Approve, digest: None, revision: None, once: None };
         engine.decide(&who, decision).await.unwrap();
         engine.settled_run(&who, run, Millis::seconds(10)).await.unwrap();
         runs.push(run);
@@ -104,7 +104,9 @@ async fn record(count: usize) -> Vec<Vec<Batch>> {
     for batch in std::mem::take(&mut *recorder.appends.lock().unwrap()) {
         let written = appends.entry(batch.run()).or_default();
         // What lost a race was decided again; only what was written counts.
-        if batch.expected == written.last().map_or(Expected::NEW, |last: &Batch| Expected::after(&last.row)) {
+        if batch.expected
+            == written.last().map_or(ExpectedHead::NEW, |last: &Batch| ExpectedHead::after(&last.row))
+        {
             written.push(batch);
         }
     }

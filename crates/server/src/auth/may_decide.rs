@@ -77,7 +77,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use standfast_core::event::Driver;
-    use standfast_core::id::{Place, RunId};
+    use standfast_core::id::{RunId, StorageKind};
     use standfast_core::name::{AgentName, GroupName, RoleName, SessionId, Tenant, UserId};
     use standfast_core::time::Timestamp;
 
@@ -89,7 +89,7 @@ mod tests {
     fn run() -> Facts {
         let tenant = Tenant::default_tenant();
         Facts {
-            id: RunId::new(&tenant, Place::Durable, Timestamp(1), [1; 5]),
+            id: RunId::new(&tenant, StorageKind::Durable, Timestamp(1), [1; 5]),
             tenant,
             agent: AgentName::new("ops").unwrap(),
             session: SessionId::new("s-1").unwrap(),

@@ -15,7 +15,7 @@ use standfast::config::{self, Database, Unset};
 use standfast::heads::{self, HeadSettings, KeySource, PublicKey, SignedHeads};
 use standfast::http::rfc3339;
 use standfast_core::id::RunId;
-use standfast_store::audit::{Exported, Report};
+use standfast_store::audit::{ExportedRun, Report};
 use standfast_store::{AuditEntry, postgres, sqlite};
 
 use super::data;
@@ -110,7 +110,7 @@ impl Audited {
     pub(super) fn export(
         &self,
         only: Option<RunId>,
-        take: impl FnMut(Exported) -> ControlFlow<()>,
+        take: impl FnMut(ExportedRun) -> ControlFlow<()>,
     ) -> Result<(Database, Report), String> {
         let database = self.database()?;
         let report = match &database {

@@ -17,7 +17,7 @@ use standfast_core::event::Envelope;
 use standfast_core::id::RunId;
 use standfast_core::link::{Contents, Link};
 use standfast_store::AuditEntry;
-use standfast_store::audit::{Exported, ExportedLink, Report};
+use standfast_store::audit::{ExportedLink, ExportedRun, Report};
 
 use super::audit::Audited;
 use super::plain::plain;
@@ -96,8 +96,8 @@ pub(super) fn run(what: &Audited, only: Option<&str>, as_json: bool) -> ExitCode
     if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn print(out: &mut impl Write, exported: &Exported) -> io::Result<()> {
-    let Exported { run, links, wrong } = exported;
+fn print(out: &mut impl Write, exported: &ExportedRun) -> io::Result<()> {
+    let ExportedRun { run, links, wrong } = exported;
     for ExportedLink { link, events } in links {
         if matches!(link.contents, Contents::Erased { .. }) {
             writeln!(out, "{}", text(&erased(link)))?;

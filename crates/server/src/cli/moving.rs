@@ -20,10 +20,10 @@ use standfast::settings::Settings;
 use standfast::surface::async_tool;
 use standfast_core::name::{AgentName, SessionId, Tenant};
 use standfast_core::run::Run;
-use standfast_store::export::{self, MoveError, Moved, Target, Wanted};
+use standfast_store::export::{self, ExportScope, Target, TransferCounts, TransferError};
 use standfast_store::postgres::PostgresStore;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{Store, Who};
+use standfast_store::{AudienceMember, Store};
 
 use super::data;
 use super::plain::plain;
@@ -134,13 +134,13 @@ fn files(place: &Place, directory: &Path, tenant: &Tenant) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn wanted(arguments: &Export) -> Result<Wanted, String> {
+fn wanted(arguments: &Export) -> Result<ExportScope, String> {
     let (Some(agent), Some(session)) = (&arguments.agent, &arguments.session) else {
-        return Ok(Wanted::default());
+        return Ok(ExportScope::default());
     };
     let agent = AgentName::new(agent).map_err(|error| format!("--agent: {error}"))?;
     let session = SessionId::new(session).map_err(|error| format!("--session: {error}"))?;
-    Ok(Wanted { session: Some((agent, session)) })
+    Ok(ExportScope { session: Some((agent, session)) })
 }
 
 fn open(place: &Place) -> Result<Arc<dyn Store>, String> {
@@ -159,7 +159,9 @@ fn open(place: &Place) -> Result<Arc<dyn Store>, String> {
 }
 
 /// Who may see what waits: the owner, and whoever the configuration of the target names as approvers.
-fn audiences(config: Option<&Path>) -> Result<impl Fn(&Run) -> Vec<Who> + Send + Sync + use<>, String> {
+fn audiences(
+    config: Option<&Path>,
+) -> Result<impl Fn(&Run) -> Vec<AudienceMember> + Send + Sync + use<>, String> {
     let config =
         config.map(|path| config::load(path, Unset::Allow)).transpose().map_err(|error| error.to_string())?;
     let approvers: std::collections::BTreeMap<String, Vec<String>> = config
@@ -168,16 +170,17 @@ fn audiences(config: Option<&Path>) -> Result<impl Fn(&Run) -> Vec<Who> + Send +
         .map(|(name, agent)| (name.clone(), agent.approvers.clone().unwrap_or_default()))
         .collect();
     Ok(move |run: &Run| {
-        let owner = Who(format!("user:{}", run.facts.owner));
-        let named = approvers.get(run.facts.agent.as_str()).into_iter().flatten().cloned().map(Who);
-        let mut who: Vec<Who> = std::iter::once(owner).chain(named).collect();
+        let owner = AudienceMember(format!("user:{}", run.facts.owner));
+        let named =
+            approvers.get(run.facts.agent.as_str()).into_iter().flatten().cloned().map(AudienceMember);
+        let mut who: Vec<AudienceMember> = std::iter::once(owner).chain(named).collect();
         who.sort();
         who.dedup();
         who
     })
 }
 
-fn wait<T>(work: impl Future<Output = Result<T, MoveError>>) -> Result<T, String> {
+fn wait<T>(work: impl Future<Output = Result<T, TransferError>>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(work).map_err(|error| error.to_string())
 }
@@ -193,14 +196,14 @@ fn progress(what: &'static str, as_json: bool) -> impl FnMut(u64) + Send {
     }
 }
 
-fn finish(what: &str, done: Result<Moved, String>, as_json: bool) -> ExitCode {
+fn finish(what: &str, done: Result<TransferCounts, String>, as_json: bool) -> ExitCode {
     match (done, as_json) {
-        (Ok(Moved { runs, links, sessions, erased }), true) => {
+        (Ok(TransferCounts { runs, links, sessions, erased }), true) => {
             let done = json!({"runs": runs, "links": links, "sessions": sessions, "erased": erased});
             eprintln!("{done}");
             ExitCode::SUCCESS
         }
-        (Ok(Moved { runs, links, sessions, erased }), false) => {
+        (Ok(TransferCounts { runs, links, sessions, erased }), false) => {
             eprintln!("{runs} runs of {sessions} sessions {what}, {links} links, every chain verified");
             if erased > 0 {
                 eprintln!("{erased} runs were left out: their contents were erased");

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use standfast_core::command::Limits;
 use standfast_core::definition::{Definition, ToolSpec};
-use standfast_core::id::Place;
+use standfast_core::id::StorageKind;
 use standfast_core::name::{AgentName, BadName, InboxName, ToolName, UserId};
 use standfast_core::time::Millis;
 
@@ -324,8 +324,8 @@ impl Config {
             },
             tracking: if plan.mode.is_some() { Tracking::On } else { Tracking::Off },
             lives: match plan.lives {
-                Lives::InMemory => Place::Memory,
-                Lives::Durably => Place::Durable,
+                Lives::InMemory => StorageKind::Memory,
+                Lives::Durably => StorageKind::Durable,
             },
             serves,
         })

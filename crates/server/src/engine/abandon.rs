@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use standfast_core::body::Body;
-use standfast_core::decide::Decided;
+use standfast_core::decide::Transition;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::id::{HoldKey, RunId, Seq};
 use standfast_core::name::AgentName;
-use standfast_core::project::How;
+use standfast_core::project::ResolutionKind;
 use standfast_core::transcript::stored_call;
 use standfast_store::ahead::Beside;
 use standfast_store::{Notice, Put, StoreError};
@@ -30,7 +30,7 @@ pub(super) struct Told {
     pub(super) heard: Result<(), String>,
 }
 
-type Besides = Arc<dyn Fn(&Decided) -> Beside + Send + Sync>;
+type Besides = Arc<dyn Fn(&Transition) -> Beside + Send + Sync>;
 
 impl Shared {
     /// Writes, beside what else is written, that the outside is to be told: where an agent has such tools.
@@ -67,7 +67,7 @@ impl Shared {
     }
 }
 
-fn notice(decided: &Decided) -> Option<Put> {
+fn notice(decided: &Transition) -> Option<Put> {
     let first = decided.events.iter().find(|envelope| given_up(envelope).is_some())?;
     let (from, due_at) = (first.seq, decided.run.state.at);
     Some(Put::Notice(Notice { subscription: ABANDONED.to_owned(), owner: String::new(), from, due_at }))
@@ -76,9 +76,13 @@ fn notice(decided: &Decided) -> Option<Put> {
 /// The hold that ended here, if its call does not go on.
 fn given_up(envelope: &Envelope) -> Option<HoldKey> {
     let Event::HoldResolved(resolved) = &envelope.event else { return None };
-    match How::from(&resolved.resolution) {
-        How::Approved | How::Edited | How::Answered => None,
-        How::Denied | How::Failed | How::Expired | How::Withdrawn | How::Superseded => Some(resolved.hold),
+    match ResolutionKind::from(&resolved.resolution) {
+        ResolutionKind::Approved | ResolutionKind::Edited | ResolutionKind::Answered => None,
+        ResolutionKind::Denied
+        | ResolutionKind::Failed
+        | ResolutionKind::Expired
+        | ResolutionKind::Withdrawn
+        | ResolutionKind::Superseded => Some(resolved.hold),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use standfast_core::decide::Decided;
+use standfast_core::decide::Transition;
 use standfast_core::event::{Envelope, Parent};
 use standfast_core::name::Tenant;
 use standfast_store::ahead::Beside;
@@ -16,7 +16,7 @@ use super::callbacks::ids_of_run;
 /// Receivers of one run above that are told.
 const RECEIVERS_MAX: usize = 100;
 
-type Besides = Arc<dyn Fn(&Decided) -> Beside + Send + Sync>;
+type Besides = Arc<dyn Fn(&Transition) -> Beside + Send + Sync>;
 
 /// A receiver of a run further up.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use standfast_core::actor::Actor;
-use standfast_core::command::{Command, Decide, Reject, Resolve, StoredCall, Wanted};
+use standfast_core::command::{Choice, Command, Decide, Reject, Resolve, StoredCall};
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
 use standfast_core::event::{Envelope, Event};
-use standfast_core::hold::{HoldKind, Recorded};
+use standfast_core::hold::{HoldKind, RecordedDecision};
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Seq};
 use standfast_core::name::ToolName;
 use standfast_core::policy::Role;
@@ -20,7 +20,7 @@ use standfast_core::refusal::Refusal;
 use standfast_core::run::Facts;
 use standfast_core::transcript::stored_call;
 use standfast_store::ahead::Driver;
-use standfast_store::{StoreError, Stored};
+use standfast_store::{StoreError, StoredRun};
 
 use super::drive::Reins;
 use super::identify::needs;
@@ -39,7 +39,7 @@ pub struct Decision {
     /// Which hold.
     pub hold: HoldId,
     /// What is decided.
-    pub wanted: Wanted,
+    pub wanted: Choice,
     /// The digest that was shown, if the decider repeats it.
     pub digest: Option<Digest>,
     /// The revision that was shown, if the decider repeats it.
@@ -79,7 +79,7 @@ pub struct One {
     /// Which hold.
     pub hold: HoldKey,
     /// What is decided.
-    pub wanted: Wanted,
+    pub wanted: Choice,
     /// The digest that was shown, if the decider repeats it.
     pub digest: Option<Digest>,
     /// The revision that was shown, if the decider repeats it.
@@ -135,7 +135,7 @@ impl Deciding {
         }
     }
 
-    fn wanted(&self, hold: HoldKey) -> Option<&Wanted> {
+    fn wanted(&self, hold: HoldKey) -> Option<&Choice> {
         match self {
             Deciding::Each(each) => each.iter().find(|one| one.hold == hold).map(|one| &one.wanted),
             Deciding::Reject { .. } => None,
@@ -146,12 +146,12 @@ impl Deciding {
     fn edited(&self, call: CallNo) -> Option<String> {
         let Deciding::Each(each) = self else { return None };
         each.iter().find(|one| one.hold.call == call).and_then(|one| match &one.wanted {
-            Wanted::ApproveEdited { arguments } => Some(arguments.text().to_owned()),
-            Wanted::Approve
-            | Wanted::Deny { .. }
-            | Wanted::Answer { .. }
-            | Wanted::Fail { .. }
-            | Wanted::Withdraw => None,
+            Choice::ApproveEdited { arguments } => Some(arguments.text().to_owned()),
+            Choice::Approve
+            | Choice::Deny { .. }
+            | Choice::Answer { .. }
+            | Choice::Fail { .. }
+            | Choice::Withdraw => None,
         })
     }
 
@@ -163,7 +163,7 @@ impl Deciding {
             let job = hold.filter(|hold| hold.kind == HoldKind::External);
             let tool = job.and_then(|hold| Some((hold.id, tools.get(hold.tool.as_ref()?)?)));
             if let Some((id, job)) = tool.and_then(|(id, tool)| Some((id, tool.external()?))) {
-                let wanted = std::mem::replace(&mut one.wanted, Wanted::Withdraw);
+                let wanted = std::mem::replace(&mut one.wanted, Choice::Withdraw);
                 one.wanted = job.handed(id).cut_wanted(wanted);
             }
         }
@@ -191,7 +191,7 @@ impl Shared {
     /// Takes a held run, if there is room and nobody works on it.
     async fn taking(
         self: &Arc<Shared>,
-        stored: &Stored,
+        stored: &StoredRun,
         reins: Option<Reins>,
     ) -> Result<Option<Taking>, EngineError> {
         let facts = &stored.row.run.facts;
@@ -214,15 +214,15 @@ impl Shared {
 
     /// The start of the call that a decision lets run: written with the decision, so that nothing comes between. The
     /// core refuses it where the decision alone does not let it run.
-    fn begin_decided(&self, hold: &HoldRow, wanted: &Wanted, log: &[Envelope]) -> Option<Command> {
+    fn begin_decided(&self, hold: &HoldRow, wanted: &Choice, log: &[Envelope]) -> Option<Command> {
         let call = hold.id.key.call;
         let stored = stored_call(log, call)?;
         let decided = match wanted {
-            Wanted::Approve => stored,
-            Wanted::ApproveEdited { arguments } => {
+            Choice::Approve => stored,
+            Choice::ApproveEdited { arguments } => {
                 StoredCall { arguments: arguments.text().to_owned(), ..stored }
             }
-            Wanted::Deny { .. } | Wanted::Answer { .. } | Wanted::Fail { .. } | Wanted::Withdraw => {
+            Choice::Deny { .. } | Choice::Answer { .. } | Choice::Fail { .. } | Choice::Withdraw => {
                 return None;
             }
         };
@@ -357,12 +357,12 @@ impl Engine {
     }
 
     /// The decision that a hold had, from the log.
-    async fn recorded(&self, hold: HoldId, at: Seq) -> Result<Option<Recorded>, EngineError> {
+    async fn recorded(&self, hold: HoldId, at: Seq) -> Result<Option<RecordedDecision>, EngineError> {
         let before = Seq(at.0.saturating_sub(1));
         let events = self.shared.events(hold.run, before).await?;
         let Some(envelope) = events.into_iter().find(|envelope| envelope.seq == at) else { return Ok(None) };
         let Event::HoldResolved(resolved) = envelope.event else { return Ok(None) };
-        Ok(Some(Recorded {
+        Ok(Some(RecordedDecision {
             resolution: resolved.resolution,
             by: envelope.actor,
             at: envelope.at,

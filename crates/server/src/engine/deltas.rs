@@ -136,14 +136,14 @@ impl Drop for Listening {
 
 #[cfg(test)]
 mod tests {
-    use standfast_core::id::Place;
+    use standfast_core::id::StorageKind;
     use standfast_core::name::Tenant;
     use standfast_core::time::Timestamp;
 
     use super::*;
 
     fn run(no: u8) -> RunId {
-        RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(0), [no; 5])
+        RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(0), [no; 5])
     }
 
     fn delta(no: u32) -> Delta {

@@ -26,7 +26,7 @@ use standfast_core::digest::Digest;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{Incarnation, RunId, Seq};
-use standfast_core::next::{Next, next};
+use standfast_core::next::{NextStep, next};
 use standfast_core::policy::{Role, Verdicts};
 use standfast_core::refusal::Refusal;
 use standfast_core::run::{CallAttempt, Run, Status, status};
@@ -397,18 +397,24 @@ impl Drive {
         }
         match next(&run, self.shared.clock.now()) {
             // Only asking a model may come before what it is asked with is durable: `think.rs` says when.
-            Next::Tick | Next::Act { .. } | Next::Wait(_) | Next::Nothing if self.accepted.is_some() => {
+            NextStep::Tick | NextStep::Act { .. } | NextStep::Wait(_) | NextStep::Nothing
+                if self.accepted.is_some() =>
+            {
                 self.settle().await?;
             }
-            Next::Tick => self.push(Command::Tick, Verdicts::default()).await?,
+            NextStep::Tick => self.push(Command::Tick, Verdicts::default()).await?,
             // A run that only waits may do so for as long as it takes.
-            Next::Think | Next::Act { .. } if self.is_out_of_time(&run) => self.run_out_of_time(&run).await?,
-            Next::Think => self.think(&run).await?,
-            Next::Act { ready, started } if run.outcome().is_none() => self.act(&run, ready, started).await?,
-            Next::Act { started, .. } => self.stop_tools(started).await?,
+            NextStep::Think | NextStep::Act { .. } if self.is_out_of_time(&run) => {
+                self.run_out_of_time(&run).await?
+            }
+            NextStep::Think => self.think(&run).await?,
+            NextStep::Act { ready, started } if run.outcome().is_none() => {
+                self.act(&run, ready, started).await?
+            }
+            NextStep::Act { started, .. } => self.stop_tools(started).await?,
             // Somebody gave up a call that is at work here; what comes of it still counts.
-            Next::Wait(_) if !self.at_work.is_empty() => self.wait_for_news().await?,
-            Next::Wait(_) | Next::Nothing => {
+            NextStep::Wait(_) if !self.at_work.is_empty() => self.wait_for_news().await?,
+            NextStep::Wait(_) | NextStep::Nothing => {
                 self.settle().await?;
                 if self.goes_on_with_claim().await? {
                     return Ok(Step::GoOn);
@@ -643,8 +649,8 @@ pub(super) fn has_relatives(run: &Run) -> bool {
 
 fn is_busy(run: &Run) -> bool {
     match next(run, run.state.at) {
-        Next::Think | Next::Tick | Next::Act { .. } => true,
-        Next::Wait(_) | Next::Nothing => false,
+        NextStep::Think | NextStep::Tick | NextStep::Act { .. } => true,
+        NextStep::Wait(_) | NextStep::Nothing => false,
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use standfast_core::id::{RunId, tenant_tag};
 use standfast_core::run::Facts;
-use standfast_store::Stored;
+use standfast_store::StoredRun;
 
 use super::{Engine, EngineError};
 use crate::auth::Principal;
@@ -42,7 +42,7 @@ impl Engine {
         who: &Principal,
         run: RunId,
         may: impl Fn(&Facts) -> bool,
-    ) -> Result<Stored, EngineError> {
+    ) -> Result<StoredRun, EngineError> {
         // What is remembered only saves a look for whoever may see the run: for anybody else it would answer sooner.
         if !self.shared.facts.get(run).is_some_and(|facts| may(&facts)) {
             match self.shared.store.facts(run).await? {

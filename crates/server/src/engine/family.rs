@@ -7,8 +7,8 @@
 
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
-use standfast_core::command::{Command, Decide, Resolve, Start, Taken, Wanted};
-use standfast_core::decide::Decided;
+use standfast_core::command::{Admission, Choice, Command, Decide, Resolve, Start};
+use standfast_core::decide::Transition;
 use standfast_core::event::{Driver as DrivenBy, Envelope, Event, Outcome, Parent};
 use standfast_core::hold::Hold;
 use standfast_core::id::{RunId, Seq};
@@ -25,7 +25,7 @@ use super::{EngineError, Shared};
 
 /// Whoever must look at a family when this has been written: the run itself when it has a child to begin, its parent
 /// when it is over, its children when they are no longer waited for.
-pub(super) fn wakes(decided: &Decided) -> Vec<Put> {
+pub(super) fn wakes(decided: &Transition) -> Vec<Put> {
     let facts = &decided.run.facts;
     let at = decided.run.state.at;
     let mut runs = decided.cancel_children.clone();
@@ -84,7 +84,7 @@ impl Shared {
         hold: &Hold,
         child: RunId,
         log: &[Envelope],
-    ) -> Result<Option<Wanted>, EngineError> {
+    ) -> Result<Option<Choice>, EngineError> {
         let row = match self.store.load(child).await {
             Ok(stored) => stored.row,
             Err(StoreError::NotFound { .. }) => return self.begin_child(run, hold, child, log).await,
@@ -95,9 +95,9 @@ impl Shared {
         let agent = &row.run.facts.agent;
         let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         let failed =
-            |what: &str| Wanted::Fail { error: Body::text(format!("agent {agent} {what}{because}")) };
+            |what: &str| Choice::Fail { error: Body::text(format!("agent {agent} {what}{because}")) };
         Ok(Some(match outcome {
-            Outcome::Completed => Wanted::Answer { value: result.unwrap_or_else(|| Body::text("")) },
+            Outcome::Completed => Choice::Answer { value: result.unwrap_or_else(|| Body::text("")) },
             Outcome::Failed => failed("failed"),
             Outcome::Canceled => failed("was canceled"),
             Outcome::Rejected => failed("would not take the work"),
@@ -111,12 +111,12 @@ impl Shared {
         hold: &Hold,
         child: RunId,
         log: &[Envelope],
-    ) -> Result<Option<Wanted>, EngineError> {
+    ) -> Result<Option<Choice>, EngineError> {
         let parent = self.agent(&run.facts.agent).ok();
         let stored = stored_call(log, hold.call());
         let asked =
             stored.and_then(|stored| parent.as_ref()?.tools.get(&stored.tool)?.sub_run(&stored.arguments));
-        let fail = |why: String| Ok(Some(Wanted::Fail { error: Body::text(why) }));
+        let fail = |why: String| Ok(Some(Choice::Fail { error: Body::text(why) }));
         let Some(asked) = asked else {
             return fail("not executed: this server does not have the tool".into());
         };
@@ -140,7 +140,7 @@ impl Shared {
             }),
             inbox: None,
             message: asked.message,
-            taken: Taken::Queued,
+            taken: Admission::Queued,
         };
         let definition = Put::Definition { digest: agent.digest, bytes: agent.definition.to_bytes() };
         let more = More { guards: Vec::new(), puts: vec![definition] };

@@ -3,7 +3,7 @@
 //! Says nothing of kinds and authority; those are the core's, and its refusals come first where they apply.
 
 use standfast_core::body::Body;
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::definition::Definition;
 use standfast_core::hold::{Ask, HoldKind};
 use standfast_core::id::Seq;
@@ -19,24 +19,24 @@ impl Shared {
     pub(super) async fn refuse_misfit(
         &self,
         hold: &HoldRow,
-        wanted: &Wanted,
+        wanted: &Choice,
         definition: &Definition,
     ) -> Result<(), EngineError> {
         let checked = match wanted {
-            Wanted::ApproveEdited { arguments } if hold.kind == HoldKind::Approval => {
+            Choice::ApproveEdited { arguments } if hold.kind == HoldKind::Approval => {
                 let spec = hold.tool.as_ref().and_then(|tool| definition.tools.get(tool));
                 spec.map_or(Ok(()), |spec| schema::check(&spec.schema, arguments))
             }
-            Wanted::Answer { value } if matches!(hold.kind, HoldKind::Input | HoldKind::External) => {
+            Choice::Answer { value } if matches!(hold.kind, HoldKind::Input | HoldKind::External) => {
                 let before = Seq(hold.at.0.saturating_sub(1));
                 answer_fits(&asked(hold, &self.events(hold.id.run, before).await?), value)
             }
-            Wanted::Approve
-            | Wanted::ApproveEdited { .. }
-            | Wanted::Deny { .. }
-            | Wanted::Answer { .. }
-            | Wanted::Fail { .. }
-            | Wanted::Withdraw => Ok(()),
+            Choice::Approve
+            | Choice::ApproveEdited { .. }
+            | Choice::Deny { .. }
+            | Choice::Answer { .. }
+            | Choice::Fail { .. }
+            | Choice::Withdraw => Ok(()),
         };
         checked.map_err(EngineError::BreaksSchema)
     }

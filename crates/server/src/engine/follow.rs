@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use standfast_core::event::Envelope;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{RunId, Seq, Shard};
-use standfast_core::run::{Run, Status, Waiting, status};
+use standfast_core::run::{Run, Status, WaitKind, status};
 use standfast_core::time::Millis;
 use standfast_store::ShardSet;
 use tokio::sync::futures::Notified;
@@ -333,8 +333,8 @@ impl Follower {
             let mut has_children = false;
             if let Some(run) = self.unless_it_goes_on(std::mem::take(&mut is_first)).await? {
                 match status(&run) {
-                    Status::Held(Waiting::Person | Waiting::Auth) | Status::Ended(_) => return Ok(run),
-                    Status::Held(Waiting::External) => {
+                    Status::Held(WaitKind::Person | WaitKind::Auth) | Status::Ended(_) => return Ok(run),
+                    Status::Held(WaitKind::External) => {
                         let below = self.engine.holds_below(&run).await?;
                         if below.iter().any(|(_, kind)| *kind != HoldKind::External) {
                             return Ok(run);
@@ -473,7 +473,7 @@ async fn words(live: &mut Option<Listening>, cursor: Seq) -> Vec<Delta> {
 
 #[cfg(test)]
 mod tests {
-    use standfast_core::id::Place;
+    use standfast_core::id::StorageKind;
     use standfast_core::name::Tenant;
     use standfast_core::time::Timestamp;
 
@@ -482,7 +482,8 @@ mod tests {
     /// A server that runs for months remembers nobody who stopped listening, and forgets nobody who did not.
     #[tokio::test]
     async fn those_who_stopped_listening_are_swept() {
-        let run = |at: i64| RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(at), [7; 5]);
+        let run =
+            |at: i64| RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(at), [7; 5]);
         let wakes = Wakes::default();
         let listeners: Vec<_> = (0..100).map(|at| (run(at), wakes.listen(run(at)))).collect();
         for at in 100..20_000 {

@@ -12,7 +12,7 @@ use standfast_core::command::Command;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, RunId, Seq};
-use standfast_core::job::{self, Job, Stands};
+use standfast_core::job::{self, Job, JobProgress};
 use standfast_core::name::{AgentName, SessionId, Tenant, ToolName};
 use standfast_core::run::{Facts, Stage, Status, status};
 use standfast_core::time::{Millis, Timestamp};
@@ -98,7 +98,7 @@ impl Shared {
     fn as_of_now(&self, mut job: Job) -> Job {
         let lasts = self.settings().jobs.processing_lasts;
         let is_silent = job.heard_at.is_none_or(|at| self.clock.now() >= at.plus(lasts));
-        if let Stands::Waiting { processing } = &mut job.stands
+        if let JobProgress::Waiting { processing } = &mut job.stands
             && is_silent
         {
             *processing = false;
@@ -110,8 +110,8 @@ impl Shared {
     fn is_forgotten(&self, job: &Job) -> bool {
         let keep = self.settings().jobs.keep;
         match job.stands {
-            Stands::Over { at, .. } => self.clock.now() >= at.plus(keep),
-            Stands::Starting | Stands::Waiting { .. } | Stands::Unknown { .. } => false,
+            JobProgress::Over { at, .. } => self.clock.now() >= at.plus(keep),
+            JobProgress::Starting | JobProgress::Waiting { .. } | JobProgress::Unknown { .. } => false,
         }
     }
 
@@ -356,7 +356,7 @@ impl Engine {
                 page.items.iter().filter(|row| row.processing && self.shared.is_own(&shards, row.id.run));
             for row in own {
                 match self.any_job(row.id).await {
-                    Ok(view) if view.job.stands == (Stands::Waiting { processing: false }) => {
+                    Ok(view) if view.job.stands == (JobProgress::Waiting { processing: false }) => {
                         self.goes_back(row.id).await?;
                         silent += 1;
                     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use standfast_core::actor::Actor;
 use standfast_core::base32;
 use standfast_core::body::Body;
-use standfast_core::command::{Command, Wanted};
+use standfast_core::command::{Choice, Command};
 use standfast_core::digest::{self, Digest};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{CallNo, HoldId};
@@ -86,7 +86,7 @@ impl Engine {
             self.repin(who, hold).await?;
         }
         let value = Body::text(format!("logged in at the MCP server `{}`", desk.server()));
-        let wanted = Wanted::Answer { value };
+        let wanted = Choice::Answer { value };
         self.decide(who, Decision { hold, wanted, digest: None, revision: None, once: None }).await?;
         Ok(())
     }

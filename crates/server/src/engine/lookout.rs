@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
-use standfast_core::command::{Command, Decide, Resolve, Wanted};
+use standfast_core::command::{Choice, Command, Decide, Resolve};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, Seq};
 use standfast_core::name::ToolName;
@@ -224,7 +224,7 @@ impl Shared {
         let definition = self.definition(&run.facts.agent, run.state.definition).await?;
         let resolve = Resolve {
             decide: Decide { hold: hold.key, digest: None, revision: None },
-            resolution: Wanted::Answer { value: look_again() },
+            resolution: Choice::Answer { value: look_again() },
             idempotency_key: None,
         };
         let beside = beside(Lease::Untouched, &self.approvers(&run.facts.agent), More::default());

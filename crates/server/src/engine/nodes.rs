@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use standfast_core::id::{Incarnation, Place, RunId};
+use standfast_core::id::{Incarnation, RunId, StorageKind};
 use standfast_core::run::FOLD_VERSION;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::{Heartbeat, ShardSet, StoreError};
@@ -156,13 +156,13 @@ impl Shared {
 
     /// Whether a run is among those that a node with these shards looks after. What lives in memory is nobody else's.
     pub(super) fn is_own(&self, shards: &ShardSet, run: RunId) -> bool {
-        run.place() == Place::Memory || shards.contains(run.shard(&self.tenant_of(run)))
+        run.storage() == StorageKind::Memory || shards.contains(run.shard(&self.tenant_of(run)))
     }
 
     /// Waits until a run is no longer among those that this node looks after: its shard was given to another one, or this
     /// one could not say in time that it is there. For ever where no other node can be.
     pub(super) async fn no_longer_own(&self, run: RunId) {
-        if !self.membership.is_shared || run.place() == Place::Memory {
+        if !self.membership.is_shared || run.storage() == StorageKind::Memory {
             return std::future::pending().await;
         }
         let mut own = self.membership.own.subscribe();

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use standfast_core::actor::Actor;
 use standfast_core::command::Command;
-use standfast_core::decide::Decided;
+use standfast_core::decide::Transition;
 use standfast_core::definition::Definition;
 use standfast_core::event::Event;
 use standfast_core::id::{HoldId, Incarnation};
 use standfast_core::policy::Verdicts;
 use standfast_core::time::Timestamp;
 use standfast_store::ahead::{Beside, Given, Order};
-use standfast_store::{Guard, LeaseChange, Put, StoreError, Who};
+use standfast_store::{AudienceMember, Guard, LeaseChange, Put, StoreError};
 
 use super::drive::is_kept;
 use super::once::Mark;
@@ -51,7 +51,7 @@ impl Shared {
         actor: Actor,
         definition: Arc<Definition>,
         verdicts: Verdicts,
-        beside: Arc<dyn Fn(&Decided) -> Beside + Send + Sync>,
+        beside: Arc<dyn Fn(&Transition) -> Beside + Send + Sync>,
     ) -> Order {
         let settings = self.settings();
         let limits = settings.agent_limits.get(&definition.agent).unwrap_or(&settings.limits).clone();
@@ -88,7 +88,7 @@ pub(super) fn beside(
     lease: Lease,
     approvers: &Approvers,
     more: More,
-) -> Arc<dyn Fn(&Decided) -> Beside + Send + Sync> {
+) -> Arc<dyn Fn(&Transition) -> Beside + Send + Sync> {
     let approvers = approvers.clone();
     Arc::new(move |decided| {
         let mut guards = Vec::new();
@@ -113,7 +113,7 @@ pub(super) fn beside(
 }
 
 /// Who may see and decide the holds that were opened: the owner and those named.
-fn audiences(decided: &Decided, approvers: &Approvers) -> Vec<Put> {
+fn audiences(decided: &Transition, approvers: &Approvers) -> Vec<Put> {
     let facts = &decided.run.facts;
     let mut who = vec![audience(&Party::User(facts.owner.clone()))];
     who.extend(approvers.named.iter().flatten().map(audience));
@@ -129,6 +129,6 @@ fn audiences(decided: &Decided, approvers: &Approvers) -> Vec<Put> {
 }
 
 /// How audiences name a user, a group or a role.
-pub(super) fn audience(party: &Party) -> Who {
-    Who(party.to_string())
+pub(super) fn audience(party: &Party) -> AudienceMember {
+    AudienceMember(party.to_string())
 }

@@ -11,7 +11,7 @@ use standfast_core::name::{AgentName, SessionId};
 use standfast_core::project::{Phase, RunRow};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
-use standfast_store::{RunQuery, Unreadable};
+use standfast_store::{RunQuery, UnreadableRun};
 
 use super::{Engine, EngineError};
 use crate::auth::Principal;
@@ -40,7 +40,7 @@ pub enum Listed {
     /// The run.
     Run(Box<RunRow>),
     /// Its rows cannot be read: it counts as failed (C35).
-    Quarantined(Box<Unreadable>),
+    Quarantined(Box<UnreadableRun>),
 }
 
 impl Listed {

@@ -11,11 +11,11 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use standfast_core::body::Body;
-use standfast_core::command::{Command, FinishCall, Wanted};
+use standfast_core::command::{Choice, Command, FinishCall};
 use standfast_core::decide::Answer;
 use standfast_core::digest;
 use standfast_core::id::HoldId;
-use standfast_core::job::Stands;
+use standfast_core::job::JobProgress;
 use standfast_core::json::RawJson;
 use standfast_core::message::ToolResult;
 use standfast_core::name::UserId;
@@ -157,10 +157,10 @@ impl Engine {
         }
         let view = self.begun(view).await?;
         let done = match &view.job.stands {
-            Stands::Starting => return Err(ReportError::TooEarly),
-            Stands::Over { .. } => return Err(ReportError::Over(Box::new(view))),
-            Stands::Waiting { .. } => self.settle_job(&by, report.job, &said, once).await,
-            Stands::Unknown { attempt } => self.tell_truth(&by, &view, *attempt, &said, once).await,
+            JobProgress::Starting => return Err(ReportError::TooEarly),
+            JobProgress::Over { .. } => return Err(ReportError::Over(Box::new(view))),
+            JobProgress::Waiting { .. } => self.settle_job(&by, report.job, &said, once).await,
+            JobProgress::Unknown { attempt } => self.tell_truth(&by, &view, *attempt, &said, once).await,
         };
         match done {
             Ok(_) => Ok(self.any_job(report.job).await?),
@@ -224,7 +224,7 @@ impl Engine {
         let id = view.id();
         let clock = &self.shared.clock;
         let until = clock.now().plus(EARLY_WAIT);
-        while view.job.stands == Stands::Starting && clock.now() < until {
+        while view.job.stands == JobProgress::Starting && clock.now() < until {
             clock.sleep(EARLY_LOOK).await;
             view = self.any_job(id).await?;
         }
@@ -239,9 +239,9 @@ impl Engine {
         once: Option<Once>,
     ) -> Result<Answer, EngineError> {
         let wanted = match said {
-            Said::Result(result) => Wanted::Answer { value: Body::Json(result.clone()) },
-            Said::Error(error) => Wanted::Fail { error: Body::text(error) },
-            Said::Withdrawn => Wanted::Withdraw,
+            Said::Result(result) => Choice::Answer { value: Body::Json(result.clone()) },
+            Said::Error(error) => Choice::Fail { error: Body::text(error) },
+            Said::Withdrawn => Choice::Withdraw,
             Said::Progress { note, processing } => {
                 let (note, processing) = (note.clone(), Some(*processing));
                 let progress = Command::Progress { call: job.key.call, note, processing };

@@ -274,14 +274,14 @@ fn meaning_of(who: &Principal, run: RunId, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
-    use standfast_core::id::{CallNo, HoldKey, Place, Secret};
+    use standfast_core::id::{CallNo, HoldKey, Secret, StorageKind};
     use standfast_core::name::Tenant;
     use standfast_core::time::Timestamp;
 
     use super::*;
 
     fn run() -> RunId {
-        RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(0), [0; 5])
+        RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(0), [0; 5])
     }
 
     fn hold(call: u32, revision: u32, says: u8) -> ShownHold {

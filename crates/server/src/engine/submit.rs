@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use standfast_core::actor::Actor;
-use standfast_core::command::{Command, Say, Start, Taken};
+use standfast_core::command::{Admission, Command, Say, Start};
 use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
@@ -51,7 +51,7 @@ pub(super) struct Beginning {
     pub(super) inbox: Option<Inbox>,
     pub(super) message: Message,
     /// Whether it is worked on here at once if there is room.
-    pub(super) taken: Taken,
+    pub(super) taken: Admission,
     /// Makes a repeat safe.
     pub(super) once: Option<Once>,
 }
@@ -95,7 +95,7 @@ impl Engine {
             id,
             inbox: None,
             message: new.message,
-            taken: Taken::AtOnce,
+            taken: Admission::AtOnce,
             once: new.once,
         };
         self.begin(who, beginning).await
@@ -110,13 +110,13 @@ impl Engine {
         }
         let id = new.id;
         let place = match new.taken {
-            Taken::AtOnce => shared.place(&new.agent, Queue::Other),
-            Taken::Queued => None,
+            Admission::AtOnce => shared.place(&new.agent, Queue::Other),
+            Admission::Queued => None,
         };
         let reins = shared.reins(id);
         let (taken, lease) = match place {
-            Some(_) => (Taken::AtOnce, shared.while_busy()),
-            None => (Taken::Queued, Lease::Untouched),
+            Some(_) => (Admission::AtOnce, shared.while_busy()),
+            None => (Admission::Queued, Lease::Untouched),
         };
         let session = match &new.session {
             Some(session) => session.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use standfast_core::body::Body;
 use standfast_core::event::{Envelope, Event};
-use standfast_core::hold::{Ask, HoldKind, Recorded, name_files};
+use standfast_core::hold::{Ask, HoldKind, RecordedDecision, name_files};
 use standfast_core::id::{HoldId, RunId, Seq, tenant_tag};
 use standfast_core::json::RawJson;
 use standfast_core::name::{AgentName, SessionId, ToolName};
@@ -15,7 +15,9 @@ use standfast_core::receipt::{Receipt, receipt};
 use standfast_core::run::{Facts, Run};
 use standfast_core::time::Millis;
 use standfast_core::transcript::{approval_text, stored_call};
-use standfast_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, StoreError, Stored, Unreadable};
+use standfast_store::{
+    Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, StoreError, StoredRun, UnreadableRun,
+};
 
 use super::orders;
 use super::{Engine, EngineError, Page};
@@ -47,7 +49,7 @@ pub enum Seen {
     /// The run.
     Run(Box<RunView>),
     /// Its rows cannot be read: it counts as failed (C35).
-    Quarantined(Box<Unreadable>),
+    Quarantined(Box<UnreadableRun>),
 }
 
 /// A hold with everything that people need to decide it.
@@ -66,7 +68,7 @@ pub struct HoldView {
     /// Whether what its tool does can be undone.
     pub reversible: Option<bool>,
     /// Its decision.
-    pub recorded: Option<Recorded>,
+    pub recorded: Option<RecordedDecision>,
     /// The runs above its run, the root first, each with its agent; empty when it is no sub-run.
     pub path: Vec<(RunId, AgentName)>,
     /// Whether the caller may decide it.
@@ -162,7 +164,7 @@ impl Engine {
             Ok(view) => Ok(Seen::Run(Box::new(view))),
             Err(EngineError::Store(StoreError::Corrupt { run, why })) => {
                 let facts = self.shared.store.facts(run).await?;
-                let found = Unreadable { run, facts, why };
+                let found = UnreadableRun { run, facts, why };
                 match self.may_see_unreadable(who, &found) {
                     true => Ok(Seen::Quarantined(Box::new(found))),
                     false => Err(EngineError::NotFound),
@@ -245,7 +247,7 @@ impl Engine {
                 && list.agent.as_ref().is_none_or(|agent| *agent == facts.agent)
                 && list.session.as_ref().is_none_or(|session| *session == facts.session)
         };
-        let is_wanted_too = |found: &Unreadable| {
+        let is_wanted_too = |found: &UnreadableRun| {
             let of = |wanted: &dyn Fn(&Facts) -> bool| found.facts.as_ref().is_some_and(wanted);
             self.may_see_unreadable(who, found)
                 && list.agent.as_ref().is_none_or(|agent| of(&|facts| *agent == facts.agent))
@@ -401,7 +403,7 @@ impl Engine {
     }
 
     /// A run as it is stored, if the caller may see it. A foreign run and one that does not exist look alike (T15).
-    pub(super) async fn visible(&self, who: &Principal, run: RunId) -> Result<Stored, EngineError> {
+    pub(super) async fn visible(&self, who: &Principal, run: RunId) -> Result<StoredRun, EngineError> {
         self.stored_if(who, run, |facts| self.may_see(who, facts)).await
     }
 
@@ -436,7 +438,7 @@ impl Engine {
     }
 
     /// Of a run that does not even say whose it is, only its id speaks, and only to administrators.
-    pub(super) fn may_see_unreadable(&self, who: &Principal, found: &Unreadable) -> bool {
+    pub(super) fn may_see_unreadable(&self, who: &Principal, found: &UnreadableRun) -> bool {
         match &found.facts {
             Some(facts) => self.may_see(who, facts),
             None => who.is_admin() && found.run.tenant_tag() == tenant_tag(&who.tenant),
@@ -487,10 +489,10 @@ pub(super) fn asked(row: &HoldRow, events: &[Envelope]) -> Ask {
     }
 }
 
-fn recorded(at: Seq, events: &[Envelope]) -> Option<Recorded> {
+fn recorded(at: Seq, events: &[Envelope]) -> Option<RecordedDecision> {
     let envelope = events.iter().find(|envelope| envelope.seq == at)?;
     let Event::HoldResolved(resolved) = &envelope.event else { return None };
-    Some(Recorded {
+    Some(RecordedDecision {
         resolution: resolved.resolution.clone(),
         by: envelope.actor.clone(),
         at: envelope.at,

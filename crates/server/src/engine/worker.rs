@@ -12,7 +12,7 @@ use standfast_core::id::Seq;
 use standfast_core::name::{AgentName, Tenant};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::ahead::Driver;
-use standfast_store::{Claim, Claimed, Lease, StoreError, Stored};
+use standfast_store::{Claim, ClaimedRun, Lease, StoreError, StoredRun};
 
 use super::drive::has_relatives;
 use super::{Engine, EngineError, Queue, Shared};
@@ -137,17 +137,17 @@ impl Shared {
             }
         };
         self.note_crowds(&rooms, &claimed);
-        let since = |claimed: &Claimed| match claimed {
-            Claimed::Run { stored, from } => from.map(|lease| lease.until).or(stored.row.due_at),
-            Claimed::Corrupt { .. } => None,
+        let since = |claimed: &ClaimedRun| match claimed {
+            ClaimedRun::Run { stored, from } => from.map(|lease| lease.until).or(stored.row.due_at),
+            ClaimedRun::Corrupt { .. } => None,
         };
         let longest = claimed.iter().filter_map(since).min();
         self.membership.is_behind(longest.map_or(Millis(0), |at| now.since(at)));
         let mut taken = 0;
         for claimed in claimed {
             match claimed {
-                Claimed::Run { stored, from } => taken += usize::from(self.take_over(*stored, from).await),
-                Claimed::Corrupt { run, why } => {
+                ClaimedRun::Run { stored, from } => taken += usize::from(self.take_over(*stored, from).await),
+                ClaimedRun::Corrupt { run, why } => {
                     tracing::error!(%run, why, "quarantined: failed to load execution state")
                 }
             }
@@ -156,10 +156,10 @@ impl Shared {
     }
 
     /// Remembers of which agents there may be more due than they have room for: all of their room was used up.
-    fn note_crowds(&self, rooms: &[(AgentName, usize)], claimed: &[Claimed]) {
+    fn note_crowds(&self, rooms: &[(AgentName, usize)], claimed: &[ClaimedRun]) {
         let mut taken: HashMap<&AgentName, usize> = HashMap::new();
         for claimed in claimed {
-            if let Claimed::Run { stored, .. } = claimed {
+            if let ClaimedRun::Run { stored, .. } = claimed {
                 *taken.entry(&stored.row.run.facts.agent).or_default() += 1;
             }
         }
@@ -175,7 +175,7 @@ impl Shared {
     }
 
     /// Drives a run that was claimed; says whether it is driven from here on.
-    async fn take_over(self: &Arc<Shared>, stored: Stored, from: Option<Lease>) -> bool {
+    async fn take_over(self: &Arc<Shared>, stored: StoredRun, from: Option<Lease>) -> bool {
         let facts = stored.row.run.facts.clone();
         self.heard_of(&facts.tenant);
         let (run, agent) = (facts.id, facts.agent.clone());

@@ -172,7 +172,7 @@ pub(crate) async fn problems_as_pages(request: Request, next: Next) -> Response 
 
 #[cfg(test)]
 mod tests {
-    use standfast_core::id::{Place, RunId};
+    use standfast_core::id::{RunId, StorageKind};
     use standfast_core::name::Tenant;
     use standfast_core::time::Timestamp;
 
@@ -181,7 +181,7 @@ mod tests {
     /// A page says no with the status that the API has for it; who should come back later is told when.
     #[test]
     fn a_page_has_the_status_of_the_api() {
-        let run = RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(0), [1; 5]);
+        let run = RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(0), [1; 5]);
         let why = || "the disk is full".to_owned();
         for (failure, status, retry_after) in [
             (StoreError::NotFound { run }, 404, None),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::HoldPolicy;
-use standfast_core::id::Place;
+use standfast_core::id::StorageKind;
 use standfast_core::json::RawJson;
 use standfast_core::message::Replay;
 use standfast_core::name::{AgentName, ToolName, UserId};
@@ -92,7 +92,7 @@ impl Cast {
             may_work: None,
             streaming: Streaming::On,
             tracking: Tracking::On,
-            lives: Place::Durable,
+            lives: StorageKind::Durable,
             serves: None,
         };
         let agents = BTreeMap::from([(self.name.clone(), Arc::new(agent))]);

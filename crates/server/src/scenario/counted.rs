@@ -14,11 +14,11 @@ use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 use standfast_store::{
-    Answer, AuditEntry, AuditStore, Batch, Claim, Claimed, Counts, Credential, DeadLetter, DeadQuery,
+    Answer, AuditEntry, AuditStore, Batch, Claim, ClaimedRun, Counts, Credential, DeadLetter, DeadQuery,
     DeliveryStore, DueNotice, EndedQuery, Heartbeat, HoldQuery, IdempotencyStore, InboxCounts, KeyNote,
     KeyRecord, NodeRow, NoticeQuery, Page, RunQuery, RunStore, SealedChange, SecretStore, SessionChange,
-    SessionKey, SessionQuery, SessionRow, SessionStore, SettleNotice, ShardSet, Store, Stored, Subscription,
-    SubscriptionCount, SubscriptionQuery, WorkStore,
+    SessionKey, SessionQuery, SessionRow, SessionStore, SettleNotice, ShardSet, Store, StoredRun,
+    Subscription, SubscriptionCount, SubscriptionQuery, WorkStore,
 };
 use tokio::sync::Notify;
 
@@ -73,7 +73,7 @@ impl<S: Store> RunStore for Counted<S> {
         self.count(self.store.append(batches))
     }
 
-    fn load(&self, run: RunId) -> Answer<Stored> {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         self.count(self.store.load(run))
     }
 
@@ -123,7 +123,7 @@ impl<S: Store> RunStore for Counted<S> {
 }
 
 impl<S: Store> WorkStore for Counted<S> {
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
         self.count(self.store.claim_due(claim))
     }
 

@@ -3,7 +3,7 @@
 //! People and clients reach the engine as they do over the native API, and are told no in its words.
 
 use standfast_core::body::Body;
-use standfast_core::command::{Decide, OnHold, Say, Wanted};
+use standfast_core::command::{Choice, Decide, OnHold, Say};
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::Hold;
 use standfast_core::id::{HoldId, HoldKey, Seq};
@@ -169,13 +169,13 @@ fn kind(urn: &str) -> &str {
     urn.rsplit(':').next().unwrap_or(urn)
 }
 
-fn wanted(how: How) -> Wanted {
+fn wanted(how: How) -> Choice {
     match how {
-        How::Approve => Wanted::Approve,
-        How::Edit(arguments) => Wanted::ApproveEdited { arguments },
-        How::Deny { reason } => Wanted::Deny { reason },
-        How::Answer(value) | How::Result(value) => Wanted::Answer { value },
-        How::Fail(error) => Wanted::Fail { error: Body::text(error) },
+        How::Approve => Choice::Approve,
+        How::Edit(arguments) => Choice::ApproveEdited { arguments },
+        How::Deny { reason } => Choice::Deny { reason },
+        How::Answer(value) | How::Result(value) => Choice::Answer { value },
+        How::Fail(error) => Choice::Fail { error: Body::text(error) },
     }
 }
 

@@ -10,7 +10,7 @@ use standfast_core::id::RunId;
 use standfast_core::name::{AgentName, UserId};
 use standfast_core::run::Run;
 use standfast_core::time::{Millis, Timestamp};
-use standfast_store::Stored;
+use standfast_store::StoredRun;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
@@ -89,7 +89,7 @@ impl World {
         Ok(self.stored(run).await?.row.run)
     }
 
-    async fn stored(&self, run: RunId) -> Result<Stored, Broken> {
+    async fn stored(&self, run: RunId) -> Result<StoredRun, Broken> {
         let unreadable = |error: EngineError| Broken::here(format!("{run} cannot be read: {error}"));
         self.engine()?.load(run).await.map_err(unreadable)
     }

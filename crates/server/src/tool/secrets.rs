@@ -7,7 +7,7 @@ use std::fmt;
 
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD, Engine as _};
 use standfast_core::body::Body;
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::hold::Ask;
 use standfast_core::json::RawJson;
 use standfast_core::message::ToolResult;
@@ -151,15 +151,15 @@ impl Secrets {
 
     /// What is decided, without them.
     #[must_use]
-    pub fn cut_wanted(&self, wanted: Wanted) -> Wanted {
+    pub fn cut_wanted(&self, wanted: Choice) -> Choice {
         match wanted {
-            Wanted::ApproveEdited { arguments } => {
-                Wanted::ApproveEdited { arguments: self.cut_json(arguments) }
+            Choice::ApproveEdited { arguments } => {
+                Choice::ApproveEdited { arguments: self.cut_json(arguments) }
             }
-            Wanted::Deny { reason } => Wanted::Deny { reason: reason.map(|reason| self.cut(reason)) },
-            Wanted::Answer { value } => Wanted::Answer { value: self.cut_body(value) },
-            Wanted::Fail { error } => Wanted::Fail { error: self.cut_body(error) },
-            Wanted::Approve | Wanted::Withdraw => wanted,
+            Choice::Deny { reason } => Choice::Deny { reason: reason.map(|reason| self.cut(reason)) },
+            Choice::Answer { value } => Choice::Answer { value: self.cut_body(value) },
+            Choice::Fail { error } => Choice::Fail { error: self.cut_body(error) },
+            Choice::Approve | Choice::Withdraw => wanted,
         }
     }
 

@@ -142,7 +142,7 @@ mod tests {
         let outcome = |arguments: &str| {
             let run = standfast_core::id::RunId::new(
                 &standfast_core::name::Tenant::default_tenant(),
-                standfast_core::id::Place::Durable,
+                standfast_core::id::StorageKind::Durable,
                 standfast_core::time::Timestamp(0),
                 [0; 5],
             );

@@ -3,10 +3,10 @@
 //! Matches are exhaustive: a new event forces a visit here.
 
 use standfast_core::body::Body;
-use standfast_core::event::{AfterOrphan, Event, Released};
+use standfast_core::event::{AfterOrphan, Event, ReleaseReason};
 use standfast_core::hold::{HoldKind, Resolution};
 use standfast_core::message::{Message, Part, Reply, ToolCall, ToolResult};
-use standfast_core::project::How;
+use standfast_core::project::ResolutionKind;
 
 /// An event in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,10 +46,10 @@ pub fn tell(event: &Event, kind: Option<HoldKind>) -> Told {
             None => "Taken from the queue".into(),
         }),
         Event::RunReleased(released) => match &released.why {
-            Released::Returned => Told::plain("The worker gave it back"),
-            Released::Lapsed => Told::plain("The worker's time passed"),
-            Released::Suspended => Told::plain("The worker waits for an answer"),
-            Released::Failed(error) => Told::with("The worker failed", [unlabelled(error)]),
+            ReleaseReason::Returned => Told::plain("The worker gave it back"),
+            ReleaseReason::Lapsed => Told::plain("The worker's time passed"),
+            ReleaseReason::Suspended => Told::plain("The worker waits for an answer"),
+            ReleaseReason::Failed(error) => Told::with("The worker failed", [unlabelled(error)]),
         },
         Event::RunRepinned(_) => Told::plain("Moved to another definition of the agent"),
         Event::RunErased(erased) => {
@@ -125,7 +125,7 @@ pub fn tell(event: &Event, kind: Option<HoldKind>) -> Told {
         }),
         Event::HoldReopened(_) => Told::plain("Reopened with a new deadline"),
         Event::HoldResolved(resolved) => {
-            let title = super::decision(kind, How::from(&resolved.resolution));
+            let title = super::decision(kind, ResolutionKind::from(&resolved.resolution));
             Told::with(title, decided(&resolved.resolution))
         }
     }

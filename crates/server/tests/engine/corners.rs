@@ -12,14 +12,14 @@ use standfast::model::{Asked, Live, Model, ModelReply, Prompt};
 use standfast::settings::Settings;
 use standfast::tool::{Invocation, Outcome, Running, Tool, suspend};
 use standfast_core::body::Body;
-use standfast_core::command::{AskedCall, Limits, Wanted};
+use standfast_core::command::{AskedCall, Choice, Limits};
 use standfast_core::decide::Answer as Decided;
 use standfast_core::event::{Event, Outcome as Ended};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{CallNo, Seq};
 use standfast_core::message::ToolResult;
 use standfast_core::name::{Tenant, ToolName};
-use standfast_core::run::{CallState, Settled, Status};
+use standfast_core::run::{CallOutcome, CallState, Status};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::conformance::flaky::{Flaky, Mishap};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
@@ -62,7 +62,7 @@ async fn a_driver_that_loses_every_race_goes_on_later() {
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
     for _ in 0..10 {
-        match engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await {
+        match engine.decide(&who("alice"), decision(hold, Choice::Approve)).await {
             Ok(_) => break,
             Err(EngineError::Store(StoreError::Conflict { .. })) => {}
             Err(other) => panic!("{other}"),
@@ -119,7 +119,7 @@ async fn results_are_kept_when_a_definition_cannot_be_read() {
         agent.definition = Arc::new(definition);
     }));
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    assert_eq!(engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await, Ok(Decided::Done));
+    assert_eq!(engine.decide(&who("alice"), decision(hold, Choice::Approve)).await, Ok(Decided::Done));
     store.failures.store(3, Ordering::SeqCst);
     let ran = async {
         while site.effects().is_empty() {
@@ -222,7 +222,7 @@ async fn a_call_that_never_ran_is_given_back_on_cancel() {
     let events = tokio::time::timeout(Duration::from_secs(30), returned).await.unwrap();
     assert!(events.iter().all(|envelope| !matches!(envelope.event, Event::CallOrphaned(_))));
     let row = engine.load(run).await.unwrap().row.run;
-    assert_eq!(row.call(CallNo(1)).unwrap().state, CallState::Done(Settled::NotExecuted));
+    assert_eq!(row.call(CallNo(1)).unwrap().state, CallState::Done(CallOutcome::NotExecuted));
     assert_eq!(site.effects(), Vec::<String>::new());
 }
 
@@ -257,7 +257,7 @@ async fn a_result_is_not_held_back_behind_the_model() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     let mut follower = engine.follow(run, Seq(0));
     let told = async {
         loop {
@@ -286,7 +286,7 @@ async fn a_lost_answer_at_the_start_of_a_call_costs_no_second_start() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    let answer = engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await;
+    let answer = engine.decide(&who("alice"), decision(hold, Choice::Approve)).await;
     let is_honest = matches!(answer, Ok(Decided::Done) | Err(EngineError::Store(StoreError::Unknown { .. })));
     assert!(is_honest, "{answer:?}");
     until(&engine, run, COMPLETED).await;
@@ -312,7 +312,7 @@ async fn a_question_over_the_cap_is_told_to_the_model() {
     let row = engine.load(run).await.unwrap().row.run;
     assert_eq!(row.state.holds.len(), 1);
     let refused: Vec<_> = row.state.calls.iter().map(|call| call.state).collect();
-    assert!(refused.contains(&CallState::Done(Settled::Failed)), "{refused:?}");
+    assert!(refused.contains(&CallState::Done(CallOutcome::Failed)), "{refused:?}");
     let events = engine.events(run, Seq(0)).await.unwrap();
     let told = events.iter().find_map(|envelope| match &envelope.event {
         Event::CallFinished(finished) => Some(finished.result.clone()),
@@ -321,7 +321,7 @@ async fn a_question_over_the_cap_is_told_to_the_model() {
     let Some(ToolResult::Failed(why)) = told else { panic!("{told:?}") };
     assert!(why.inline().unwrap().starts_with("not executed: "), "{why:?}");
     let hold = hold_of(&engine, run, HoldKind::Input).await;
-    let answer = Wanted::Answer { value: Body::text("this one") };
+    let answer = Choice::Answer { value: Body::text("this one") };
     assert_eq!(engine.decide(&who("alice"), decision(hold, answer)).await, Ok(Decided::Done));
     until(&engine, run, COMPLETED).await;
 }

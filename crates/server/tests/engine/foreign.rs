@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use standfast::clock::Clock;
 use standfast::engine::{Engine, EngineError};
-use standfast_core::command::{OnHold, Say, Wanted};
+use standfast_core::command::{Choice, OnHold, Say};
 use standfast_core::digest::Digest;
 use standfast_core::hold::HoldKind;
-use standfast_core::id::{HoldId, Place, RunId, Seq};
+use standfast_core::id::{HoldId, RunId, Seq, StorageKind};
 use standfast_core::link::Link;
 use standfast_core::message::Message;
 use standfast_core::name::{InboxName, Tenant};
@@ -21,7 +21,7 @@ use standfast_core::time::Timestamp;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{
     Answer, AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore, SecretLayer, SessionKey,
-    SessionLayer, SessionRow, SessionStore, Store, Stored, WorkLayer,
+    SessionLayer, SessionRow, SessionStore, Store, StoredRun, WorkLayer,
 };
 
 use crate::{HELD, Site, decision, hold_of, start, until, who};
@@ -49,7 +49,7 @@ impl Layer for Noting {
 }
 
 impl RunLayer for Noting {
-    fn load(&self, run: RunId) -> Answer<Stored> {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         self.note("load");
         self.inner.load(run)
     }
@@ -106,7 +106,7 @@ async fn ask(engine: &Engine, operation: usize, hold: HoldId) -> Result<(), Engi
         3 => engine.see(&mallory, run).await.map(drop),
         4 => engine.hold(&mallory, hold).await.map(drop),
         5 => engine.receipt(&mallory, hold).await.map(drop),
-        6 => engine.decide(&mallory, decision(hold, Wanted::Approve)).await.map(drop),
+        6 => engine.decide(&mallory, decision(hold, Choice::Approve)).await.map(drop),
         7 => engine.say(&mallory, run, say, None).await.map(drop),
         8 => engine.cancel(&mallory, run, None, None).await.map(drop),
         _ => engine.task(&mallory, &InboxName::new("work").unwrap(), run).await.map(drop),
@@ -126,8 +126,10 @@ async fn a_foreign_run_costs_what_an_unknown_one_costs() {
     until(&engine, run, HELD).await;
     let foreign = hold_of(&engine, run, HoldKind::Approval).await;
     let tenant = Tenant::default_tenant();
-    let unknown =
-        HoldId { run: RunId::new(&tenant, Place::Durable, Timestamp(1_762_000_000_000), [7; 5]), ..foreign };
+    let unknown = HoldId {
+        run: RunId::new(&tenant, StorageKind::Durable, Timestamp(1_762_000_000_000), [7; 5]),
+        ..foreign
+    };
     for is_broken in [false, true] {
         if is_broken {
             let other = rusqlite::Connection::open(site.path("standfast.db")).unwrap();

@@ -16,14 +16,14 @@ use standfast::tool::guard::{Guard, Others};
 use standfast::tool::http::HttpLimits;
 use standfast::tool::sandbox::Confinement;
 use standfast_core::body::Body;
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::decide::Answer;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::{HoldKind, HoldPolicy};
-use standfast_core::id::{Place, RunId, Seq};
+use standfast_core::id::{RunId, Seq, StorageKind};
 use standfast_core::json::RawJson;
 use standfast_core::name::ToolName;
-use standfast_core::run::{Status, Waiting};
+use standfast_core::run::{Status, WaitKind};
 use standfast_core::transcript::{Entry, transcript};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
@@ -57,7 +57,7 @@ fn server(site: &Site, tool: Arc<dyn Tool>, spec: ToolSpec, arguments: &str) -> 
         may_work: None,
         streaming: Streaming::On,
         tracking: Tracking::On,
-        lives: Place::Durable,
+        lives: StorageKind::Durable,
         serves: None,
     };
     let store = SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap();
@@ -122,7 +122,7 @@ async fn a_wrapper_is_held_and_runs_when_approved() {
     until(&engine, run, HELD).await;
     assert_eq!(rules_of_hold(&engine, run).await, [rules::RUNS_OTHERS]);
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    assert_eq!(engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await, Ok(Answer::Done));
+    assert_eq!(engine.decide(&who("alice"), decision(hold, Choice::Approve)).await, Ok(Answer::Done));
     until(&engine, run, COMPLETED).await;
     assert!(told(&engine, run).await.contains(r#""stdout":"hello\n""#));
 }
@@ -135,7 +135,7 @@ async fn edited_arguments_are_judged_again() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    let edited = |text: &str| Wanted::ApproveEdited { arguments: RawJson::parse(text).unwrap() };
+    let edited = |text: &str| Choice::ApproveEdited { arguments: RawJson::parse(text).unwrap() };
     let denied = engine.decide(&who("alice"), decision(hold, edited(r#"{"command": "rm x"}"#))).await;
     let why = denied.unwrap_err().to_string();
     assert!(why.contains("is denied here"), "{why}");
@@ -165,13 +165,13 @@ async fn an_outside_job_is_finished_by_the_id_that_it_was_started_with() {
     let tool = Arc::new(External::new(options, Clock::system()));
     let engine = server(&site, tool, spec, r#"{"branch": "main"}"#);
     let run = start(&engine).await;
-    until(&engine, run, Status::Held(Waiting::External)).await;
+    until(&engine, run, Status::Held(WaitKind::External)).await;
     let hold = hold_of(&engine, run, HoldKind::External).await;
     let sent = other.request().await;
     assert!(sent.contains(&format!(r#""pendingID":"{hold}""#)), "{sent}");
     let view = engine.hold(&who("alice"), hold).await.unwrap();
     assert_eq!(view.ask.external_ref.as_deref(), Some("job-7"));
-    let result = Wanted::Answer { value: Body::text("deployed") };
+    let result = Choice::Answer { value: Body::text("deployed") };
     assert_eq!(engine.decide(&who("alice"), decision(hold, result)).await, Ok(Answer::Done));
     until(&engine, run, COMPLETED).await;
     assert_eq!(told(&engine, run).await, "deployed");

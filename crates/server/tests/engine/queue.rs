@@ -10,7 +10,7 @@ use standfast::clock::Clock;
 use standfast::engine::{Engine, EngineError, NewRun};
 use standfast::model::{Asked, Live, Model, ModelReply, Prompt};
 use standfast::settings::{Agent, Settings};
-use standfast_core::command::{AskedCall, Wanted};
+use standfast_core::command::{AskedCall, Choice};
 use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
 use standfast_core::event::{Event, ModelReplied};
@@ -176,7 +176,7 @@ async fn a_decision_that_loses_its_race_is_never_heard_and_stalls_nothing() {
     // Whoever drove it until it was held has left it, so that the first decision takes it.
     tokio::time::sleep(Duration::from_millis(100)).await;
     *store.is_armed.lock().unwrap() = true;
-    let deny = |why: &str| decision(hold, Wanted::Deny { reason: Some(why.into()) });
+    let deny = |why: &str| decision(hold, Choice::Deny { reason: Some(why.into()) });
     let first = tokio::spawn({
         let (engine, decision) = (engine.clone(), deny("say-0."));
         async move { engine.decide(&who("alice"), decision).await }

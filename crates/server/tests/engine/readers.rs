@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use standfast::clock::Clock;
 use standfast::engine::{Engine, Follower};
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{RunId, Seq};
@@ -94,7 +94,7 @@ async fn readers_of_one_run_share_its_log() {
     }
     let before = store.reads.load(Ordering::SeqCst);
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     let logs = tokio::time::timeout(Duration::from_secs(60), readers.join_all()).await.unwrap();
     let reads = store.reads.load(Ordering::SeqCst) - before;
     let all: Vec<Seq> = engine.events(run, Seq(0)).await.unwrap().iter().map(|event| event.seq).collect();
@@ -109,7 +109,7 @@ async fn readers_find_what_nobody_told_them() {
     let (_site, _store, engine, other, run) = held(Millis(50)).await;
     let readers: JoinSet<_> = (0..5).map(|_| whole(engine.follow(run, Seq(0)), Vec::new())).collect();
     let hold = hold_of(&other, run, HoldKind::Approval).await;
-    other.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    other.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     let logs = tokio::time::timeout(Duration::from_secs(60), readers.join_all()).await.unwrap();
     let all: Vec<Seq> = engine.events(run, Seq(0)).await.unwrap().iter().map(|event| event.seq).collect();
     logs.iter().for_each(|log| assert_eq!(*log, all));

@@ -3,7 +3,7 @@
 //! And what a decision writes: the node that takes it starts the call in the same append.
 
 use standfast::engine::{Decision, EngineError, NewRun, Once};
-use standfast_core::command::{OnHold, Say, Wanted};
+use standfast_core::command::{Choice, OnHold, Say};
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
 use standfast_core::event::Event;
@@ -66,7 +66,7 @@ async fn a_decision_that_is_sent_again_is_the_same_decision() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    let approve = |body| Decision { once: once("resolve", "k", body), ..decision(hold, Wanted::Approve) };
+    let approve = |body| Decision { once: once("resolve", "k", body), ..decision(hold, Choice::Approve) };
     assert_eq!(engine.decide(&who("alice"), approve(1)).await, Ok(Answer::Done));
     assert_eq!(engine.decide(&who("alice"), approve(1)).await, Ok(Answer::Repeated));
     let reused = EngineError::KeyReused { key: "k".into() };
@@ -113,7 +113,7 @@ async fn the_node_that_takes_a_decision_starts_the_call_with_it() {
     engine.die().await;
     drop(engine);
     let engine = site.server();
-    engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     until(&engine, run, COMPLETED).await;
     engine.die().await;
     drop(engine);
@@ -143,7 +143,7 @@ async fn a_decider_who_hangs_up_does_not_stop_what_they_decided() {
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
     let alice = who("alice");
-    let mut deciding = Box::pin(engine.decide(&alice, decision(hold, Wanted::Approve)));
+    let mut deciding = Box::pin(engine.decide(&alice, decision(hold, Choice::Approve)));
     tokio::select! {
         biased;
         _ = &mut deciding => panic!("the disk cannot be that fast"),

@@ -8,7 +8,7 @@ use standfast::auth::Principal;
 use standfast::clock::Clock;
 use standfast::engine::{Engine, Hears, NewSubscription, SigningKey, SubscriptionError};
 use standfast::settings::{Settings, Webhooks};
-use standfast_core::id::{Place, RunId};
+use standfast_core::id::{RunId, StorageKind};
 use standfast_core::name::{Tenant, UserId};
 use standfast_core::time::Timestamp;
 use standfast_store::memory::MemoryStore;
@@ -22,7 +22,7 @@ use crate::Site;
 async fn many_subscriptions_to_runs_do_not_hide_how_many_hear_of_everything() {
     let (site, store, tenant) = (Site::new(), Arc::new(MemoryStore::new()), Tenant::default_tenant());
     let of_run = |n: i64| {
-        let run = RunId::new(&tenant, Place::Durable, Timestamp(n), [0; 5]);
+        let run = RunId::new(&tenant, StorageKind::Durable, Timestamp(n), [0; 5]);
         (format!("sub_a{n:05}"), Hears::Run(run))
     };
     let of_all = |n: i64| (format!("sub_z{n:05}"), Hears::Tenant);

@@ -18,7 +18,7 @@ use standfast_core::body::Body;
 use standfast_core::command::{Limits, SuspendFor};
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::{Ask, HoldPolicy, OnTimeout};
-use standfast_core::id::Place;
+use standfast_core::id::StorageKind;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName};
@@ -116,7 +116,7 @@ pub(crate) fn settings(data: &Path, behaviour: &Behaviour, points: &Arc<Points>)
             may_work: None,
             streaming: Streaming::On,
             tracking: Tracking::On,
-            lives: Place::Durable,
+            lives: StorageKind::Durable,
             serves: None,
         };
         (agent_name, Arc::new(agent))

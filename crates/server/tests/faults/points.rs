@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use standfast::tool::{Invocation, Running, Tool};
 use standfast_store::{
-    Answer, AuditLayer, Batch, Claim, Claimed, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore,
+    Answer, AuditLayer, Batch, Claim, ClaimedRun, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore,
     SecretLayer, SessionLayer, Store, WorkLayer, WorkStore,
 };
 
@@ -119,7 +119,7 @@ impl<S: Store> WorkLayer for Crashing<S> {
     }
 
     /// Only claims that found something are a point: the rest is looking around.
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
         let (answer, points) = (self.inner.claim_due(claim), self.points.clone());
         Box::pin(async move {
             let claimed = answer.await?;

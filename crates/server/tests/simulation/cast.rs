@@ -17,7 +17,7 @@ use standfast_core::body::Body;
 use standfast_core::command::{AskedCall, Limits, SuspendFor};
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::{Ask, HoldPolicy, OnTimeout};
-use standfast_core::id::Place;
+use standfast_core::id::StorageKind;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName, UserId};
@@ -121,7 +121,7 @@ fn agent(sim: &Arc<Sim>, name: AgentName, tools: BTreeMap<ToolName, (ToolSpec, A
         may_work: None,
         streaming: Streaming::On,
         tracking: Tracking::On,
-        lives: Place::Durable,
+        lives: StorageKind::Durable,
         serves: None,
     }
 }

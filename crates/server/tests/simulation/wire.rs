@@ -19,9 +19,10 @@ use standfast_core::run::Facts;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::conformance::support::{block_on, events_of};
 use standfast_store::{
-    Answer, AuditLayer, Batch, Claim, Claimed, Counts, DeliveryLayer, Heartbeat, HoldQuery, IdempotencyLayer,
-    IdempotencyStore, InboxCounts, KeyNote, KeyRecord, Layer, NodeRow, Page, RunLayer, RunQuery, RunStore,
-    SecretLayer, SessionLayer, ShardSet, Store, StoreError, Stored, WorkLayer, WorkStore,
+    Answer, AuditLayer, Batch, Claim, ClaimedRun, Counts, DeliveryLayer, Heartbeat, HoldQuery,
+    IdempotencyLayer, IdempotencyStore, InboxCounts, KeyNote, KeyRecord, Layer, NodeRow, Page, RunLayer,
+    RunQuery, RunStore, SecretLayer, SessionLayer, ShardSet, Store, StoreError, StoredRun, WorkLayer,
+    WorkStore,
 };
 use tokio::sync::{broadcast, oneshot};
 
@@ -229,7 +230,7 @@ impl RunLayer for Wire {
         })
     }
 
-    fn load(&self, run: RunId) -> Answer<Stored> {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         self.ask("load", Kind::Look, move |store| store.load(run))
     }
 
@@ -267,7 +268,7 @@ impl RunLayer for Wire {
 }
 
 impl WorkLayer for Wire {
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
         self.ask("claim", Kind::Poll, move |store| store.claim_due(claim))
     }
 

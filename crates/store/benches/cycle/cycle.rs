@@ -7,27 +7,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
 use standfast_core::command::{
-    AskedCall, Begin, Command, Decide, Entropy, FinishCall, Limits, RecordReply, Resolve, Start, Taken,
-    Wanted,
+    Admission, AskedCall, Begin, Choice, Command, Decide, Entropy, FinishCall, Limits, RecordReply, Resolve,
+    Start,
 };
-use standfast_core::decide::Decided;
+use standfast_core::decide::Transition;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::digest::Digest;
 use standfast_core::event::{Driver as DrivenBy, Envelope, Event};
 use standfast_core::hold::HoldPolicy;
-use standfast_core::id::{CallNo, HoldId, Incarnation, Place, RunId};
+use standfast_core::id::{CallNo, HoldId, Incarnation, RunId, StorageKind};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay, ToolResult, Usage};
 use standfast_core::name::{AgentName, RuleId, SessionId, Tenant, ToolName, UserId};
 use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
-use standfast_core::run::Heard;
+use standfast_core::run::PromptBasis;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::stored_call;
 use standfast_store::ahead::{Beside, Driver, Given, Order};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{LeaseChange, Put, RunStore, Store, Who};
+use standfast_store::{AudienceMember, LeaseChange, Put, RunStore, Store};
 
-use crate::measure::{Lap, Measured, load, now};
+use crate::measure::{Lap, Measurement, load, now};
 
 const ARGUMENTS: &str = r#"{"path": "/var/lib/app/cache/2026-11-15/segment-000017", "recursive": true, "reason": "disk nearly full"}"#;
 
@@ -41,7 +41,7 @@ pub(crate) struct Bench {
     counter: AtomicU64,
 }
 
-pub(crate) async fn run(concurrency: usize, seconds: f64) -> Measured {
+pub(crate) async fn run(concurrency: usize, seconds: f64) -> Measurement {
     let directory = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&SqliteOptions::at(directory.path().join("cycle.db"))).unwrap();
     let bench = Arc::new(Bench::new(Arc::new(store)));
@@ -131,7 +131,7 @@ impl Bench {
         let random: [u8; 5] = entropy.draw("run", 0).0[..5].try_into().unwrap();
         let tenant = Tenant::default_tenant();
         let start = Start {
-            id: RunId::new(&tenant, Place::Durable, Timestamp(1_762_000_000_000 + n as i64), random),
+            id: RunId::new(&tenant, StorageKind::Durable, Timestamp(1_762_000_000_000 + n as i64), random),
             tenant,
             agent: AgentName::new("ops").unwrap(),
             session: SessionId::new(format!("ses_{n:020}")).unwrap(),
@@ -141,7 +141,7 @@ impl Bench {
             parent: None,
             inbox: None,
             message: Message::text("Please free some space on the disk, it is nearly full."),
-            taken: Taken::AtOnce,
+            taken: Admission::AtOnce,
         };
         let order = self.order(Vec::new(), Actor::Client(UserId::new("alice").unwrap()), self.takes());
         Driver::start(self.store.clone(), start, order).unwrap()
@@ -161,7 +161,7 @@ impl Bench {
             opaque: None,
             usage: Usage { input: 120, output: 40, cost_micros: 0 },
             model: None,
-            heard: Heard { turn: 0, messages: 1, results: None },
+            heard: PromptBasis { turn: 0, messages: 1, results: None },
         };
         let mut order = self.order(
             vec![Command::RecordReply(reply)],
@@ -180,7 +180,7 @@ impl Bench {
     pub(crate) fn approves_and_starts(&self, hold: HoldId, events: &[Envelope]) -> Order {
         let resolve = Resolve {
             decide: Decide { hold: hold.key, digest: None, revision: None },
-            resolution: Wanted::Approve,
+            resolution: Choice::Approve,
             idempotency_key: None,
         };
         let begin = Begin {
@@ -208,7 +208,7 @@ impl Bench {
         self.order(vec![Command::FinishCall(finish)], Actor::Node(self.node), Arc::new(|_| Beside::default()))
     }
 
-    pub(crate) fn model_finishes(&self, heard: Heard) -> Order {
+    pub(crate) fn model_finishes(&self, heard: PromptBasis) -> Order {
         let reply = RecordReply {
             text: Some("Done: 4.2 GB are free now.".into()),
             parts: Vec::new(),
@@ -218,11 +218,11 @@ impl Bench {
             model: None,
             heard,
         };
-        let release = |_: &Decided| Beside { lease: Some(LeaseChange::Release), ..Beside::default() };
+        let release = |_: &Transition| Beside { lease: Some(LeaseChange::Release), ..Beside::default() };
         self.order(vec![Command::RecordReply(reply)], Actor::Node(self.node), Arc::new(release))
     }
 
-    fn takes(&self) -> Arc<dyn Fn(&Decided) -> Beside + Send + Sync> {
+    fn takes(&self) -> Arc<dyn Fn(&Transition) -> Beside + Send + Sync> {
         let lease = LeaseChange::Take { node: self.node, until: Timestamp(1_762_000_030_000) };
         Arc::new(move |_| Beside { lease: Some(lease), ..Beside::default() })
     }
@@ -231,7 +231,7 @@ impl Bench {
         &self,
         commands: Vec<Command>,
         actor: Actor,
-        beside: Arc<dyn Fn(&Decided) -> Beside + Send + Sync>,
+        beside: Arc<dyn Fn(&Transition) -> Beside + Send + Sync>,
     ) -> Order {
         let n = self.counter.fetch_add(1, Ordering::Relaxed);
         let given = Given {
@@ -250,13 +250,16 @@ impl Bench {
 }
 
 /// Who may see the holds that were opened: the owner and the approvers.
-fn audience(decided: &Decided) -> Vec<Put> {
+fn audience(decided: &Transition) -> Vec<Put> {
     let opened = decided.events.iter().filter_map(|envelope| match &envelope.event {
         Event::HoldOpened(opened) => Some(HoldId { run: decided.run.facts.id, key: opened.hold }),
         _ => None,
     });
     opened
-        .map(|hold| Put::Audience { hold, who: vec![Who("user:alice".into()), Who("role:approver".into())] })
+        .map(|hold| Put::Audience {
+            hold,
+            who: vec![AudienceMember("user:alice".into()), AudienceMember("role:approver".into())],
+        })
         .collect()
 }
 

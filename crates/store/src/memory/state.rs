@@ -18,11 +18,11 @@ use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 
 use crate::audit::entry_hash;
-use crate::batch::{Batch, Guard, LeaseChange, Put, Who};
+use crate::batch::{AudienceMember, Batch, Guard, LeaseChange, Put};
 use crate::error::StoreError;
 use crate::query::{
     AuditEntry, Credential, KeyNote, KeyRecord, Lease, SealedChange, SessionChange, SessionKey, SessionRow,
-    Stored,
+    StoredRun,
 };
 use deliveries::Deliveries;
 
@@ -68,7 +68,7 @@ struct SessionEntry {
 #[derive(Debug)]
 struct HoldEntry {
     row: HoldRow,
-    audience: Vec<Who>,
+    audience: Vec<AudienceMember>,
 }
 
 impl State {
@@ -248,10 +248,10 @@ impl State {
         }
     }
 
-    pub(super) fn load(&self, run: RunId) -> Result<Stored, StoreError> {
+    pub(super) fn load(&self, run: RunId) -> Result<StoredRun, StoreError> {
         let entry = self.entry(run).ok_or(StoreError::NotFound { run })?;
         entry.readable(run)?;
-        Ok(Stored { row: entry.row.clone(), lease: entry.lease })
+        Ok(StoredRun { row: entry.row.clone(), lease: entry.lease })
     }
 
     pub(super) fn links(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Link>, StoreError> {

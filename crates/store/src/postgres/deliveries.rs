@@ -15,7 +15,7 @@ use super::rows::{column, seq};
 use super::side::Side;
 use super::sql;
 use super::types::{self, Bytes16, signed};
-use crate::columns::Corrupt;
+use crate::columns::CorruptRow;
 use crate::error::StoreError;
 use crate::query::{DueNotice, Page, SettleNotice};
 use crate::subscription::{
@@ -33,7 +33,7 @@ pub(super) async fn due_notices(pool: &Pool, query: &NoticeQuery) -> Result<Vec<
     Ok(rows.iter().filter_map(|row| due_notice(row).ok()).collect())
 }
 
-fn due_notice(row: &Row) -> Result<DueNotice, Corrupt> {
+fn due_notice(row: &Row) -> Result<DueNotice, CorruptRow> {
     Ok(DueNotice {
         no: column(row, 0)?,
         subscription: subscription_id(row, 1)?,
@@ -44,11 +44,11 @@ fn due_notice(row: &Row) -> Result<DueNotice, Corrupt> {
     })
 }
 
-fn subscription_id(row: &Row, at: usize) -> Result<String, Corrupt> {
-    String::from_utf8(column(row, at)?).map_err(|_| Corrupt("a subscription is no text".into()))
+fn subscription_id(row: &Row, at: usize) -> Result<String, CorruptRow> {
+    String::from_utf8(column(row, at)?).map_err(|_| CorruptRow("a subscription is no text".into()))
 }
 
-fn attempts(row: &Row, at: usize) -> Result<u32, Corrupt> {
+fn attempts(row: &Row, at: usize) -> Result<u32, CorruptRow> {
     Ok(u32::try_from(column::<i32>(row, at)?).unwrap_or_default())
 }
 
@@ -129,7 +129,7 @@ pub(super) async fn list(pool: &Pool, query: &SubscriptionQuery) -> Result<Vec<S
         Some(owner) => pool.read(sql::SUBSCRIPTIONS_OF, &[&tenant, &after, &limit, owner]).await?,
         None => pool.read(sql::SUBSCRIPTIONS, &[&tenant, &after, &limit]).await?,
     };
-    rows.iter().map(|row| read(&query.tenant, row)).collect::<Result<_, Corrupt>>().map_err(unreadable)
+    rows.iter().map(|row| read(&query.tenant, row)).collect::<Result<_, CorruptRow>>().map_err(unreadable)
 }
 
 pub(super) async fn count(pool: &Pool, count: &SubscriptionCount) -> Result<usize, StoreError> {
@@ -145,10 +145,10 @@ pub(super) async fn count(pool: &Pool, count: &SubscriptionCount) -> Result<usiz
     Ok(usize::try_from(found.unwrap_or_default()).unwrap_or_default())
 }
 
-fn read(tenant: &Tenant, row: &Row) -> Result<Subscription, Corrupt> {
+fn read(tenant: &Tenant, row: &Row) -> Result<Subscription, CorruptRow> {
     let topic: &str = column(row, 1)?;
     let scope = Scope::of_topic(topic)
-        .ok_or_else(|| Corrupt(format!("a subscription is about {topic:?}, which is nothing")))?;
+        .ok_or_else(|| CorruptRow(format!("a subscription is about {topic:?}, which is nothing")))?;
     Ok(Subscription {
         tenant: tenant.clone(),
         id: column(row, 0)?,
@@ -166,7 +166,7 @@ pub(super) async fn dead_letters(pool: &Pool, query: &DeadQuery) -> Result<Page<
     let params: [&(dyn ToSql + Sync); 4] =
         [&query.tenant.as_str(), &query.subscription.as_bytes(), &after, &limit];
     let rows = pool.read(sql::DEAD_LETTERS, &params).await?;
-    let letter = |row: &Row| -> Result<DeadLetter, Corrupt> {
+    let letter = |row: &Row| -> Result<DeadLetter, CorruptRow> {
         Ok(DeadLetter {
             no: column(row, 0)?,
             subscription: subscription_id(row, 1)?,
@@ -177,6 +177,6 @@ pub(super) async fn dead_letters(pool: &Pool, query: &DeadQuery) -> Result<Page<
             why: column(row, 6)?,
         })
     };
-    let found = rows.iter().map(letter).collect::<Result<Vec<_>, Corrupt>>().map_err(unreadable)?;
+    let found = rows.iter().map(letter).collect::<Result<Vec<_>, CorruptRow>>().map_err(unreadable)?;
     Ok(DeadLetter::page(found, query.limit))
 }

@@ -15,11 +15,11 @@ use super::read::{stored, unreadable};
 use super::rows::{RunColumns, column};
 use super::sql;
 use super::types::{self, Bytes16};
-use crate::columns::{Corrupt, kind_number};
+use crate::columns::{CorruptRow, kind_number};
 use crate::error::StoreError;
 use crate::query::{
-    Audience, EndedQuery, HoldFilter, HoldQuery, LookedAt, Page, RunFilter, RunQuery, SCAN_MAX, SessionKey,
-    SessionQuery, SessionRow, Unreadable,
+    Audience, EndedQuery, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, ScannedRun, SessionKey,
+    SessionQuery, SessionRow, UnreadableRun,
 };
 
 type Param<'a> = &'a (dyn ToSql + Sync);
@@ -29,11 +29,12 @@ pub(super) async fn ended_runs(pool: &Pool, query: &EndedQuery) -> Result<Page<R
     let params: [Param<'_>; 4] =
         [&after, &types::rows(EndedQuery::LOOKS_AT), &query.tenant.as_str(), &query.before.0];
     let rows = pool.read(sql::RUNS_ENDED, &params).await?;
-    let look = |row: &Row| -> Result<LookedAt, Corrupt> {
+    let look = |row: &Row| -> Result<ScannedRun, CorruptRow> {
         let run = column::<Bytes16>(row, 1)?.run();
-        Ok(LookedAt { no: column(row, 0)?, run, is_wanted: column(row, 2)?, is_old: column(row, 3)? })
+        Ok(ScannedRun { no: column(row, 0)?, run, is_wanted: column(row, 2)?, is_old: column(row, 3)? })
     };
-    let looked_at = rows.iter().map(look).collect::<Result<Vec<LookedAt>, Corrupt>>().map_err(unreadable)?;
+    let looked_at =
+        rows.iter().map(look).collect::<Result<Vec<ScannedRun>, CorruptRow>>().map_err(unreadable)?;
     Ok(query.page(&looked_at))
 }
 
@@ -48,7 +49,7 @@ pub(super) async fn list_runs(pool: &Pool, query: &RunQuery) -> Result<Page<RunR
     match &query.filter {
         RunFilter::All => {
             let agents = pool.read(sql::AGENTS_WITH_RUNS, &[&tenant]).await?;
-            let agents = agents.iter().map(|row| column(row, 0)).collect::<Result<Vec<String>, Corrupt>>();
+            let agents = agents.iter().map(|row| column(row, 0)).collect::<Result<Vec<String>, CorruptRow>>();
             let agents = agents.map_err(unreadable)?;
             page_of_runs(pool, query, (sql::RUNS_ALL, sql::RUNS_ALL_END), &first, &end, &[&agents]).await
         }
@@ -143,7 +144,7 @@ async fn runs_of(
             Err(StoreError::Unavailable { why }) => return Err(StoreError::Unavailable { why }),
             Err(StoreError::Corrupt { run, why }) if is_failed_wanted => {
                 let facts = RunColumns::of(row, 0).ok().and_then(|columns| columns.facts().ok());
-                page.unreadable.push(Unreadable { run, facts, why });
+                page.unreadable.push(UnreadableRun { run, facts, why });
             }
             Err(_) => {}
         }
@@ -175,7 +176,7 @@ pub(super) async fn list_sessions(pool: &Pool, query: &SessionQuery) -> Result<P
     Ok(Page::of(rows.iter().filter_map(|row| session_row(&query.tenant, row).ok()).collect(), next))
 }
 
-fn session_row(tenant: &Tenant, row: &Row) -> Result<SessionRow, Corrupt> {
+fn session_row(tenant: &Tenant, row: &Row) -> Result<SessionRow, CorruptRow> {
     let agent = AgentName::new(column::<&str>(row, 1)?)?;
     let session = SessionId::new(column::<&str>(row, 2)?)?;
     let owner = UserId::new(column::<&str>(row, 7)?)?;
@@ -283,9 +284,9 @@ async fn page_of_holds(
 
 /// The row of an open hold, from the fold of its run; none when that run cannot be read.
 async fn hold_row(pool: &Pool, row: &Row) -> Result<Option<HoldRow>, StoreError> {
-    let key = || -> Result<HoldKey, Corrupt> {
+    let key = || -> Result<HoldKey, CorruptRow> {
         let call: i64 = column(row, 1)?;
-        let call = u32::try_from(call).map_err(|_| Corrupt(format!("there is no call {call}")))?;
+        let call = u32::try_from(call).map_err(|_| CorruptRow(format!("there is no call {call}")))?;
         Ok(HoldKey { call: CallNo(call), secret: Secret(column::<Bytes16>(row, 2)?.0) })
     };
     let run = match stored(pool, row, 3).await {

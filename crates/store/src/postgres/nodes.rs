@@ -17,7 +17,7 @@ use super::rows::column;
 use super::side::Side;
 use super::sql;
 use super::types::Bytes16;
-use crate::columns::Corrupt;
+use crate::columns::CorruptRow;
 use crate::error::StoreError;
 use crate::query::{Heartbeat, NodeRow, ShardSet};
 use crate::shard_balance::{HANDED_OVER_AFTER, ShardHolding, rebalance};
@@ -27,10 +27,12 @@ const FORGOTTEN_AFTER: Millis = Millis::hours(24);
 
 impl ShardHolding {
     fn read(row: &Row) -> Result<ShardHolding, StoreError> {
-        let read = || -> Result<ShardHolding, Corrupt> {
+        let read = || -> Result<ShardHolding, CorruptRow> {
             let shard: i16 = column(row, 0)?;
             Ok(ShardHolding {
-                shard: Shard(u8::try_from(shard).map_err(|_| Corrupt(format!("there is no shard {shard}")))?),
+                shard: Shard(
+                    u8::try_from(shard).map_err(|_| CorruptRow(format!("there is no shard {shard}")))?,
+                ),
                 node: column::<Option<Bytes16>>(row, 1)?.map(|node| Incarnation(node.0)),
                 until: Timestamp(column(row, 2)?),
             })
@@ -82,7 +84,7 @@ pub(super) async fn nodes(pool: &Pool, now: Timestamp) -> Result<Vec<NodeRow>, S
     let there = pool.read(sql::NODES, &[&now.0]).await?;
     let held = pool.read(sql::SHARDS, &[]).await?;
     let held = held.iter().map(ShardHolding::read).collect::<Result<Vec<ShardHolding>, StoreError>>()?;
-    let row = |row: &Row| -> Result<NodeRow, Corrupt> {
+    let row = |row: &Row| -> Result<NodeRow, CorruptRow> {
         let node = Incarnation(column::<Bytes16>(row, 0)?.0);
         let mine = held.iter().filter(|held| held.node == Some(node) && held.until > now);
         Ok(NodeRow {

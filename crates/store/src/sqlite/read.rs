@@ -24,9 +24,9 @@ use super::rows::{self, RunColumns, SEQ_MAX, link_key};
 use super::schema::{OpenError, open_for_reading};
 use super::sql;
 use super::writer::Failure;
-use crate::columns::{self, Corrupt, Record};
+use crate::columns::{self, CorruptRow, Record};
 use crate::error::StoreError;
-use crate::query::{AuditEntry, Credential, DueNotice, KeyRecord, Page, SessionKey, SessionRow, Stored};
+use crate::query::{AuditEntry, Credential, DueNotice, KeyRecord, Page, SessionKey, SessionRow, StoredRun};
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
 };
@@ -60,10 +60,10 @@ impl Readers {
     /// of rows), so they run where they are asked for instead of hopping to another thread and back.
     pub(super) fn read<T>(
         &self,
-        read: impl FnOnce(&Reading<'_>) -> Result<T, StoreError>,
+        read: impl FnOnce(&ReadSession<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let connection = self.begin()?;
-        let result = read(&Reading { connection: &connection, texts: &self.texts });
+        let result = read(&ReadSession { connection: &connection, texts: &self.texts });
         self.give_back(connection);
         result
     }
@@ -111,7 +111,7 @@ impl Readers {
 }
 
 /// A read under way.
-pub(super) struct Reading<'a> {
+pub(super) struct ReadSession<'a> {
     pub(super) connection: &'a Connection,
     pub(super) texts: &'a Texts,
 }
@@ -127,8 +127,8 @@ fn failed(failure: Failure) -> StoreError {
     }
 }
 
-impl Reading<'_> {
-    pub(super) fn load(&self, run: RunId) -> Result<Stored, StoreError> {
+impl ReadSession<'_> {
+    pub(super) fn load(&self, run: RunId) -> Result<StoredRun, StoreError> {
         self.columns(sql::RUN_BY_ID, run)?.stored(self.connection, self.texts)
     }
 
@@ -145,12 +145,12 @@ impl Reading<'_> {
             .connection
             .prepare_cached(statement)
             .and_then(|mut statement| statement.query_row(params![run.bytes()], RunColumns::read).optional());
-        row.map_err(|error| Corrupt::from(error).of(run))?.ok_or(StoreError::NotFound { run })
+        row.map_err(|error| CorruptRow::from(error).of(run))?.ok_or(StoreError::NotFound { run })
     }
 
     pub(super) fn links(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Link>, StoreError> {
         let no = self.number(run)?;
-        let read = || -> Result<Vec<Link>, Corrupt> {
+        let read = || -> Result<Vec<Link>, CorruptRow> {
             let (first, last) = (link_key(no, Seq(0)), link_key(no, Seq(SEQ_MAX)));
             // The link that holds the next event may begin before it.
             let next = link_key(no, after.plus(1));

@@ -14,7 +14,7 @@ use standfast_core::link::Link;
 use standfast_store::memory::MemoryStore;
 use standfast_store::{
     Answer, AuditLayer, Batch, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore, SecretLayer,
-    SessionLayer, Store, StoreError, Stored, WorkLayer,
+    SessionLayer, Store, StoreError, StoredRun, WorkLayer,
 };
 
 use crate::block_on::block_on;
@@ -115,7 +115,7 @@ impl RunLayer for Faulty {
         }
     }
 
-    fn load(&self, run: RunId) -> Answer<Stored> {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         self.read(|inner| inner.load(run))
     }
 

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
 use standfast_core::command::{
-    AskedCall, Begin, Command, Decide, Entropy, FinishCall, Limits, OnHold, RecordReply, Resolve, Say, Start,
-    StoredCall, Suspend, SuspendFor, Taken, Wanted,
+    Admission, AskedCall, Begin, Choice, Command, Decide, Entropy, FinishCall, Limits, OnHold, RecordReply,
+    Resolve, Say, Start, StoredCall, Suspend, SuspendFor,
 };
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::digest;
 use standfast_core::event::{Driver as DrivenBy, Envelope};
 use standfast_core::hold::{Ask, Hold, HoldKind, HoldPolicy};
-use standfast_core::id::{CallNo, Incarnation, Place, RunId, Seq};
+use standfast_core::id::{CallNo, Incarnation, RunId, Seq, StorageKind};
 use standfast_core::json::RawJson;
 use standfast_core::link::Link;
 use standfast_core::message::{Message, Replay, ToolResult, Usage};
@@ -134,7 +134,7 @@ pub(crate) fn user(name: &str) -> UserId {
 fn start() -> Start {
     let tenant = Tenant::default_tenant();
     Start {
-        id: RunId::new(&tenant, Place::Durable, BEGINNING, [1, 2, 3, 4, 5]),
+        id: RunId::new(&tenant, StorageKind::Durable, BEGINNING, [1, 2, 3, 4, 5]),
         tenant,
         agent: definition().agent,
         session: SessionId::new("conversation-1").unwrap(),
@@ -144,7 +144,7 @@ fn start() -> Start {
         parent: None,
         inbox: None,
         message: Message::text("go"),
-        taken: Taken::AtOnce,
+        taken: Admission::AtOnce,
     }
 }
 
@@ -256,11 +256,11 @@ fn resolve(hold: &Hold, at: usize, choice: u8, people: People) -> (Actor, Comman
     let decide = Decide { hold: hold.key, digest: None, revision: None };
     let (actor, resolution) = match hold.kind {
         HoldKind::Approval if people == People::Decide && choice.is_multiple_of(3) => {
-            (Actor::Person(user("alice")), Wanted::Deny { reason: Some("no".into()) })
+            (Actor::Person(user("alice")), Choice::Deny { reason: Some("no".into()) })
         }
-        HoldKind::Approval | HoldKind::Recovery => (Actor::Person(user("alice")), Wanted::Approve),
+        HoldKind::Approval | HoldKind::Recovery => (Actor::Person(user("alice")), Choice::Approve),
         HoldKind::Input | HoldKind::External | HoldKind::Auth => {
-            (Actor::Callback(user("job")), Wanted::Answer { value: Body::text(format!("result-{at}")) })
+            (Actor::Callback(user("job")), Choice::Answer { value: Body::text(format!("result-{at}")) })
         }
     };
     (actor, Command::Resolve(Resolve { decide, resolution, idempotency_key: None }))

@@ -15,7 +15,7 @@ use standfast_core::event::{Envelope, Event};
 use standfast_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, Secret};
 use standfast_core::message::ToolResult;
 use standfast_core::name::AgentName;
-use standfast_core::next::{Next, Running, next};
+use standfast_core::next::{NextStep, StartedCall, next};
 use standfast_core::policy::Verdicts;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::{CallAttempt, Run};
@@ -54,7 +54,7 @@ impl Drive {
         &mut self,
         run: &Run,
         ready: Vec<CallNo>,
-        started: Vec<Running>,
+        started: Vec<StartedCall>,
     ) -> Result<(), EngineError> {
         if self.shared.is_stopping() || self.is_lost {
             self.return_begun().await?;
@@ -161,8 +161,8 @@ impl Drive {
 
     /// Runs a call whose start is durable, unless it is too late for that: asked when it has the processor, not when it is
     /// put in line for it.
-    async fn run_tool(&mut self, run: &Run, running: Running) -> Result<(), EngineError> {
-        let Running { call, attempt, start_by, .. } = running;
+    async fn run_tool(&mut self, run: &Run, running: StartedCall) -> Result<(), EngineError> {
+        let StartedCall { call, attempt, start_by, .. } = running;
         let shared = self.shared.clone();
         let agent = shared.agent(&run.facts.agent).ok();
         let stored = stored_call(&self.log, call);
@@ -218,7 +218,7 @@ impl Drive {
     }
 
     /// A call that somebody started and does not run any more; a node knows at once that it lost its own.
-    async fn orphan(&mut self, lost: Running) -> Result<(), EngineError> {
+    async fn orphan(&mut self, lost: StartedCall) -> Result<(), EngineError> {
         if lost.node != self.shared.node {
             let from = lost.start_by.plus(self.shared.settings().limits.orphan_margin);
             while from > self.shared.clock.now() {
@@ -252,7 +252,7 @@ impl Drive {
 
     /// The run is over: its tools are stopped. What ended until then is told, what never ran is given back, and of the
     /// rest nobody knows what it did.
-    pub(super) async fn stop_tools(&mut self, started: Vec<Running>) -> Result<(), EngineError> {
+    pub(super) async fn stop_tools(&mut self, started: Vec<StartedCall>) -> Result<(), EngineError> {
         while let Some(done) = self.tools.try_join_next_with_id() {
             self.report(done).await?;
         }
@@ -308,7 +308,7 @@ impl Drive {
 
     /// Whether the run has something to do, and is not only waited for until its tools have stopped.
     fn is_at_work(&self) -> bool {
-        let has_work = |run: &Run| matches!(next(run, self.shared.clock.now()), Next::Act { .. });
+        let has_work = |run: &Run| matches!(next(run, self.shared.clock.now()), NextStep::Act { .. });
         self.driver.tip().is_some_and(|run| run.outcome().is_none() && has_work(run))
     }
 

@@ -15,7 +15,7 @@ use standfast_core::command::{Command, FailKind, FailRun, RecordFailure, RecordR
 use standfast_core::event::{Envelope, Event};
 use standfast_core::mutant::Mutant;
 use standfast_core::policy::Verdicts;
-use standfast_core::run::{Heard, Run, Stage};
+use standfast_core::run::{PromptBasis, Run, Stage};
 use standfast_core::transcript::{results_digest, transcript};
 use standfast_store::StoreError;
 
@@ -50,7 +50,7 @@ impl Drive {
             return self.settle().await;
         }
         let events = self.events();
-        let heard = Heard { results: results_digest(&events), ..run.heard() };
+        let heard = PromptBasis { results: results_digest(&events), ..run.heard() };
         if !run.is_asked_with(heard) {
             return self.read_log_anew().await;
         }
@@ -97,7 +97,7 @@ impl Drive {
     }
 
     /// Whether a model that was asked with this would be told something else now, or need not be asked.
-    fn is_outdated(&self, heard: Heard) -> bool {
+    fn is_outdated(&self, heard: PromptBasis) -> bool {
         self.driver.tip().is_none_or(|run| run.outcome().is_some() || !run.is_asked_with(heard))
     }
 
@@ -152,7 +152,7 @@ impl Drive {
     async fn wait_for_reply(
         &mut self,
         mut asked: Pin<&mut impl Future<Output = Said>>,
-        heard: Heard,
+        heard: PromptBasis,
     ) -> Result<Option<Said>, EngineError> {
         let shared = self.shared.clone();
         loop {
@@ -177,7 +177,7 @@ impl Drive {
         &mut self,
         run: &Run,
         agent: &Agent,
-        heard: Heard,
+        heard: PromptBasis,
         replied: Replied,
     ) -> Result<(), EngineError> {
         match replied {

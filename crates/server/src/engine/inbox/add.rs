@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use standfast_core::command::Taken;
+use standfast_core::command::Admission;
 use standfast_core::definition::Definition;
 use standfast_core::event::{Driver, Inbox};
-use standfast_core::id::{Place, RunId};
+use standfast_core::id::{RunId, StorageKind};
 use standfast_core::name::AgentName;
 
 use super::NewTask;
@@ -33,7 +33,7 @@ impl Engine {
                     session: None,
                     inbox: Some(new.inbox),
                     message: new.message,
-                    taken: Taken::Queued,
+                    taken: Admission::Queued,
                     once: new.once,
                 }
             }
@@ -44,11 +44,11 @@ impl Engine {
                     definition: (definition.digest(), Arc::new(definition)),
                     agent: name,
                     driver: Driver::Outside,
-                    id: self.shared.clock.run_id(&who.tenant, Place::Durable),
+                    id: self.shared.clock.run_id(&who.tenant, StorageKind::Durable),
                     session: None,
                     inbox: Some(new.inbox),
                     message: new.message,
-                    taken: Taken::Queued,
+                    taken: Admission::Queued,
                     once: new.once,
                 }
             }

@@ -9,7 +9,7 @@ use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::InboxName;
 use standfast_core::project::RunRow;
 use standfast_core::run::{Facts, Run};
-use standfast_store::{Audience, HoldFilter, HoldQuery, InboxCounts, RunFilter, RunQuery, Stored};
+use standfast_store::{Audience, HoldFilter, HoldQuery, InboxCounts, RunFilter, RunQuery, StoredRun};
 
 use super::{InboxView, TaskList, TaskView};
 use crate::auth::{Principal, Scope};
@@ -157,7 +157,7 @@ impl Engine {
         who: &Principal,
         inbox: &InboxName,
         run: RunId,
-    ) -> Result<Stored, EngineError> {
+    ) -> Result<StoredRun, EngineError> {
         let is_in_it = |facts: &Facts| facts.inbox.as_ref().is_some_and(|place| place.inbox == *inbox);
         self.stored_if(who, run, |facts| is_in_it(facts) && self.may_see_task(who, facts)).await
     }

@@ -10,12 +10,12 @@ mod tests;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use standfast_core::body::Body;
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::digest::Digest;
 use standfast_core::hold::{Ask, HoldKind};
 use standfast_core::id::{CallId, HoldId, RunId};
 use standfast_core::json::RawJson;
-use standfast_core::text_decisions::{APPROVE, DENY, Reading as Words, read_text};
+use standfast_core::text_decisions::{APPROVE, DENY, TextMeaning as Words, read_text};
 
 use super::error::A2aError;
 use super::wire;
@@ -97,7 +97,7 @@ pub(super) enum Reading {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Decided {
     pub(super) hold: HoldId,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: Choice,
     /// The digest that its sender repeats.
     pub(super) digest: Option<Digest>,
     /// What was shown of it, where it was not named.
@@ -302,7 +302,7 @@ impl Waiting {
         };
         match read_text(open.kind, &open.ask, text) {
             Words::Decide(wanted) => decides(wanted),
-            Words::CheckAnswer(json) => decides(Wanted::Answer { value: words(json) }),
+            Words::CheckAnswer(json) => decides(Choice::Answer { value: words(json) }),
             Words::NotADecision => Reading::Says,
         }
     }
@@ -318,7 +318,7 @@ struct Named {
 }
 
 /// What a data part wants of a hold of this kind, and the member that has the value.
-fn wanted(field: &str, data: &Data, kind: Option<HoldKind>) -> Read<(Wanted, &'static str)> {
+fn wanted(field: &str, data: &Data, kind: Option<HoldKind>) -> Read<(Choice, &'static str)> {
     let word = data.decision.as_deref().map(|word| word.trim().to_lowercase());
     let word = word.as_deref();
     let is_one_of = |words: &[&str]| word.is_some_and(|word| words.contains(&word));
@@ -326,7 +326,7 @@ fn wanted(field: &str, data: &Data, kind: Option<HoldKind>) -> Read<(Wanted, &'s
         let why = "belongs to the decision modify; nothing was decided";
         return Err(Not::Wrong(A2aError::invalid(format!("{field}.modified_input"), why)));
     }
-    let deny = || (Wanted::Deny { reason: data.reason.clone() }, ".decision");
+    let deny = || (Choice::Deny { reason: data.reason.clone() }, ".decision");
     let no = |takes: &str| {
         let said = word.map_or_else(|| "an answer".to_owned(), |word| format!("“{word}”"));
         Err(Not::Said(format!("{said} does not decide this hold; it takes {takes}")))
@@ -335,28 +335,28 @@ fn wanted(field: &str, data: &Data, kind: Option<HoldKind>) -> Read<(Wanted, &'s
         // It is decided already: its record answers. Nothing that was not said to approve is passed on as approval.
         None => match word {
             Some("modify") => Ok((modified(field, data)?, ".modified_input")),
-            _ if is_one_of(&APPROVE) => Ok((Wanted::Approve, ".decision")),
+            _ if is_one_of(&APPROVE) => Ok((Choice::Approve, ".decision")),
             _ => Ok(deny()),
         },
         Some(HoldKind::Approval) => match word {
             Some("modify") => Ok((modified(field, data)?, ".modified_input")),
-            _ if is_one_of(&APPROVE) => Ok((Wanted::Approve, ".decision")),
+            _ if is_one_of(&APPROVE) => Ok((Choice::Approve, ".decision")),
             _ if is_one_of(&DENY) => Ok(deny()),
             _ => no("approve, deny or modify"),
         },
         Some(HoldKind::Input | HoldKind::Auth) => match &data.answer {
             Some(answer) if word.is_none_or(|word| word == "answer") => {
-                Ok((Wanted::Answer { value: value(field, answer)? }, ".answer"))
+                Ok((Choice::Answer { value: value(field, answer)? }, ".answer"))
             }
             _ if is_one_of(&DENY) => Ok(deny()),
             _ => no("an answer, or deny"),
         },
         Some(HoldKind::Recovery) => match word {
-            Some("run_again") => Ok((Wanted::Approve, ".decision")),
+            Some("run_again") => Ok((Choice::Approve, ".decision")),
             Some("happened") => {
                 let value =
                     data.result.as_ref().map_or_else(|| Ok(Body::text("")), |raw| value(field, raw))?;
-                Ok((Wanted::Answer { value }, ".result"))
+                Ok((Choice::Answer { value }, ".result"))
             }
             Some("did_not_happen") => Ok(deny()),
             _ => no("run_again, happened or did_not_happen"),
@@ -366,12 +366,12 @@ fn wanted(field: &str, data: &Data, kind: Option<HoldKind>) -> Read<(Wanted, &'s
 }
 
 /// New arguments: a JSON text, or the value itself.
-fn modified(field: &str, data: &Data) -> Read<Wanted> {
+fn modified(field: &str, data: &Data) -> Read<Choice> {
     let wrong = |why: String| Not::Wrong(A2aError::invalid(format!("{field}.modified_input"), why));
     let raw = data.modified_input.as_ref().ok_or_else(|| wrong("is missing: modify needs it".into()))?;
     let text = serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
     let arguments = RawJson::parse(&text).map_err(|bad| wrong(bad.to_string()))?;
-    Ok(Wanted::ApproveEdited { arguments })
+    Ok(Choice::ApproveEdited { arguments })
 }
 
 fn value(field: &str, raw: &RawValue) -> Read<Body> {

@@ -20,11 +20,11 @@ use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Part};
 use standfast_core::name::SessionId;
 use standfast_core::project::Phase;
-use standfast_core::run::{Run, Status, Waiting};
+use standfast_core::run::{Run, Status, WaitKind};
 
 use super::error::A2aError;
 use super::wire::{self, Role, TaskState};
-use crate::engine::Unreadable;
+use crate::engine::UnreadableRun;
 use crate::http::rfc3339;
 
 pub(super) use prompt::{listed, prompt};
@@ -37,16 +37,16 @@ pub(super) fn state(status: Status, below: &[HoldKind]) -> TaskState {
     match status {
         Status::Queued => TaskState::Submitted,
         Status::Claimed | Status::Working | Status::Retrying(_) => TaskState::Working,
-        Status::Held(Waiting::Person) => TaskState::InputRequired,
-        Status::Held(Waiting::Auth) if below.iter().any(|kind| is_for_a_person(*kind)) => {
+        Status::Held(WaitKind::Person) => TaskState::InputRequired,
+        Status::Held(WaitKind::Auth) if below.iter().any(|kind| is_for_a_person(*kind)) => {
             TaskState::InputRequired
         }
-        Status::Held(Waiting::Auth) => TaskState::AuthRequired,
-        Status::Held(Waiting::External) if below.iter().any(|kind| is_for_a_person(*kind)) => {
+        Status::Held(WaitKind::Auth) => TaskState::AuthRequired,
+        Status::Held(WaitKind::External) if below.iter().any(|kind| is_for_a_person(*kind)) => {
             TaskState::InputRequired
         }
-        Status::Held(Waiting::External) if below.contains(&HoldKind::Auth) => TaskState::AuthRequired,
-        Status::Held(Waiting::External) => TaskState::Working,
+        Status::Held(WaitKind::External) if below.contains(&HoldKind::Auth) => TaskState::AuthRequired,
+        Status::Held(WaitKind::External) => TaskState::Working,
         Status::Ended(Outcome::Completed) => TaskState::Completed,
         Status::Ended(Outcome::Failed) => TaskState::Failed,
         Status::Ended(Outcome::Canceled) => TaskState::Canceled,
@@ -369,7 +369,7 @@ pub(super) fn task(
 }
 
 /// A run whose rows cannot be read is a task that failed, with what its columns still say (C35).
-pub(super) fn unreadable(found: &Unreadable) -> Option<wire::Task> {
+pub(super) fn unreadable(found: &UnreadableRun) -> Option<wire::Task> {
     let facts = found.facts.as_ref()?;
     let place = Place { run: found.run, session: &facts.session };
     let text = format!("failed to load execution state: {}", found.why);

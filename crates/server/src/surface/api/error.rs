@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use serde::Serialize;
 use standfast_core::digest::Digest;
 use standfast_core::id::RunId;
-use standfast_core::project::How;
+use standfast_core::project::ResolutionKind;
 use standfast_core::refusal::Refusal;
 
 use super::map;
@@ -81,7 +81,7 @@ pub(super) fn refused(about: Option<RunId>, refusal: &Refusal) -> Problem {
     match refusal {
         Refusal::NoSuchHold(_) | Refusal::NoSuchCall(_) => Problem::not_found(),
         Refusal::AlreadyDecided(recorded) => {
-            let how = word(map::how(How::from(&recorded.resolution)));
+            let how = word(map::how(ResolutionKind::from(&recorded.resolution)));
             let (by, at) = (recorded.by.to_string(), rfc3339(recorded.at));
             let detail = format!("this hold was already decided: {how} by {by} at {at}");
             let recorded = Some(RecordedDecision { by, at, how });

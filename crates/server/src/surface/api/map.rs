@@ -10,7 +10,7 @@ mod tests;
 
 use serde_json::value::RawValue;
 use standfast_core::body::Body;
-use standfast_core::command::{OnHold, Wanted};
+use standfast_core::command::{Choice, OnHold};
 use standfast_core::decide::Answer;
 use standfast_core::event::{Envelope, Event, Outcome};
 use standfast_core::hold::HoldKind;
@@ -18,12 +18,12 @@ use standfast_core::id::{HoldId, HoldKey, RunId};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Part};
 use standfast_core::name::AgentName;
-use standfast_core::project::{Closed, HoldRow, How, RunRow, hold_of};
-use standfast_core::run::{Run, Status, Waiting, status};
+use standfast_core::project::{HoldClosure, HoldRow, ResolutionKind, RunRow, hold_of};
+use standfast_core::run::{Run, Status, WaitKind, status};
 use standfast_core::time::Timestamp;
 
 use super::wire::{self, HoldKindWord, HowWord, OutcomeWord, ResolutionWord, RunStatus, WaitingWord};
-use crate::engine::{HoldView, Page, Recovery, RunView, Unreadable};
+use crate::engine::{HoldView, Page, Recovery, RunView, UnreadableRun};
 use crate::http::{Problem, rfc3339};
 use crate::settings::Agent;
 
@@ -49,7 +49,7 @@ pub(super) fn on_hold(wanted: Option<wire::OnHold>) -> OnHold {
 }
 
 /// What a decision wants; members that its word does not take are an error, never ignored.
-pub(super) fn wanted(body: &wire::ResolveHold) -> Result<Wanted, Problem> {
+pub(super) fn wanted(body: &wire::ResolveHold) -> Result<Choice, Problem> {
     let refuse = |name: &str, is_given: bool| match is_given {
         true => Err(Problem::invalid(format!("this resolution does not take {name}"))),
         false => Ok(()),
@@ -67,17 +67,17 @@ pub(super) fn wanted(body: &wire::ResolveHold) -> Result<Wanted, Problem> {
     }
     Ok(match body.resolution {
         ResolutionWord::Approve => match &body.arguments {
-            Some(raw) => Wanted::ApproveEdited { arguments: json("arguments", raw)? },
-            None => Wanted::Approve,
+            Some(raw) => Choice::ApproveEdited { arguments: json("arguments", raw)? },
+            None => Choice::Approve,
         },
-        ResolutionWord::Deny => Wanted::Deny { reason: body.reason.clone() },
+        ResolutionWord::Deny => Choice::Deny { reason: body.reason.clone() },
         ResolutionWord::Answer => {
             let raw = body.value.as_ref().ok_or_else(|| Problem::invalid("an answer needs a value"))?;
-            Wanted::Answer { value: words(json("value", raw)?) }
+            Choice::Answer { value: words(json("value", raw)?) }
         }
         ResolutionWord::Fail => match (&body.value, &body.reason) {
-            (Some(raw), None) => Wanted::Fail { error: words(json("value", raw)?) },
-            (None, Some(reason)) => Wanted::Fail { error: Body::text(reason.clone()) },
+            (Some(raw), None) => Choice::Fail { error: words(json("value", raw)?) },
+            (None, Some(reason)) => Choice::Fail { error: Body::text(reason.clone()) },
             (Some(_), Some(_)) | (None, None) => {
                 return Err(Problem::invalid("a failure needs either a reason or a value"));
             }
@@ -164,7 +164,7 @@ pub(super) fn runs(page: &Page<RunRow>) -> Vec<wire::RunBody> {
 }
 
 /// A run whose rows cannot be read is shown as failed, with what its columns still say (C35).
-pub(super) fn unreadable(found: &Unreadable) -> wire::RunBody {
+pub(super) fn unreadable(found: &UnreadableRun) -> wire::RunBody {
     let facts = found.facts.as_ref();
     let started_at = rfc3339(facts.map_or(Timestamp(0), |facts| facts.started_at));
     let word = |word: Option<String>| word.unwrap_or_default();
@@ -217,9 +217,9 @@ pub(super) fn run_status(status: Status) -> RunStatus {
 
 pub(super) fn waiting_for(status: Status) -> Option<WaitingWord> {
     match status {
-        Status::Held(Waiting::Person) => Some(WaitingWord::Person),
-        Status::Held(Waiting::Auth) => Some(WaitingWord::Auth),
-        Status::Held(Waiting::External) => Some(WaitingWord::External),
+        Status::Held(WaitKind::Person) => Some(WaitingWord::Person),
+        Status::Held(WaitKind::Auth) => Some(WaitingWord::Auth),
+        Status::Held(WaitKind::External) => Some(WaitingWord::External),
         Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) | Status::Ended(_) => None,
     }
 }
@@ -244,21 +244,21 @@ pub(super) fn core_kind(kind: HoldKindWord) -> HoldKind {
     }
 }
 
-pub(super) fn how(how: How) -> HowWord {
+pub(super) fn how(how: ResolutionKind) -> HowWord {
     match how {
-        How::Approved => HowWord::Approved,
-        How::Edited => HowWord::Edited,
-        How::Denied => HowWord::Denied,
-        How::Answered => HowWord::Answered,
-        How::Failed => HowWord::Failed,
-        How::Expired => HowWord::Expired,
-        How::Withdrawn => HowWord::Withdrawn,
-        How::Superseded => HowWord::Superseded,
+        ResolutionKind::Approved => HowWord::Approved,
+        ResolutionKind::Edited => HowWord::Edited,
+        ResolutionKind::Denied => HowWord::Denied,
+        ResolutionKind::Answered => HowWord::Answered,
+        ResolutionKind::Failed => HowWord::Failed,
+        ResolutionKind::Expired => HowWord::Expired,
+        ResolutionKind::Withdrawn => HowWord::Withdrawn,
+        ResolutionKind::Superseded => HowWord::Superseded,
     }
 }
 
 pub(super) fn hold(row: &HoldRow) -> wire::HoldBody {
-    let decided = |closed: &Closed| wire::Decided {
+    let decided = |closed: &HoldClosure| wire::Decided {
         by: closed.by.to_string(),
         at: rfc3339(closed.at),
         how: how(closed.how),

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use standfast_core::command::{Say, Wanted};
+use standfast_core::command::{Choice, Say};
 use standfast_core::digest::Digest;
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::{AgentName, BadName, SessionId, ToolName};
@@ -320,7 +320,7 @@ async fn resolve(
 }
 
 /// What a decision says, and of which arguments.
-fn asked(body: &wire::ResolveHold) -> Answered<(Wanted, Option<Digest>)> {
+fn asked(body: &wire::ResolveHold) -> Answered<(Choice, Option<Digest>)> {
     let no_digest = |_| Problem::invalid("digest is none: repeat the one that the hold was shown with");
     let digest = body.digest.as_deref().map(str::parse).transpose().map_err(no_digest)?;
     Ok((map::wanted(body)?, digest))

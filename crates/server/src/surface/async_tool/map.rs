@@ -7,7 +7,7 @@
 
 use standfast_core::body::Body;
 use standfast_core::id::{CallId, MessageId};
-use standfast_core::job::{End, Stands};
+use standfast_core::job::{JobEnd, JobProgress};
 use standfast_core::json::RawJson;
 use standfast_core::name::ToolName;
 use standfast_core::time::Timestamp;
@@ -27,22 +27,22 @@ const CANCELLED: &str = "Cancelled";
 const RUN_ENDED: &str = "Cancelled: the run ended first";
 
 /// How a job stands.
-pub(super) fn status(stands: &Stands) -> CallStatus {
+pub(super) fn status(stands: &JobProgress) -> CallStatus {
     match stands {
-        Stands::Starting | Stands::Unknown { .. } | Stands::Waiting { processing: false } => {
+        JobProgress::Starting | JobProgress::Unknown { .. } | JobProgress::Waiting { processing: false } => {
             CallStatus::Waiting
         }
-        Stands::Waiting { processing: true } => CallStatus::Processing,
-        Stands::Over { end, .. } => status_of_end(end),
+        JobProgress::Waiting { processing: true } => CallStatus::Processing,
+        JobProgress::Over { end, .. } => status_of_end(end),
     }
 }
 
 /// How a job stands that is over.
-pub(super) fn status_of_end(end: &End) -> CallStatus {
+pub(super) fn status_of_end(end: &JobEnd) -> CallStatus {
     match end {
-        End::Result(_) => CallStatus::Completed,
-        End::Failed(_) | End::Withdrawn | End::RunEnded | End::Abandoned(_) => CallStatus::Failed,
-        End::Expired => CallStatus::Expired,
+        JobEnd::Result(_) => CallStatus::Completed,
+        JobEnd::Failed(_) | JobEnd::Withdrawn | JobEnd::RunEnded | JobEnd::Abandoned(_) => CallStatus::Failed,
+        JobEnd::Expired => CallStatus::Expired,
     }
 }
 
@@ -50,8 +50,8 @@ pub(super) fn status_of_end(end: &End) -> CallStatus {
 pub(super) fn record(view: &JobView) -> PendingToolCall {
     let job = &view.job;
     let (completed, came_to) = match &job.stands {
-        Stands::Over { at, end } => (Some(*at), Some(came_to(&job.tool, end))),
-        Stands::Starting | Stands::Unknown { .. } | Stands::Waiting { .. } => (None, None),
+        JobProgress::Over { at, end } => (Some(*at), Some(came_to(&job.tool, end))),
+        JobProgress::Starting | JobProgress::Unknown { .. } | JobProgress::Waiting { .. } => (None, None),
     };
     let (result, error) = match came_to {
         Some(Ok(result)) => (Some(result), None),
@@ -84,12 +84,14 @@ pub(super) fn part(view: &JobView) -> ToolPart {
     let job = &view.job;
     let start = millis(job.started_at.unwrap_or(job.created_at));
     let state = match &job.stands {
-        Stands::Starting | Stands::Unknown { .. } | Stands::Waiting { .. } => PartState::WaitingAsync {
-            input: input(view),
-            pending_id: view.id().to_string(),
-            time: PartTime { start, end: None },
-        },
-        Stands::Over { at, end } => {
+        JobProgress::Starting | JobProgress::Unknown { .. } | JobProgress::Waiting { .. } => {
+            PartState::WaitingAsync {
+                input: input(view),
+                pending_id: view.id().to_string(),
+                time: PartTime { start, end: None },
+            }
+        }
+        JobProgress::Over { at, end } => {
             let (input, time) = (input(view), PartTime { start, end: Some(millis(*at)) });
             match came_to(&job.tool, end) {
                 Ok(ToolResult { title, output, metadata }) => {
@@ -111,14 +113,14 @@ pub(super) fn part(view: &JobView) -> ToolPart {
 }
 
 /// What came of a job: its result, or why there is none.
-pub(super) fn came_to(tool: &ToolName, end: &End) -> Result<ToolResult, String> {
+pub(super) fn came_to(tool: &ToolName, end: &JobEnd) -> Result<ToolResult, String> {
     match end {
-        End::Result(value) => Ok(result(tool, value)),
-        End::Failed(error) => Err(error.inline().unwrap_or_default().to_owned()),
-        End::Withdrawn => Err(CANCELLED.to_owned()),
-        End::RunEnded => Err(RUN_ENDED.to_owned()),
-        End::Expired => Err(TIMED_OUT.to_owned()),
-        End::Abandoned(why) => Err((*why).to_owned()),
+        JobEnd::Result(value) => Ok(result(tool, value)),
+        JobEnd::Failed(error) => Err(error.inline().unwrap_or_default().to_owned()),
+        JobEnd::Withdrawn => Err(CANCELLED.to_owned()),
+        JobEnd::RunEnded => Err(RUN_ENDED.to_owned()),
+        JobEnd::Expired => Err(TIMED_OUT.to_owned()),
+        JobEnd::Abandoned(why) => Err((*why).to_owned()),
     }
 }
 

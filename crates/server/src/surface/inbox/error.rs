@@ -5,7 +5,7 @@
 
 use axum::http::StatusCode;
 use standfast_core::id::HoldId;
-use standfast_core::project::How;
+use standfast_core::project::ResolutionKind;
 use standfast_core::refusal::{Refusal, resolution_word};
 
 use super::wire::TaskStatus;
@@ -92,15 +92,15 @@ fn refused(refusal: &Refusal) -> Problem {
             let (by, at) = (recorded.by.to_string(), rfc3339(recorded.at));
             let how = resolution_word(&recorded.resolution).to_owned();
             let detail = format!("this was already answered: {how} by {by} at {at}");
-            let how = match How::from(&recorded.resolution) {
-                How::Edited => "edited".to_owned(),
-                How::Approved
-                | How::Denied
-                | How::Answered
-                | How::Failed
-                | How::Expired
-                | How::Withdrawn
-                | How::Superseded => how,
+            let how = match ResolutionKind::from(&recorded.resolution) {
+                ResolutionKind::Edited => "edited".to_owned(),
+                ResolutionKind::Approved
+                | ResolutionKind::Denied
+                | ResolutionKind::Answered
+                | ResolutionKind::Failed
+                | ResolutionKind::Expired
+                | ResolutionKind::Withdrawn
+                | ResolutionKind::Superseded => how,
             };
             let recorded = Some(RecordedDecision { by, at, how });
             Problem::new(status, "already-decided", "Already answered", detail)

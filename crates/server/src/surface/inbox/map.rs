@@ -19,7 +19,7 @@ use standfast_core::json::RawJson;
 use standfast_core::message::Message;
 use standfast_core::name::{AgentName, InboxName};
 use standfast_core::project::Phase;
-use standfast_core::run::{Run, Status, Waiting, status as core_status};
+use standfast_core::run::{Run, Status, WaitKind, status as core_status};
 use standfast_core::time::Millis;
 
 use super::wire::{self, InboxStats, Priority, PriorityWord, TaskStatus};
@@ -47,9 +47,9 @@ pub(super) fn status(status: Status, below: &[(HoldId, HoldKind)]) -> TaskStatus
         Status::Queued => TaskStatus::Pending,
         Status::Claimed => TaskStatus::Claimed,
         Status::Working | Status::Retrying(_) => TaskStatus::InProgress,
-        Status::Held(Waiting::Person | Waiting::Auth) => TaskStatus::WaitingForInput,
-        Status::Held(Waiting::External) if waits_below => TaskStatus::WaitingForInput,
-        Status::Held(Waiting::External) => TaskStatus::InProgress,
+        Status::Held(WaitKind::Person | WaitKind::Auth) => TaskStatus::WaitingForInput,
+        Status::Held(WaitKind::External) if waits_below => TaskStatus::WaitingForInput,
+        Status::Held(WaitKind::External) => TaskStatus::InProgress,
         Status::Ended(Outcome::Completed) => TaskStatus::Completed,
         Status::Ended(Outcome::Failed | Outcome::Rejected) => TaskStatus::Failed,
         Status::Ended(Outcome::Canceled) => TaskStatus::Cancelled,

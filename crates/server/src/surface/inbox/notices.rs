@@ -3,7 +3,7 @@
 //! Signed and sent like every webhook (C21); runs that are in no inbox are none of their business.
 
 use serde::Serialize;
-use standfast_core::event::{Event, Outcome, Released};
+use standfast_core::event::{Event, Outcome, ReleaseReason};
 use standfast_core::hold::HoldKind;
 use standfast_core::run::{Facts, InboxPlace};
 
@@ -114,10 +114,10 @@ fn word(event: &Event) -> Option<(&'static str, Option<String>)> {
         }
         Event::HoldResolved(_) => Some(("task.resumed", None)),
         Event::RunReleased(released) => match &released.why {
-            Released::Failed(_) => Some(("task.retrying", None)),
-            Released::Returned | Released::Lapsed => Some(("task.released", None)),
+            ReleaseReason::Failed(_) => Some(("task.retrying", None)),
+            ReleaseReason::Returned | ReleaseReason::Lapsed => Some(("task.released", None)),
             // Told as what is asked.
-            Released::Suspended => None,
+            ReleaseReason::Suspended => None,
         },
         Event::RunEnded(ended) => {
             let kind = match ended.outcome {

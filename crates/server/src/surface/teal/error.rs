@@ -7,7 +7,7 @@ use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use standfast_core::project::How;
+use standfast_core::project::ResolutionKind;
 use standfast_core::refusal::Refusal;
 
 use super::wire::ErrorBody;
@@ -58,16 +58,16 @@ pub(super) fn problem(error: &EngineError) -> Problem {
 }
 
 /// A decision as one word.
-fn how(how: How) -> &'static str {
+fn how(how: ResolutionKind) -> &'static str {
     match how {
-        How::Approved => "approved",
-        How::Edited => "approved with other arguments",
-        How::Denied => "rejected",
-        How::Answered => "answered",
-        How::Failed => "failed",
-        How::Expired => "expired",
-        How::Withdrawn => "withdrawn with the end of the task",
-        How::Superseded => "superseded by a newer message",
+        ResolutionKind::Approved => "approved",
+        ResolutionKind::Edited => "approved with other arguments",
+        ResolutionKind::Denied => "rejected",
+        ResolutionKind::Answered => "answered",
+        ResolutionKind::Failed => "failed",
+        ResolutionKind::Expired => "expired",
+        ResolutionKind::Withdrawn => "withdrawn with the end of the task",
+        ResolutionKind::Superseded => "superseded by a newer message",
     }
 }
 

@@ -19,7 +19,7 @@ use standfast_core::hold::{Ask, Hold, HoldKind};
 use standfast_core::id::{CallId, CallNo, MessageId, RequestId, RunId, Seq};
 use standfast_core::message::{Message, Part, Usage};
 use standfast_core::request::requests;
-use standfast_core::run::{Run, Status, Waiting, status};
+use standfast_core::run::{Run, Status, WaitKind, status};
 use standfast_core::transcript::stored_call;
 
 use super::error::PREFIX;
@@ -40,9 +40,9 @@ const LOGIN: &str = "Authentication required for MCP servers.";
 pub(super) fn task_status(status: Status, below: &[HoldKind]) -> TaskStatus {
     match status {
         Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => TaskStatus::Running,
-        Status::Held(Waiting::Person | Waiting::Auth) => TaskStatus::Paused,
+        Status::Held(WaitKind::Person | WaitKind::Auth) => TaskStatus::Paused,
         // A job of an outside system comes back by itself.
-        Status::Held(Waiting::External) => match below.iter().any(|kind| is_asked(*kind)) {
+        Status::Held(WaitKind::External) => match below.iter().any(|kind| is_asked(*kind)) {
             true => TaskStatus::Paused,
             false => TaskStatus::Running,
         },
@@ -144,8 +144,8 @@ pub(super) fn settled(run: RunId, appends: &[Vec<Envelope>], since: Seq) -> Opti
         }
         let Some(now) = now.as_ref().filter(|now| now.state.seq > since) else { continue };
         match status(now) {
-            Status::Held(Waiting::Person | Waiting::Auth) | Status::Ended(_) => return Some(index + 1),
-            Status::Held(Waiting::External)
+            Status::Held(WaitKind::Person | WaitKind::Auth) | Status::Ended(_) => return Some(index + 1),
+            Status::Held(WaitKind::External)
             | Status::Queued
             | Status::Claimed
             | Status::Working

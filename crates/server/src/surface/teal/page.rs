@@ -10,7 +10,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use standfast_core::body::Body;
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::digest;
 use standfast_core::run::status;
 use standfast_core::time::Millis;
@@ -166,7 +166,7 @@ fn shown(text: &str) -> Option<One> {
     let digest = parts.next()?;
     let digest = if digest.is_empty() { None } else { Some(digest.parse().ok()?) };
     let revision = Some(parts.next()?.parse().ok()?);
-    Some(One { hold, wanted: Wanted::Approve, digest, revision })
+    Some(One { hold, wanted: Choice::Approve, digest, revision })
 }
 
 fn repeated(view: &HoldView) -> String {

@@ -9,7 +9,7 @@ use standfast_core::apply;
 use standfast_core::event::Envelope;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{RunId, Seq};
-use standfast_core::run::{Run, Status, Waiting, status};
+use standfast_core::run::{Run, Status, WaitKind, status};
 
 use super::error::problem;
 use super::map::{self, Told};
@@ -145,8 +145,8 @@ impl Asker {
 
 fn asks(run: &Run) -> bool {
     match status(run) {
-        Status::Held(Waiting::Person | Waiting::Auth) => true,
-        Status::Held(Waiting::External)
+        Status::Held(WaitKind::Person | WaitKind::Auth) => true,
+        Status::Held(WaitKind::External)
         | Status::Queued
         | Status::Claimed
         | Status::Working

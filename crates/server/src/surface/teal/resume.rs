@@ -5,7 +5,7 @@
 
 use axum::http::StatusCode;
 use serde_json::value::RawValue;
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::id::{RequestId, RunId, Seq};
 use standfast_core::refusal::Refusal;
 
@@ -157,7 +157,7 @@ fn not_shown() -> Problem {
 }
 
 fn approved(hold: &HoldView) -> One {
-    One { hold: hold.row.id.key, wanted: Wanted::Approve, digest: None, revision: None }
+    One { hold: hold.row.id.key, wanted: Choice::Approve, digest: None, revision: None }
 }
 
 /// Decides what was shown, as it was shown.

@@ -3,7 +3,7 @@
 //! Reads only; whether the decision counts is the engine's to say.
 
 use standfast_core::body::Body;
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::digest;
 use standfast_core::hold::HoldKind;
 use standfast_core::json::RawJson;
@@ -42,39 +42,39 @@ pub(super) fn decision(view: &HoldView, posted: &Posted) -> Result<Decision, Mis
     })
 }
 
-fn wanted(view: &HoldView, posted: &Posted, word: &str) -> Result<Wanted, Mistake> {
+fn wanted(view: &HoldView, posted: &Posted, word: &str) -> Result<Choice, Mistake> {
     let text = |name: &str| posted.get(name).filter(|text| !text.trim().is_empty());
     let needed = |what: &str| Mistake(format!("{what} Nothing was decided."));
     match word {
-        "approve" => Ok(Wanted::Approve),
+        "approve" => Ok(Choice::Approve),
         "edit" => {
             let entered = text("arguments").ok_or_else(|| needed("There are no arguments."))?;
             let is_unchanged =
                 view.arguments.as_ref().is_some_and(|shown| escaped_json(shown.text()) == entered);
             match is_unchanged {
-                true => Ok(Wanted::Approve),
-                false => Ok(Wanted::ApproveEdited { arguments: json(&entered)? }),
+                true => Ok(Choice::Approve),
+                false => Ok(Choice::ApproveEdited { arguments: json(&entered)? }),
             }
         }
-        "deny" => Ok(Wanted::Deny { reason: text("reason") }),
+        "deny" => Ok(Choice::Deny { reason: text("reason") }),
         "option" => {
             let chosen = posted.get("option").and_then(|at| at.parse::<usize>().ok());
             let option = chosen.and_then(|at| view.ask.options.get(at));
             let option = option.ok_or_else(|| needed("None of the options was chosen."))?;
-            Ok(Wanted::Answer { value: Body::text(option.clone()) })
+            Ok(Choice::Answer { value: Body::text(option.clone()) })
         }
         "fields" => {
             let flat = view.ask.answer_schema.as_ref().and_then(Flat::read);
             let answer = flat.and_then(|flat| flat.answer(posted));
-            Ok(Wanted::Answer { value: words(answer.ok_or_else(|| needed("There is no answer."))?) })
+            Ok(Choice::Answer { value: words(answer.ok_or_else(|| needed("There is no answer."))?) })
         }
         "answer" => {
             let entered = text("value").ok_or_else(|| needed("There is no answer."))?;
-            Ok(Wanted::Answer { value: answer(view, entered)? })
+            Ok(Choice::Answer { value: answer(view, entered)? })
         }
         "fail" => {
             let error = text("error").ok_or_else(|| needed("Say what went wrong."))?;
-            Ok(Wanted::Fail { error: Body::text(error) })
+            Ok(Choice::Fail { error: Body::text(error) })
         }
         _ => Err(needed("The form does not say what to decide.")),
     }

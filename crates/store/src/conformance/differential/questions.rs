@@ -14,9 +14,9 @@ use super::super::support::{
 };
 use super::{AGENTS, INBOXES, KEYS, NODES, PEOPLE, SESSIONS, TENANTS, Twins};
 use crate::{
-    Audience, Claim, Credential, DeliveryStore, DueNotice, HoldFilter, HoldQuery, IdempotencyStore,
-    NoticeQuery, RunFilter, RunQuery, RunStore, SecretStore, SessionChange, SessionStore, SettleNotice,
-    ShardSet, Store, Who, WorkStore,
+    Audience, AudienceMember, Claim, Credential, DeliveryStore, DueNotice, HoldFilter, HoldQuery,
+    IdempotencyStore, NoticeQuery, RunFilter, RunQuery, RunStore, SecretStore, SessionChange, SessionStore,
+    SettleNotice, ShardSet, Store, WorkStore,
 };
 
 impl Twins {
@@ -119,7 +119,9 @@ impl Twins {
         };
         let audience = match random.below(2) {
             0 => Audience::Everyone,
-            _ => Audience::AnyOf((0..random.below(4)).map(|_| Who(random.name(&PEOPLE).into())).collect()),
+            _ => Audience::AnyOf(
+                (0..random.below(4)).map(|_| AudienceMember(random.name(&PEOPLE).into())).collect(),
+            ),
         };
         let kinds = (0..random.below(3)).map(|_| *random.pick(&HoldKind::ALL)).collect();
         let (tenant, limit) = (tenant(random.name(&TENANTS)), random.index(9) + 1);

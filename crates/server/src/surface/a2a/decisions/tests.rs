@@ -2,7 +2,7 @@
 //!
 //! Whether the engine then takes a decision is tested with the real program in `tests/a2a`.
 
-use standfast_core::id::{CallNo, HoldKey, Place, Secret};
+use standfast_core::id::{CallNo, HoldKey, Secret, StorageKind};
 use standfast_core::name::Tenant;
 use standfast_core::time::Timestamp;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::surface::a2a::error::Kind;
 
 fn task() -> RunId {
-    RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(0), [0; 5])
+    RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(0), [0; 5])
 }
 
 fn hold(no: u32) -> HoldId {
@@ -45,7 +45,7 @@ fn message(parts: &str) -> wire::Message {
 /// What a message comes to, in short.
 #[derive(Debug, PartialEq, Eq)]
 enum Short {
-    Decides(Vec<(u32, Wanted)>),
+    Decides(Vec<(u32, Choice)>),
     Says,
     Nothing,
     Invalid(String),
@@ -65,30 +65,30 @@ fn short(parts: &str, waiting: &Waiting) -> Short {
     }
 }
 
-fn one(wanted: Wanted) -> Short {
+fn one(wanted: Choice) -> Short {
     Short::Decides(vec![(1, wanted)])
 }
 
-fn edited(text: &str) -> Wanted {
-    Wanted::ApproveEdited { arguments: RawJson::parse(text).unwrap() }
+fn edited(text: &str) -> Choice {
+    Choice::ApproveEdited { arguments: RawJson::parse(text).unwrap() }
 }
 
-fn deny() -> Wanted {
-    Wanted::Deny { reason: None }
+fn deny() -> Choice {
+    Choice::Deny { reason: None }
 }
 
 /// S3-21, S3-22, S3-23, C20: the data part wins, and modified input is a text or an object.
 #[test]
 fn an_approval_is_decided_by_data_or_by_one_word() {
     let waits = waiting(&[HoldKind::Approval]);
-    let reason = Wanted::Deny { reason: Some("too risky".into()) };
+    let reason = Choice::Deny { reason: Some("too risky".into()) };
     for (parts, expected) in [
-        (r#"[{"text":"approve"},{"data":{"decision":"approve"}}]"#, one(Wanted::Approve)),
+        (r#"[{"text":"approve"},{"data":{"decision":"approve"}}]"#, one(Choice::Approve)),
         (r#"[{"text":"approve"},{"data":{"decision":"deny"}}]"#, one(deny())),
         (r#"[{"data":{"decision":"deny","reason":"too risky"}}]"#, one(reason)),
         (r#"[{"data":{"decision":"modify","modified_input":"{\"a\": 1}"}}]"#, one(edited(r#"{"a": 1}"#))),
         (r#"[{"data":{"decision":"modify","modified_input":{"a": 1}}}]"#, one(edited(r#"{"a": 1}"#))),
-        (r#"[{"text":" Yes\n"}]"#, one(Wanted::Approve)),
+        (r#"[{"text":" Yes\n"}]"#, one(Choice::Approve)),
         (r#"[{"text":"reject"}]"#, one(deny())),
         (r#"[{"text":"please approve"}]"#, Short::Says),
         (r#"[{"text":"approve"},{"text":"it"}]"#, Short::Says),
@@ -124,8 +124,8 @@ fn modified_input_that_is_none_is_said_to_be_wrong() {
 /// C23: what the other kinds take.
 #[test]
 fn every_kind_takes_its_own_decisions() {
-    let text = |text: &str| one(Wanted::Answer { value: Body::text(text) });
-    let json = |text: &str| one(Wanted::Answer { value: Body::Json(RawJson::parse(text).unwrap()) });
+    let text = |text: &str| one(Choice::Answer { value: Body::text(text) });
+    let json = |text: &str| one(Choice::Answer { value: Body::Json(RawJson::parse(text).unwrap()) });
     for (kind, parts, expected) in [
         (HoldKind::Input, r#"[{"text":"the red one"}]"#, text("the red one")),
         (HoldKind::Input, r#"[{"text":"approve"}]"#, text("approve")),
@@ -138,7 +138,7 @@ fn every_kind_takes_its_own_decisions() {
         (HoldKind::Input, r#"[{"data":{"answer":null}}]"#, json("null")),
         (HoldKind::Input, r#"[{"data":{"decision":"deny"}}]"#, one(deny())),
         (HoldKind::Input, r#"[{"data":{"decision":"approve"}}]"#, Short::Nothing),
-        (HoldKind::Recovery, r#"[{"data":{"decision":"run_again"}}]"#, one(Wanted::Approve)),
+        (HoldKind::Recovery, r#"[{"data":{"decision":"run_again"}}]"#, one(Choice::Approve)),
         (HoldKind::Recovery, r#"[{"data":{"decision":"did_not_happen"}}]"#, one(deny())),
         (HoldKind::Recovery, r#"[{"data":{"decision":"happened","result":"ok"}}]"#, text("ok")),
         (HoldKind::Recovery, r#"[{"data":{"decision":"happened"}}]"#, text("")),
@@ -182,19 +182,19 @@ fn several_holds_are_decided_by_their_ids() {
     let waits = waiting(&[HoldKind::Approval, HoldKind::Approval]);
     let (first, second) = (hold(1), hold(2));
     let call = CallId { run: task(), no: CallNo(2) };
-    let both = Short::Decides(vec![(1, Wanted::Approve), (2, deny())]);
+    let both = Short::Decides(vec![(1, Choice::Approve), (2, deny())]);
     for (parts, expected) in [
         (r#"[{"data":{"decision":"approve"}}]"#.to_owned(), Short::Nothing),
         (r#"[{"text":"approve"}]"#.to_owned(), Short::Nothing),
         (r#"[{"text":"what is this?"}]"#.to_owned(), Short::Says),
-        (format!(r#"[{{"data":{{"decision":"approve","hold_id":"{first}"}}}}]"#), one(Wanted::Approve)),
+        (format!(r#"[{{"data":{{"decision":"approve","hold_id":"{first}"}}}}]"#), one(Choice::Approve)),
         (
             format!(r#"[{{"data":{{"decision":"approve","tool_call_id":"{call}"}}}}]"#),
-            Short::Decides(vec![(2, Wanted::Approve)]),
+            Short::Decides(vec![(2, Choice::Approve)]),
         ),
         (
             format!(r#"[{{"data":{{"decision":"approve","hold_ids":["{first}","{second}"]}}}}]"#),
-            Short::Decides(vec![(1, Wanted::Approve), (2, Wanted::Approve)]),
+            Short::Decides(vec![(1, Choice::Approve), (2, Choice::Approve)]),
         ),
         (
             format!(
@@ -225,7 +225,7 @@ fn a_hold_that_is_decided_answers_with_its_record() {
     let decided = hold(9);
     let parts = format!(r#"[{{"data":{{"decision":"deny","hold_id":"{decided}"}}}}]"#);
     assert!(matches!(short(&parts, &waits), Short::Decides(list) if list[0].0 == 9));
-    let elsewhere = RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(1), [1; 5]);
+    let elsewhere = RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(1), [1; 5]);
     let foreign = HoldId { run: elsewhere, ..hold(1) };
     let parts = format!(r#"[{{"data":{{"decision":"approve","hold_id":"{foreign}"}}}}]"#);
     assert_eq!(short(&parts, &waits), Short::Nothing);

@@ -4,10 +4,10 @@
 
 use serde_json::{Value, json};
 use standfast_core::actor::Actor;
-use standfast_core::hold::Recorded;
-use standfast_core::id::{CallNo, HoldKey, Place as Lives, Secret};
+use standfast_core::hold::RecordedDecision;
+use standfast_core::id::{CallNo, HoldKey, Secret, StorageKind as Lives};
 use standfast_core::name::{Tenant, UserId};
-use standfast_core::refusal::{Capped, Refusal};
+use standfast_core::refusal::{CapKind, Refusal};
 use standfast_core::time::Timestamp;
 
 use super::super::error::Kind;
@@ -33,9 +33,9 @@ const STATUSES: [Status; 11] = [
     Status::Claimed,
     Status::Working,
     Status::Retrying(Timestamp(5)),
-    Status::Held(Waiting::Person),
-    Status::Held(Waiting::Auth),
-    Status::Held(Waiting::External),
+    Status::Held(WaitKind::Person),
+    Status::Held(WaitKind::Auth),
+    Status::Held(WaitKind::External),
     Status::Ended(Outcome::Completed),
     Status::Ended(Outcome::Failed),
     Status::Ended(Outcome::Canceled),
@@ -151,7 +151,7 @@ const KEY: HoldKey = HoldKey { call: CallNo(1), secret: Secret([7; 16]) };
 /// Every refusal of the core.
 #[test]
 fn every_refusal_has_its_error() {
-    let recorded = Recorded {
+    let recorded = RecordedDecision {
         resolution: Resolution::Approve { edited: None },
         by: Actor::Person(UserId::new("ann").unwrap()),
         at: Timestamp(0),
@@ -183,7 +183,7 @@ fn every_refusal_has_its_error() {
         (Refusal::WrongDriver, unsupported),
         (Refusal::ClaimedByOther { holder: None }, unsupported),
         (Refusal::NotClaimable, unsupported),
-        (Refusal::Cap { what: Capped::OpenHolds, max: 1 }, unsupported),
+        (Refusal::Cap { what: CapKind::OpenHolds, max: 1 }, unsupported),
         (Refusal::Erased, unsupported),
     ] {
         let error = A2aError::of(Some(run_id()), &EngineError::Refused(refusal.clone()));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use standfast_core::id::{HoldId, Seq};
-use standfast_core::receipt::{CallReceipt, Receipt, Shown};
+use standfast_core::receipt::{CallReceipt, Receipt, ShownRevision};
 use standfast_core::time::Timestamp;
 
 use super::super::wire;
@@ -32,7 +32,7 @@ pub(in super::super) fn receipt(id: HoldId, receipt: &Receipt) -> wire::ReceiptB
     }
 }
 
-fn shown(shown: &Shown) -> wire::ShownBody {
+fn shown(shown: &ShownRevision) -> wire::ShownBody {
     let text = shown.arguments.as_ref().and_then(standfast_core::body::Body::inline);
     wire::ShownBody { arguments_text: text.map(str::to_owned), rest: timed(shown.seq, shown.at, shown) }
 }

@@ -4,10 +4,10 @@
 
 use standfast_core::actor::Actor;
 use standfast_core::digest::Digest;
-use standfast_core::hold::{Recorded, Resolution};
-use standfast_core::id::{CallNo, Place, Secret};
+use standfast_core::hold::{RecordedDecision, Resolution};
+use standfast_core::id::{CallNo, Secret, StorageKind};
 use standfast_core::name::{Tenant, UserId};
-use standfast_core::refusal::{Capped, Refusal};
+use standfast_core::refusal::{CapKind, Refusal};
 use standfast_core::time::Timestamp;
 
 use super::super::error;
@@ -19,7 +19,7 @@ fn text(value: impl serde::Serialize) -> String {
 }
 
 fn run_id() -> RunId {
-    RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(0), [0; 5])
+    RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(0), [0; 5])
 }
 
 const KEY: HoldKey = HoldKey { call: CallNo(1), secret: Secret([7; 16]) };
@@ -31,9 +31,9 @@ fn every_status_has_its_word() {
         (Status::Claimed, "claimed", None),
         (Status::Working, "working", None),
         (Status::Retrying(Timestamp(5)), "retrying", None),
-        (Status::Held(Waiting::Person), "held", Some(WaitingWord::Person)),
-        (Status::Held(Waiting::Auth), "held", Some(WaitingWord::Auth)),
-        (Status::Held(Waiting::External), "held", Some(WaitingWord::External)),
+        (Status::Held(WaitKind::Person), "held", Some(WaitingWord::Person)),
+        (Status::Held(WaitKind::Auth), "held", Some(WaitingWord::Auth)),
+        (Status::Held(WaitKind::External), "held", Some(WaitingWord::External)),
         (Status::Ended(Outcome::Completed), "completed", None),
         (Status::Ended(Outcome::Failed), "failed", None),
         (Status::Ended(Outcome::Canceled), "canceled", None),
@@ -54,13 +54,13 @@ fn every_kind_of_hold_survives_its_word() {
 
 #[test]
 fn every_decision_on_record_has_its_word() {
-    let words: Vec<String> = How::ALL.into_iter().map(|one| text(how(one))).collect();
+    let words: Vec<String> = ResolutionKind::ALL.into_iter().map(|one| text(how(one))).collect();
     let expected =
         ["approved", "edited", "denied", "answered", "failed", "expired", "withdrawn", "superseded"];
     assert_eq!(words, expected);
 }
 
-fn read(body: &str) -> Result<Wanted, u16> {
+fn read(body: &str) -> Result<Choice, u16> {
     let body: wire::ResolveHold = serde_json::from_str(body).map_err(|_| 400u16)?;
     wanted(&body).map_err(|problem| problem.status)
 }
@@ -71,18 +71,18 @@ fn a_decision_says_what_its_word_takes_and_nothing_else() {
     let edited = r#"{ "n":9007199254740993 ,"b": 1.0}"#;
     let approve_edited = format!(r#"{{"resolution":"approve","arguments":{edited}}}"#);
     for (body, expected) in [
-        (r#"{"resolution":"approve"}"#, Ok(Wanted::Approve)),
-        (&approve_edited, Ok(Wanted::ApproveEdited { arguments: json(edited) })),
+        (r#"{"resolution":"approve"}"#, Ok(Choice::Approve)),
+        (&approve_edited, Ok(Choice::ApproveEdited { arguments: json(edited) })),
         (r#"{"resolution":"approve","arguments":{"a":1,"a":2}}"#, Err(422)),
         (r#"{"resolution":"approve","value":1}"#, Err(422)),
         (r#"{"resolution":"approve","reason":"x"}"#, Err(422)),
-        (r#"{"resolution":"deny"}"#, Ok(Wanted::Deny { reason: None })),
-        (r#"{"resolution":"deny","reason":"no"}"#, Ok(Wanted::Deny { reason: Some("no".into()) })),
+        (r#"{"resolution":"deny"}"#, Ok(Choice::Deny { reason: None })),
+        (r#"{"resolution":"deny","reason":"no"}"#, Ok(Choice::Deny { reason: Some("no".into()) })),
         (r#"{"resolution":"deny","arguments":{}}"#, Err(422)),
-        (r#"{"resolution":"answer","value":"blue"}"#, Ok(Wanted::Answer { value: Body::text("blue") })),
-        (r#"{"resolution":"answer","value":null}"#, Ok(Wanted::Answer { value: Body::Json(json("null")) })),
+        (r#"{"resolution":"answer","value":"blue"}"#, Ok(Choice::Answer { value: Body::text("blue") })),
+        (r#"{"resolution":"answer","value":null}"#, Ok(Choice::Answer { value: Body::Json(json("null")) })),
         (r#"{"resolution":"answer"}"#, Err(422)),
-        (r#"{"resolution":"fail","reason":"down"}"#, Ok(Wanted::Fail { error: Body::text("down") })),
+        (r#"{"resolution":"fail","reason":"down"}"#, Ok(Choice::Fail { error: Body::text("down") })),
         (r#"{"resolution":"fail"}"#, Err(422)),
         (r#"{"resolution":"maybe"}"#, Err(400)),
         (r#"{"resolution":"approve","remember":true}"#, Err(400)),
@@ -137,7 +137,7 @@ fn every_refusal_has_its_status() {
     let (hold, digest) = (KEY, Some(Digest([1; 32])));
     let by = Actor::Person(UserId::new("bob").unwrap());
     let resolution = Resolution::Deny { reason: None };
-    let recorded = Recorded { resolution, by, at: Timestamp(0), idempotency_key: None };
+    let recorded = RecordedDecision { resolution, by, at: Timestamp(0), idempotency_key: None };
     for (refusal, status) in [
         (Refusal::Ended(Outcome::Completed), 409),
         (Refusal::NotEnded, 409),
@@ -162,7 +162,7 @@ fn every_refusal_has_its_status() {
         (Refusal::WrongDriver, 409),
         (Refusal::ClaimedByOther { holder: None }, 409),
         (Refusal::NotClaimable, 409),
-        (Refusal::Cap { what: Capped::OpenHolds, max: 64 }, 409),
+        (Refusal::Cap { what: CapKind::OpenHolds, max: 64 }, 409),
         (Refusal::Erased, 410),
     ] {
         let problem = error::refused(Some(run_id()), &refusal);
@@ -201,7 +201,7 @@ fn every_failure_of_the_store_has_its_status() {
 #[test]
 fn the_contents_of_an_event_keep_their_bytes() {
     let arguments = r#"{ "n": 9007199254740993, "a": 1.0 }"#;
-    let edited = standfast_core::hold::Edited {
+    let edited = standfast_core::hold::EditedArguments {
         arguments: Body::Json(RawJson::parse(arguments).unwrap()),
         digest: Digest([1; 32]),
         revision: 1,

@@ -5,17 +5,17 @@
 use serde_json::{Value, json};
 use standfast_core::event::Driver;
 use standfast_core::hold::Ask;
-use standfast_core::id::{CallNo, HoldId, HoldKey, Place, RunId, Secret, Seq};
+use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Secret, Seq, StorageKind};
 use standfast_core::job::Job;
 use standfast_core::name::{AgentName, SessionId, Tenant, ToolName, UserId};
 use standfast_core::run::Facts;
 
 use super::*;
 
-fn view(stands: Stands) -> JobView {
+fn view(stands: JobProgress) -> JobView {
     let tenant = Tenant::default_tenant();
     let run = Facts {
-        id: RunId::new(&tenant, Place::Durable, Timestamp(1), [1; 5]),
+        id: RunId::new(&tenant, StorageKind::Durable, Timestamp(1), [1; 5]),
         tenant,
         agent: AgentName::new("ops").unwrap(),
         session: SessionId::new("s-1").unwrap(),
@@ -43,23 +43,23 @@ fn view(stands: Stands) -> JobView {
     JobView { run, job }
 }
 
-fn over(end: End) -> Stands {
-    Stands::Over { at: Timestamp(30), end }
+fn over(end: JobEnd) -> JobProgress {
+    JobProgress::Over { at: Timestamp(30), end }
 }
 
-fn every_stand() -> Vec<(Stands, CallStatus, Option<&'static str>)> {
+fn every_stand() -> Vec<(JobProgress, CallStatus, Option<&'static str>)> {
     let text = |text: &str| Body::text(text);
     vec![
-        (Stands::Starting, CallStatus::Waiting, None),
-        (Stands::Waiting { processing: false }, CallStatus::Waiting, None),
-        (Stands::Waiting { processing: true }, CallStatus::Processing, None),
-        (Stands::Unknown { attempt: 1 }, CallStatus::Waiting, None),
-        (over(End::Result(text("done"))), CallStatus::Completed, None),
-        (over(End::Failed(text("broke"))), CallStatus::Failed, Some("broke")),
-        (over(End::Withdrawn), CallStatus::Failed, Some("Cancelled")),
-        (over(End::RunEnded), CallStatus::Failed, Some("Cancelled: the run ended first")),
-        (over(End::Expired), CallStatus::Expired, Some("Tool execution timed out")),
-        (over(End::Abandoned("started again")), CallStatus::Failed, Some("started again")),
+        (JobProgress::Starting, CallStatus::Waiting, None),
+        (JobProgress::Waiting { processing: false }, CallStatus::Waiting, None),
+        (JobProgress::Waiting { processing: true }, CallStatus::Processing, None),
+        (JobProgress::Unknown { attempt: 1 }, CallStatus::Waiting, None),
+        (over(JobEnd::Result(text("done"))), CallStatus::Completed, None),
+        (over(JobEnd::Failed(text("broke"))), CallStatus::Failed, Some("broke")),
+        (over(JobEnd::Withdrawn), CallStatus::Failed, Some("Cancelled")),
+        (over(JobEnd::RunEnded), CallStatus::Failed, Some("Cancelled: the run ended first")),
+        (over(JobEnd::Expired), CallStatus::Expired, Some("Tool execution timed out")),
+        (over(JobEnd::Abandoned("started again")), CallStatus::Failed, Some("started again")),
     ]
 }
 
@@ -71,7 +71,7 @@ fn every_job_has_its_status_and_its_part() {
         let (record, part) = (json(&record(&view)), json(&part(&view)));
         assert_eq!(record["status"], json(&status), "{stands:?}");
         assert_eq!(record["error"].as_str(), error, "{stands:?}");
-        assert_eq!(record["time"].get("completed").is_some(), matches!(stands, Stands::Over { .. }));
+        assert_eq!(record["time"].get("completed").is_some(), matches!(stands, JobProgress::Over { .. }));
         let expected = match status {
             CallStatus::Waiting | CallStatus::Processing => "waiting_async",
             CallStatus::Completed => "completed",
@@ -85,7 +85,7 @@ fn every_job_has_its_status_and_its_part() {
 /// S2-3, S2-5: exactly these fields, and none that could be a secret.
 #[test]
 fn a_record_has_exactly_the_fields_of_the_protocol() {
-    let mut full = view(over(End::Result(Body::Json(RawJson::parse(DONE).unwrap()))));
+    let mut full = view(over(JobEnd::Result(Body::Json(RawJson::parse(DONE).unwrap()))));
     full.job.ask.external_ref = Some("job-7".into());
     full.job.ask.data = Some(Body::Json(RawJson::parse(r#"{"webhookURL":"https://ci.example"}"#).unwrap()));
     full.job.expires_at = Some(Timestamp(99));
@@ -101,7 +101,7 @@ fn a_record_has_exactly_the_fields_of_the_protocol() {
         })
     );
     assert_eq!(
-        json(&record(&view(Stands::Waiting { processing: false }))),
+        json(&record(&view(JobProgress::Waiting { processing: false }))),
         json!({
             "id": id, "sessionID": "s-1", "messageID": message_id(&full), "callID": "toolu_1", "tool": "deploy",
             "input": {"branch": "main"}, "status": "waiting", "time": {"created": 10},
@@ -115,7 +115,7 @@ fn a_record_has_exactly_the_fields_of_the_protocol() {
         })
     );
     assert_eq!(
-        json(&part(&view(Stands::Waiting { processing: false }))),
+        json(&part(&view(JobProgress::Waiting { processing: false }))),
         json!({
             "id": CallId { run: full.run.id, no: CallNo(1) }.to_string(), "messageID": message_id(&full),
             "sessionID": "s-1", "type": "tool", "callID": "toolu_1", "tool": "deploy",
@@ -129,7 +129,7 @@ const DONE: &str = r#"{"title":"Deployment Complete","output":"Preview deployed"
 /// S2-30, S2-31, C1: the four words, and `since` always.
 #[test]
 fn every_status_of_a_conversation() {
-    let hold = HoldId { run: view(Stands::Starting).run.id, key: view(Stands::Starting).job.key };
+    let hold = HoldId { run: view(JobProgress::Starting).run.id, key: view(JobProgress::Starting).job.key };
     for (now, expected) in [
         (SessionNow::Idle, json!({"type": "idle"})),
         (SessionNow::Busy, json!({"type": "busy"})),

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use standfast_core::body::Body;
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::hold::{Ask, HoldKind};
 use standfast_core::id::{CallNo, HoldId};
 use standfast_core::run::status as core_status;
@@ -50,11 +50,11 @@ pub(in crate::surface::inbox) fn hold_to_resume<'a>(
 }
 
 /// What an answer decides.
-pub(in crate::surface::inbox) fn wanted(hold: &HoldView, payload: &RawValue) -> Result<Wanted, Problem> {
+pub(in crate::surface::inbox) fn wanted(hold: &HoldView, payload: &RawValue) -> Result<Choice, Problem> {
     // Members that stand twice are refused before anything is read from them.
     json("payload", payload)?;
     match hold.row.kind {
-        HoldKind::Input | HoldKind::External => Ok(Wanted::Answer { value: value("payload", payload)? }),
+        HoldKind::Input | HoldKind::External => Ok(Choice::Answer { value: value("payload", payload)? }),
         HoldKind::Approval => approval(payload),
         HoldKind::Recovery => recovery(payload),
         HoldKind::Auth => {
@@ -64,8 +64,8 @@ pub(in crate::surface::inbox) fn wanted(hold: &HoldView, payload: &RawValue) -> 
                 authorized: bool,
             }
             match serde_json::from_str(payload.get()) {
-                Ok(Login { authorized: true }) => Ok(Wanted::Answer { value: value("payload", payload)? }),
-                Ok(Login { authorized: false }) => Ok(Wanted::Deny { reason: None }),
+                Ok(Login { authorized: true }) => Ok(Choice::Answer { value: value("payload", payload)? }),
+                Ok(Login { authorized: false }) => Ok(Choice::Deny { reason: None }),
                 Err(_) => {
                     Err(Problem::invalid(r#"a login takes {"authorized": true} or {"authorized": false}"#))
                 }
@@ -99,7 +99,7 @@ impl Decision {
     }
 }
 
-fn approval(payload: &RawValue) -> Result<Wanted, Problem> {
+fn approval(payload: &RawValue) -> Result<Choice, Problem> {
     let read = Decision::read(payload).filter(|read| read.result.is_none());
     let wrong = || {
         Problem::invalid(
@@ -108,10 +108,10 @@ fn approval(payload: &RawValue) -> Result<Wanted, Problem> {
     };
     let Decision { approved, decision, modified_input, reason, .. } = read.ok_or_else(wrong)?;
     match (approved, decision.as_deref(), modified_input) {
-        (Some(true), None, None) | (None, Some("approve"), None) => Ok(Wanted::Approve),
-        (Some(false), None, None) | (None, Some("deny"), None) => Ok(Wanted::Deny { reason }),
+        (Some(true), None, None) | (None, Some("approve"), None) => Ok(Choice::Approve),
+        (Some(false), None, None) | (None, Some("deny"), None) => Ok(Choice::Deny { reason }),
         (None, Some("modify"), Some(input)) => {
-            Ok(Wanted::ApproveEdited { arguments: json("modified_input", &input)? })
+            Ok(Choice::ApproveEdited { arguments: json("modified_input", &input)? })
         }
         (None, Some("modify"), None) => {
             Err(Problem::invalid("modify needs modified_input: what to run instead"))
@@ -120,7 +120,7 @@ fn approval(payload: &RawValue) -> Result<Wanted, Problem> {
     }
 }
 
-fn recovery(payload: &RawValue) -> Result<Wanted, Problem> {
+fn recovery(payload: &RawValue) -> Result<Choice, Problem> {
     let wrong = || {
         Problem::invalid(
             r#"an unknown outcome takes "run_again", "did_not_happen", or {"decision": "happened", "result": …}"#,
@@ -128,9 +128,9 @@ fn recovery(payload: &RawValue) -> Result<Wanted, Problem> {
     };
     let Decision { decision, result, reason, .. } = Decision::read(payload).ok_or_else(wrong)?;
     match (decision.as_deref(), result) {
-        (Some("run_again"), None) => Ok(Wanted::Approve),
-        (Some("did_not_happen"), None) => Ok(Wanted::Deny { reason }),
-        (Some("happened"), Some(result)) => Ok(Wanted::Answer { value: value("result", &result)? }),
+        (Some("run_again"), None) => Ok(Choice::Approve),
+        (Some("did_not_happen"), None) => Ok(Choice::Deny { reason }),
+        (Some("happened"), Some(result)) => Ok(Choice::Answer { value: value("result", &result)? }),
         (_, _) => Err(wrong()),
     }
 }

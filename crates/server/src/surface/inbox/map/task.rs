@@ -5,7 +5,7 @@
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use standfast_core::body::Body;
-use standfast_core::event::{self, Driver, Envelope, Event, Outcome, Released};
+use standfast_core::event::{self, Driver, Envelope, Event, Outcome, ReleaseReason};
 use standfast_core::hold::{HoldKind, Resolution};
 use standfast_core::id::HoldKey;
 use standfast_core::json::RawJson;
@@ -134,10 +134,10 @@ impl<'a> Told<'a> {
                     told.started_at = told.started_at.or(Some(*at));
                 }
                 Event::RunReleased(released) => {
-                    if let Released::Failed(error) = &released.why {
+                    if let ReleaseReason::Failed(error) = &released.why {
                         told.error = Some(error_of(error, None));
                     }
-                    told.worker = told.worker.filter(|_| released.why == Released::Suspended);
+                    told.worker = told.worker.filter(|_| released.why == ReleaseReason::Suspended);
                 }
                 Event::ModelReplied(replied) => {
                     told.result = replied.reply.text.as_ref().and_then(raw).or(told.result.take());

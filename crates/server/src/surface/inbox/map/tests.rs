@@ -4,9 +4,9 @@
 
 use standfast_core::event::Outcome;
 use standfast_core::hold::HoldKind;
-use standfast_core::id::{CallNo, HoldKey, Place, RunId, Secret};
+use standfast_core::id::{CallNo, HoldKey, RunId, Secret, StorageKind};
 use standfast_core::name::Tenant;
-use standfast_core::run::{Status, Waiting};
+use standfast_core::run::{Status, WaitKind};
 use standfast_core::time::Timestamp;
 
 use super::*;
@@ -14,7 +14,7 @@ use super::*;
 /// C1, S4-2, S4-19: every status of a run is one of a task, and every status of a task is found by its phases.
 #[test]
 fn every_core_state_has_its_word() {
-    let run = RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(1), [1; 5]);
+    let run = RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(1), [1; 5]);
     let hold = HoldId { run, key: HoldKey { call: CallNo(1), secret: Secret([0; 16]) } };
     let below = |kind| vec![(hold, kind)];
     let table = [
@@ -22,14 +22,14 @@ fn every_core_state_has_its_word() {
         (Status::Claimed, vec![], TaskStatus::Claimed),
         (Status::Working, vec![], TaskStatus::InProgress),
         (Status::Retrying(Timestamp(9)), vec![], TaskStatus::InProgress),
-        (Status::Held(Waiting::Person), vec![], TaskStatus::WaitingForInput),
-        (Status::Held(Waiting::Auth), vec![], TaskStatus::WaitingForInput),
-        (Status::Held(Waiting::External), vec![], TaskStatus::InProgress),
-        (Status::Held(Waiting::External), below(HoldKind::Approval), TaskStatus::WaitingForInput),
-        (Status::Held(Waiting::External), below(HoldKind::Input), TaskStatus::WaitingForInput),
-        (Status::Held(Waiting::External), below(HoldKind::Recovery), TaskStatus::WaitingForInput),
-        (Status::Held(Waiting::External), below(HoldKind::Auth), TaskStatus::WaitingForInput),
-        (Status::Held(Waiting::External), below(HoldKind::External), TaskStatus::InProgress),
+        (Status::Held(WaitKind::Person), vec![], TaskStatus::WaitingForInput),
+        (Status::Held(WaitKind::Auth), vec![], TaskStatus::WaitingForInput),
+        (Status::Held(WaitKind::External), vec![], TaskStatus::InProgress),
+        (Status::Held(WaitKind::External), below(HoldKind::Approval), TaskStatus::WaitingForInput),
+        (Status::Held(WaitKind::External), below(HoldKind::Input), TaskStatus::WaitingForInput),
+        (Status::Held(WaitKind::External), below(HoldKind::Recovery), TaskStatus::WaitingForInput),
+        (Status::Held(WaitKind::External), below(HoldKind::Auth), TaskStatus::WaitingForInput),
+        (Status::Held(WaitKind::External), below(HoldKind::External), TaskStatus::InProgress),
         (Status::Ended(Outcome::Completed), vec![], TaskStatus::Completed),
         (Status::Ended(Outcome::Failed), vec![], TaskStatus::Failed),
         (Status::Ended(Outcome::Canceled), vec![], TaskStatus::Cancelled),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use standfast_core::body::Body;
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{CallId, HoldId};
 use standfast_core::json::RawJson;
@@ -65,9 +65,9 @@ pub(in crate::surface::teal) fn resolutions(
         };
         let missing = || format!("approving {call} needs a payload: {}", wanted_payload(needs));
         let wanted = match needs {
-            Needs::Nothing => Wanted::Approve,
-            Needs::Maybe => Wanted::Answer { value: own.map_or_else(|| Ok(Body::text("logged in")), body)? },
-            Needs::Answer => Wanted::Answer { value: body(own.ok_or_else(missing)?)? },
+            Needs::Nothing => Choice::Approve,
+            Needs::Maybe => Choice::Answer { value: own.map_or_else(|| Ok(Body::text("logged in")), body)? },
+            Needs::Answer => Choice::Answer { value: body(own.ok_or_else(missing)?)? },
             Needs::Truth => truth(own.ok_or_else(missing)?)?,
         };
         each.push(One { hold: view.row.id.key, wanted, digest: None, revision: None });
@@ -99,7 +99,7 @@ fn body(raw: &RawValue) -> Result<Body, String> {
 }
 
 /// What nobody knew: nothing but these words says it (C23).
-fn truth(raw: &RawValue) -> Result<Wanted, String> {
+fn truth(raw: &RawValue) -> Result<Choice, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Truth {
@@ -117,9 +117,9 @@ fn truth(raw: &RawValue) -> Result<Wanted, String> {
     let misfit = |_| format!("nobody knows what this call did; payload must be {TRUTH}");
     let said: Truth = serde_json::from_str(raw.get()).map_err(misfit)?;
     match (said.decision, said.result) {
-        (Word::RunAgain, None) => Ok(Wanted::Approve),
-        (Word::DidNotHappen, None) => Ok(Wanted::Deny { reason: said.reason }),
-        (Word::Happened, Some(result)) => Ok(Wanted::Answer { value: body(&result)? }),
+        (Word::RunAgain, None) => Ok(Choice::Approve),
+        (Word::DidNotHappen, None) => Ok(Choice::Deny { reason: said.reason }),
+        (Word::Happened, Some(result)) => Ok(Choice::Answer { value: body(&result)? }),
         (Word::Happened, None) => Err("it happened: say its result".into()),
         (Word::RunAgain | Word::DidNotHappen, Some(_)) => Err("only what happened has a result".into()),
     }

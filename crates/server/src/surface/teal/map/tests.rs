@@ -4,7 +4,7 @@
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use standfast_core::id::{HoldId, HoldKey, Place, Secret};
+use standfast_core::id::{HoldId, HoldKey, Secret, StorageKind};
 use standfast_core::name::{AgentName, SessionId, Tenant};
 use standfast_core::project::HoldRow;
 use standfast_core::time::Timestamp;
@@ -17,9 +17,9 @@ const STATUSES: [Status; 11] = [
     Status::Claimed,
     Status::Working,
     Status::Retrying(Timestamp(5)),
-    Status::Held(Waiting::Person),
-    Status::Held(Waiting::Auth),
-    Status::Held(Waiting::External),
+    Status::Held(WaitKind::Person),
+    Status::Held(WaitKind::Auth),
+    Status::Held(WaitKind::External),
     Status::Ended(Outcome::Completed),
     Status::Ended(Outcome::Failed),
     Status::Ended(Outcome::Canceled),
@@ -54,7 +54,7 @@ fn every_status_has_its_word() {
 }
 
 fn held(kind: HoldKind, call: u32) -> HoldView {
-    let run = RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(0), [0; 5]);
+    let run = RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(0), [0; 5]);
     let row = HoldRow {
         id: HoldId { run, key: HoldKey { call: CallNo(call), secret: Secret([1; 16]) } },
         kind,
@@ -92,9 +92,9 @@ fn held(kind: HoldKind, call: u32) -> HoldView {
 /// S1-28, C25, C31: what `approve` with a payload, or without, means for each kind of hold; nothing is guessed.
 #[test]
 fn approving_means_something_for_every_kind() {
-    let text = |value: &str| standfast_core::command::Wanted::Answer { value: Body::text(value) };
-    let yes = standfast_core::command::Wanted::Approve;
-    let no = standfast_core::command::Wanted::Deny { reason: None };
+    let text = |value: &str| standfast_core::command::Choice::Answer { value: Body::text(value) };
+    let yes = standfast_core::command::Choice::Approve;
+    let no = standfast_core::command::Choice::Deny { reason: None };
     let run_again = json!({"decision": "run_again"});
     let happened = json!({"decision": "happened", "result": "3 files"});
     let did_not = json!({"decision": "did_not_happen"});

@@ -5,7 +5,7 @@
 use serde::Serialize;
 use standfast_core::body::Body;
 use standfast_core::hold::HoldKind;
-use standfast_core::project::Closed;
+use standfast_core::project::HoldClosure;
 use standfast_core::receipt::{CallReceipt, Receipt};
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
@@ -323,8 +323,8 @@ fn kept(posted: &Posted) -> Kept {
     }
 }
 
-fn decided(view: &HoldView, closed: &Closed, receipt: Option<&Receipt>, now: Timestamp) -> Decided {
-    use standfast_core::project::How;
+fn decided(view: &HoldView, closed: &HoldClosure, receipt: Option<&Receipt>, now: Timestamp) -> Decided {
+    use standfast_core::project::ResolutionKind;
     let said = view.recorded.as_ref().and_then(|recorded| words::decided(&recorded.resolution));
     let (said_label, said) = said.map(|said| (said.label, said.text)).unzip();
     let call = receipt.and_then(|receipt| receipt.call.as_ref());
@@ -347,9 +347,9 @@ fn decided(view: &HoldView, closed: &Closed, receipt: Option<&Receipt>, now: Tim
     Decided {
         what: words::decision(Some(view.row.kind), closed.how),
         tone: match closed.how {
-            How::Approved | How::Edited | How::Answered => "good",
-            How::Denied | How::Failed => "bad",
-            How::Expired | How::Withdrawn | How::Superseded => "over",
+            ResolutionKind::Approved | ResolutionKind::Edited | ResolutionKind::Answered => "good",
+            ResolutionKind::Denied | ResolutionKind::Failed => "bad",
+            ResolutionKind::Expired | ResolutionKind::Withdrawn | ResolutionKind::Superseded => "over",
         },
         by: words::actor(&closed.by),
         at: When::new(closed.at, now),
