@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use standfast_core::name::Tenant;
-use standfast_store::{SealedChange, SecretStore, Store, StoreError};
+use standfast_store::{SealedChange, Store, StoreError};
 
 use crate::engine::SigningKey;
 
@@ -101,6 +101,7 @@ impl fmt::Debug for Kept {
 
 #[cfg(test)]
 mod tests {
+    use standfast_store::SecretStore;
     use standfast_store::memory::MemoryStore;
 
     use super::*;

@@ -19,10 +19,7 @@ use standfast_store::conformance::support::{
     NewRun, SHELL, Scribe, block_on, checked, holds_by, resolve, runs_by, the_hold,
 };
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
-use standfast_store::{
-    AuditStore, HoldFilter, RunFilter, RunStore, SessionChange, SessionKey, SessionStore, Store, postgres,
-    sqlite,
-};
+use standfast_store::{HoldFilter, RunFilter, SessionChange, SessionKey, Store, postgres, sqlite};
 
 /// The texts of the migrations, by number.
 fn migrations(backend: &str) -> Vec<(u32, String)> {

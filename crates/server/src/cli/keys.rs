@@ -16,7 +16,7 @@ use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::postgres::{self, PostgresStore};
 use standfast_store::sqlite::{CredentialFile, OpenError};
-use standfast_store::{Answer, Credential, SecretStore, Store, StoreError};
+use standfast_store::{Answer, Credential, SecretStore, StoreError};
 
 use super::data::{self, NoDatabase};
 use super::plain::{plain, table};

@@ -50,9 +50,9 @@ use standfast_core::refusal::Refusal;
 use standfast_core::run::{Status, WaitKind, status};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::{Entry, transcript};
+use standfast_store::Store;
 use standfast_store::conformance::flaky::{Flaky, Mishap};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{RunStore, Store};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 

@@ -22,8 +22,8 @@ use standfast_core::refusal::Refusal;
 use standfast_core::time::Millis;
 use standfast_core::transcript::Entry;
 use standfast_store::{
-    Answer as Answered, AuditLayer, Batch, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore,
-    SecretLayer, SessionLayer, Store, WorkLayer,
+    Answer as Answered, AuditLayer, Batch, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, SecretLayer,
+    SessionLayer, Store, WorkLayer,
 };
 use tokio::sync::Notify;
 

@@ -9,8 +9,8 @@ use standfast_core::command::Choice;
 use standfast_core::hold::HoldKind;
 use standfast_core::run::status;
 use standfast_core::time::Millis;
+use standfast_store::Store;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{RunStore, Store};
 use tokio::sync::Notify;
 
 use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};

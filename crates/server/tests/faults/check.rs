@@ -15,7 +15,7 @@ use standfast_core::run::{Status, status};
 use standfast_store::conformance::faults::open;
 use standfast_store::conformance::support::{block_on, runs_by};
 use standfast_store::postgres::{self, PostgresOptions, PostgresStore};
-use standfast_store::{RunFilter, RunQuery, RunStore, Store};
+use standfast_store::{RunFilter, RunQuery, Store};
 
 use crate::facts::{Facts, wrong_effects};
 use crate::server::panics;

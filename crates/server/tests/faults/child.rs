@@ -20,8 +20,8 @@ use standfast_core::time::Millis;
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{
-    AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore, SecretLayer, SessionLayer,
-    ShardSet, Store, WorkLayer,
+    AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, SecretLayer, SessionLayer, ShardSet, Store,
+    WorkLayer,
 };
 use tokio::net::TcpListener;
 use tokio::sync::watch;

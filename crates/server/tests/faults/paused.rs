@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use standfast::clock::Clock;
 use standfast_store::conformance::support::{block_on, runs_by};
-use standfast_store::{RunFilter, RunQuery, RunStore, Store};
+use standfast_store::{RunFilter, RunQuery, Store};
 
 use crate::child::Options;
 use crate::expiry::{fill, percentile};

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use standfast::tool::{Invocation, Running, Tool};
 use standfast_store::{
-    Answer, AuditLayer, Batch, Claim, ClaimedRun, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore,
-    SecretLayer, SessionLayer, Store, WorkLayer, WorkStore,
+    Answer, AuditLayer, Batch, Claim, ClaimedRun, DeliveryLayer, IdempotencyLayer, Layer, RunLayer,
+    SecretLayer, SessionLayer, Store, WorkLayer,
 };
 
 /// A point, the n-th time that it is passed.

@@ -20,9 +20,8 @@ use standfast_core::time::{Millis, Timestamp};
 use standfast_store::conformance::support::{block_on, events_of};
 use standfast_store::{
     Answer, AuditLayer, Batch, Claim, ClaimedRun, Counts, DeliveryLayer, Heartbeat, HoldQuery,
-    IdempotencyLayer, IdempotencyStore, InboxCounts, KeyNote, KeyRecord, Layer, NodeRow, Page, RunLayer,
-    RunQuery, RunStore, SecretLayer, SessionLayer, ShardSet, Store, StoreError, StoredRun, WorkLayer,
-    WorkStore,
+    IdempotencyLayer, InboxCounts, KeyNote, KeyRecord, Layer, NodeRow, Page, RunLayer, RunQuery, SecretLayer,
+    SessionLayer, ShardSet, Store, StoreError, StoredRun, WorkLayer,
 };
 use tokio::sync::{broadcast, oneshot};
 

@@ -14,7 +14,7 @@ use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::Entry;
 use standfast_store::conformance::random::Random;
 use standfast_store::conformance::registry::Registry;
-use standfast_store::{Heartbeat, RunStore, ShardSet, Store, WorkStore};
+use standfast_store::{Heartbeat, ShardSet, Store};
 use tokio::sync::{Notify, broadcast};
 
 use crate::cast;

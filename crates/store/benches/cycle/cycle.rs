@@ -25,7 +25,7 @@ use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::stored_call;
 use standfast_store::ahead::{Beside, Driver, Given, Order};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{AudienceMember, LeaseChange, Put, RunStore, Store};
+use standfast_store::{AudienceMember, LeaseChange, Put, Store};
 
 use crate::measure::{Lap, Measurement, load, now};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use standfast_core::id::HoldId;
 use standfast_core::name::Tenant;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{Audience, AudienceMember, HoldFilter, HoldQuery, RunStore, Store, WorkStore};
+use standfast_store::{Audience, AudienceMember, HoldFilter, HoldQuery, Store};
 use tokio::runtime::Runtime;
 
 use crate::cycle::Bench;

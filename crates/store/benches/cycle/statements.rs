@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use standfast_core::id::RunId;
 use standfast_store::memory::MemoryStore;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{Batch, RunStore, Store};
+use standfast_store::{Batch, Store};
 
 use crate::cycle::Bench;
 use crate::measure::{Lap, Measurement, load, now};

@@ -13,7 +13,7 @@ use standfast_core::project::RunRow;
 use super::Factory;
 use super::appending::say;
 use super::support::{NewRun, Scribe, World, block_on, checked, claimed_runs, resolve};
-use crate::{Claim, ClaimedRun, Guard, RunStore, Store, StoreError, WorkStore};
+use crate::{Claim, ClaimedRun, Guard, Store, StoreError};
 
 const THREADS: u64 = 16;
 

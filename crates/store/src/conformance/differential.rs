@@ -24,7 +24,7 @@ use super::Factory;
 use super::random::Random;
 use super::support::{NODE, NewRun, OTHER_NODE, World, block_on, session_of};
 use crate::memory::MemoryStore;
-use crate::{Answer, AudienceMember, Batch, Guard, LeaseChange, Notice, Put, RunStore, Store, StoreError};
+use crate::{Answer, AudienceMember, Batch, Guard, LeaseChange, Notice, Put, Store, StoreError};
 
 const TENANTS: [&str; 2] = ["default", "acme"];
 const AGENTS: [&str; 3] = ["a", "b", "c"];

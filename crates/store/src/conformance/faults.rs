@@ -20,7 +20,7 @@ use standfast_core::project::RunRow;
 
 use super::support::{LOOKUP, NewRun, SHELL, Scribe, begin, block_on, checked, finish, resolve, runs_by};
 use crate::sqlite::{OpenError, SqliteOptions, SqliteStore};
-use crate::{Batch, RunFilter, RunQuery, RunStore, Store};
+use crate::{Batch, RunFilter, RunQuery, Store};
 
 /// What a row of the fault matrix came to.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::random::Random;
 use crate::{
-    Answer, AuditLayer, Batch, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore, SecretLayer,
-    SessionLayer, Store, StoreError, WorkLayer,
+    Answer, AuditLayer, Batch, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, SecretLayer, SessionLayer,
+    Store, StoreError, WorkLayer,
 };
 
 /// What happens to one append.

@@ -22,7 +22,7 @@ use standfast_core::time::{Millis, Timestamp};
 use super::{Backend, Factory};
 use crate::{
     Audience, AudienceMember, Batch, Claim, ClaimedRun, HoldFilter, HoldQuery, Page, RunFilter, RunQuery,
-    RunStore, SessionKey, ShardSet, Store, StoreError, StoredRun, WorkStore,
+    SessionKey, ShardSet, Store, StoreError, StoredRun,
 };
 
 pub use scribe::{

@@ -25,9 +25,9 @@ use standfast_core::name::{AgentName, RuleId, SessionId, Tenant, ToolName, UserI
 use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
 use standfast_core::run::{Call, CallState, Run, Stage};
 use standfast_core::time::{Millis, Timestamp};
+use standfast_store::Store;
 use standfast_store::ahead::{Beside, Driver, Given, Order, Settled};
 use standfast_store::memory::MemoryStore;
-use standfast_store::{RunStore, Store};
 
 use crate::block_on::block_on;
 

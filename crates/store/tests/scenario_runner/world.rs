@@ -20,7 +20,7 @@ use standfast_core::run::PromptBasis;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::ahead::{Beside, Driver, Given, Order, Settled};
 use standfast_store::memory::MemoryStore;
-use standfast_store::{AudienceMember, Put, RunStore, Store};
+use standfast_store::{AudienceMember, Put, Store};
 
 use super::backends::Backend;
 use super::block_on::block_on;

@@ -15,8 +15,7 @@ use super::super::support::{
 use super::{AGENTS, INBOXES, KEYS, NODES, PEOPLE, SESSIONS, TENANTS, Twins};
 use crate::{
     Audience, AudienceMember, Claim, Credential, DeliveryStore, DueNotice, HoldFilter, HoldQuery,
-    IdempotencyStore, NoticeQuery, RunFilter, RunQuery, RunStore, SecretStore, SessionChange, SessionStore,
-    SettleNotice, ShardSet, Store, WorkStore,
+    NoticeQuery, RunFilter, RunQuery, SessionChange, SettleNotice, ShardSet, Store,
 };
 
 impl Twins {
