@@ -9,7 +9,7 @@ use crate::actor::Actor;
 use crate::digest::{self, Digest};
 use crate::event::{Claim, Driver, Outcome, Parent};
 use crate::hold::{Hold, HoldKind};
-use crate::id::{CallNo, HoldKey, Incarnation, RequestKey, RunId, Seq};
+use crate::id::{CallNo, HoldId, HoldKey, Incarnation, RequestKey, RunId, Seq};
 use crate::message::{FileDigest, Replay, Usage, is_default};
 use crate::name::{AgentName, InboxName, RuleId, SessionId, Tenant, ToolName, UserId, WorkerName};
 use crate::time::Timestamp;
@@ -299,6 +299,12 @@ impl Run {
     #[must_use]
     pub fn call(&self, no: CallNo) -> Option<&Call> {
         self.state.calls.iter().find(|call| call.no == no)
+    }
+
+    /// A hold of this run as the world names it.
+    #[must_use]
+    pub fn hold_id(&self, key: HoldKey) -> HoldId {
+        HoldId { run: self.facts.id, key }
     }
 
     /// The open hold with this key. Compares the secret in constant time.

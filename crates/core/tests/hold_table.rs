@@ -67,7 +67,7 @@ fn column_superseded_by_a_message() {
                 assert_eq!(scene.hold(), hold);
             }
             HoldKind::Recovery => {
-                assert_eq!(said, Err(Refusal::Held { open: vec![hold] }));
+                assert_eq!(said, Err(Refusal::Held { open: vec![scene.run.hold_id(hold)] }));
                 assert_eq!(scene.log.len(), before);
             }
         }
@@ -82,7 +82,7 @@ fn column_superseded_only_when_the_message_asks_to() {
         let said = scene.send(say(OnHold::Refuse));
         let expected = match kind {
             HoldKind::Approval | HoldKind::Input | HoldKind::Recovery => {
-                Err(Refusal::Held { open: vec![hold] })
+                Err(Refusal::Held { open: vec![scene.run.hold_id(hold)] })
             }
             HoldKind::External | HoldKind::Auth => Ok(Answer::Done),
         };
@@ -173,7 +173,11 @@ fn column_late_answer_is_refused() {
         let policy = HoldPolicy { timeout: Some(MINUTE), ..HoldPolicy::default() };
         let (mut scene, hold) = waiting(kind, policy);
         scene.later(Millis::hours(24));
-        assert_eq!(scene.resolves(hold, usual(kind)), Err(Refusal::Expired(hold)), "{kind:?}");
+        assert_eq!(
+            scene.resolves(hold, usual(kind)),
+            Err(Refusal::Expired(scene.run.hold_id(hold))),
+            "{kind:?}"
+        );
         let recorded = support::recorded(&scene.log, hold).unwrap();
         assert_eq!(recorded.resolution, Resolution::Expire);
         assert_eq!(scene.resolves(hold, usual(kind)), Err(Refusal::AlreadyDecided(Box::new(recorded))));
@@ -197,7 +201,7 @@ fn column_late_answer_to_a_kept_hold() {
             let last = late.log.last().map(|envelope| envelope.event.clone());
             assert!(matches!(last, Some(Event::HoldResolved(resolved)) if resolved.late), "{kind:?}");
             scene.later(Millis::seconds(1));
-            assert_eq!(scene.resolves(hold, usual(kind)), Err(Refusal::Expired(hold)));
+            assert_eq!(scene.resolves(hold, usual(kind)), Err(Refusal::Expired(scene.run.hold_id(hold))));
             assert_eq!(scene.run.outcome(), Some(outcome));
         }
     }
@@ -251,7 +255,11 @@ fn column_who() {
         scene.authority = None;
         let before = scene.log.len();
         for wanted in [usual(kind), deny(), fail(), Choice::Withdraw] {
-            assert_eq!(scene.resolves(hold, wanted), Err(Refusal::NotAllowed(hold)), "{kind:?}");
+            assert_eq!(
+                scene.resolves(hold, wanted),
+                Err(Refusal::NotAllowed(Some(scene.run.hold_id(hold)))),
+                "{kind:?}"
+            );
         }
         assert_eq!(scene.log.len(), before);
     }
@@ -269,7 +277,9 @@ fn column_deny() {
                     (Ok(Answer::Done), outcome, CallState::Done(CallOutcome::Denied))
                 }
                 HoldKind::Recovery => (Ok(Answer::Done), None, CallState::Done(CallOutcome::NotExecuted)),
-                HoldKind::External => (Err(Refusal::WrongKind { hold, kind }), None, CallState::Held),
+                HoldKind::External => {
+                    (Err(Refusal::WrongKind { hold: scene.run.hold_id(hold), kind }), None, CallState::Held)
+                }
             };
             assert_eq!(
                 (decided, scene.run.outcome(), state_of_call(&scene)),
@@ -336,7 +346,11 @@ fn table_of_decisions_as_commands() {
             let (mut scene, hold) = waiting(kind, HoldPolicy::default());
             let before = scene.log.len();
             let decided = scene.resolves(hold, wanted.clone());
-            let expected = if takes { Ok(Answer::Done) } else { Err(Refusal::WrongKind { hold, kind }) };
+            let expected = if takes {
+                Ok(Answer::Done)
+            } else {
+                Err(Refusal::WrongKind { hold: scene.run.hold_id(hold), kind })
+            };
             assert_eq!(decided, expected, "{kind:?} {wanted:?}");
             assert_eq!(scene.log.len() > before, takes);
         }

@@ -42,7 +42,7 @@ fn a_call_given_back_after_the_end_was_not_executed() {
     assert_eq!(scene.kinds_after(before), ["call.returned"]);
     assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(CallOutcome::NotExecuted));
     assert_eq!(next::next(&scene.run, scene.now), NextStep::Nothing);
-    let stale = Refusal::StaleAttempt { call: CallNo(1), current: 1 };
+    let stale = Refusal::StaleAttempt { call: CallNo(1), attempt: 1, current: 1 };
     assert_eq!(scene.finishes(1, 1), Err(stale), "it says that it never ran");
 }
 
@@ -77,7 +77,7 @@ fn a_message_that_cannot_supersede_an_unknown_outcome_supersedes_nothing() {
     scene.verdicts = the_rule_says("new", Effect::Hold, 1);
     scene.begins(2).unwrap();
     let before = scene.clone();
-    let open = scene.run.state.holds.iter().map(|hold| hold.key).collect();
+    let open = scene.run.state.holds.iter().map(|hold| scene.run.hold_id(hold.key)).collect();
     assert_eq!(scene.send(say(OnHold::Supersede)), Err(Refusal::Held { open }));
     assert_eq!((scene.run, scene.log), (before.run, before.log));
 }
@@ -101,7 +101,7 @@ fn the_server_lets_a_tool_look_again_and_says_nothing_else() {
     assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Ready);
     let mut others = waits(None);
     let hold = others.hold();
-    let refused = Err(Refusal::WrongKind { hold, kind: HoldKind::External });
+    let refused = Err(Refusal::WrongKind { hold: others.run.hold_id(hold), kind: HoldKind::External });
     assert_eq!(others.resolves(hold, answer()), refused);
 }
 
@@ -206,11 +206,18 @@ fn only_the_server_itself_says_what_a_sub_run_came_to() {
     for role in [Role::Owner, Role::Approver, Role::Admin, Role::Callback] {
         scene.authority = Some(role);
         for wanted in [answer(), support::fail(), Choice::Withdraw] {
-            assert_eq!(scene.resolves(hold, wanted), Err(Refusal::WrongKind { hold, kind }), "{role:?}");
+            assert_eq!(
+                scene.resolves(hold, wanted),
+                Err(Refusal::WrongKind { hold: scene.run.hold_id(hold), kind }),
+                "{role:?}"
+            );
         }
     }
     scene.authority = Some(Role::System);
-    assert_eq!(scene.resolves(hold, Choice::Withdraw), Err(Refusal::WrongKind { hold, kind }));
+    assert_eq!(
+        scene.resolves(hold, Choice::Withdraw),
+        Err(Refusal::WrongKind { hold: scene.run.hold_id(hold), kind })
+    );
     assert_eq!(scene.log.len(), before);
     assert_eq!(scene.resolves(hold, answer()), Ok(Answer::Done));
     assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(CallOutcome::Ok));
@@ -414,7 +421,10 @@ fn a_decision_on_a_hold_that_ended_with_its_run_is_told_so() {
     scene.the_model_asks(&[SHELL, LOOKUP]);
     let (expires, withdrawn) = (scene.hold_of(1).key, scene.hold_of(2).key);
     scene.later(Millis::seconds(100));
-    assert_eq!(scene.decided(&resolve(expires, deny())).outcome, Err(Refusal::Expired(expires)));
+    assert_eq!(
+        scene.decided(&resolve(expires, deny())).outcome,
+        Err(Refusal::Expired(scene.run.hold_id(expires)))
+    );
     assert_eq!(scene.decided(&resolve(withdrawn, deny())).outcome, Err(Refusal::Ended(Outcome::Failed)));
 }
 
@@ -424,7 +434,10 @@ fn a_hold_that_expires_this_instant_is_not_said_to_be_unknown() {
     let policy = HoldPolicy { timeout: Some(Millis::seconds(60)), ..HoldPolicy::default() };
     let (mut scene, hold) = Scene::waiting_for_approval(policy);
     scene.later(Millis::seconds(60));
-    assert_eq!(scene.send(Command::Reopen { hold, expires_at: None }), Err(Refusal::Expired(hold)));
+    assert_eq!(
+        scene.send(Command::Reopen { hold, expires_at: None }),
+        Err(Refusal::Expired(scene.run.hold_id(hold)))
+    );
 }
 
 /// A result must not bring contents back that were deleted; that its outcome stays unknown can still be noted.

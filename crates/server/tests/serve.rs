@@ -297,6 +297,25 @@ async fn bad_input_gets_a_clear_error_and_nothing_is_lost() {
     assert_eq!(effects(&data), Vec::<String>::new());
 }
 
+/// An error about a hold names it by the id that clients know, never by the one that events have for it.
+#[tokio::test]
+async fn errors_name_a_hold_by_the_id_that_clients_know() {
+    let data = tempfile::tempdir().unwrap();
+    let server = serve(data.path());
+    let (run, hold) = server.held().await;
+    let (resolve, messages) =
+        (format!("/api/v1/holds/{hold}/resolve"), format!("/api/v1/runs/{run}/messages"));
+    for (path, body, kind) in [
+        (&resolve, r#"{"resolution": "fail", "reason": "x"}"#, "wrong-kind"),
+        (&resolve, r#"{"resolution": "approve", "revision": 7}"#, "stale"),
+        (&messages, r#"{"input": "hello?"}"#, "held"),
+    ] {
+        let (_, problem) = answer(server.post(path, body)).await;
+        assert!(problem["type"].as_str().unwrap().ends_with(kind), "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(&hold), "{problem}");
+    }
+}
+
 /// A foreign id and no id at all look the same.
 #[tokio::test]
 async fn what_is_not_there_has_one_answer() {

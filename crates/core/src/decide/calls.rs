@@ -181,7 +181,7 @@ pub(super) fn finish(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<Answe
         return Ok(Answer::Contradicted);
     }
     let call = call(draft, finish.call)?;
-    let stale = Refusal::StaleAttempt { call: call.no, current: call.attempt };
+    let stale = Refusal::StaleAttempt { call: call.no, attempt: finish.attempt, current: call.attempt };
     if call.attempt != finish.attempt {
         return Err(stale);
     }
@@ -343,7 +343,9 @@ fn refuse_if_erased(draft: &Draft<'_>) -> Result<(), Refusal> {
 fn refuse_unless_current(call: &Call, attempt: u32) -> Result<(), Refusal> {
     match call.state {
         CallState::Started { .. } if call.attempt == attempt => Ok(()),
-        CallState::Started { .. } => Err(Refusal::StaleAttempt { call: call.no, current: call.attempt }),
+        CallState::Started { .. } => {
+            Err(Refusal::StaleAttempt { call: call.no, attempt, current: call.attempt })
+        }
         CallState::Ready | CallState::Held | CallState::Done(_) => Err(Refusal::CallNotReady(call.no)),
     }
 }

@@ -64,7 +64,9 @@ pub(super) fn say(draft: &mut Draft<'_>, say: &Say) -> Result<Answer, Refusal> {
             draft.run = run;
             draft.events.truncate(events);
         }
-        return Err(Refusal::Held { open: draft.run.state.holds.iter().map(|hold| hold.key).collect() });
+        return Err(Refusal::Held {
+            open: draft.run.state.holds.iter().map(|hold| draft.run.hold_id(hold.key)).collect(),
+        });
     }
     let received = MessageReceived { message: say.message.clone() };
     let is_busy = match draft.run.state.stage {

@@ -49,7 +49,7 @@ pub(super) fn resolve(
         Role::Owner | Role::Approver | Role::Admin | Role::Callback => hold.child.is_some(),
     };
     if !is_taken || is_others {
-        return Err(Refusal::WrongKind { hold: key, kind: hold.kind });
+        return Err(Refusal::WrongKind { hold: draft.run.hold_id(key), kind: hold.kind });
     }
     refuse_if_stale(draft, &hold, &wanted.decide)?;
     match &wanted.resolution {
@@ -116,7 +116,10 @@ pub(super) fn reject(
         }
     }
     draft.refuse_if_ended()?;
-    let role = authority(draft, reject.holds.first().copied().unwrap_or(RUN_ITSELF))?;
+    let role = match reject.holds.first() {
+        Some(first) => authority(draft, *first)?,
+        None => authority_over_the_run(draft)?,
+    };
     for key in &reject.holds {
         let Some(hold) = draft.run.hold(*key).cloned() else { continue };
         let takes_a_no = match hold.kind {
@@ -149,7 +152,7 @@ pub(super) fn vote(
     };
     let role = authority(draft, decide.hold)?;
     if hold.kind != HoldKind::Approval {
-        return Err(Refusal::WrongKind { hold: decide.hold, kind: hold.kind });
+        return Err(Refusal::WrongKind { hold: draft.run.hold_id(decide.hold), kind: hold.kind });
     }
     refuse_if_stale(draft, &hold, decide)?;
     cast_vote(draft, &hold, role, None)
@@ -162,7 +165,7 @@ pub(super) fn edit(draft: &mut Draft<'_>, edit: &Edit, open_before: &[HoldKey]) 
     };
     let role = authority(draft, key)?;
     if hold.kind != HoldKind::Approval {
-        return Err(Refusal::WrongKind { hold: key, kind: hold.kind });
+        return Err(Refusal::WrongKind { hold: draft.run.hold_id(key), kind: hold.kind });
     }
     refuse_if_stale(draft, &hold, &edit.decide)?;
     let change = checked_edit(draft, &hold, &edit.arguments)?;
@@ -196,7 +199,7 @@ pub(super) fn reopen(
     let is_expired = hold.expired_at.is_some();
     authority(draft, key)?;
     if !is_expired {
-        return Err(Refusal::NotExpired(key));
+        return Err(Refusal::NotExpired(draft.run.hold_id(key)));
     }
     draft.emit(Event::HoldReopened(HoldReopened { hold: key, expires_at }));
     Ok(Answer::Done)
@@ -210,7 +213,7 @@ pub(super) fn repin(draft: &mut Draft<'_>, definition: Digest) -> Result<Answer,
         return Err(Refusal::CallStarted(call.no));
     }
     let blocking = draft.run.state.holds.iter().find(|hold| hold.call() == CallNo::RUN).cloned();
-    let role = authority(draft, blocking.as_ref().map_or(RUN_ITSELF, |hold| hold.key))?;
+    let role = authority_over_the_run(draft)?;
     if draft.run.state.definition == definition {
         return Ok(Answer::Repeated);
     }
@@ -237,9 +240,6 @@ fn shown_schemas(draft: &Draft<'_>) -> Vec<ShownSchema> {
     draft.run.state.calls.iter().filter(is_unsettled).filter_map(shown).collect()
 }
 
-/// Stands for the run in a refusal that concerns no hold.
-const RUN_ITSELF: HoldKey = HoldKey { call: CallNo::RUN, secret: crate::id::Secret([0; 16]) };
-
 /// What is said of a hold that is not open: who decided it and when, or that its time had passed.
 fn closed(
     draft: &Draft<'_>,
@@ -259,7 +259,7 @@ fn closed(
             Ok(Answer::Repeated)
         }
         Some(recorded) => Err(Refusal::AlreadyDecided(Box::new(recorded.clone()))),
-        None => Err(Refusal::NoSuchHold(key)),
+        None => Err(Refusal::NoSuchHold(draft.run.hold_id(key))),
     }
 }
 
@@ -271,7 +271,7 @@ fn closed_by_time(draft: &Draft<'_>, key: HoldKey) -> Refusal {
     });
     match draft.run.outcome() {
         Some(outcome) if !expired => Refusal::Ended(outcome),
-        Some(_) | None => Refusal::Expired(key),
+        Some(_) | None => Refusal::Expired(draft.run.hold_id(key)),
     }
 }
 
@@ -287,17 +287,24 @@ fn is_repeat(wanted: &Resolve, recorded: &RecordedDecision) -> bool {
     same_decision && wanted.idempotency_key.is_some() && wanted.idempotency_key == recorded.idempotency_key
 }
 
-fn authority(draft: &Draft<'_>, key: HoldKey) -> Result<Role, Refusal> {
-    match draft.ctx.authority {
-        Some(role) => Ok(role),
-        None if Mutant::AuthorityUnchecked.is_on() => Ok(Role::Owner),
-        None => Err(Refusal::NotAllowed(key)),
-    }
+/// In which role the sender decides this hold.
+fn authority(draft: &Draft<'_>, hold: HoldKey) -> Result<Role, Refusal> {
+    role(draft).ok_or_else(|| Refusal::NotAllowed(Some(draft.run.hold_id(hold))))
+}
+
+/// In which role the sender changes the run itself. Whoever may not is told the id of no hold.
+fn authority_over_the_run(draft: &Draft<'_>) -> Result<Role, Refusal> {
+    role(draft).ok_or(Refusal::NotAllowed(None))
+}
+
+fn role(draft: &Draft<'_>) -> Option<Role> {
+    let unchecked = Mutant::AuthorityUnchecked.is_on().then_some(Role::Owner);
+    draft.ctx.authority.or(unchecked)
 }
 
 fn refuse_if_stale(draft: &Draft<'_>, hold: &Hold, decide: &Decide) -> Result<(), Refusal> {
     let digest = draft.run.call(hold.call()).and_then(|call| call.digest);
-    let (hold, revision) = (hold.key, hold.revision);
+    let (hold, revision) = (draft.run.hold_id(hold.key), hold.revision);
     let has_other_digest = decide.digest.is_some_and(|seen| Some(seen) != digest);
     if has_other_digest || decide.revision.is_some_and(|seen| seen != revision) {
         return Err(Refusal::Stale { hold, digest, revision });
@@ -310,7 +317,9 @@ fn refuse_if_stale(draft: &Draft<'_>, hold: &Hold, decide: &Decide) -> Result<()
 
 /// Each person counts once; the last one needed decides.
 fn cast_vote(draft: &mut Draft<'_>, hold: &Hold, role: Role, key: Option<String>) -> Result<Answer, Refusal> {
-    let Some(by) = draft.ctx.actor.user().cloned() else { return Err(Refusal::NotAllowed(hold.key)) };
+    let Some(by) = draft.ctx.actor.user().cloned() else {
+        return Err(Refusal::NotAllowed(Some(draft.run.hold_id(hold.key))));
+    };
     if hold.votes.contains(&by) {
         return Ok(Answer::Repeated);
     }
@@ -342,7 +351,7 @@ struct Change {
 }
 
 fn checked_edit(draft: &Draft<'_>, hold: &Hold, arguments: &RawJson) -> Result<Change, Refusal> {
-    let forbidden = |reason: String| Refusal::Forbidden { hold: hold.key, reason };
+    let forbidden = |reason: String| Refusal::Forbidden { hold: draft.run.hold_id(hold.key), reason };
     let Some(call) = draft.run.call(hold.call()) else { return Err(Refusal::NoSuchCall(hold.call())) };
     let Some(spec) = draft.ctx.definition.tools.get(&call.tool) else {
         return Err(forbidden(format!("the agent no longer has a tool {}", call.tool)));

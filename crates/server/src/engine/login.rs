@@ -100,12 +100,10 @@ impl Engine {
         let view = self.hold(who, hold).await?;
         let run = self.see(who, hold.run).await?;
         if view.row.kind != HoldKind::Auth {
-            return Err(
-                EngineError::Refused(Refusal::WrongKind { hold: hold.key, kind: view.row.kind }).into()
-            );
+            return Err(EngineError::Refused(Refusal::WrongKind { hold, kind: view.row.kind }).into());
         }
         if !view.may_log_in {
-            return Err(EngineError::Refused(Refusal::NotAllowed(hold.key)).into());
+            return Err(EngineError::Refused(Refusal::NotAllowed(Some(hold))).into());
         }
         if view.row.closed.is_some() {
             return Err(NoLogin("nobody waits for this login any more".into()).into());

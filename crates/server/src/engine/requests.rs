@@ -30,14 +30,14 @@ impl Engine {
         let run = self.load(id.run).await?.row.run;
         let log = self.shared.events(id.run, Seq(0)).await?;
         let asked = requests(&log).into_iter().find(|request| request.key == id.key);
-        let Some((first, _)) = asked.as_ref().and_then(|request| request.holds.first()) else {
+        if asked.as_ref().is_none_or(|request| request.holds.is_empty()) {
             return Err(EngineError::NotFound);
-        };
+        }
         if run.facts.tenant != who.tenant {
             return Err(EngineError::NotFound);
         }
         if !self.may_see(who, &run.facts) {
-            return Err(Refusal::NotAllowed(*first).into());
+            return Err(Refusal::NotAllowed(None).into());
         }
         let mut holds = Vec::new();
         for (key, _) in asked.iter().flat_map(|request| &request.holds) {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use serde::Serialize;
-use standfast_core::id::{HoldId, RunId};
+use standfast_core::id::RunId;
 use standfast_core::refusal::{Refusal, resolution_word};
 
 use super::wire::{Detail, FieldViolation};
@@ -266,9 +266,8 @@ fn refused(about: Option<RunId>, refusal: &Refusal) -> A2aError {
             error.with("decision", how).with("decided_by", by).with("decided_at", at)
         }
         Refusal::Held { open } => {
-            let id =
-                |key: &standfast_core::id::HoldKey| about.map(|run| HoldId { run, key: *key }.to_string());
-            let ids: Vec<String> = open.iter().filter_map(id).collect();
+            let of_the_run = open.iter().filter(|hold| about == Some(hold.run));
+            let ids: Vec<String> = of_the_run.map(ToString::to_string).collect();
             error.with("hold_ids", ids.join(","))
         }
         Refusal::Ended(_)

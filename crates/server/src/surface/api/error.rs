@@ -92,8 +92,8 @@ pub(super) fn refused(about: Option<RunId>, refusal: &Refusal) -> Problem {
             problem.with(More { digest, revision, ..More::default() })
         }
         Refusal::Held { open } => {
-            let ids = about.map(|run| open.iter().map(|key| map::hold_id(run, *key)).collect());
-            problem.with(More { holds: ids.unwrap_or_default(), ..More::default() })
+            let holds = open.iter().filter(|hold| about == Some(hold.run)).map(ToString::to_string).collect();
+            problem.with(More { holds, ..More::default() })
         }
         Refusal::Ended(_)
         | Refusal::NotEnded

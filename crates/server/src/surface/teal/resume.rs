@@ -77,7 +77,7 @@ impl Asker {
         let view = self.request(id).await?;
         let asked: Vec<&HoldView> = view.holds.iter().filter(|hold| map::is_asked(hold.row.kind)).collect();
         if let Some(theirs) = asked.iter().find(|hold| !hold.may_decide) {
-            return Err(problem(&Refusal::NotAllowed(theirs.row.id.key).into()));
+            return Err(problem(&Refusal::NotAllowed(Some(theirs.row.id)).into()));
         }
         let wish = wish()?;
         let open: Vec<&HoldView> = asked.iter().copied().filter(|hold| hold.row.closed.is_none()).collect();

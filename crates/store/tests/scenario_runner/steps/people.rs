@@ -157,7 +157,7 @@ fn writes(world: &mut World, name: &str, text: &str) -> Result<(), String> {
     let hold = match view.row.run.state.holds.as_slice() {
         [only] => only.key,
         several => {
-            let open = several.iter().map(|hold| hold.key).collect();
+            let open = several.iter().map(|hold| view.row.run.hold_id(hold.key)).collect();
             world.outcome = Some(Err(Refusal::Held { open }));
             return Ok(());
         }

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use standfast_core::actor::Actor;
 use standfast_core::hold::RecordedDecision;
-use standfast_core::id::{CallNo, HoldKey, Secret, StorageKind as Lives};
+use standfast_core::id::{CallNo, HoldId, HoldKey, Secret, StorageKind as Lives};
 use standfast_core::name::{Tenant, UserId};
 use standfast_core::refusal::{CapKind, Refusal};
 use standfast_core::time::Timestamp;
@@ -159,22 +159,23 @@ fn every_refusal_has_its_error() {
     };
     let digest = standfast_core::digest::of_bytes(b"x");
     let (unsupported, invalid) = (Kind::UnsupportedOperation, Kind::InvalidParams);
+    let hold = HoldId { run: run_id(), key: KEY };
     for (refusal, kind) in [
         (Refusal::Ended(Outcome::Completed), unsupported),
         (Refusal::NotEnded, unsupported),
-        (Refusal::Held { open: vec![KEY] }, unsupported),
-        (Refusal::NoSuchHold(KEY), invalid),
+        (Refusal::Held { open: vec![hold] }, unsupported),
+        (Refusal::NoSuchHold(hold), invalid),
         (Refusal::AlreadyDecided(Box::new(recorded)), unsupported),
-        (Refusal::Expired(KEY), unsupported),
-        (Refusal::NotAllowed(KEY), Kind::PermissionDenied),
-        (Refusal::WrongKind { hold: KEY, kind: HoldKind::Input }, invalid),
-        (Refusal::Stale { hold: KEY, digest: Some(digest), revision: 1 }, invalid),
-        (Refusal::MustRepeatDigest { hold: KEY, digest: None, revision: 1 }, invalid),
-        (Refusal::Forbidden { hold: KEY, reason: "no".into() }, invalid),
-        (Refusal::NotExpired(KEY), unsupported),
+        (Refusal::Expired(hold), unsupported),
+        (Refusal::NotAllowed(Some(hold)), Kind::PermissionDenied),
+        (Refusal::WrongKind { hold, kind: HoldKind::Input }, invalid),
+        (Refusal::Stale { hold, digest: Some(digest), revision: 1 }, invalid),
+        (Refusal::MustRepeatDigest { hold, digest: None, revision: 1 }, invalid),
+        (Refusal::Forbidden { hold, reason: "no".into() }, invalid),
+        (Refusal::NotExpired(hold), unsupported),
         (Refusal::NoSuchCall(CallNo(1)), invalid),
         (Refusal::CallNotReady(CallNo(1)), unsupported),
-        (Refusal::StaleAttempt { call: CallNo(1), current: 2 }, unsupported),
+        (Refusal::StaleAttempt { call: CallNo(1), attempt: 1, current: 2 }, unsupported),
         (Refusal::Tampered { call: CallNo(1), decided: None, stored: digest }, Kind::Internal),
         (Refusal::TooLate(CallNo(1)), unsupported),
         (Refusal::NotOrphanedYet { call: CallNo(1), from: Timestamp(0) }, unsupported),

@@ -134,7 +134,7 @@ fn every_answer_to_a_decision_has_its_word() {
 
 #[test]
 fn every_refusal_has_its_status() {
-    let (hold, digest) = (KEY, Some(Digest([1; 32])));
+    let (hold, digest) = (HoldId { run: run_id(), key: KEY }, Some(Digest([1; 32])));
     let by = Actor::Person(UserId::new("bob").unwrap());
     let resolution = Resolution::Deny { reason: None };
     let recorded = RecordedDecision { resolution, by, at: Timestamp(0), idempotency_key: None };
@@ -145,7 +145,7 @@ fn every_refusal_has_its_status() {
         (Refusal::NoSuchHold(hold), 404),
         (Refusal::AlreadyDecided(Box::new(recorded)), 409),
         (Refusal::Expired(hold), 409),
-        (Refusal::NotAllowed(hold), 403),
+        (Refusal::NotAllowed(Some(hold)), 403),
         (Refusal::WrongKind { hold, kind: HoldKind::Input }, 422),
         (Refusal::Stale { hold, digest, revision: 2 }, 409),
         (Refusal::MustRepeatDigest { hold, digest, revision: 2 }, 409),
@@ -153,7 +153,7 @@ fn every_refusal_has_its_status() {
         (Refusal::NotExpired(hold), 409),
         (Refusal::NoSuchCall(CallNo(1)), 404),
         (Refusal::CallNotReady(CallNo(1)), 409),
-        (Refusal::StaleAttempt { call: CallNo(1), current: 2 }, 409),
+        (Refusal::StaleAttempt { call: CallNo(1), attempt: 1, current: 2 }, 409),
         (Refusal::Tampered { call: CallNo(1), decided: digest, stored: Digest([2; 32]) }, 500),
         (Refusal::TooLate(CallNo(1)), 409),
         (Refusal::NotOrphanedYet { call: CallNo(1), from: Timestamp(0) }, 409),
