@@ -286,7 +286,7 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
         votes: Vec::new(),
         expires_at: opened.expires_at,
         expired_at: None,
-        // Nobody is told of a muted hold, so nobody is reminded of it.
+        // Nobody is notified of a muted hold, so nobody is reminded of it.
         remind_at: opened
             .policy
             .remind_after

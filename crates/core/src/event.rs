@@ -306,7 +306,7 @@ pub struct ModelReplied {
     pub reply: Reply,
     /// How many of the run's messages the model had heard; later ones are still to be heard.
     pub heard: u32,
-    /// Digest of what the calls of the turn before came to, as the model was asked with it
+    /// Digest of the results of the calls of the turn before, as the model was asked with it
     /// ([`results_digest`](crate::transcript::results_digest)); absent when there was nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_with: Option<Digest>,
@@ -438,7 +438,7 @@ pub struct HoldOpened {
     /// What deny and silence do.
     #[serde(default, skip_serializing_if = "is_default")]
     pub policy: HoldPolicy,
-    /// Over a cap: listed, but nobody is told.
+    /// Over a cap: listed, but nobody is notified.
     #[serde(default, skip_serializing_if = "is_default")]
     pub muted: bool,
     /// The attempt whose outcome is unknown, on a recovery hold.

@@ -279,7 +279,7 @@ pub struct Hold {
     /// What deny and silence do.
     #[serde(default, skip_serializing_if = "is_default")]
     pub policy: HoldPolicy,
-    /// Over a cap: listed, but nobody is told.
+    /// Over a cap: listed, but nobody is notified.
     #[serde(default, skip_serializing_if = "is_default")]
     pub muted: bool,
     /// Who is asked in particular.

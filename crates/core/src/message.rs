@@ -149,7 +149,7 @@ pub struct PolicyVerdict {
     pub grant: Option<crate::name::GrantId>,
 }
 
-/// What a call came to, as the model and the receipt see it.
+/// The outcome of a call, as the model and the receipt see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolResult {

@@ -35,7 +35,7 @@ pub struct StartedCall {
     pub attempt: u32,
     /// By whom.
     pub node: Incarnation,
-    /// Who gives it back after this instant.
+    /// Latest instant at which the effect may begin; after it the call is returned.
     pub start_by: Timestamp,
 }
 

@@ -58,7 +58,7 @@ pub struct Verdicts {
     pub files: Vec<(CallNo, FileDigest)>,
 }
 
-/// What the verdicts about one call come to.
+/// All verdicts about one call, combined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CombinedVerdict {
     /// For the log.

@@ -128,7 +128,7 @@ pub struct HoldRow {
     pub digest: Option<Digest>,
     /// Counts the edits.
     pub revision: u32,
-    /// Over a cap: listed, but nobody is told.
+    /// Over a cap: listed, but nobody is notified.
     pub muted: bool,
     /// Who is asked in particular.
     pub assignee: Option<UserId>,

@@ -1,7 +1,7 @@
 //! The receipt of a hold: what was shown, who decided, and what ran.
 //!
 //! Made from the log alone, so that it can be made again by anyone who has the log, and says where in the chain each
-//! part of it stands. What an outside worker ran is its word, and the receipt says whose. What each call came to is
+//! part of it stands. What an outside worker ran is its word, and the receipt says whose. The outcome of each call is
 //! `transcript/results.rs`; the walk over the log is `receipt/walk.rs`.
 
 #[cfg(test)]

@@ -89,14 +89,14 @@ pub enum Refusal {
     },
     /// The instant to start by has passed.
     TooLate(CallNo),
-    /// Whoever started the call may still be at it.
+    /// The node that started the call may still be running it.
     NotOrphanedYet {
         /// Which call.
         call: CallNo,
         /// From when it can be said.
         from: Timestamp,
     },
-    /// The model is not due, or what it said was asked with something else than what is stored.
+    /// The run is not waiting for a model reply, or the reply was made from something else than what is stored.
     NotThinking,
     /// A call has started that may have changed the world; the run cannot simply fail.
     CallStarted(CallNo),

@@ -95,7 +95,7 @@ pub struct State {
     /// The calls of the current turn; of an outside run, those not yet settled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
-    /// Digest of what the calls of this turn came to so far, while somebody may still be asked with it.
+    /// Digest of the results of the calls of this turn so far, while somebody may still be asked with it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "res")]
     pub results: Option<Digest>,
     /// How many calls were ever made.
@@ -216,7 +216,7 @@ pub enum CallState {
     Done(CallOutcome),
 }
 
-/// What a call came to.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallOutcome {
@@ -253,7 +253,7 @@ pub struct PromptBasis {
     pub turn: u32,
     /// Messages so far.
     pub messages: u32,
-    /// Digest of what the calls of the last reply came to; none when nothing did.
+    /// Digest of the results of the calls of the last reply; none when they have none.
     pub results: Option<Digest>,
 }
 

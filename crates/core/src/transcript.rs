@@ -1,7 +1,7 @@
 //! The conversation that a model is asked with, made from a run's events.
 //!
 //! Every call has at most one result, directly behind the reply that asked for it, and exactly one once the turn is
-//! over or the run has ended: providers refuse anything else. What each call came to is `transcript/results.rs`, what
+//! over or the run has ended: providers refuse anything else. The outcome of each call is `transcript/results.rs`, what
 //! will run is `transcript/stored.rs`, what people are asked with is `transcript/prompt.rs`, what a reply names as what it
 //! was asked with is `transcript/digest.rs`. How a provider spells a conversation is not known here.
 
@@ -74,7 +74,7 @@ pub struct ReplyCall {
     pub arguments: Body,
 }
 
-/// What a call came to.
+/// The outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallResult {
     /// Which call.
@@ -92,7 +92,7 @@ pub struct CallResult {
     pub ran_with: Option<Body>,
 }
 
-/// What a call came to, as one word.
+/// The outcome of a call, as one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultKind {

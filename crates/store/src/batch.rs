@@ -124,7 +124,7 @@ pub enum Put {
         /// Until when it is remembered.
         expires_at: Timestamp,
     },
-    /// Somebody outside is to be told of the run's events from this link on.
+    /// A receiver is to be notified of the run's events from this link on.
     Notice(Notice),
     /// Who may see and decide an open hold.
     Audience {
@@ -151,10 +151,10 @@ pub enum Put {
     },
 }
 
-/// Somebody outside is to be told of a run's events.
+/// A receiver is to be notified of a run's events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// Who is told.
+    /// The recipient.
     pub subscription: String,
     /// Whose turn it counts for: the owner of the subscription.
     pub owner: String,

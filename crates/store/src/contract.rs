@@ -80,12 +80,12 @@ pub trait RunStore: Send + Sync + 'static {
 
     /// Runs of a tenant that are over, whose last event is older than an instant, and that were not erased: oldest first,
     /// in pages. Also those that say they are erased and still have their contents, however long ago they said it. A page
-    /// looks at a bounded number of runs, so one may be empty and not the last. Runs that were put aside are not among
+    /// looks at a bounded number of runs, so one may be empty and not the last. Quarantined runs are not among
     /// them, and neither are those of which something still waits to be told.
     fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>>;
 
-    /// Deletes the contents of a run that says it is erased: payloads, salts, large values, and what could not be told of
-    /// it. Headers, commitments and hashes stay, so that the chain still verifies.
+    /// Deletes the contents of a run that says it is erased: payloads, salts, large values and dead
+    /// letters. Headers, commitments and hashes stay, so that the chain still verifies.
     fn erase(&self, run: RunId) -> Answer<()>;
 
     /// Takes a run whose log cannot be read off the work list and marks it: from now on it loads as `Corrupt`, is never
@@ -165,7 +165,7 @@ pub trait DeliveryStore: Send + Sync + 'static {
     /// delivers it finds nobody to tell.
     fn delete_subscription(&self, tenant: Tenant, id: String) -> Answer<bool>;
 
-    /// What could not be told to a subscription, oldest first, in pages.
+    /// Dead letters of a subscription, oldest first, in pages.
     fn dead_letters(&self, query: DeadQuery) -> Answer<Page<DeadLetter>>;
 
     /// Makes a dead letter a notice again, due at this instant; a notice that is there already then begins as early as

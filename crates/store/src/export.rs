@@ -125,13 +125,13 @@ pub struct TransferCounts {
 /// Why nothing more was moved.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
-    /// A store says no.
+    /// A store refused it.
     #[error("{0}")]
     Store(#[from] StoreError),
     /// The lines cannot be read or written.
     #[error("{0}")]
     Lines(#[from] std::io::Error),
-    /// A line is none.
+    /// A line cannot be parsed.
     #[error("line {line}: {why}")]
     Bad {
         /// Which, from 1.

@@ -156,7 +156,7 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// What was found and cannot be read; empty for anything but runs.
     pub unreadable: Vec<UnreadableRun>,
-    /// Where to go on; none when there is no more.
+    /// Where to continue; none when there is no more.
     pub next: Option<u64>,
 }
 
@@ -208,7 +208,7 @@ pub struct OpenHolds {
 pub struct InboxCounts {
     /// The inbox.
     pub inbox: InboxName,
-    /// Runs by phase; none with zero. One that was put aside counts as failed.
+    /// Runs by phase; none with zero. A quarantined run counts as failed.
     pub runs: BTreeMap<Phase, u64>,
 }
 
@@ -234,7 +234,7 @@ pub struct SessionQuery {
     pub agent: Option<AgentName>,
     /// With which name; none means any.
     pub session: Option<SessionId>,
-    /// Where to go on.
+    /// Where to continue.
     pub cursor: Option<u64>,
     /// How many at most.
     pub limit: usize,
@@ -251,7 +251,7 @@ pub struct RunQuery {
     pub phases: Vec<Phase>,
     /// Only those that changed at this instant or later; none means any.
     pub since: Option<Timestamp>,
-    /// Where to go on.
+    /// Where to continue.
     pub cursor: Option<u64>,
     /// How many at most.
     pub limit: usize,
@@ -287,7 +287,7 @@ pub struct HoldQuery {
     pub filter: HoldFilter,
     /// Only of one of these kinds; empty means any.
     pub kinds: Vec<HoldKind>,
-    /// Where to go on.
+    /// Where to continue.
     pub cursor: Option<u64>,
     /// How many at most.
     pub limit: usize,
@@ -326,7 +326,7 @@ pub struct EndedQuery {
     pub tenant: Tenant,
     /// Whose last event was before this instant.
     pub before: Timestamp,
-    /// Where to go on.
+    /// Where to continue.
     pub cursor: Option<u64>,
     /// How many at most.
     pub limit: usize,
@@ -436,7 +436,7 @@ pub struct Credential {
 pub struct DueNotice {
     /// Names it when it is settled.
     pub no: i64,
-    /// Who is told.
+    /// The recipient.
     pub subscription: String,
     /// Whose turn it counts for.
     pub owner: String,
@@ -451,7 +451,7 @@ pub struct DueNotice {
 /// What became of a notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettleNotice {
-    /// Everything up to and with this event was told. What came after it is told next.
+    /// Everything up to and including this event was delivered; what came after it is next.
     Delivered {
         /// The last event told.
         upto: Seq,

@@ -108,7 +108,7 @@ impl SplitStore {
     }
 }
 
-/// Where a list goes on.
+/// Where a list continues.
 enum Cursor {
     Memory(Option<u64>),
     Durable(Option<u64>),

@@ -42,7 +42,7 @@ pub(super) fn resolve(
             hold.kind.takes(&wanted.resolution.plain())
         }
     };
-    // What a sub-run came to is the sub-run's to say. The server itself says nothing else, except that a tool which
+    // The outcome of a sub-run is the sub-run's to say. The server itself says nothing else, except that a tool which
     // finds out by itself how things are outside may look again.
     let is_others = match role {
         Role::System => hold.child.is_none() && !hold.resumes,

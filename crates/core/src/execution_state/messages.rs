@@ -71,7 +71,7 @@ pub enum TurnPart {
     },
     /// A call that the model asks for.
     Call(TurnCall),
-    /// What a call came to.
+    /// The outcome of a call.
     Result(TurnResult),
     /// The provider's own blocks.
     Opaque(RawJson),
@@ -99,7 +99,7 @@ pub struct TurnCall {
     pub arguments: RawJson,
 }
 
-/// What a call came to.
+/// The outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnResult {
     /// The call.

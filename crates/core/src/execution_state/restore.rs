@@ -1,7 +1,7 @@
 //! A run made of its execution state, for where the events themselves are not: the state of another server, a backup
 //! that kept only the sessions (S0-18, S0-19).
 //!
-//! The log is written anew from the conversation. What a call came to is told by the events that tell it, and every call
+//! The log is written anew from the conversation. The outcome of a call is told by the events that tell it, and every call
 //! that was open is held for a person, because a state does not say who had agreed to what. Whatever the new log does
 //! not say exactly as the state does is refused: nothing is restored by half.
 
@@ -228,7 +228,7 @@ impl Log<'_> {
         Some(reason(&result.content).unwrap_or_default())
     }
 
-    /// The events that say what a call came to.
+    /// The events that record the outcome of a call.
     fn came_to(&mut self, result: &TurnResult) -> Result<(), BadState> {
         let no = result.id.no;
         if let Some(arguments) = &result.ran_with {

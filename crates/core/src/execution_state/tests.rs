@@ -1,6 +1,6 @@
 //! The flat state of a run that waits: its fields, their names and order, and its way through JSON.
 //!
-//! Runs come from `testing.rs`; what each call came to is tested in `transcript/tests.rs`.
+//! Runs come from `testing.rs`; the outcome of each call is tested in `transcript/tests.rs`.
 
 use super::*;
 use crate::apply;

@@ -1,6 +1,6 @@
 //! The walk over the log that fills a receipt.
 //!
-//! Says what was shown, voted, decided and started, and where in the log. What the call came to is
+//! Says what was shown, voted, decided and started, and where in the log. The outcome of the call is
 //! `transcript/results.rs`.
 
 use super::{Attempt, Contradiction, Decision, DecisionWord, Receipt, Report, ShownRevision, Vote};

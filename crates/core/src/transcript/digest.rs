@@ -1,4 +1,4 @@
-//! What the calls of a turn came to, as one digest: a reply of the model names the one that it was asked with.
+//! The results of the calls of a turn, as one digest: a reply of the model names the one that it was asked with.
 //!
 //! It begins anew with each reply: a stored reply is never replaced, so what stands before it cannot change, and its
 //! number says which one it is. Messages are counted (`run::PromptBasis`) and not part of it: one that comes while the model
@@ -14,7 +14,7 @@ use crate::message::ToolResult;
 
 const LABEL: &str = "standfast.results.1";
 
-/// The digest of what the calls of the last turn came to, from all events of a run in order; none while nothing did.
+/// The digest of the results of the calls of the last turn, from all events of a run in order; none while there are none.
 #[must_use]
 pub fn results_digest(events: &[Envelope]) -> Option<Digest> {
     let is_end = |envelope: &Envelope| matches!(envelope.event, Event::RunEnded(_));

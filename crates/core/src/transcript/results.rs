@@ -1,4 +1,4 @@
-//! What each call of a run came to, followed through its events.
+//! The outcome of each call of a run, followed through its events.
 //!
 //! One walk over the log serves the transcript, the receipt and the execution state, so that they cannot tell
 //! different stories. What nobody knows is said to be unknown, never guessed: a start whose outcome was not told, or
@@ -41,7 +41,7 @@ pub(crate) struct Track<'a> {
     untold: Vec<u32>,
 }
 
-/// What a call came to.
+/// The outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallConclusion {
     pub(crate) kind: ResultKind,
@@ -76,7 +76,7 @@ impl<'a> CallTracks<'a> {
         self.holds.iter().find(|(hold, _)| *hold == key).map(|(_, kind)| *kind)
     }
 
-    /// What the call came to; when the run is over, that is something for every call.
+    /// The outcome of the call; when the run is over, that is something for every call.
     pub(crate) fn result(&self, track: &Track<'a>) -> Option<CallConclusion> {
         match (&track.came_to, self.ended_at) {
             (Some(came_to), _) => Some(came_to.clone()),

@@ -1,4 +1,4 @@
-//! Runs that are put aside because their log cannot be read (C35).
+//! Runs that are quarantined because their log cannot be read (C35).
 //!
 //! Such a run is never due, takes no appends and loads as corrupt; everything else goes on, and nothing of it is lost.
 

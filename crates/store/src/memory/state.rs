@@ -53,7 +53,7 @@ struct RunEntry {
     /// When another run's end wants it looked at; remembered until a node takes it.
     wake_at: Option<Timestamp>,
     links: Vec<Link>,
-    /// Why it was put aside, if it was.
+    /// Why it was quarantined, if it was.
     quarantined: Option<String>,
     /// Whether its contents are gone.
     is_erased: bool,
@@ -108,7 +108,7 @@ impl State {
         }
     }
 
-    /// Checks a guard. What its counter comes to is remembered, so that the guards of one append add up.
+    /// Checks a guard. The sum is remembered, so that the guards of one append add up.
     fn check_guard(
         &self,
         batch: &Batch,

@@ -1,6 +1,6 @@
 //! Writing a group of appends: one transaction, two round trips.
 //!
-//! The first locks and reads everything that can refuse an append; the second writes what the group came to, one
+//! The first locks and reads everything that can refuse an append; the second writes the result of the group, one
 //! statement for each table over arrays, and commits. An append that is refused takes no other with it.
 
 use standfast_core::body::Blob;

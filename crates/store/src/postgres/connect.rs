@@ -218,7 +218,7 @@ impl Connection {
 /// A statement on its way.
 pub(super) type PendingRows<'a> = Pin<Box<dyn Future<Output = Rows> + Send + 'a>>;
 
-/// What a statement came to.
+/// The result of a statement.
 pub(super) type Rows = Result<Vec<Row>, tokio_postgres::Error>;
 
 /// Sends statements one after the other without waiting between them: one round trip for all. Their order is that of

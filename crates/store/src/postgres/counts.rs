@@ -18,7 +18,7 @@ use crate::columns::{CorruptRow, kind_number};
 use crate::error::StoreError;
 use crate::query::{Audience, Counts, HoldFilter, HoldQuery, InboxCounts, OpenHolds};
 
-/// Runs that were put aside are counted apart; their holds stay open until somebody sees to them.
+/// Quarantined runs are counted apart; their holds stay open until somebody sees to them.
 pub(super) async fn counts(pool: &Pool, tenant: &Tenant) -> Result<Counts, StoreError> {
     let mut counts = Counts::default();
     for row in pool.read(sql::COUNT_RUNS, &[&tenant.as_str()]).await? {

@@ -1,4 +1,4 @@
-//! Who is told of what: subscriptions, notices that are due, dead letters.
+//! Deliveries: subscriptions, notices that are due, dead letters.
 //!
 //! A subscription is added while no append is under way: appends lock the rows of their runs first and look for
 //! listeners afterwards, so whichever commits later has seen the other. Waiting takes as long as the appends that have

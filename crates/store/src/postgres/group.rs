@@ -1,4 +1,4 @@
-//! What a group of appends finds, and what it comes to.
+//! What a group of appends reads, and what it writes.
 //!
 //! Everything that can refuse an append is read under locks first. Then the appends are judged one after the other on
 //! that picture, each seeing what those before it did, and what is left to write is the difference.
@@ -201,7 +201,7 @@ impl Picture {
         Ok(())
     }
 
-    /// What the subscriptions to a batch are told of it.
+    /// The notices of a batch, one for each subscription to it.
     pub(super) fn wanted_notices(&self, batch: &Batch) -> Vec<Notice> {
         if self.listeners.is_empty() {
             return Vec::new();

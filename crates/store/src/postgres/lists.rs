@@ -172,7 +172,7 @@ pub(super) async fn list_sessions(pool: &Pool, query: &SessionQuery) -> Result<P
     let stop = Stop { last, is_full: rows.len() >= query.limit, is_filtered };
     let end: [Param<'_>; 3] = [&tenant, &before, &scan];
     let next = stop.next(pool, its_end, &[&end[..], &by].concat()).await?;
-    // One whose names are none does not stop the list.
+    // A session with invalid names does not stop the list.
     Ok(Page::of(rows.iter().filter_map(|row| session_row(&query.tenant, row).ok()).collect(), next))
 }
 

@@ -134,7 +134,7 @@ pub(super) fn shard_numbers(shards: &ShardSet) -> Vec<i16> {
 pub(super) async fn tenants(pool: &Pool) -> Result<Vec<Tenant>, StoreError> {
     let rows = pool.read(sql::TENANTS, &[&""]).await?;
     let names = rows.iter().map(|row| column::<String>(row, 0)).collect::<Result<Vec<_>, _>>();
-    // A name that is none has no runs that anybody could see.
+    // An invalid name has no runs that anybody could see.
     Ok(names.map_err(unreadable)?.into_iter().filter_map(|name| Tenant::new(name).ok()).collect())
 }
 

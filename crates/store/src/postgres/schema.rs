@@ -1,6 +1,7 @@
 //! The database: opening it, its schema, and what is refused.
 //!
 //! Many nodes may start at once: one of them migrates, under a lock, while the others wait for it.
+//! Migrations have the numbers of the SQLite store's, with the same gaps; why those do no harm is in `sqlite/schema.rs`.
 
 use super::connect::Connector;
 use super::failure::{Failure, describe};

@@ -202,7 +202,7 @@ async fn work(shared: Arc<WriterState>, mut connection: Option<Connection>) {
 }
 
 impl WriterState {
-    /// Writes a group as one; if the database says no, each on its own, so that only the culprit fails.
+    /// Writes a group as one; if the database refuses it, each on its own, so that only the culprit fails.
     async fn settle(
         &self,
         connection: &mut Option<Connection>,

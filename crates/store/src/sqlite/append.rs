@@ -90,7 +90,7 @@ fn expected_place(connection: &Connection, batch: &Batch) -> Result<Option<RunPo
     }
 }
 
-/// What the counters of an append have come to, by tenant and name: its guards add up.
+/// The counters after an append, by tenant and name: its guards add up.
 type CounterSums<'a> = HashMap<(i64, &'a str), i64>;
 
 /// What a guard found, if it does not hold.

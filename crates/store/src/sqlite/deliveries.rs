@@ -1,4 +1,4 @@
-//! Who is told of what: subscriptions, the notices that an append puts for them, and dead letters.
+//! Deliveries: subscriptions, the notices that an append puts for them, and dead letters.
 //!
 //! The writer makes these changes inside its transactions, so an append sees every subscription that was acknowledged
 //! before it. A tenant without subscriptions costs an append one look into a map.

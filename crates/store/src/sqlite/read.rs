@@ -82,7 +82,7 @@ impl Readers {
 
     fn open(&self) -> Result<Connection, StoreError> {
         let connection = open_for_reading(&self.path).map_err(unreadable)?;
-        // Another file that has taken the name since is none of this store's.
+        // Another file that has taken the name since does not belong to this store.
         if let Some(files) = &self.files {
             files.check_database().map_err(StoreError::unavailable)?;
         }
@@ -240,7 +240,7 @@ impl ReadSession<'_> {
             let mut statement = self.connection.prepare_cached(sql::TENANTS)?;
             statement.query_map([0], |row| row.get(0))?.collect()
         };
-        // A name that is none has no runs that anybody could see.
+        // An invalid name has no runs that anybody could see.
         let mut all: Vec<Tenant> =
             read().map_err(unreadable)?.into_iter().filter_map(|name| Tenant::new(name).ok()).collect();
         all.sort_unstable();

@@ -38,7 +38,7 @@ impl From<rusqlite::Error> for CorruptRow {
     }
 }
 
-/// Where the columns of a whole run have the phase; what was put aside says so in front of it.
+/// Where the columns of a whole run have the phase; what was quarantined says so in front of it.
 pub(super) const PHASE_COLUMN: usize = 21;
 
 /// A run as its columns say, before anything is made of them.

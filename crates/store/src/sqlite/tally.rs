@@ -75,7 +75,7 @@ struct KnownCounts {
     at_open: OpeningCount,
     /// The oldest open hold of each lane that was seen so far: the oldest now is that one or a later one.
     oldest: BTreeMap<Lane, i64>,
-    /// Runs that somebody tried to read in vain.
+    /// Runs that could not be read.
     quarantined: BTreeSet<RunId>,
 }
 

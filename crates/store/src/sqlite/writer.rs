@@ -56,7 +56,7 @@ pub(super) enum Job {
 /// Why a job did not get done.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// A business no: nothing was written for it, the others in the transaction go on.
+    /// A refusal: nothing was written for it, the others in the transaction go on.
     Refused(StoreError),
     /// The database said no: the whole transaction is undone.
     Database(rusqlite::Error),
@@ -234,7 +234,7 @@ impl WriterState {
         }
     }
 
-    /// Everything that waits in one transaction; if the database says no, each on its own, so that only the culprit
+    /// Everything that waits in one transaction; if the database refuses it, each on its own, so that only the culprit
     /// fails.
     fn commit(&mut self, first: Job, queue: &Receiver<Job>) {
         self.has_erased = false;
@@ -439,7 +439,7 @@ fn unavailable(error: &rusqlite::Error) -> StoreError {
     StoreError::unavailable(why)
 }
 
-/// What a job came to.
+/// The result of a job.
 enum JobResult {
     Nothing,
     Claimed(Vec<ClaimedRun>),

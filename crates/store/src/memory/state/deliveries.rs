@@ -1,4 +1,4 @@
-//! Who is told of what: subscriptions, notices, dead letters, as plain collections.
+//! Deliveries: subscriptions, notices, dead letters, as plain collections.
 //!
 //! Everything is searched from end to end; the other backends have indexes and are compared with this.
 
@@ -44,7 +44,7 @@ struct DeadEntry {
 }
 
 impl State {
-    /// What the subscriptions to a batch are told of it.
+    /// The notices of a batch, one for each subscription to it.
     pub(super) fn wanted_notices(&self, batch: &Batch) -> Vec<Notice> {
         let scopes = Scope::of_batch(batch);
         let wants = |one: &&Subscription| {
@@ -188,7 +188,7 @@ impl State {
         self.deliveries.notices.values().any(|entry| entry.run == run)
     }
 
-    /// Forgets what could not be told of a run.
+    /// Deletes the dead letters of a run.
     pub(super) fn forget_letters(&mut self, run: RunId) {
         self.deliveries.dead.retain(|_, dead| dead.letter.run != run);
     }

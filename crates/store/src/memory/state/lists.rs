@@ -86,7 +86,7 @@ impl State {
         }
         let before = query.cursor.map_or(i64::MAX, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
         let is_wanted = |entry: &RunEntry| {
-            // A run that was put aside counts as failed.
+            // A quarantined run counts as failed.
             let phase = match entry.quarantined {
                 Some(_) => Phase::Failed,
                 None => entry.row.phase,

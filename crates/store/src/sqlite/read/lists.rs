@@ -78,7 +78,7 @@ impl ReadSession<'_> {
             ))
         });
         let counted: Vec<_> = counted.and_then(|rows| rows.collect::<Result<_, _>>()).map_err(unreadable)?;
-        // A name that is none and a newer version's phase are left out.
+        // An invalid name and a newer version's phase are left out.
         Ok(InboxCounts::gathered(counted.into_iter().filter_map(|(inbox, phase, is_aside, count)| {
             let phase = if is_aside { Phase::Failed } else { Phase::from_number(phase)? };
             Some((InboxName::new(inbox).ok()?, phase, count))
@@ -331,7 +331,7 @@ impl ReadSession<'_> {
         Ok(page)
     }
 
-    /// A conversation from its row; none when its names are none.
+    /// A conversation from its row; none when its names are invalid.
     fn session_row(
         &self,
         tenant: &Tenant,
@@ -363,13 +363,13 @@ impl ReadSession<'_> {
     }
 }
 
-/// Whether a run may be on a page, by its columns. One that was put aside counts as failed.
+/// Whether a run may be on a page, by its columns. A quarantined run counts as failed.
 fn may_be_wanted(query: &RunQuery, tenant: i64, row: &rusqlite::Row<'_>) -> rusqlite::Result<bool> {
     if row.get::<_, i64>(2)? != tenant {
         return Ok(false);
     }
     let at: rusqlite::Result<i64> = row.get(13);
-    // A column that is none is found out when the row is read.
+    // An invalid column is reported when the row is read.
     if at.is_ok_and(|at| query.since.is_some_and(|since| at < since.0)) {
         return Ok(false);
     }
