@@ -14,7 +14,7 @@ use crate::message::{ToolCall, ToolResult};
 use crate::mutant::Mutant;
 use crate::name::RuleId;
 use crate::policy::Effect;
-use crate::run::{Call, CallAttempt, CallOutcome, CallState, Facts, InboxPlace, Run, Stage, State};
+use crate::run::{Call, CallAttempt, CallOutcome, CallState, Facts, InboxEntry, Run, Stage, State};
 use crate::transcript;
 
 /// Folds a whole log. None when it is empty or does not begin with `run.started`.
@@ -211,7 +211,7 @@ fn facts(id: RunId, first: &Envelope, started: &RunStarted) -> Facts {
         driver: started.driver,
         parent: started.parent,
         started_at: first.at,
-        inbox: started.inbox.as_ref().map(|inbox| InboxPlace {
+        inbox: started.inbox.as_ref().map(|inbox| InboxEntry {
             inbox: inbox.inbox.clone(),
             kind: inbox.kind.clone(),
             priority: inbox.priority,

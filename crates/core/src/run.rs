@@ -46,12 +46,12 @@ pub struct Facts {
     /// When it started.
     pub started_at: Timestamp,
     /// Its place in an inbox.
-    pub inbox: Option<InboxPlace>,
+    pub inbox: Option<InboxEntry>,
 }
 
 /// A run's place in an inbox, as far as workers choose by it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InboxPlace {
+pub struct InboxEntry {
     /// Which inbox.
     pub inbox: InboxName,
     /// The kind of work.

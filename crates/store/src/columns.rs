@@ -11,7 +11,7 @@ use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, Incarnation, MessageId, RequestId, RequestKey, RunId, Seq};
 use standfast_core::name::{AgentName, BadName, InboxName, SessionId, ToolName, UserId};
 use standfast_core::project::{HoldClosure, HoldRow, ResolutionKind};
-use standfast_core::run::InboxPlace;
+use standfast_core::run::InboxEntry;
 use standfast_core::time::Timestamp;
 
 use crate::batch::LeaseChange;
@@ -45,7 +45,7 @@ struct InboxFacts {
 }
 
 /// The JSON of a run's inbox facts.
-pub(crate) fn inbox_facts(place: &InboxPlace) -> String {
+pub(crate) fn inbox_facts(place: &InboxEntry) -> String {
     let facts = InboxFacts {
         kind: place.kind.clone(),
         target_agent: place.target_agent.clone(),
@@ -67,9 +67,9 @@ pub(crate) fn inbox_place(
     inbox: &str,
     priority: Option<u8>,
     facts: Option<&str>,
-) -> Result<InboxPlace, CorruptRow> {
+) -> Result<InboxEntry, CorruptRow> {
     let facts: InboxFacts = parse(facts.unwrap_or_default())?;
-    Ok(InboxPlace {
+    Ok(InboxEntry {
         inbox: InboxName::new(inbox)?,
         kind: facts.kind,
         priority: priority.unwrap_or_default(),

@@ -60,7 +60,7 @@ use group::EncodedBatch;
 use hints::Hints;
 use numbers::Numbers;
 use pool::Pool;
-use side::Side;
+use side::SideConnection;
 use writer::Writer;
 
 pub use audit::{audit_entries, export, heads, verify, verify_against};
@@ -78,10 +78,10 @@ pub struct PostgresStore {
 #[derive(Debug)]
 struct Connections {
     pool: Pool,
-    side: Side,
+    side: SideConnection,
     /// For saying that this node is there, and for nothing else: whoever waited behind something slow would be taken for
     /// dead.
-    beats: Side,
+    beats: SideConnection,
 }
 
 /// Where the database is and how it is used.
@@ -158,8 +158,8 @@ impl PostgresStore {
             writer: Writer::new(connector.clone(), numbers, hints.clone(), handle, options),
             shared: Arc::new(Connections {
                 pool: Pool::new(connector.clone(), options.readers),
-                side: Side::new(connector.clone()),
-                beats: Side::new(connector),
+                side: SideConnection::new(connector.clone()),
+                beats: SideConnection::new(connector),
             }),
             hints,
             runtime: Some(runtime),

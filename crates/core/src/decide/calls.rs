@@ -3,7 +3,7 @@
 //! `call.started` is durable before the effect; whoever finds a started call that nobody runs any more never guesses
 //! what it did (rule 2).
 
-use super::judge::{self, Opening};
+use super::judge::{self, NewHold};
 use super::{Answer, Draft};
 use crate::body::Body;
 use crate::command::{Begin, FinishCall, Suspend, SuspendFor};
@@ -120,7 +120,7 @@ fn ask_again(
     rules.extend(unsatisfied);
     rules.sort();
     rules.dedup();
-    let opening = Opening {
+    let opening = NewHold {
         call: call.no,
         policy: draft.ctx.definition.policy_for(&call.tool),
         ask: Ask { reason, ..Ask::default() },
@@ -129,7 +129,7 @@ fn ask_again(
         digest: Some(exhibit.digest),
         files: exhibit.files,
         revision: exhibit.revision,
-        ..Opening::default()
+        ..NewHold::default()
     };
     judge::open(draft, opening);
     Answer::Held
@@ -245,13 +245,13 @@ pub(super) fn suspend(draft: &mut Draft<'_>, suspend: &Suspend) -> Result<Answer
     } else {
         may_suspend_call(draft, suspend)?;
     }
-    let opening = Opening {
+    let opening = NewHold {
         call: suspend.call,
         kind,
         policy,
         ask: suspend.ask.clone(),
         secret: suspend.secret,
-        ..Opening::default()
+        ..NewHold::default()
     };
     judge::open(draft, opening);
     if draft.run.state.claim.is_some() && suspend.call == CallNo::RUN {
@@ -319,12 +319,12 @@ pub(super) fn orphan(
     };
     draft.emit(Event::CallOrphaned(CallOrphaned { call: no, attempt, then }));
     if then == AfterOrphan::Ask {
-        let opening = Opening {
+        let opening = NewHold {
             call: no,
             kind: HoldKind::Recovery,
             policy: HoldPolicy::default(),
             attempt,
-            ..Opening::default()
+            ..NewHold::default()
         };
         judge::open(draft, opening);
     }

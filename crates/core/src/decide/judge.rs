@@ -127,20 +127,20 @@ pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: Co
     let ask = Ask { reason: name_files(combined.reason, &call.files), ..Ask::default() };
     open(
         draft,
-        Opening {
+        NewHold {
             call: call.no,
             kind: HoldKind::Approval,
             policy,
             ask,
             judged: Some(combined.judged),
             votes: combined.votes,
-            ..Opening::default()
+            ..NewHold::default()
         },
     );
 }
 
 /// What a new hold is made of.
-pub(super) struct Opening {
+pub(super) struct NewHold {
     pub(super) call: CallNo,
     pub(super) kind: HoldKind,
     pub(super) policy: HoldPolicy,
@@ -154,9 +154,9 @@ pub(super) struct Opening {
     pub(super) secret: Option<crate::id::Secret>,
 }
 
-impl Default for Opening {
-    fn default() -> Opening {
-        Opening {
+impl Default for NewHold {
+    fn default() -> NewHold {
+        NewHold {
             call: CallNo::RUN,
             kind: HoldKind::Approval,
             policy: HoldPolicy::default(),
@@ -173,7 +173,7 @@ impl Default for Opening {
 }
 
 /// Opens a hold.
-pub(super) fn open(draft: &mut Draft<'_>, opening: Opening) -> HoldKey {
+pub(super) fn open(draft: &mut Draft<'_>, opening: NewHold) -> HoldKey {
     let secret = match opening.secret {
         Some(secret) => secret,
         None => draft.draw("hold"),

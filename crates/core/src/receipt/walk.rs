@@ -19,7 +19,7 @@ use crate::name::ToolName;
 pub(super) fn fill(receipt: &mut Receipt, driver: Driver, events: &[Envelope]) {
     let mut walk = Walk { receipt, driver, now: CallSnapshot::default() };
     for envelope in events {
-        if walk.see(envelope) == Bearing::OnThis {
+        if walk.see(envelope) == Relevance::OnThis {
             walk.receipt.events.push(envelope.seq);
         }
     }
@@ -41,17 +41,20 @@ struct CallSnapshot {
 
 /// Whether an event is part of the receipt.
 #[derive(PartialEq)]
-enum Bearing {
+enum Relevance {
     OnThis,
     OnOthers,
 }
 
 impl Walk<'_> {
-    fn see(&mut self, envelope: &Envelope) -> Bearing {
+    fn see(&mut self, envelope: &Envelope) -> Relevance {
         match &envelope.event {
-            Event::ModelReplied(replied) => {
-                replied.reply.calls.iter().map(|call| self.propose(call)).fold(Bearing::OnOthers, Bearing::or)
-            }
+            Event::ModelReplied(replied) => replied
+                .reply
+                .calls
+                .iter()
+                .map(|call| self.propose(call))
+                .fold(Relevance::OnOthers, Relevance::or),
             Event::CallProposed(proposed) => self.propose(&proposed.call),
             Event::CallStarted(started) => self.of_call(started.call, |walk| walk.start(envelope, started)),
             Event::CallReturned(returned) => self.of_call(returned.call, |_| {}),
@@ -96,25 +99,25 @@ impl Walk<'_> {
             | Event::MessageReceived(_)
             | Event::MessageQueued(_)
             | Event::ModelFailed(_)
-            | Event::CallProgressed(_) => Bearing::OnOthers,
+            | Event::CallProgressed(_) => Relevance::OnOthers,
         }
     }
 
-    fn of_call(&mut self, no: CallNo, fill: impl FnOnce(&mut Self)) -> Bearing {
+    fn of_call(&mut self, no: CallNo, fill: impl FnOnce(&mut Self)) -> Relevance {
         if no != self.receipt.hold.call {
-            return Bearing::OnOthers;
+            return Relevance::OnOthers;
         }
         fill(self);
-        Bearing::OnThis
+        Relevance::OnThis
     }
 
     /// Other holds of the same call belong to it too: they say what became of the call.
-    fn of_hold(&mut self, key: HoldKey, fill: impl FnOnce(&mut Self)) -> Bearing {
+    fn of_hold(&mut self, key: HoldKey, fill: impl FnOnce(&mut Self)) -> Relevance {
         let is_other_wait = key != self.receipt.hold && key.call == CallNo::RUN;
-        if is_other_wait { Bearing::OnOthers } else { self.of_call(key.call, fill) }
+        if is_other_wait { Relevance::OnOthers } else { self.of_call(key.call, fill) }
     }
 
-    fn propose(&mut self, call: &ToolCall) -> Bearing {
+    fn propose(&mut self, call: &ToolCall) -> Relevance {
         self.of_call(call.no, |walk| {
             let arguments = Some(call.arguments.clone());
             walk.now = CallSnapshot { tool: Some(call.tool.clone()), arguments, digest: call.digest };
@@ -205,11 +208,11 @@ impl Walk<'_> {
     }
 }
 
-impl Bearing {
-    fn or(self, other: Bearing) -> Bearing {
+impl Relevance {
+    fn or(self, other: Relevance) -> Relevance {
         match self {
-            Bearing::OnThis => Bearing::OnThis,
-            Bearing::OnOthers => other,
+            Relevance::OnThis => Relevance::OnThis,
+            Relevance::OnOthers => other,
         }
     }
 }

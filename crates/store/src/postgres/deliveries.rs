@@ -12,7 +12,7 @@ use tokio_postgres::types::ToSql;
 use super::pool::Pool;
 use super::read::{shard_numbers, unreadable};
 use super::rows::{column, seq};
-use super::side::Side;
+use super::side::SideConnection;
 use super::sql;
 use super::types::{self, Bytes16, signed};
 use crate::columns::CorruptRow;
@@ -67,7 +67,7 @@ pub(super) async fn settle_notice(pool: &Pool, no: i64, settle: SettleNotice) ->
     settled.map(|_| ())
 }
 
-pub(super) async fn put(side: &Side, new: Subscription) -> Result<bool, StoreError> {
+pub(super) async fn put(side: &SideConnection, new: Subscription) -> Result<bool, StoreError> {
     let added = side.transact(|connection| {
         let new = new.clone();
         Box::pin(async move {
@@ -82,7 +82,11 @@ pub(super) async fn put(side: &Side, new: Subscription) -> Result<bool, StoreErr
     added.await
 }
 
-pub(super) async fn change(side: &Side, before: String, after: Subscription) -> Result<bool, StoreError> {
+pub(super) async fn change(
+    side: &SideConnection,
+    before: String,
+    after: Subscription,
+) -> Result<bool, StoreError> {
     let changed = side.transact(|connection| {
         let (before, after) = (before.clone(), after.clone());
         Box::pin(async move {

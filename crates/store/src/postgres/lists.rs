@@ -97,19 +97,19 @@ async fn page_of_runs(
     let rows = pool.read(page, &[first, by].concat()).await?;
     let last = rows.last().map(|row| column::<i64>(row, 1).map_err(unreadable)).transpose()?;
     let is_filtered = !query.phases.is_empty() || query.since.is_some();
-    let stop = Stop { last, is_full: rows.len() >= query.limit, is_filtered };
+    let stop = PageEnd { last, is_full: rows.len() >= query.limit, is_filtered };
     let next = stop.next(pool, its_end, &[end, by].concat()).await?;
     runs_of(pool, query, &rows, next).await
 }
 
 /// Where a page stopped.
-struct Stop {
+struct PageEnd {
     last: Option<i64>,
     is_full: bool,
     is_filtered: bool,
 }
 
-impl Stop {
+impl PageEnd {
     /// A page that is not full has looked at everything there is, or at as much as it may.
     async fn next(
         &self,
@@ -169,7 +169,7 @@ pub(super) async fn list_sessions(pool: &Pool, query: &SessionQuery) -> Result<P
     let rows = pool.read(page, &[&tenant, &before, &scan, &agent, &limit, &session, &owner]).await?;
     let last = rows.last().map(|row| column::<i64>(row, 0).map_err(unreadable)).transpose()?;
     let is_filtered = agent.is_some() || session.is_some() || owner.is_some();
-    let stop = Stop { last, is_full: rows.len() >= query.limit, is_filtered };
+    let stop = PageEnd { last, is_full: rows.len() >= query.limit, is_filtered };
     let end: [Param<'_>; 3] = [&tenant, &before, &scan];
     let next = stop.next(pool, its_end, &[&end[..], &by].concat()).await?;
     // A session with invalid names does not stop the list.
@@ -273,7 +273,7 @@ async fn page_of_holds(
     let rows = pool.read(page, first).await?;
     let last = rows.last().map(|row| column::<i64>(row, 0).map_err(unreadable)).transpose()?;
     let is_filtered = !query.kinds.is_empty() || query.audience != Audience::Everyone;
-    let stop = Stop { last, is_full: rows.len() >= query.limit, is_filtered };
+    let stop = PageEnd { last, is_full: rows.len() >= query.limit, is_filtered };
     let next = stop.next(pool, its_end, end).await?;
     let mut items = Vec::with_capacity(rows.len());
     for row in &rows {

@@ -14,7 +14,7 @@ use super::connect::Connection;
 use super::failure::Failure;
 use super::pool::Pool;
 use super::rows::column;
-use super::side::Side;
+use super::side::SideConnection;
 use super::sql;
 use super::types::Bytes16;
 use crate::columns::CorruptRow;
@@ -41,7 +41,7 @@ impl ShardHolding {
     }
 }
 
-pub(super) async fn beat(side: &Side, beat: Heartbeat) -> Result<ShardSet, StoreError> {
+pub(super) async fn beat(side: &SideConnection, beat: Heartbeat) -> Result<ShardSet, StoreError> {
     let beat = Arc::new(beat);
     side.transact(|connection| {
         let beat = beat.clone();
@@ -68,7 +68,7 @@ async fn take_turn(connection: &Connection, beat: &Heartbeat) -> Result<ShardSet
     Ok(ShardSet::of(turn.keeps))
 }
 
-pub(super) async fn leave(side: &Side, node: Incarnation) -> Result<(), StoreError> {
+pub(super) async fn leave(side: &SideConnection, node: Incarnation) -> Result<(), StoreError> {
     side.transact(|connection| {
         Box::pin(async move {
             connection.query(sql::SHARDS_LOCK, &[]).await?;

@@ -17,7 +17,7 @@ use super::failure::Failure;
 use super::pool::{Pool, TRIES};
 use super::read::{load, shard_numbers, stored, unreadable};
 use super::rows::{self, RunColumns, column, digest};
-use super::side::Side;
+use super::side::SideConnection;
 use super::sql;
 use super::types::{self, Bytes16, signed};
 use crate::audit::entry_hash;
@@ -162,7 +162,7 @@ pub(super) async fn release(
 }
 
 /// Puts a run aside; the first reason is the one that counts.
-pub(super) async fn quarantine(side: &Side, run: RunId, why: &str) -> Result<(), StoreError> {
+pub(super) async fn quarantine(side: &SideConnection, run: RunId, why: &str) -> Result<(), StoreError> {
     // Text has no NUL.
     let why = why.replace('\0', "\u{fffd}");
     side.transact(|connection| Box::pin(quarantine_now(connection, run, why.clone()))).await
@@ -285,7 +285,7 @@ pub(super) async fn revoke_credential(
 }
 
 /// Deletes payloads, salts, large values and what could not be told; the event that says so stays readable.
-pub(super) async fn erase(side: &Side, run: RunId) -> Result<(), StoreError> {
+pub(super) async fn erase(side: &SideConnection, run: RunId) -> Result<(), StoreError> {
     side.transact(|connection| Box::pin(erase_now(connection, run))).await
 }
 

@@ -5,7 +5,7 @@
 use serde::Serialize;
 use standfast_core::event::{Event, Outcome, ReleaseReason};
 use standfast_core::hold::HoldKind;
-use standfast_core::run::{Facts, InboxPlace};
+use standfast_core::run::{Facts, InboxEntry};
 
 use super::map;
 use super::wire::Object;
@@ -151,7 +151,7 @@ fn word(event: &Event) -> Option<(&'static str, Option<String>)> {
     }
 }
 
-fn names<'a>(run: &Facts, place: &'a InboxPlace) -> TaskNames<'a> {
+fn names<'a>(run: &Facts, place: &'a InboxEntry) -> TaskNames<'a> {
     TaskNames {
         id: run.id.to_string(),
         run_id: run.id.to_string(),
