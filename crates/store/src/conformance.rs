@@ -86,7 +86,7 @@ impl Backend for PostgresBackend {
 
 /// A memory store beside another one that stands for the durable one.
 #[must_use]
-pub fn beside() -> Box<dyn Backend> {
+pub fn split() -> Box<dyn Backend> {
     let (durable, memory) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
     Box::new(SplitBackend(Arc::new(crate::split_store::SplitStore::new(durable, memory))))
 }
