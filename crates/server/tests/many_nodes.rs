@@ -227,7 +227,7 @@ fn a_database_that_cannot_be_used_is_refused_by_name() {
     let foreign = shared().empty_database();
     cluster::run(&foreign, &["CREATE TABLE somebody (elses int)".into()]);
     let said = refused(&format!("url: \"{foreign}\""));
-    assert!(said.contains("holds tables of something else; give Standfast a database of its own"), "{said}");
+    assert!(said.contains("has tables of another program; give Standfast a database of its own"), "{said}");
 
     let newer = shared().database();
     let later = "INSERT INTO refinery_schema_history SELECT 9999, 'later', applied_on, checksum \

@@ -122,6 +122,13 @@ pub struct TransferCounts {
     pub erased: u64,
 }
 
+impl std::fmt::Display for TransferCounts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let TransferCounts { runs, links, sessions, erased } = self;
+        write!(f, "{runs} runs, {links} links, {sessions} sessions, {erased} erased runs")
+    }
+}
+
 /// Why nothing more was moved.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
@@ -140,7 +147,7 @@ pub enum TransferError {
         why: String,
     },
     /// There is something in the target already.
-    #[error("the target has runs already; say --into-existing to add to them")]
+    #[error("the target already has runs; pass --into-existing to add to them")]
     NotEmpty,
 }
 
@@ -314,7 +321,7 @@ fn link_line(link: Link) -> Result<LinkLine, StoreError> {
         return Err(StoreError::Corrupt { run, why: "its contents were erased".into() });
     };
     let payload = String::from_utf8(payload)
-        .map_err(|error| StoreError::Corrupt { run, why: format!("its events are no text: {error}") })?;
+        .map_err(|error| StoreError::Corrupt { run, why: format!("its events are not UTF-8: {error}") })?;
     let salt = standfast_core::base32::encode(&salt);
     Ok(LinkLine { run, first, count, at, actor, hash: link.hash, salt, payload })
 }
@@ -360,18 +367,21 @@ pub async fn import(
         text.clear();
         no += 1;
         if lines.read_line(&mut text)? == 0 {
-            return Err(bad(no, "the lines end before their end: the last one must say how much there was"));
+            return Err(bad(no, "the export is truncated: its last line, with the totals, is missing"));
         }
         let line: Line = serde_json::from_str(&text).map_err(|error| bad(no, error))?;
         if let Line::End(said) = &line {
             return if *said == import.moved {
                 Ok(import.moved)
             } else {
-                Err(bad(no, format!("{said:?} was to come, and {:?} came", import.moved)))
+                Err(bad(no, format!("the export announces {said}, but {} came", import.moved)))
             };
         }
         if matches!(line, Line::Standfast { .. }) != (no == 1) {
-            return Err(bad(no, "the first line must be that of an export, and no other"));
+            return Err(bad(
+                no,
+                "this is not an export: the first line, and only the first, must be its header",
+            ));
         }
         import.take(no, line, into).await?;
         if import.under_way.is_none() {
@@ -437,9 +447,12 @@ impl Import<'_> {
             }
             Line::Link(line) => self.link(no, line).await?,
             Line::Run { id, seq, head } => {
-                let Some(done) = self.under_way.take() else { return Err(bad(no, "a run without links")) };
+                let Some(done) = self.under_way.take() else { return Err(bad(no, "this run has no links")) };
                 if done.run.facts.id != id || done.run.state.seq != seq || done.head != head {
-                    return Err(bad(no, format!("{id} is not what it was: its last link is another one")));
+                    return Err(bad(
+                        no,
+                        format!("run {id} does not match the export: its last link differs"),
+                    ));
                 }
                 self.moved.runs += 1;
                 self.blobs.clear();
@@ -447,7 +460,7 @@ impl Import<'_> {
             Line::Session { agent, session, owner, metadata, closed, updated_at } => {
                 let Some(tenant) = self.tenant.clone() else { return Err(bad(no, "no tenant")) };
                 let before = self.conversation(tenant, agent, session, owner).await?;
-                let Some(before) = before else { return Err(bad(no, "a conversation without runs")) };
+                let Some(before) = before else { return Err(bad(no, "this session has no runs")) };
                 let key = before.key;
                 let change = SessionChange::Metadata { before: before.metadata, after: metadata };
                 self.store.change_session(key.clone(), change, updated_at).await?;
@@ -463,7 +476,7 @@ impl Import<'_> {
     }
 
     async fn link(&mut self, no: u64, line: LinkLine) -> Result<(), TransferError> {
-        let salt = standfast_core::base32::decode(&line.salt).ok_or_else(|| bad(no, "the salt is none"))?;
+        let salt = standfast_core::base32::decode(&line.salt).ok_or_else(|| bad(no, "invalid salt"))?;
         let LinkLine { run, first, count, at, actor, hash, payload, .. } = line;
         let link = Link {
             header: Header { run, first, count, at, actor },
@@ -488,7 +501,7 @@ impl Import<'_> {
         let after = folded(run, before.as_ref(), &events)
             .ok_or_else(|| bad(no, "a run must begin with run.started"))?;
         if self.tenant.as_ref() != Some(&after.facts.tenant) {
-            return Err(bad(no, "a run of another tenant"));
+            return Err(bad(no, "this run belongs to another tenant"));
         }
         puts.extend(self.audience(&after, &events));
         let batch = Batch {

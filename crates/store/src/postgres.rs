@@ -126,7 +126,7 @@ impl PostgresOptions {
 
 impl PostgresStore {
     /// Connects and brings the schema up to date; waits while another node does. Refuses a schema that is newer than
-    /// this program, a standby, and a database with tables of something else. Blocks until that is done.
+    /// this program, a standby, and a database with tables of another program. Blocks until that is done.
     pub fn open(options: &PostgresOptions) -> Result<PostgresStore, OpenError> {
         let connector = Arc::new(Connector::new(options)?);
         let unusable = |why: String| OpenError::Unusable { place: connector.place().to_owned(), why };

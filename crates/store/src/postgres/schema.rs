@@ -14,10 +14,8 @@ mod embedded {
 /// Why a database could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The address cannot be understood.
-    #[error(
-        "the address of the database cannot be understood: {why}; it looks like postgres://user@host/database"
-    )]
+    /// The address is invalid.
+    #[error("invalid database address: {why}; expected postgres://user@host/database")]
     BadUrl {
         /// What is wrong with it.
         why: String,
@@ -36,7 +34,7 @@ pub enum OpenError {
         known: i32,
     },
     /// It holds something else.
-    #[error("{place} holds tables of something else; give Standfast a database of its own")]
+    #[error("{place} has tables of another program; give Standfast a database of its own")]
     NotOurs {
         /// The database.
         place: String,
