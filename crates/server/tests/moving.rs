@@ -114,7 +114,7 @@ fn one_conversation_moves_and_changed_lines_are_refused() {
     let cut: String = good.lines().take(4).map(|line| format!("{line}\n")).collect();
     for (changed, why) in [
         (good.replace("echo hello", "echo other"), "line"),
-        (cut, "end before their end"),
+        (cut, "the export is truncated"),
         (good.replacen("\"format\":1", "\"format\":9", 1), "format 9"),
         ("no line\n".to_owned(), "line 1"),
     ] {
