@@ -9,18 +9,21 @@ use anyhow::{Context, Result, bail};
 
 use crate::{needs, process};
 
-/// The approval cycle: over HTTP, or with `--store` as the first argument the store's part of it alone. With `--a2a`, what it
+/// The approval cycle, as what is shipped is built: over HTTP, or with `--store` as the first argument the store's part of it alone. With `--a2a`, what it
 /// is compared with is installed before.
 pub(crate) fn bench(root: &Path, arguments: &[OsString]) -> Result<()> {
     match arguments.split_first() {
-        Some((first, rest)) if first == "--store" => {
-            process::cargo_with(root, &["bench", "-p", "standfast-store", "--bench", "cycle", "--"], rest)
-        }
+        Some((first, rest)) if first == "--store" => process::cargo_with(
+            root,
+            &["bench", "--profile", "dist", "-p", "standfast-store", "--bench", "cycle", "--"],
+            rest,
+        ),
         Some(_) | None => {
             if arguments.iter().any(|argument| argument == "--a2a") {
                 needs::install_for_a2a_bench(root)?;
             }
-            process::cargo_with(root, &["bench", "-p", "standfast", "--bench", "http", "--"], arguments)
+            let bench = ["bench", "--profile", "dist", "-p", "standfast", "--bench", "http", "--"];
+            process::cargo_with(root, &bench, arguments)
         }
     }
 }
