@@ -1,0 +1,143 @@
+//! Rule: public types are nouns of the field, never bare participles or particles: `Delivery`, not `Told`; `Page`, not `More`.
+//!
+//! A bare participle is one word that ends as verbs do, or one of the irregular ones below. Names that are nouns all the
+//! same, and names that a protocol or Rust itself fixes, are in `EXCEPTIONS`.
+
+use super::graph::product_tokens;
+use super::repository::Repository;
+use super::violation::Violation;
+
+/// Participles that do not end in `ed`, and words that are none but say as little.
+const REFUSED: &[&str] = &[
+    "All",
+    "Also",
+    "Any",
+    "Asked",
+    "Back",
+    "Because",
+    "Begun",
+    "Beside",
+    "Born",
+    "Both",
+    "Bound",
+    "Broken",
+    "Brought",
+    "Built",
+    "Chosen",
+    "Done",
+    "Drawn",
+    "Driven",
+    "Else",
+    "Felt",
+    "Forbidden",
+    "Found",
+    "Given",
+    "Goes",
+    "Gone",
+    "Got",
+    "Heard",
+    "Held",
+    "Here",
+    "Hidden",
+    "How",
+    "Kept",
+    "Known",
+    "Left",
+    "Less",
+    "Lost",
+    "Made",
+    "Meant",
+    "Met",
+    "More",
+    "Most",
+    "None",
+    "Not",
+    "One",
+    "Other",
+    "Others",
+    "Over",
+    "Own",
+    "Paid",
+    "Put",
+    "Rest",
+    "Said",
+    "Same",
+    "Seen",
+    "Sent",
+    "Shown",
+    "Shut",
+    "Sought",
+    "Spent",
+    "Spoken",
+    "Such",
+    "Taken",
+    "Taught",
+    "That",
+    "Then",
+    "There",
+    "These",
+    "They",
+    "This",
+    "Those",
+    "Thought",
+    "Threw",
+    "Told",
+    "Whole",
+    "Whose",
+    "Won",
+    "Woken",
+    "Written",
+];
+
+/// Words that end like a participle and are nouns, or that others have fixed.
+const EXCEPTIONS: &[&str] = &["Embed", "Feed", "Need", "Seed", "Speed"];
+
+/// Crates that are not the product.
+const NOT_PRODUCT: &[&str] = &["xtask", "testkit", "e2e"];
+
+pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for file in repository.files().iter().filter(|file| file.is_crate_source()) {
+        if file.crate_folder().is_none_or(|folder| NOT_PRODUCT.contains(&folder)) {
+            continue;
+        }
+        let tokens = product_tokens(&file.text);
+        for three in tokens.windows(3) {
+            let declares =
+                ["struct", "enum", "trait", "type"].iter().any(|keyword| three[1].is_word(keyword));
+            let Some(name) = three[2].word().filter(|_| declares && three[0].is_word("pub")) else {
+                continue;
+            };
+            if is_bare(name) && !EXCEPTIONS.contains(&name) {
+                violations.push(Violation::new(
+                    &file.path,
+                    three[2].line,
+                    format!("the public type `{name}` is a bare participle or particle"),
+                    "name it by a noun of the field (a glossary is in CONTEXT.md)",
+                ));
+            }
+        }
+    }
+    violations
+}
+
+/// One word, and not a noun.
+fn is_bare(name: &str) -> bool {
+    let is_one_word = name.chars().skip(1).all(char::is_lowercase);
+    is_one_word && (REFUSED.contains(&name) || (name.ends_with("ed") && name.len() > 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bare_participles_and_particles_are_refused() {
+        let source = "pub struct Told;\npub enum Refused {}\npub(crate) struct Said;\npub struct SignedHead;\n\
+            pub struct Feed;\npub trait More {}\n#[cfg(test)]\npub struct Asked;\npub struct Delivery { pub Held: u8 }";
+        let found = check(&Repository::of(&[("crates/engine/src/a.rs", source)]));
+        let lines: Vec<usize> = found.iter().map(|violation| violation.line).collect();
+        assert_eq!(lines, [1, 2, 6]);
+        assert!(check(&Repository::of(&[("crates/xtask/src/a.rs", source)])).is_empty());
+    }
+}
