@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
-#[path = "tooling/other_server.rs"]
-mod other_server;
 mod tooling;
 
 use std::collections::BTreeSet;
@@ -20,7 +18,7 @@ use standfast_core::command::SuspendFor;
 use standfast_core::message::ToolResult;
 use standfast_core::time::{Millis, Timestamp};
 
-use other_server::{OtherServer, answer};
+use standfast_testkit::other_server::{OtherServer, answer};
 use tooling::invocation;
 
 fn naming(hosts: &[String]) -> Guard {

@@ -6,13 +6,10 @@
 
 #[path = "operations/files.rs"]
 mod files;
-#[path = "tooling/started.rs"]
-mod started;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,23 +35,26 @@ use standfast_core::time::{Millis, Timestamp};
 use standfast_store::Observer;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
-use started::{Started, started};
+use standfast_testkit::{Process, until_found};
 
 /// A running server and what it writes to its log; dropping it is `kill -9`.
 struct Server {
-    program: Started,
+    program: Process,
     client: reqwest::Client,
 }
 
 fn serve(data: &Path) -> Server {
     let log = std::fs::File::create(data.join("log")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    let mut command = standfast_testkit::standfast();
     command
         .args(["serve", "--listen", "127.0.0.1:0", "--data"])
         .arg(data)
         .env("RUST_LOG", "info")
         .stderr(log);
-    Server { program: started(&mut command), client: reqwest::Client::builder().no_proxy().build().unwrap() }
+    Server {
+        program: standfast_testkit::start(&mut command),
+        client: reqwest::Client::builder().no_proxy().build().unwrap(),
+    }
 }
 
 impl Server {
@@ -93,14 +93,11 @@ impl Server {
     }
 
     async fn until(&self, run: &str, status: &str) -> Value {
-        for _ in 0..400 {
+        until_found(&format!("{run} is {status}"), async || {
             let body = self.read(&format!("/api/v1/runs/{run}")).await;
-            if body["status"] == status {
-                return body;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("{run} did not become {status}");
+            (body["status"] == status).then_some(body)
+        })
+        .await
     }
 
     async fn recovered(&self) -> Value {

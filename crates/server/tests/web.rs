@@ -1,6 +1,6 @@
 //! The pages over HTTP, on a real SQLite file: what they show, what they refuse, what their forms do.
 //!
-//! A browser is a cookie and a client here; `tests/browser` has the same pages in a real one. Each caller has a
+//! A browser is a cookie and a client here; `crates/e2e/browser` has the same pages in a real one. Each caller has a
 //! listener of their own on the same engine.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -2,7 +2,6 @@
 //! outside, known by their id before they begin.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use standfast::clock::Clock;
@@ -27,8 +26,8 @@ use standfast_core::run::{Status, Waiting};
 use standfast_core::transcript::{Entry, transcript};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
-use crate::other_server::{OtherServer, answer};
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
+use standfast_testkit::other_server::{OtherServer, answer};
 
 /// A server whose agent has one tool that needs no approval by its settings, and makes one call.
 fn server(site: &Site, tool: Arc<dyn Tool>, spec: ToolSpec, arguments: &str) -> Engine {
@@ -76,7 +75,7 @@ fn commands(site: &Site, arguments: &str) -> Engine {
         confinement: Confinement::Off,
         ..CommandOptions::default()
     };
-    let shim = PathBuf::from(env!("CARGO_BIN_EXE_standfast"));
+    let shim = standfast_testkit::binary::path();
     let tool = CommandTool::through(options, shim).unwrap();
     server(site, Arc::new(tool), CommandTool::spec(), arguments)
 }

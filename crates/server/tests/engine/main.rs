@@ -17,8 +17,6 @@ mod gone;
 mod judged;
 mod lists;
 mod nodes;
-#[path = "../tooling/other_server.rs"]
-mod other_server;
 mod queue;
 mod races;
 mod readers;

@@ -3,8 +3,7 @@
 //! Its log goes to a file, so that a test can read what it says, and that it never says a token.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, StatusCode};
@@ -13,27 +12,20 @@ use standfast::clock::Clock;
 use tempfile::TempDir;
 
 use crate::provider::{AUDIENCE, ISSUER, Provider, SigningKey, published};
-use crate::receiver::{Got, Mood, Receiver};
+use standfast_testkit::Process;
+use standfast_testkit::receiver::{Got, Mood, Receiver};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
 
 /// A running server; dropping it is `kill -9`.
 struct Server {
-    child: Child,
-    base: String,
+    program: Process,
     folder: TempDir,
     client: Client,
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn standfast() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    let mut command = standfast_testkit::standfast();
     command.env("RUST_LOG", "debug,hyper=info,reqwest=info").env_remove("STANDFAST_KEY");
     command
 }
@@ -59,16 +51,14 @@ fn serve(folder: TempDir, arguments: &[&str]) -> Server {
     let mut command = standfast();
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.path().join("standfast.yaml"));
     command.args(arguments).arg("--data").arg(folder.path().join("data"));
-    let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Standfast listens on ").unwrap().to_owned();
-    Server { child, base, folder, client: Client::builder().no_proxy().build().unwrap() }
+    let program = standfast_testkit::start(command.stderr(log));
+    Server { program, folder, client: Client::builder().no_proxy().build().unwrap() }
 }
 
 impl Server {
     fn get(&self, token: &str, path: &str) -> RequestBuilder {
-        let request = self.client.get(format!("{}{path}", self.base)).timeout(Duration::from_secs(30));
+        let request =
+            self.client.get(format!("{}{path}", self.program.base)).timeout(Duration::from_secs(30));
         if token.is_empty() { request } else { request.bearer_auth(token) }
     }
 
@@ -88,7 +78,7 @@ impl Server {
     }
 
     async fn post(&self, token: &str, path: &str, body: Value) -> (u16, Value) {
-        let request = self.client.post(format!("{}{path}", self.base)).bearer_auth(token).json(&body);
+        let request = self.client.post(format!("{}{path}", self.program.base)).bearer_auth(token).json(&body);
         let response = request.send().await.unwrap();
         (response.status().as_u16(), response.json().await.unwrap())
     }
@@ -153,10 +143,10 @@ async fn a_token_starts_a_run_and_another_decides_it() {
 
     let anns_key = server.key("ann");
     assert_eq!(server.get(&anns_key, &run_path).send().await.unwrap().status(), StatusCode::OK);
-    let by_password = server.client.get(format!("{}/", server.base)).basic_auth("anyone", Some(&ann));
+    let by_password = server.client.get(format!("{}/", server.program.base)).basic_auth("anyone", Some(&ann));
     assert_eq!(by_password.send().await.unwrap().status(), StatusCode::OK, "a browser can ask for a token");
     let mut command = standfast();
-    command.args(["runs", "--json", "--server", &server.base]).env("STANDFAST_KEY", &ann);
+    command.args(["runs", "--json", "--server", &server.program.base]).env("STANDFAST_KEY", &ann);
     assert!(command.output().unwrap().status.success(), "the client commands take a token too");
     assert_eq!(provider.asked(), 1);
 }
@@ -310,7 +300,7 @@ async fn a_reload_keeps_the_keys_of_the_same_provider() {
 }
 
 fn hangup(server: &Server) {
-    let pid = rustix::process::Pid::from_child(&server.child);
+    let pid = rustix::process::Pid::from_child(&server.program.child);
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
 }
 

@@ -6,11 +6,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod binary;
-mod fake;
 mod misbehaves;
 mod proxies;
-#[path = "../tooling/started.rs"]
-mod started;
 mod streams;
 
 use std::collections::BTreeMap;

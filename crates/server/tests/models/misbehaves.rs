@@ -9,8 +9,8 @@ use standfast::model::provider::{Dialect, Provider};
 use standfast::model::{Model, ModelFailure, Prompt};
 use standfast_core::time::Millis;
 
-use crate::fake::{Answer, Fake, Pieces};
 use crate::{KEY, after, listener, prompt, provider, settings};
+use standfast_testkit::provider::{Answer, Fake, Pieces};
 
 const WORDS: &[u8] = include_bytes!("streams/words_openai_chat.sse");
 

@@ -7,8 +7,8 @@ use standfast::model::provider::Dialect;
 use standfast_core::command::AskedCall;
 use standfast_core::message::Usage;
 
-use crate::fake::{Answer, Fake, Pieces};
 use crate::{ARGUMENTS, KEY, after, listener, prompt, provider};
+use standfast_testkit::provider::{Answer, Fake, Pieces};
 
 /// Everything that a stream must come to.
 struct Recorded {
