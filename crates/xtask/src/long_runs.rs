@@ -42,8 +42,16 @@ pub(crate) fn faults(root: &Path, arguments: &[OsString]) -> Result<()> {
     let only = arguments.iter().skip_while(|argument| *argument != "--only").nth(1);
     let simulation = ["test", "--release", "-p", "standfast", "--test", "simulation", "--", "--full"];
     let programs = [&store[..], &server, &simulation];
-    let mut found: Vec<_> =
-        programs.iter().map(|program| process::cargo_with(root, program, arguments)).collect();
+    let mut found = Vec::new();
+    if only.is_none() {
+        // Tests that are too long for every run.
+        let nightly = ["nextest", "run", "--profile", "nightly", "-p", "standfast"];
+        found.push(process::cargo(
+            root,
+            &[&nightly[..], &["--test", "faults", "--test", "simulation"]].concat(),
+        ));
+    }
+    found.extend(programs.iter().map(|program| process::cargo_with(root, program, arguments)));
     // These are tests that play each case as often as they are told to.
     for (row, test, rounds) in [("F27", "sandbox", 40), ("F30", "engine", 20)] {
         let is_wanted = only.is_none_or(|only| only.to_string_lossy().split(',').any(|one| one == row));

@@ -26,7 +26,7 @@ pub(crate) struct ImplBlock {
 }
 
 /// The inherent methods of each type of a file.
-pub(crate) type Methods = BTreeMap<String, Vec<Method>>;
+type Methods = BTreeMap<String, Vec<Method>>;
 
 /// The inherent methods that a file gives to types.
 pub(crate) fn inherent_methods(tokens: &[Token]) -> Methods {
@@ -70,13 +70,12 @@ pub(crate) fn declared<'a>(
     })
 }
 
-/// The fields of every struct of a file: their names, and the words of their types.
-pub(crate) fn fields(tokens: &[Token]) -> BTreeMap<String, BTreeSet<String>> {
-    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+/// The fields of every struct of a file, by struct and name, and the words of their types.
+pub(crate) fn fields(tokens: &[Token]) -> BTreeMap<(String, String), BTreeSet<String>> {
+    let mut found: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     for at in 0..tokens.len() {
-        if !tokens[at].is_word("struct") {
-            continue;
-        }
+        let name = tokens.get(at + 1).and_then(Token::word);
+        let Some(of) = name.filter(|_| tokens[at].is_word("struct")) else { continue };
         let Some(open) =
             (at..tokens.len()).find(|here| tokens[*here].is_sign('{') || tokens[*here].is_sign(';'))
         else {
@@ -84,7 +83,7 @@ pub(crate) fn fields(tokens: &[Token]) -> BTreeMap<String, BTreeSet<String>> {
         };
         if tokens[open].is_sign('{') {
             for (name, words) in annotations(&tokens[open..closing(tokens, open)]) {
-                found.entry(name).or_default().extend(words);
+                found.entry((of.to_owned(), name)).or_default().extend(words);
             }
         }
     }

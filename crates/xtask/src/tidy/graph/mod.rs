@@ -9,7 +9,7 @@ mod svg;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) use methods::{Methods, inherent_methods};
+pub(crate) use methods::{declared, inherent_methods};
 pub(crate) use reading::{Folder, graph_of, product_tokens};
 pub(crate) use svg::draw;
 

@@ -19,6 +19,8 @@ pub(crate) struct Folder<'a> {
     pub(crate) path: &'a str,
     /// The type that hands the components out, such as `Engine`; it stands above them.
     pub(crate) facade: Option<&'a str>,
+    /// Folders below it that only tests use.
+    pub(crate) for_tests: &'a [&'a str],
 }
 
 /// One file of the folder.
@@ -32,16 +34,26 @@ struct Source<'a> {
 /// What the names in the sources mean.
 #[derive(Default)]
 struct Known {
-    /// Which component declares a type.
-    types: BTreeMap<String, String>,
+    /// Which components declare a type of this name.
+    types: BTreeMap<String, BTreeSet<String>>,
     /// Which components define a method of a type.
     methods: BTreeMap<(String, String), BTreeSet<String>>,
-    /// Which of our types a field of this name can have.
-    fields: BTreeMap<String, BTreeSet<String>>,
-    /// Which of our types a method of this name can return.
-    returns: BTreeMap<String, BTreeSet<String>>,
+    /// Which of our types a field of a struct has.
+    fields: BTreeMap<(String, String), BTreeSet<String>>,
+    /// Which of our types fields of this name have, each set once.
+    by_field: BTreeMap<String, BTreeSet<BTreeSet<String>>>,
+    /// Which of our types methods of this name return, each set once.
+    returns: BTreeMap<String, BTreeSet<BTreeSet<String>>>,
     /// What the folder's own file passes on under its name, and where that comes from.
     passed_on: BTreeMap<String, String>,
+}
+
+impl Known {
+    /// What every field, or every method, of this name has in common; nothing where they differ.
+    fn agreed(by_name: &BTreeMap<String, BTreeSet<BTreeSet<String>>>, name: &str) -> BTreeSet<String> {
+        let found = by_name.get(name).filter(|found| found.len() == 1);
+        found.and_then(|found| found.first()).cloned().unwrap_or_default()
+    }
 }
 
 /// The tokens of a file without what is only built for tests.
@@ -62,7 +74,7 @@ pub(crate) fn product_tokens(source: &str) -> Vec<Token> {
 
 /// The graph of the components below a folder.
 pub(crate) fn graph_of(repository: &Repository, folder: Folder<'_>) -> Graph {
-    let sources = sources_of(repository, folder.path);
+    let sources = sources_of(repository, folder);
     let known = known_in(&sources, folder);
     let mut graph = Graph::of(sources.iter().map(|source| source.component.clone()));
     if folder.facade.is_none() {
@@ -79,17 +91,21 @@ pub(crate) fn graph_of(repository: &Repository, folder: Folder<'_>) -> Graph {
 /// The component that stands for the folder's own file: `lib.rs`, `main.rs`, `mod.rs`, or the file beside the folder.
 const FACADE: &str = "facade";
 
-fn sources_of<'a>(repository: &'a Repository, folder: &str) -> Vec<Source<'a>> {
-    let beside = format!("{folder}.rs");
+fn sources_of<'a>(repository: &'a Repository, folder: Folder<'_>) -> Vec<Source<'a>> {
+    let beside = format!("{}.rs", folder.path);
     let mut sources = Vec::new();
     for file in repository.files().iter().filter(|file| file.is_rust()) {
-        let component = match file.path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')) {
+        let component = match file.path.strip_prefix(folder.path).and_then(|rest| rest.strip_prefix('/')) {
             Some("lib.rs" | "main.rs" | "mod.rs") => FACADE,
             Some(rest) => rest.split('/').next().unwrap_or_default().trim_end_matches(".rs"),
             None if file.path == beside => FACADE,
             None => continue,
         };
-        if file.path.contains("/tests/") || file.path.ends_with("/tests.rs") || component == "bin" {
+        let is_for_tests = folder.for_tests.iter().any(|skipped| {
+            file.path.strip_prefix(skipped).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+        });
+        let is_test = file.path.contains("/tests/") || file.path.ends_with("/tests.rs");
+        if is_for_tests || is_test || component == "bin" {
             continue;
         }
         let tokens = product_tokens(&file.text);
@@ -103,7 +119,7 @@ fn known_in(sources: &[Source<'_>], folder: Folder<'_>) -> Known {
     let mut known = Known::default();
     for source in sources {
         for (_, name, _) in declared(&source.tokens, &["struct", "enum", "trait", "type"]) {
-            known.types.entry(name.to_owned()).or_insert_with(|| source.component.clone());
+            known.types.entry(name.to_owned()).or_default().insert(source.component.clone());
         }
         for block in &source.blocks {
             for method in &block.methods {
@@ -125,12 +141,13 @@ fn known_in(sources: &[Source<'_>], folder: Folder<'_>) -> Known {
         let ours = |words: &BTreeSet<String>| -> BTreeSet<String> {
             words.iter().filter(|word| known.types.contains_key(*word)).cloned().collect()
         };
-        for (name, words) in fields(&source.tokens) {
-            known.fields.entry(name).or_default().extend(ours(&words));
+        for ((of, name), words) in fields(&source.tokens) {
+            known.by_field.entry(name.clone()).or_default().insert(ours(&words));
+            known.fields.entry((of, name)).or_default().extend(ours(&words));
         }
         for method in source.blocks.iter().flat_map(|block| &block.methods) {
             let words: BTreeSet<String> = method.returns.iter().cloned().collect();
-            known.returns.entry(method.name.clone()).or_default().extend(ours(&words));
+            known.returns.entry(method.name.clone()).or_default().insert(ours(&words));
         }
     }
     known
@@ -192,8 +209,9 @@ fn calls(graph: &mut Graph, source: &Source<'_>, known: &Known) {
         };
         for one in of {
             let Some(components) = known.methods.get(&(one.clone(), name.to_owned())) else { continue };
-            // A name that several components define may be any of them, also ours.
-            if components.contains(&source.component) {
+            // A type that several components declare may be any of them; so may a method, also ours.
+            let is_one_type = known.types.get(&one).is_some_and(|declared| declared.len() == 1);
+            if !is_one_type || components.contains(&source.component) {
                 continue;
             }
             for to in components {
@@ -224,14 +242,17 @@ fn receiver(
     let Some((last, rest)) = before.split_last() else { return BTreeSet::new() };
     if last.is_sign(')') {
         let called = opening(before).and_then(|open| before[..open].last()).and_then(Token::word);
-        return called.and_then(|name| known.returns.get(name)).cloned().unwrap_or_default();
+        return called.map(|name| Known::agreed(&known.returns, name)).unwrap_or_default();
     }
     match last.word() {
         Some("self") => own.map(str::to_owned).into_iter().collect(),
         Some(name) => {
             let is_field = rest.last().is_some_and(|dot| dot.is_sign('.'));
+            let is_own = is_field && rest.len() >= 2 && rest[rest.len() - 2].is_word("self");
+            let own =
+                own.filter(|_| is_own).and_then(|own| known.fields.get(&(own.to_owned(), name.to_owned())));
             let variable = variables.get(name).filter(|types| !is_field && !types.is_empty());
-            variable.or_else(|| known.fields.get(name)).cloned().unwrap_or_default()
+            own.or(variable).cloned().unwrap_or_else(|| Known::agreed(&known.by_field, name))
         }
         None => BTreeSet::new(),
     }
@@ -292,7 +313,7 @@ fn end_of_item(tokens: &[Token], from: usize) -> usize {
 mod tests {
     use super::*;
 
-    const ROOT: Folder<'_> = Folder { path: "crates/engine/src", facade: Some("Engine") };
+    const ROOT: Folder<'_> = Folder { path: "crates/engine/src", facade: Some("Engine"), for_tests: &[] };
 
     fn edges(files: &[(&str, &str)]) -> Vec<String> {
         let graph = graph_of(&Repository::of(files), ROOT);
@@ -331,6 +352,23 @@ mod tests {
         assert!(found.contains(&"commit -> log: Log::read".to_owned()), "{found:?}");
         assert!(found.contains(&"drive -> log: Log::read".to_owned()), "{found:?}");
         assert!(found.contains(&"drive -> wakes: Wakes::log".to_owned()), "{found:?}");
+    }
+
+    #[test]
+    fn what_could_be_another_type_is_no_edge() {
+        let files = [
+            (
+                "crates/engine/src/log.rs",
+                "pub struct State;\nimpl State { fn read(&self) {} }\nstruct A { x: State }",
+            ),
+            ("crates/engine/src/wakes.rs", "struct State;"),
+            (
+                "crates/engine/src/reads.rs",
+                "pub struct Reads;\nimpl Reads { fn list(&self) {} }\nstruct B { x: Reads }",
+            ),
+            ("crates/engine/src/drive.rs", "fn f(state: &State) { state.read(); b.x.list(); }"),
+        ];
+        assert_eq!(edges(&files), Vec::<String>::new());
     }
 
     #[test]

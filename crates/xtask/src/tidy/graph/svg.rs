@@ -14,6 +14,9 @@ const GAP: usize = 34;
 const MARGIN: usize = 28;
 const TITLE: usize = 44;
 
+/// How wide a row may be.
+const WIDEST: usize = 900;
+
 /// The middle of a box, and its width.
 #[derive(Clone, Copy)]
 struct Spot {
@@ -41,7 +44,7 @@ pub(crate) fn draw(graphs: &[(String, Graph)]) -> String {
         for (name, spot) in &spots {
             body.push_str(&boxed(name, *spot));
         }
-        top += TITLE + graph.rows().len() * ROW_HEIGHT;
+        top += TITLE + rows_to_draw(graph).len() * ROW_HEIGHT;
     }
     let height = top + MARGIN;
     format!(
@@ -61,15 +64,33 @@ fn row_width(row: &[String]) -> usize {
     row.iter().map(|name| box_width(name)).sum::<usize>() + row.len().saturating_sub(1) * GAP
 }
 
+/// The rows, none of them too wide to read: what does not fit stands below.
+fn rows_to_draw(graph: &Graph) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for row in graph.rows() {
+        let mut line: Vec<String> = Vec::new();
+        for name in row {
+            line.push(name);
+            if row_width(&line) > WIDEST
+                && let Some(last) = line.pop()
+            {
+                rows.push(std::mem::replace(&mut line, vec![last]));
+            }
+        }
+        rows.push(line);
+    }
+    rows
+}
+
 fn width_of(title: &str, graph: &Graph) -> usize {
-    let rows = graph.rows();
+    let rows = rows_to_draw(graph);
     rows.iter().map(|row| row_width(row)).max().unwrap_or(0).max(title.chars().count() * LETTER)
 }
 
 /// Where each box stands: rows from the top, each in the middle.
 fn spots(graph: &Graph, width: usize, top: usize) -> BTreeMap<String, Spot> {
     let mut spots = BTreeMap::new();
-    for (row_number, row) in graph.rows().iter().rev().enumerate() {
+    for (row_number, row) in rows_to_draw(graph).iter().rev().enumerate() {
         let mut left = (width - row_width(row).min(width)) / 2;
         for name in row {
             let own = box_width(name);
