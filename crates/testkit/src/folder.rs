@@ -1,4 +1,6 @@
 //! A folder with a configuration and scripted models, and the server that is started in it.
+//!
+//! For tests that need nothing special of either; others start the program by `process.rs`.
 
 use std::path::Path;
 use std::process::Command;

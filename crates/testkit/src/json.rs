@@ -1,4 +1,6 @@
 //! Reading answers in JSON, in words that say what was missing.
+//!
+//! Knows the shape of no answer but that of `standfast show`.
 
 use serde_json::Value;
 

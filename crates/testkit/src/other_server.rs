@@ -1,4 +1,6 @@
 //! Another server that tools call: it answers one request after the other with prepared bytes, and keeps what it got.
+//!
+//! For tools that speak plain HTTP; a provider of models is `provider.rs`, a receiver of webhooks `receiver.rs`.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
