@@ -1,4 +1,4 @@
-//! Configuration files through the real binary: each file in `config` with the exact text that people see.
+//! Configuration files through the real binary: each file in `tests/config` with the exact text that people see.
 //!
 //! `NAME.yaml` has its `NAME.expected`. After a deliberate change write them anew and read the difference:
 //! `STANDFAST_WRITE_EXPECTED=1 cargo nextest run -p standfast-e2e config::`.
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/config")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config")
 }
 
 /// The program with nothing in its environment but these variables.
