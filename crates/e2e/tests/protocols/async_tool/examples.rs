@@ -79,7 +79,7 @@ async fn a_preview_is_deployed_by_the_python_example() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_preview_is_deployed_by_the_typescript_example() {
     let folder = copy();
-    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/node_modules");
+    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/node_modules");
     std::os::unix::fs::symlink(modules, folder.path().join("node_modules")).unwrap();
     let checked = Command::new("node_modules/.bin/tsc").current_dir(folder.path()).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
