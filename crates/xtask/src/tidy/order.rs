@@ -4,7 +4,7 @@
 //! The order is the data below. `graph/` computes who uses whom; `cargo xtask tidy --graph` prints it.
 
 use super::cargo_manifest::{Section, dependencies};
-use super::graph::{Folder, Graph, Place, graph_of};
+use super::graph::{Folder, Graph, Place, draw, graph_of};
 use super::repository::Repository;
 use super::violation::Violation;
 
@@ -57,6 +57,9 @@ const VOCABULARIES: &[(&str, &[&str])] = &[
     ("modules of crates/store/src", &["batch", "query"]),
 ];
 
+/// The drawing in the documentation.
+const DRAWING: &str = "docs/images/architecture.svg";
+
 /// How many places a violation names.
 const PLACES: usize = 3;
 
@@ -66,7 +69,13 @@ pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
         violations.extend(cycles(&title, &graph));
     }
     violations.extend(order(&engine(repository).1));
+    violations.extend(drawing(repository));
     violations
+}
+
+/// The crates and the engine's components as `ARCHITECTURE.md` shows them.
+pub(crate) fn drawn(repository: &Repository) -> String {
+    draw(&[("crates".to_owned(), crates(repository)), engine(repository)])
 }
 
 /// Every graph of the repository with its title: the crates, the engine's components, the modules of each crate.
@@ -187,6 +196,15 @@ fn order(graph: &Graph) -> Vec<Violation> {
     violations
 }
 
+/// A drawing that shows what was true once is worse than none.
+fn drawing(repository: &Repository) -> Option<Violation> {
+    let file = repository.file(DRAWING)?;
+    (file.text != drawn(repository)).then(|| {
+        let remedy = format!("draw it again with `cargo xtask tidy --svg {DRAWING}`");
+        Violation::new(DRAWING, 1, "the drawing is not what the sources say", remedy)
+    })
+}
+
 fn cycles(title: &str, graph: &Graph) -> Vec<Violation> {
     let mut violations = Vec::new();
     for cycle in graph.cycles() {
@@ -244,6 +262,14 @@ mod tests {
             problems(&[("crates/new/Cargo.toml", "")]),
             ["crates/new has no place in the order of crates"]
         );
+    }
+
+    #[test]
+    fn the_drawing_is_what_the_sources_say() {
+        let manifest = ("crates/core/Cargo.toml", "");
+        let drawn = drawn(&Repository::of(&[manifest]));
+        assert!(problems(&[manifest, (DRAWING, &drawn)]).is_empty());
+        assert_eq!(problems(&[manifest, (DRAWING, "<svg/>")]), ["the drawing is not what the sources say"]);
     }
 
     #[test]

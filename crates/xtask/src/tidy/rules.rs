@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use super::repository::Repository;
 use super::violation::Violation;
 use super::{
-    error_texts, file_length, graph, links, module_docs, no_leftovers, old_name, order, product_only,
+    error_texts, file_length, links, module_docs, no_leftovers, old_name, order, product_only,
     readme_commands, requirements, type_methods, type_names, use_edges, write_path,
 };
 
@@ -67,9 +67,8 @@ pub(crate) fn show_graph(root: &Path) -> Result<()> {
 
 /// Draws the crates and the engine's components.
 pub(crate) fn draw_graph(root: &Path, file: &Path) -> Result<()> {
-    let graphs: Vec<_> = order::graphs(&Repository::read(root)?).into_iter().take(2).collect();
     let file = root.join(file);
-    std::fs::write(&file, graph::draw(&graphs))
+    std::fs::write(&file, order::drawn(&Repository::read(root)?))
         .with_context(|| format!("{} cannot be written", file.display()))
 }
 
