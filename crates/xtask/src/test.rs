@@ -32,6 +32,12 @@ const STEPS: &[Step] = &[
     },
 ];
 
+/// How many tests nextest runs at a time.
+const TEST_THREADS: &str = "NEXTEST_TEST_THREADS";
+
+/// Most of what tests take is waiting: for leases that run out, retries that are due, servers that come back.
+const TESTS_FOR_EACH_CORE: usize = 2;
+
 /// How long a step took and whether it passed.
 struct Timing {
     name: &'static str,
@@ -64,6 +70,10 @@ fn run_steps(root: &Path, steps: &[Step]) -> Result<()> {
 fn tests(root: &Path) -> Result<()> {
     let mut nextest = process::cargo_command(&["nextest", "run", "--workspace", "--profile", "ci"]);
     nextest.env(product::VARIABLE, product::path(root));
+    if std::env::var_os(TEST_THREADS).is_none() {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        nextest.env(TEST_THREADS, (cores * TESTS_FOR_EACH_CORE).to_string());
+    }
     process::run(root, nextest)
 }
 

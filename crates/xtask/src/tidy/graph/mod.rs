@@ -67,8 +67,8 @@ impl Graph {
         let mut heights: Vec<Option<usize>> = vec![None; groups.len()];
         // Each pass settles at least the groups whose uses are all settled.
         for _ in 0..groups.len() {
-            for at in 0..groups.len() {
-                let below = groups[at].iter().flat_map(|name| self.uses(name)).filter_map(group_of);
+            for (at, group) in groups.iter().enumerate() {
+                let below = group.iter().flat_map(|name| self.uses(name)).filter_map(group_of);
                 let below: Vec<usize> = below.filter(|other| *other != at).collect();
                 if heights[at].is_none() && below.iter().all(|other| heights[*other].is_some()) {
                     let highest = below.iter().filter_map(|other| heights[*other]).max();
