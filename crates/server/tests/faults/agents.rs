@@ -63,7 +63,7 @@ pub(crate) fn settings(data: &Path, behaviour: &Behaviour, points: &Arc<Points>)
         working_directory: Some(data.to_owned()),
         ..CommandOptions::default()
     };
-    let shell = CommandTool::through(options, PathBuf::from(crate::STANDFAST)).unwrap();
+    let shell = CommandTool::through(options, crate::standfast()).unwrap();
     let expiry = HoldPolicy { timeout: Some(behaviour.expiry), ..HoldPolicy::default() };
     let resumed = HoldPolicy { on_timeout: OnTimeout::ResumeWithError, ..expiry.clone() };
     let asks = r#"{"reason": "two invoices", "question": "Which one?"}"#;

@@ -61,7 +61,7 @@ fn check_store(store: &dyn Store, data: &Path, acked: &[Acked]) -> Vec<String> {
 /// `standfast audit verify`, as an operator runs it.
 fn audit(data: &Path) -> Vec<String> {
     let output =
-        Command::new(crate::STANDFAST).args(["audit", "verify"]).arg(data.join("standfast.db")).output();
+        Command::new(crate::standfast()).args(["audit", "verify"]).arg(data.join("standfast.db")).output();
     match output {
         Ok(output) if output.status.success() => Vec::new(),
         Ok(output) => vec![format!("I8: {}", String::from_utf8_lossy(&output.stdout))],

@@ -49,8 +49,13 @@ use standfast_store::conformance::cluster::Replication;
 use story::Wish;
 use trouble::Fault;
 
-/// The product's own program.
-pub(crate) const STANDFAST: &str = env!("CARGO_BIN_EXE_standfast");
+/// The product's own program: the one that tests are handed, or in full runs the one that is as optimised as they are.
+pub(crate) fn standfast() -> PathBuf {
+    match std::env::var_os(standfast_testkit::binary::VARIABLE) {
+        Some(_) => standfast_testkit::binary::path(),
+        None => PathBuf::from(env!("CARGO_BIN_EXE_standfast")),
+    }
+}
 
 /// A row with the count of a test, and one with its full count.
 type Few = Box<dyn FnOnce() -> Row + Send>;
