@@ -41,14 +41,10 @@ pub(super) fn more_than_nothing(span: &Span, (): &()) -> garde::Result {
     if span.0.0 > 0 { Ok(()) } else { Err(garde::Error::new("must be more than nothing")) }
 }
 
-/// As people say it: the largest unit that leaves nothing over.
+/// As people say it.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let millis = self.0.0;
-        let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
-        let fits = units.into_iter().find(|(unit, _)| millis > 0 && millis % unit == 0);
-        let (unit, name) = fits.unwrap_or((1, "ms"));
-        write!(f, "{}{name}", millis / unit)
+        self.0.fmt(f)
     }
 }
 

@@ -12,7 +12,6 @@ use standfast_core::work_time::worked;
 use standfast_store::ahead::Driver;
 
 use super::Drive;
-use crate::config::file::Span;
 use crate::engine::{EngineError, Shared};
 
 /// What a run has worked.
@@ -51,7 +50,7 @@ impl Drive {
     /// Ends the run. What it had started is stopped as after a cancel.
     pub(super) async fn run_out_of_time(&mut self, run: &Run) -> Result<(), EngineError> {
         let limit = self.shared.limit_of(run).unwrap_or(Millis(0));
-        let error = format!("the run has worked for longer than its task.timeout of {} allows", Span(limit));
+        let error = format!("the run has worked for longer than its task.timeout of {limit} allows");
         tracing::warn!(run = %self.run, "{error}");
         let fail = FailRun { worker: None, error, detail: None, kind: FailKind::OutOfTime, heard: None };
         self.push(Command::Fail(fail), Verdicts::default()).await?;
