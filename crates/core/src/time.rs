@@ -68,7 +68,8 @@ mod tests {
 
     #[test]
     fn a_span_is_said_in_its_largest_whole_unit() {
-        let said = [86_400_000, 90_000_000, 120_000, 61_000, 1_500, 0, -60_000].map(|ms| Millis(ms).to_string());
+        let said =
+            [86_400_000, 90_000_000, 120_000, 61_000, 1_500, 0, -60_000].map(|ms| Millis(ms).to_string());
         assert_eq!(said, ["1d", "25h", "2m", "61s", "1500ms", "0ms", "-60000ms"]);
     }
 }

@@ -64,8 +64,7 @@ pub use crate::tool::mcp::login::{Begun, Returned, client_document};
 pub use callbacks::{Callback, CallbackView};
 pub use deciding::{Deciding, Decision, Decisions, One};
 pub use deliver::{
-    Brought, Disabled, Frame, Kind, Owner, Reading, Receiver, Sending, SigningKey, SigningSecret, Telling,
-    What, delivery_id, seconds, signature,
+    Brought, Disabled, Frame, Kind, Owner, Reading, Receiver, Sending, Telling, What, delivery_id,
 };
 pub use deltas::Delta;
 pub use follow::{Follower, News, Step};

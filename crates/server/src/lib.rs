@@ -22,6 +22,7 @@ pub mod model;
 pub mod policy;
 pub mod scenario;
 pub mod schema;
+pub mod secrets;
 pub mod settings;
 pub mod surface;
 pub mod telemetry;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use standfast_core::name::Tenant;
 use standfast_store::{SealedChange, Store, StoreError};
 
-use crate::engine::SigningKey;
+use crate::secrets::SigningKey;
 
 /// The column that its secrets are sealed for.
 const COLUMN: &str = "sealed";

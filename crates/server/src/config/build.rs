@@ -26,9 +26,9 @@ use crate::auth::{BadIssuer, BadParty, Issuer, IssuerSettings, Party, TokenRules
 use crate::card_key::{CardKey, NoCardKey};
 use crate::clock::Clock;
 use crate::conformance;
-use crate::engine::SigningKey;
 use crate::heads::{self, HeadSettings, KeySource};
 use crate::model::provider::BadProvider;
+use crate::secrets::SigningKey;
 use crate::settings::{
     A2a, Access, Agent, Approvers, Auth, Card, Connections, Decisions, Jobs, SelfApproval as Decides,
     ServedInbox, Serves, Settings, Skill, Streaming, Tracking, Webhooks,

@@ -2,12 +2,10 @@
 //!
 //! A kind says how an event becomes a request and how that is signed; a surface brings it along. `rounds.rs` takes
 //! notices that are due, reads the log, sends in order for each subscription and run, and settles; it knows no kind.
-//! `sign.rs` is the scheme of Standard Webhooks, `seal.rs` keeps secrets that receivers brought along.
+//! `crate::secrets` has the scheme of Standard Webhooks, and seals the secrets that receivers brought along.
 
 mod places;
 mod rounds;
-mod seal;
-pub(super) mod sign;
 
 use std::collections::BTreeSet;
 
@@ -22,10 +20,10 @@ use standfast_core::time::Timestamp;
 
 use super::{Engine, EngineError, HoldView};
 use crate::auth::{Identification, Principal, Scope};
+use crate::secrets::{SigningKey, SigningSecret};
 
 pub(super) use places::Hosts;
 pub(super) use rounds::{NO_KEY, Tried, old_secret_until};
-pub use sign::{SigningKey, SigningSecret, seconds, signature};
 
 /// The column that what receivers brought along is sealed for.
 pub(super) const COLUMN: &str = "subscriptions";

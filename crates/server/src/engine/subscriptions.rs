@@ -14,12 +14,13 @@ use standfast_store::{
     SubscriptionQuery,
 };
 
-use super::deliver::{Disabled, Owner, Receiver, SigningSecret, What};
+use super::deliver::{Disabled, Owner, Receiver, What};
 use super::deliver::{NO_KEY, Tried, old_secret_until};
 use super::identify::needs;
 use super::{Engine, EngineError, Once};
 use crate::auth::{Principal, Scope};
 use crate::clock;
+use crate::secrets::SigningSecret;
 
 /// Active subscriptions to an agent or a tenant that a tenant may have: every append looks at them.
 const BROAD_MAX: usize = 100;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use standfast::auth::Principal;
 use standfast::clock::Clock;
-use standfast::engine::{Engine, Hears, NewSubscription, SigningKey, SubscriptionError};
+use standfast::engine::{Engine, Hears, NewSubscription, SubscriptionError};
+use standfast::secrets::SigningKey;
 use standfast::settings::{Settings, Webhooks};
 use standfast_core::id::{Place, RunId};
 use standfast_core::name::{Tenant, UserId};

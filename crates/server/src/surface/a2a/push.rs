@@ -26,8 +26,9 @@ use super::wire::{
 use super::{stream, v03};
 use crate::engine::{
     Callback, CallbackView, EngineError, Frame, Kind as Receives, Reading, Sending, SubscriptionError,
-    Telling, What, seconds, signature,
+    Telling, What,
 };
+use crate::secrets::{seconds, signature};
 
 /// Bytes of an id, a token or credentials at most.
 const TEXT_MAX: usize = 4096;

@@ -12,7 +12,8 @@ use standfast_core::job;
 
 use super::map;
 use super::wire::{CallStatus, ToolResult};
-use crate::engine::{JOB_RECEIVER, Kind, Receiver, Sending, Telling, What, delivery_id, seconds};
+use crate::engine::{JOB_RECEIVER, Kind, Receiver, Sending, Telling, What, delivery_id};
+use crate::secrets::seconds;
 
 /// Whoever is told how a call ended.
 #[derive(Debug, Clone, Copy)]

@@ -9,8 +9,9 @@ use standfast_core::run::{Facts, InboxPlace};
 
 use super::map;
 use super::wire::Object;
-use crate::engine::{HoldView, Kind, Sending, Telling, What, delivery_id, seconds, signature};
+use crate::engine::{HoldView, Kind, Sending, Telling, What, delivery_id};
 use crate::http::rfc3339;
+use crate::secrets::{seconds, signature};
 
 /// Receivers that are told of tasks.
 #[derive(Debug, Clone, Copy)]

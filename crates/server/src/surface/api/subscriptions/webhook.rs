@@ -5,8 +5,9 @@
 use serde::Serialize;
 
 use super::super::{map, wire};
-use crate::engine::{Kind, Sending, Telling, What, delivery_id, seconds, signature};
+use crate::engine::{Kind, Sending, Telling, What, delivery_id};
 use crate::http::rfc3339;
+use crate::secrets::{seconds, signature};
 
 /// Receivers of webhooks.
 #[derive(Debug, Clone, Copy)]

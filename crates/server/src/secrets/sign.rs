@@ -52,7 +52,7 @@ impl SigningKey {
     }
 
     /// The current key, then those before it, each alone.
-    pub(super) fn each(&self) -> impl Iterator<Item = SigningKey> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = SigningKey> {
         [self.current].into_iter().chain(self.previous.iter().copied()).map(SigningKey::new)
     }
 
