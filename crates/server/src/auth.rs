@@ -5,6 +5,7 @@
 //! fetched), `may_decide.rs` what it may see and decide. Every surface asks the same functions.
 
 mod api_key;
+mod approvers;
 mod issuer;
 mod jwks;
 mod jwt;
@@ -12,6 +13,7 @@ mod may_decide;
 mod principal;
 
 pub use api_key::{ApiKey, KEY_BYTES, KeyEnd, KeyFacts, stands_for};
+pub use approvers::{Approvers, SelfApproval};
 pub use issuer::{BadIssuer, Issuer, IssuerSettings, NotLetIn, TRY_AGAIN};
 pub use jwks::{BadAddress, keys_address};
 pub use jwt::{MAX_TOKEN, Refused, TokenRules};

@@ -17,8 +17,9 @@ use standfast_core::message::ToolResult;
 use standfast_core::name::{AgentName, BadName, ToolName};
 use standfast_core::time::Millis;
 
+use crate::auth::Approvers;
 use crate::model::conformance::Follows;
-use crate::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use crate::settings::{Agent, Settings, Streaming, Tracking};
 use crate::tool::suspend::{self, SuspendForInput};
 use crate::tool::{Invocation, Outcome, Pending, Running, Tool};
 

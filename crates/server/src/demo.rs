@@ -17,8 +17,9 @@ use standfast_core::json::{BadJson, RawJson};
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, BadName, ToolName};
 
+use crate::auth::Approvers;
 use crate::model::scripted::{Line, Script};
-use crate::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use crate::settings::{Agent, Settings, Streaming, Tracking};
 use crate::tool::suspend::{self, SuspendForInput};
 use crate::tool::{Invocation, Outcome, Running, Tool};
 

@@ -55,10 +55,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
+use crate::auth::Approvers;
 use crate::auth::Scope;
 use crate::clock::{self, Clock};
 use crate::schema::Broken;
-use crate::settings::{Access, Agent, Approvers, Settings, Webhooks};
+use crate::settings::{Access, Agent, Settings, Webhooks};
 pub use crate::tool::mcp::login::{Begun, Returned, client_document};
 
 pub use callbacks::{Callback, CallbackView};

@@ -17,13 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use standfast::auth::Approvers;
 use standfast::auth::Principal;
 use standfast::clock::Clock;
 use standfast::engine::{
     Decision, Engine, EngineError, NewRun, RunList, Seen, SessionError, SessionList, SessionName,
 };
 use standfast::model::{Asked, Live, Model, Prompt};
-use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use standfast::settings::{Agent, Settings, Streaming, Tracking};
 use standfast::tool::{Invocation, Running, Tool};
 use standfast_core::command::Wanted;
 use standfast_core::definition::{Definition, ToolSpec};

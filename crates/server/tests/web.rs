@@ -13,13 +13,12 @@ use std::sync::Arc;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::redirect::Policy;
 use standfast::auth::{ApiKey, KEY_BYTES, KeyFacts, Party, Principal};
+use standfast::auth::{Approvers, SelfApproval};
 use standfast::clock::Clock;
 use standfast::engine::{Engine, NewRun};
 use standfast::http;
 use standfast::model::scripted::{Line, Script};
-use standfast::settings::{
-    Access, Agent, Approvers, Auth, Connections, SelfApproval, Settings, Streaming, Tracking,
-};
+use standfast::settings::{Access, Agent, Auth, Connections, Settings, Streaming, Tracking};
 use standfast::tool::suspend::{self, SuspendForInput};
 use standfast::tool::{Invocation, Outcome, Pending, Running, Tool};
 use standfast_core::body::Body;

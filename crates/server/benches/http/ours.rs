@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
+use standfast::auth::Approvers;
 use standfast::auth::Principal;
 use standfast::clock::Clock;
 use standfast::engine::Engine;
 use standfast::http;
 use standfast::model::scripted::{Line, Script};
-use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use standfast::settings::{Agent, Settings, Streaming, Tracking};
 use standfast::tool::{Invocation, Outcome, Running, Tool};
 use standfast_core::body::Body;
 use standfast_core::definition::{Definition, ToolSpec};

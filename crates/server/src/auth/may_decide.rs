@@ -8,8 +8,8 @@ use standfast_core::policy::Role;
 use standfast_core::project::HoldRow;
 use standfast_core::run::Facts;
 
+use super::approvers::{Approvers, SelfApproval};
 use super::principal::{Principal, Scope};
-use crate::settings::{Approvers, SelfApproval};
 
 /// What there is to decide.
 #[derive(Debug, Clone, Copy)]

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use standfast::auth::Party;
+use standfast::auth::SelfApproval;
 use standfast::clock::Clock;
 use standfast::config::{
     self, Beside as Around, BuildError, Built, Config, Database, Lives, LoadError, Unset,
 };
 use standfast::engine::Engine;
-use standfast::settings::{Auth, SelfApproval, Settings};
+use standfast::settings::{Auth, Settings};
 use standfast::surface::async_tool;
 use standfast::telemetry::Telemetry;
 use standfast::tool::mcp::login::{Logins, Site};

@@ -22,7 +22,9 @@ use super::plan::{AgentPlan, tool_holds};
 use super::problem::Problems;
 use super::stores::{Lives, absolute};
 use super::{Config, Database};
-use crate::auth::{BadIssuer, BadParty, Issuer, IssuerSettings, Party, TokenRules};
+use crate::auth::{
+    Approvers, BadIssuer, BadParty, Issuer, IssuerSettings, Party, SelfApproval as Decides, TokenRules,
+};
 use crate::card_key::{CardKey, NoCardKey};
 use crate::clock::Clock;
 use crate::conformance;
@@ -30,8 +32,8 @@ use crate::heads::{self, HeadSettings, KeySource};
 use crate::model::provider::BadProvider;
 use crate::secrets::SigningKey;
 use crate::settings::{
-    A2a, Access, Agent, Approvers, Auth, Card, Connections, Decisions, Jobs, SelfApproval as Decides,
-    ServedInbox, Serves, Settings, Skill, Streaming, Tracking, Webhooks,
+    A2a, Access, Agent, Auth, Card, Connections, Decisions, Jobs, ServedInbox, Serves, Settings, Skill,
+    Streaming, Tracking, Webhooks,
 };
 use crate::tool::Tool;
 use crate::tool::guard::Guard;

@@ -28,9 +28,9 @@ use super::once::Once;
 use super::orders::{Lease, beside, is_leased_elsewhere};
 use super::submit::Taking;
 use super::{Engine, EngineError, Queue, Shared};
+use crate::auth::Approvers;
 use crate::auth::{Principal, Scope, may_decide};
 use crate::policy;
-use crate::settings::Approvers;
 use crate::tool::Tool;
 
 /// A decision on a hold.

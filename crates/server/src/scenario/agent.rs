@@ -18,11 +18,12 @@ use super::Broken;
 use super::file::{AgentText, InlineText, InlineToolText, SelfApprovalText, ToolText};
 use super::tools::{Behaviour, Oracle, Recorded, Scripted};
 use crate::auth::Party;
+use crate::auth::{Approvers, SelfApproval};
 use crate::clock::Clock;
 use crate::demo;
 use crate::model::Model;
 use crate::model::scripted::Script;
-use crate::settings::{Agent, Approvers, SelfApproval, Settings, Streaming, Tracking};
+use crate::settings::{Agent, Settings, Streaming, Tracking};
 use crate::tool::Tool;
 use crate::tool::suspend::{self, SuspendForInput};
 

@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use standfast::auth::Approvers;
 use standfast::clock::Clock;
 use standfast::engine::{Engine, NewRun};
 use standfast::model::scripted::{Line, Script};
-use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use standfast::settings::{Agent, Settings, Streaming, Tracking};
 use standfast::tool::Tool;
 use standfast::tool::agent::AsksAgent;
 use standfast_core::command::Wanted;

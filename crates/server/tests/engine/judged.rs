@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use standfast::auth::Approvers;
 use standfast::clock::Clock;
 use standfast::engine::Engine;
 use standfast::model::scripted::{Line, Script};
-use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use standfast::settings::{Agent, Settings, Streaming, Tracking};
 use standfast::tool::Tool;
 use standfast::tool::command::{CommandOptions, CommandTool, rules};
 use standfast::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};

@@ -32,11 +32,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use standfast::auth::Approvers;
 use standfast::auth::Principal;
 use standfast::clock::Clock;
 use standfast::engine::{Decision, Engine, EngineError, NewRun};
 use standfast::model::scripted::{Line, Script};
-use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use standfast::settings::{Agent, Settings, Streaming, Tracking};
 use standfast::tool::suspend::{self, SuspendForInput};
 use standfast::tool::{Invocation, Outcome, Running, Tool};
 use standfast_core::body::Body;

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use standfast::auth::Approvers;
 use standfast::model::scripted::{Line, Script};
-use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use standfast::settings::{Agent, Settings, Streaming, Tracking};
 use standfast::tool::command::{CommandOptions, CommandTool};
 use standfast::tool::sandbox::Confinement;
 use standfast::tool::suspend::{self, SuspendForInput};

@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use standfast::auth::Approvers;
 use standfast::auth::Party;
 use standfast::clock::Clock;
 use standfast::model::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
-use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
+use standfast::settings::{Agent, Settings, Streaming, Tracking};
 use standfast::tool::agent::AsksAgent;
 use standfast::tool::suspend::{self, SuspendForInput};
 use standfast::tool::{Invocation, Outcome, Pending, Running, Tool};
