@@ -44,7 +44,7 @@ pub use schema::published as schema;
 pub use source::{Source, Spot};
 pub use stores::Lives;
 
-use crate::conformance::Passes;
+use crate::settings::Passes;
 use file::{ConformancePass, File};
 
 /// A configuration that is right.

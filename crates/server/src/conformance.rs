@@ -19,7 +19,7 @@ use standfast_core::time::Millis;
 
 use crate::auth::Approvers;
 use crate::model::conformance::Follows;
-use crate::settings::{Agent, Settings, Streaming, Tracking};
+use crate::settings::{Agent, Passes, Settings, Streaming, Tracking};
 use crate::tool::suspend::{self, SuspendForInput};
 use crate::tool::{Invocation, Outcome, Pending, Running, Tool};
 
@@ -37,30 +37,6 @@ pub const REQUIRED_EXTENSION: &str = "urn:a2a:tck:required-extension";
 
 /// The context that ACTS wants refused, where the TCK wants those of clients taken (CORE-CTX-001).
 pub const REFUSED_CONTEXT: &str = "client-generated-context-that-should-be-rejected";
-
-/// What is different about the server in the passes that kits make beside the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Passes {
-    /// Nothing beyond the least: no streams, no push notifications, no extended card.
-    pub reduced_capabilities: bool,
-    /// Every request needs one of the kits' tokens.
-    pub auth: bool,
-    /// Clients must know [`REQUIRED_EXTENSION`].
-    pub required_extension: bool,
-}
-
-impl Passes {
-    /// Those that the kits ask for by variables of the environment.
-    #[must_use]
-    pub fn in_environment(self, lookup: &dyn Fn(&str) -> Option<String>) -> Passes {
-        let is_set = |name: &str| lookup(name).is_some_and(|value| !value.is_empty());
-        Passes {
-            reduced_capabilities: self.reduced_capabilities || is_set("ITK_ACTS_REDUCED_CAPABILITIES"),
-            auth: self.auth || is_set("ITK_ACTS_AUTH"),
-            ..self
-        }
-    }
-}
 
 /// What the agent does with a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -274,18 +250,5 @@ mod tests {
         };
         let wanted = TABLE.iter().filter(|(prefix, _)| !only_tck(prefix)).count();
         assert_eq!(listed.len(), wanted);
-    }
-
-    #[test]
-    fn kits_choose_their_pass_by_the_environment() {
-        let only = |name: &'static str, value: &'static str| {
-            Passes::default().in_environment(&|asked| (asked == name).then(|| value.to_owned()))
-        };
-        let auth = Passes { auth: true, ..Passes::default() };
-        assert_eq!(only("ITK_ACTS_AUTH", "1"), auth);
-        assert_eq!(only("ITK_ACTS_AUTH", ""), Passes::default());
-        let reduced = Passes { reduced_capabilities: true, ..Passes::default() };
-        assert_eq!(only("ITK_ACTS_REDUCED_CAPABILITIES", "yes"), reduced);
-        assert_eq!(auth.in_environment(&|_| None), auth);
     }
 }
