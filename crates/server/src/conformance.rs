@@ -1,8 +1,10 @@
 //! The conformance agent: what the public test kits of A2A drive a server with. Off unless the configuration says so.
 //!
 //! The kits choose what the agent does by how the id of a message begins (TCK) or its first words do (ACTS). What each
-//! beginning means stands in the table here. `model/conformance.rs` does it in an ordinary run, and
+//! beginning means stands in the table here. `model.rs` does it in an ordinary run, and
 //! `surface/a2a/conformance.rs` adds what no run can express.
+
+mod model;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,8 +19,8 @@ use standfast_core::message::ToolResult;
 use standfast_core::name::{AgentName, BadName, ToolName};
 use standfast_core::time::Millis;
 
+use self::model::Follows;
 use crate::auth::Approvers;
-use crate::model::conformance::Follows;
 use crate::settings::{Agent, Passes, Settings, Streaming, Tracking};
 use crate::tool::suspend::{self, SuspendForInput};
 use crate::tool::{Invocation, Outcome, Pending, Running, Tool};
@@ -27,10 +29,10 @@ use crate::tool::{Invocation, Outcome, Pending, Running, Tool};
 pub const AGENT: &str = "conformance";
 
 /// The tool whose calls wait for a login.
-pub(crate) const LOGIN: &str = "wait-for-login";
+const LOGIN: &str = "wait-for-login";
 
 /// The tool whose calls wait for an outside system that never reports.
-pub(crate) const FOR_EVER: &str = "wait-for-ever";
+const FOR_EVER: &str = "wait-for-ever";
 
 /// The extension of the protocol that clients must know in the pass for it.
 pub const REQUIRED_EXTENSION: &str = "urn:a2a:tck:required-extension";

@@ -10,8 +10,8 @@ use standfast_core::message::{Message, Part};
 use standfast_core::time::Millis;
 use standfast_core::transcript::{Entry, ResultKind};
 
-use super::{Asked, GivesUp, Live, Model, ModelReply, Prompt};
-use crate::conformance::{ANYTHING_ELSE, Behaviour, FOR_EVER, LOGIN, Made, chosen};
+use super::{ANYTHING_ELSE, Behaviour, FOR_EVER, LOGIN, Made, chosen};
+use crate::model::{Asked, GivesUp, Live, Model, ModelReply, Prompt};
 use crate::tool::suspend;
 
 /// How long before each piece of words that are heard piece by piece: whoever follows should be there for all of them.
@@ -19,7 +19,7 @@ const PIECE: Millis = Millis(300);
 
 /// Does what messages choose.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Follows;
+pub(super) struct Follows;
 
 impl Model for Follows {
     fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> Asked<'a> {
