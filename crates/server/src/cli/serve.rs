@@ -24,7 +24,7 @@ use standfast::surface::async_tool;
 use standfast::telemetry::Telemetry;
 use standfast::tool::mcp::login::{Logins, Site};
 use standfast::vault::Vault;
-use standfast::{conformance, demo, heads, http};
+use standfast::{demo, heads, http};
 use standfast_core::time::Millis;
 use standfast_store::beside::Beside;
 use standfast_store::memory::MemoryStore;
@@ -396,7 +396,7 @@ fn greet_config(address: SocketAddr, data: &Path, config: &Config) -> std::io::R
         text.push_str(&format!("agent:    {base}/api/v1/agents/{} ({mode})\n", plan.name));
     }
     if config.conformance.is_some() {
-        let agent = conformance::AGENT;
+        let agent = standfast::surface::a2a::conformance::AGENT;
         text.push_str(&format!(
             "kits:     {base}/v1/agents/{agent} (A2A conformance; nobody is asked who they are)\n"
         ));

@@ -6,7 +6,7 @@
 //! are `v03/`: translated at the edge onto the same operations.
 
 mod card;
-mod conformance;
+pub mod conformance;
 mod decisions;
 mod error;
 mod grpc;

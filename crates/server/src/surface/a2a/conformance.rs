@@ -1,7 +1,9 @@
 //! What conformance kits want of an agent that no run can express: an answer without a task, a context that is refused,
 //! tokens of their own, an extension that clients must know.
 //!
-//! Without `server.conformance` nothing here has any effect. What the kits choose is `crate::conformance`.
+//! Without `server.conformance` nothing here has any effect. What the kits choose is `table.rs`.
+
+mod table;
 
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
@@ -10,9 +12,10 @@ use super::error::{A2aError, Kind};
 use super::negotiate::{EXTENSIONS_HEADER, lists};
 use super::operations::{Asked, Operation};
 use super::wire::{self, AgentExtension, Role};
-use crate::conformance::{AGENT, Behaviour, REFUSED_CONTEXT, REQUIRED_EXTENSION, chosen};
 use crate::http::{More, Problem};
 use crate::settings::Settings;
+
+pub use table::{AGENT, ANYTHING_ELSE, Behaviour, Made, REFUSED_CONTEXT, REQUIRED_EXTENSION, TABLE, chosen};
 
 /// The token that opens everything.
 const VALID: &str = "itk-valid-token";
