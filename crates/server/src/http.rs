@@ -1,6 +1,6 @@
 //! What every HTTP surface shares: the door, problem details, bodies, times, stopping.
 //!
-//! Knows no protocol; the folders in `surface/` do. `listen.rs` puts them together.
+//! Knows no protocol; the folders in `surface/` do. `app.rs` puts them together, `listen.rs` serves the whole.
 
 mod app;
 mod attempts;
@@ -20,8 +20,9 @@ mod written;
 
 pub use app::App;
 pub use extract::{Args, JsonBody, Repeatable, Segment, Unjudged, body_bytes, idempotency_key, is_too_deep};
-pub use guard::{Pass, Peer};
-pub use listen::{receivers, router, serve};
+pub use guard::{Pass, Peer, behind_the_door};
+pub use listen::serve;
+pub use openapi::described;
 pub use problem::{More, Problem, RecordedDecision};
 pub use site::{mount, site};
 pub use stay::{INVALID, Stay};

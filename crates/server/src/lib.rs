@@ -7,6 +7,7 @@
 //! of its database. `config` turns a
 //! file into `settings`.
 
+pub mod app;
 pub mod auth;
 pub mod card_key;
 pub mod clock;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use standfast::clock::Clock;
 use standfast::engine::Engine;
 use standfast::settings::{Connections, Settings};
-use standfast::{demo, http};
+use standfast::{app, demo, http};
 use standfast_core::time::Millis;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
@@ -38,7 +38,7 @@ async fn serve(connections: Connections) -> Site {
     let settings = Settings { connections: connections.clone(), ..demo::settings(data.path()).unwrap() };
     let engine = Engine::new(Arc::new(store), Clock::system(), settings);
     let (stop, stopping) = watch::channel(false);
-    let router = http::router(http::App { engine, stopping: stopping.clone() });
+    let router = app::router(http::App { engine, stopping: stopping.clone() });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = tokio::spawn(async move { http::serve(listener, router, &connections, stopping).await });

@@ -17,8 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use standfast::auth::Approvers;
-use standfast::auth::Principal;
+use standfast::auth::{Approvers, Principal};
 use standfast::clock::Clock;
 use standfast::engine::{
     Decision, Engine, EngineError, NewRun, RunList, Seen, SessionError, SessionList, SessionName,

@@ -12,15 +12,14 @@ use std::sync::Arc;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::redirect::Policy;
-use standfast::auth::{ApiKey, KEY_BYTES, KeyFacts, Party, Principal};
-use standfast::auth::{Approvers, SelfApproval};
+use standfast::auth::{ApiKey, Approvers, KEY_BYTES, KeyFacts, Party, Principal, SelfApproval};
 use standfast::clock::Clock;
 use standfast::engine::{Engine, NewRun};
-use standfast::http;
 use standfast::model::scripted::{Line, Script};
 use standfast::settings::{Access, Agent, Auth, Connections, Settings, Streaming, Tracking};
 use standfast::tool::suspend::{self, SuspendForInput};
 use standfast::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast::{app, http};
 use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
 use standfast_core::definition::{Definition, ToolSpec};
@@ -133,7 +132,7 @@ impl Site {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let app = http::App { engine: self.engine.clone(), stopping: self.stopping.clone() };
-        let (router, stopping) = (http::router(app), self.stopping.clone());
+        let (router, stopping) = (app::router(app), self.stopping.clone());
         tokio::spawn(async move { http::serve(listener, router, &Connections::default(), stopping).await });
         let key = format!("Bearer {}", key_of(user, &self.store).await);
         let headers = HeaderMap::from_iter([(AUTHORIZATION, key.parse().unwrap())]);

@@ -5,14 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
-use standfast::auth::Approvers;
-use standfast::auth::Principal;
+use standfast::auth::{Approvers, Principal};
 use standfast::clock::Clock;
 use standfast::engine::Engine;
-use standfast::http;
 use standfast::model::scripted::{Line, Script};
 use standfast::settings::{Agent, Settings, Streaming, Tracking};
 use standfast::tool::{Invocation, Outcome, Running, Tool};
+use standfast::{app, http};
 use standfast_core::body::Body;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::HoldPolicy;
@@ -45,7 +44,7 @@ pub(crate) async fn router(place: &Path, thinks: i64) -> Router {
     // Never told to stop: the process is killed.
     let (stop, stopping) = watch::channel(false);
     std::mem::forget(stop);
-    http::router(http::App { engine, stopping })
+    app::router(http::App { engine, stopping })
 }
 
 /// The store at a place: a directory, or the address of a Postgres, which begins with `host=`.

@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use standfast::auth::Party;
-use standfast::auth::SelfApproval;
+use standfast::auth::{Party, SelfApproval};
 use standfast::clock::Clock;
 use standfast::config::{
     self, Beside as Around, BuildError, Built, Config, Database, Lives, LoadError, Unset,
@@ -24,7 +23,7 @@ use standfast::surface::async_tool;
 use standfast::telemetry::Telemetry;
 use standfast::tool::mcp::login::{Logins, Site};
 use standfast::vault::Vault;
-use standfast::{demo, heads, http};
+use standfast::{app, demo, heads, http};
 use standfast_core::time::Millis;
 use standfast_store::beside::Beside;
 use standfast_store::memory::MemoryStore;
@@ -194,7 +193,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         tracing::warn!(%error, "the other nodes could not be told that this one is there; trying again");
     }
     engine.work();
-    engine.deliver(http::receivers());
+    engine.deliver(app::receivers());
     engine.sweep_jobs();
     for (directory, agents) in engine.settings().mirrors.clone() {
         tokio::spawn(async_tool::mirror(engine.clone(), directory, agents));
@@ -206,7 +205,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         .map(|heads| tokio::spawn(heads::keep_signing(heads, at, engine.clock().clone(), stopping.clone())));
     let app = http::App { engine: engine.clone(), stopping: stopping.clone() };
     let server =
-        tokio::spawn(async move { http::serve(listener, http::router(app), &limits, stopping).await });
+        tokio::spawn(async move { http::serve(listener, app::router(app), &limits, stopping).await });
     match &config {
         Some(config) => greet_config(address, &data, config)?,
         None => greet(address, &data, &auth)?,

@@ -28,8 +28,7 @@ use super::once::Once;
 use super::orders::{Lease, beside, is_leased_elsewhere};
 use super::submit::Taking;
 use super::{Engine, EngineError, Queue, Shared};
-use crate::auth::Approvers;
-use crate::auth::{Principal, Scope, may_decide};
+use crate::auth::{Approvers, Principal, Scope, may_decide};
 use crate::policy;
 use crate::tool::Tool;
 

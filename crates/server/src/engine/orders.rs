@@ -18,8 +18,7 @@ use standfast_store::{Guard, LeaseChange, Put, StoreError, Who};
 use super::drive::is_kept;
 use super::once::Mark;
 use super::{Shared, family};
-use crate::auth::Approvers;
-use crate::auth::Party;
+use crate::auth::{Approvers, Party};
 
 /// What happens to the lease with an append.
 #[derive(Debug, Clone, Copy)]

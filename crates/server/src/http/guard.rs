@@ -9,6 +9,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -35,9 +36,15 @@ pub struct Peer(pub IpAddr);
 
 /// The door and what it remembers.
 #[derive(Clone)]
-pub(super) struct Door {
-    pub(super) app: App,
-    pub(super) attempts: Arc<Attempts>,
+struct Door {
+    app: App,
+    attempts: Arc<Attempts>,
+}
+
+/// Lets nobody to these routes who does not pass [`check`].
+pub fn behind_the_door(routes: Router<App>, app: &App) -> Router<App> {
+    let door = Door { app: app.clone(), attempts: Arc::default() };
+    routes.layer(axum::middleware::from_fn_with_state(door, check))
 }
 
 /// What a caller was let in with, for whoever keeps them in for long.
@@ -64,7 +71,7 @@ impl Pass {
 }
 
 /// Lets a request in with its principal, or says why not.
-pub(super) async fn check(
+async fn check(
     State(Door { app, attempts }): State<Door>,
     mut request: Request,
     next: Next,

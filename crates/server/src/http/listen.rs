@@ -1,7 +1,7 @@
-//! All surfaces on one listener, and how it stops.
+//! One listener for whatever is served, and how it stops.
 //!
-//! The one place that knows every surface. Connections are capped, and whoever dawdles with the headers of a request
-//! loses theirs. Stopping: no new connections, streams end, requests in progress finish.
+//! Connections are capped, and whoever dawdles with the headers of a request loses theirs. Stopping: no new connections,
+//! streams end, requests in progress finish. Which surfaces there are it does not know: that is `app.rs`.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{HeaderValue, StatusCode, Version, header};
+use axum::extract::Request;
+use axum::http::{HeaderValue, Version, header};
 use axum::response::Response;
 use futures_util::future::BoxFuture;
 use hyper::body::Incoming;
@@ -22,30 +22,12 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
-use utoipa_axum::router::OpenApiRouter;
 
-use super::app::App;
 use super::busy::{Answering, Busy};
-use super::guard::{Door, Peer};
+use super::guard::Peer;
 use super::preface::{self, Speaks};
-use super::problem::Problem;
-use super::{guard, openapi};
 use crate::clock::duration;
-use crate::engine::Kind;
-use crate::html;
 use crate::settings::Connections;
-use crate::surface::{a2a, api, async_tool, inbox, operations, teal, web};
-
-/// The kinds of receivers that surfaces know how to tell something.
-#[must_use]
-pub fn receivers() -> Vec<Arc<dyn Kind>> {
-    vec![
-        Arc::new(api::Webhook),
-        Arc::new(a2a::Push),
-        Arc::new(async_tool::Settled),
-        Arc::new(inbox::TaskWebhook),
-    ]
-}
 
 /// How long to wait before the next try when no connection can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -58,38 +40,6 @@ const IDLE_FACTOR: u32 = 10;
 
 /// hyper has no smaller buffer.
 const LEAST_HEADER_BYTES: usize = 8192;
-
-/// Every surface behind the door.
-pub fn router(app: App) -> Router {
-    let max_body = app.engine.settings().max_body;
-    let door = Door { app: app.clone(), attempts: Arc::default() };
-    let described = OpenApiRouter::new()
-        .nest("/api/v1", api::routes())
-        .nest("/async-tool", async_tool::routes())
-        .nest("/api/inboxes", inbox::routes())
-        .merge(teal::routes())
-        .merge(operations::routes());
-    openapi::described(described)
-        .merge(web::routes())
-        .merge(a2a::routes(&app))
-        .nest("/async-tools", async_tool::alias())
-        .fallback(no_such_path)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(max_body))
-        .layer(axum::middleware::from_fn_with_state(door, guard::check))
-        .layer(axum::middleware::from_fn(html::problems_as_pages))
-        .layer(axum::middleware::from_fn(a2a::problems_as_errors))
-        .layer(axum::middleware::from_fn(async_tool::problems_as_errors))
-        .layer(axum::middleware::from_fn(teal::problems_as_errors))
-        .layer(axum::middleware::map_response(unsniffed))
-        .with_state(app)
-}
-
-/// Every answer is what its content type says: what a model or a stranger wrote is never taken for a page (T20).
-async fn unsniffed(mut response: Response) -> Response {
-    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
-}
 
 /// Serves until `stopping` becomes true and what was in progress is done. A client that takes too long for the head of
 /// a request is cut off; bodies have their own limit, see `extract.rs`. HTTP/1.1 and HTTP/2 share the port: gRPC needs the
@@ -250,14 +200,4 @@ async fn next_connection(
             }
         }
     }
-}
-
-async fn no_such_path(request: Request) -> Problem {
-    let detail = format!("there is nothing at {}", request.uri().path());
-    Problem::new(StatusCode::NOT_FOUND, "no-such-path", "No such path", detail)
-}
-
-async fn wrong_method(request: Request) -> Problem {
-    let detail = format!("{} does not take {}", request.uri().path(), request.method());
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", "Method not allowed", detail)
 }

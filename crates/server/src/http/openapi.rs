@@ -24,7 +24,7 @@ use super::problem::Problem;
 struct Frame;
 
 /// The routes, and the document at `/openapi.json`, written once: it is three megabytes as a tree.
-pub(super) fn described(routes: OpenApiRouter<App>) -> Router<App> {
+pub fn described(routes: OpenApiRouter<App>) -> Router<App> {
     let (router, document) = OpenApiRouter::with_openapi(Frame::openapi()).merge(routes).split_for_parts();
     let text = serde_json::to_vec(&document).map(Bytes::from).map_err(|error| error.to_string());
     router.route(

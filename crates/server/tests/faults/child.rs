@@ -14,8 +14,8 @@ use axum::routing::get;
 use standfast::auth::Principal;
 use standfast::clock::Clock;
 use standfast::engine::Engine;
-use standfast::http;
 use standfast::settings::{Connections, Settings};
+use standfast::{app, http};
 use standfast_core::time::Millis;
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
@@ -190,7 +190,7 @@ async fn serve_on(data: PathBuf, options: Options) {
         let app = http::App { engine, stopping: stopping.clone() };
         let counted = points.clone();
         let reads = get(async move || counted.reads.load(Ordering::Relaxed).to_string());
-        let router = Router::new().route("/test/reads", reads).merge(http::router(app));
+        let router = Router::new().route("/test/reads", reads).merge(app::router(app));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         println!("http://{}", listener.local_addr().unwrap());
         let stopping = stopping.clone();
