@@ -60,7 +60,6 @@ use crate::auth::Scope;
 use crate::clock::{self, Clock};
 use crate::schema::Broken;
 use crate::settings::{Access, Agent, Settings, Webhooks};
-pub use crate::tool::mcp::login::{Begun, Returned, client_document};
 
 pub use callbacks::{Callback, CallbackView};
 pub use deciding::{Deciding, Decision, Decisions, One};

@@ -23,7 +23,7 @@ use crate::secrets::SigningKey;
 use crate::telemetry::Telemetry;
 use crate::tool::Tool;
 use crate::tool::guard::Guard;
-use crate::tool::mcp::login::Desk;
+use crate::tool::login::LoginDesk;
 use crate::tool::suspend::{self, SuspendForInput};
 use crate::vault::Vault;
 
@@ -74,7 +74,7 @@ pub struct Settings {
     /// Directories in which readable copies are kept, and of which agents.
     pub mirrors: BTreeMap<PathBuf, BTreeSet<AgentName>>,
     /// Logins without which tools of an agent are not known.
-    pub logins: BTreeMap<AgentName, Vec<Arc<Desk>>>,
+    pub logins: BTreeMap<AgentName, Vec<Arc<dyn LoginDesk>>>,
     /// Where tokens of logins are kept, if they are.
     pub vault: Option<Arc<Vault>>,
     /// Whether this server answers conformance kits, and in which of their passes.

@@ -14,6 +14,7 @@ pub mod files;
 pub mod guard;
 pub mod http;
 pub mod http_request;
+pub mod login;
 pub mod mcp;
 pub mod read_result;
 pub mod sandbox;
@@ -37,7 +38,7 @@ use standfast_core::name::{AgentName, SessionId, ToolName, UserId};
 use standfast_core::time::Millis;
 use standfast_core::transcript::Continuation;
 
-use self::mcp::login::Desk;
+use self::login::LoginDesk;
 use self::secrets::Secrets;
 
 /// One start of a call.
@@ -204,7 +205,7 @@ pub trait Tool: Send + Sync {
     }
 
     /// Where people log in for it; none for a tool that nobody logs in for.
-    fn desk(&self) -> Option<Arc<Desk>> {
+    fn desk(&self) -> Option<Arc<dyn LoginDesk>> {
         None
     }
 

@@ -21,6 +21,7 @@ use super::stores::absolute;
 use super::{BuildError, Config, tree};
 use crate::clock::duration;
 use crate::tool::child::relay::RelayOrder;
+use crate::tool::login::LoginDesk;
 use crate::tool::mcp::login::{Desk, DeskOptions, OwnClient};
 use crate::tool::mcp::offer::{Offer, Terms};
 use crate::tool::mcp::server::{McpServer, Place, Trouble};
@@ -48,7 +49,7 @@ pub(super) struct Offered {
 pub(super) struct McpTools {
     offered: BTreeMap<String, Vec<Offered>>,
     /// Servers whose tools nobody knows before somebody logs in there.
-    pub(super) awaited: BTreeMap<String, Arc<Desk>>,
+    pub(super) awaited: BTreeMap<String, Arc<dyn LoginDesk>>,
 }
 
 impl McpTools {

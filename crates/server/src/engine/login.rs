@@ -24,7 +24,7 @@ use standfast_store::ahead::Driver;
 use super::orders::{Lease, More, beside};
 use super::{Decision, Engine, EngineError, HoldView, Shared};
 use crate::auth::{Principal, may_decide};
-use crate::tool::mcp::login::{Begun, Desk, NoLogin, Returned, hold_of};
+use crate::tool::login::{Begun, LoginDesk, NoLogin, Returned, hold_of};
 
 /// How long a configuration may take to be read again.
 const RELOAD: Millis = Millis::seconds(60);
@@ -81,8 +81,8 @@ impl Engine {
         let (view, run, desk) = self.login_of(who, hold).await?;
         desk.finish(hold, &account(&run.facts), cookie, returned).await?;
         if view.row.id.key.call == CallNo::RUN {
-            desk.learn(&account(&run.facts)).await?;
-            self.shared.read_again(&run, &desk).await;
+            desk.clone().learn(&account(&run.facts)).await?;
+            self.shared.read_again(&run, &*desk).await;
             self.repin(who, hold).await?;
         }
         let value = Body::text(format!("logged in at the MCP server `{}`", desk.server()));
@@ -96,7 +96,7 @@ impl Engine {
         &self,
         who: &Principal,
         hold: HoldId,
-    ) -> Result<(HoldView, Run, Arc<Desk>), LoginError> {
+    ) -> Result<(HoldView, Run, Arc<dyn LoginDesk>), LoginError> {
         let view = self.hold(who, hold).await?;
         let run = self.see(who, hold.run).await?;
         if view.row.kind != HoldKind::Auth {
@@ -158,12 +158,12 @@ impl Engine {
 
 impl Shared {
     /// Servers whose tools the run's agent does not know yet, because nobody has logged in there.
-    pub(super) fn awaited(&self, run: &Run) -> Vec<Arc<Desk>> {
+    pub(super) fn awaited(&self, run: &Run) -> Vec<Arc<dyn LoginDesk>> {
         self.settings().logins.get(&run.facts.agent).cloned().unwrap_or_default()
     }
 
     /// Has the configuration read again, and waits until this server is not awaited any more, for a while.
-    pub(super) async fn read_again(&self, run: &Run, desk: &Desk) {
+    pub(super) async fn read_again(&self, run: &Run, desk: &dyn LoginDesk) {
         let mut reloads = self.reloads.subscribe();
         let is_awaited = || self.awaited(run).iter().any(|other| other.server() == desk.server());
         let read = async {

@@ -23,9 +23,9 @@ use standfast_core::hold::Ask;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::UserId;
 
-use self::login::Desk;
 use self::offer::{Terms, difference};
 use self::server::{Call, McpServer, Said, Trouble};
+use super::login::LoginDesk;
 use super::{Changed, Handed, Invocation, Looking, Outcome, Pending, Running, Tool};
 
 /// The rule of tools that are no longer described as the model was told; what they are described as now follows it.
@@ -134,8 +134,8 @@ impl Tool for McpTool {
         }))
     }
 
-    fn desk(&self) -> Option<Arc<Desk>> {
-        self.server.desk()
+    fn desk(&self) -> Option<Arc<dyn LoginDesk>> {
+        self.server.desk().map(|desk| desk as Arc<dyn LoginDesk>)
     }
 
     fn changed(&self, shown: &ToolSpec, owner: &UserId) -> Option<Changed> {

@@ -17,7 +17,7 @@ use super::Drive;
 use crate::engine::EngineError;
 use crate::engine::orders::More;
 use crate::tool::Pending;
-use crate::tool::mcp::login::Desk;
+use crate::tool::login::LoginDesk;
 
 impl Drive {
     /// A run that has not begun asks for the logins that its agent's tools need. True when it has something to wait for,
@@ -32,7 +32,7 @@ impl Drive {
         for desk in awaited {
             if desk.knows_offers().await {
                 // Somebody has logged in, perhaps at another node.
-                let mut read = pin!(shared.read_again(run, &desk));
+                let mut read = pin!(shared.read_again(run, &*desk));
                 loop {
                     tokio::select! {
                         () = &mut read => break,
@@ -42,7 +42,7 @@ impl Drive {
             }
             let is_awaited = shared.awaited(run).iter().any(|other| other.server() == desk.server());
             if is_pinned && is_awaited {
-                self.asks_for(run, &desk).await?;
+                self.asks_for(run, &*desk).await?;
                 return Ok(true);
             }
         }
@@ -52,7 +52,7 @@ impl Drive {
         }
     }
 
-    async fn asks_for(&mut self, run: &Run, desk: &Desk) -> Result<(), EngineError> {
+    async fn asks_for(&mut self, run: &Run, desk: &dyn LoginDesk) -> Result<(), EngineError> {
         let secret = self.shared.clock.entropy().draw("login", 0);
         let hold = HoldId { run: self.run, key: HoldKey { call: CallNo::RUN, secret } };
         let Pending { kind, ask, timeout, secret } = desk.asks(hold, &run.facts.owner).await;

@@ -14,9 +14,10 @@ use standfast_core::hold::HoldKind;
 
 use super::routes::{PAGES, SETTLE, hold_id, see_other};
 use crate::auth::Principal;
-use crate::engine::{LoginError, Returned, client_document};
+use crate::engine::LoginError;
 use crate::html::{Failure, Posted, Site, Token, cookie_of};
 use crate::http::{App, Args, Segment};
+use crate::tool::login::{Returned, client_document};
 
 /// The routes.
 pub(super) fn routes() -> Router<App> {

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
+use futures_util::future::BoxFuture;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -31,24 +32,11 @@ use self::tokens::{Client, Login};
 use crate::clock::{Clock, random_bytes};
 use crate::tool::Pending;
 use crate::tool::guard::Guard;
+use crate::tool::login::{Begun, CALLBACK, LoginDesk, NoLogin, ON_THE_WAY, Returned, cookie_name};
 use crate::vault::Vault;
-
-/// The path that authorization servers send browsers back to.
-pub const CALLBACK: &str = "/login/callback";
-
-/// The path of the document that describes this server to authorization servers that read such documents.
-pub const CLIENT_DOCUMENT: &str = "/login/client.json";
 
 /// How long a person may take at the authorization server.
 const TIME_TO_LOG_IN: Millis = Millis::seconds(15 * 60);
-
-/// What is sealed in the cookie of a browser on its way.
-const ON_THE_WAY: &str = "login on its way";
-
-/// Why there is no login, for the person who wanted one.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct NoLogin(pub String);
 
 /// Where browsers find this server, and who wants to hear of news about logins.
 #[derive(Debug, Default)]
@@ -121,24 +109,6 @@ pub struct Desk {
     challenge: RwLock<String>,
 }
 
-/// A login that has begun.
-pub struct Begun {
-    /// Where the browser goes.
-    pub url: String,
-    /// What it brings back: the name of a cookie and its value.
-    pub cookie: (String, String),
-}
-
-/// What an authorization server sent a browser back with.
-#[derive(Debug, Clone, Default, Deserialize)]
-pub struct Returned {
-    state: Option<String>,
-    code: Option<String>,
-    iss: Option<String>,
-    error: Option<String>,
-    error_description: Option<String>,
-}
-
 /// What must not be lost or guessed while a browser is at the authorization server.
 #[derive(Serialize, Deserialize)]
 struct OnTheWay {
@@ -155,33 +125,12 @@ struct OnTheWay {
     until: Timestamp,
 }
 
-/// The cookie that belongs to a state.
-fn cookie_name(state: &str) -> String {
-    let Sha(hash) = Sha::of(state);
-    format!("standfast_login_{}", BASE64_URL_SAFE_NO_PAD.encode(hash.get(..9).unwrap_or_default()))
-}
-
 struct Sha([u8; 32]);
 
 impl Sha {
     fn of(text: &str) -> Sha {
         Sha(Sha256::digest(text.as_bytes()).into())
     }
-}
-
-impl Returned {
-    /// The cookie that must come with it.
-    #[must_use]
-    pub fn cookie(&self) -> Option<String> {
-        self.state.as_deref().map(cookie_name)
-    }
-}
-
-/// Which hold a login is for, by the cookie of the browser that comes back.
-#[must_use]
-pub fn hold_of(vault: &Vault, cookie: &str) -> Option<HoldId> {
-    let way: OnTheWay = serde_json::from_str(&vault.open(ON_THE_WAY, cookie)?).ok()?;
-    way.hold.parse().ok()
 }
 
 impl Desk {
@@ -403,17 +352,38 @@ fn same(given: &str, ours: &str) -> bool {
     given.len() == ours.len() && differ == 0
 }
 
-/// Describes this server to an authorization server: the client's own document, or a registration.
-#[must_use]
-pub fn client_document(base: &str) -> serde_json::Value {
-    let base = base.trim_end_matches('/');
-    json!({
-        "client_id": format!("{base}{CLIENT_DOCUMENT}"),
-        "client_name": "Standfast",
-        "client_uri": base,
-        "redirect_uris": [format!("{base}{CALLBACK}")],
-        "grant_types": ["authorization_code", "refresh_token"],
-        "response_types": ["code"],
-        "token_endpoint_auth_method": "none",
-    })
+impl LoginDesk for Desk {
+    fn server(&self) -> &str {
+        Desk::server(self)
+    }
+
+    fn asks<'a>(&'a self, hold: HoldId, owner: &'a UserId) -> BoxFuture<'a, Pending> {
+        Box::pin(Desk::asks(self, hold, owner))
+    }
+
+    fn begin(&self, hold: HoldId) -> BoxFuture<'_, Result<Begun, NoLogin>> {
+        Box::pin(Desk::begin(self, hold))
+    }
+
+    fn finish<'a>(
+        &'a self,
+        hold: HoldId,
+        owner: &'a UserId,
+        cookie: &'a str,
+        returned: &'a Returned,
+    ) -> BoxFuture<'a, Result<(), NoLogin>> {
+        Box::pin(Desk::finish(self, hold, owner, cookie, returned))
+    }
+
+    fn learn<'a>(self: Arc<Self>, user: &'a UserId) -> BoxFuture<'a, Result<(), NoLogin>> {
+        Box::pin(async move { Desk::learn(&self, user).await })
+    }
+
+    fn knows_offers(&self) -> BoxFuture<'_, bool> {
+        Box::pin(Desk::knows_offers(self))
+    }
+
+    fn tell(&self) {
+        Desk::tell(self);
+    }
 }

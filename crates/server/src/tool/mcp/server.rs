@@ -31,13 +31,14 @@ use tokio::time::timeout;
 
 use super::asks::{Answers, Next, next, pending_open};
 use super::http::Bounded;
-use super::login::{Desk, NoLogin};
+use super::login::Desk;
 use super::offer::Offer;
 use super::open::{Heard, OpenCall, Parked, Side, Talk};
 use super::wire::{Allowance, Piped, RawArguments};
 use crate::tool::Pending;
 use crate::tool::child::own_program;
 use crate::tool::child::relay::{Relay, RelayOrder};
+use crate::tool::login::NoLogin;
 use crate::tool::secrets::Secrets;
 
 /// How long a server may take until it can be asked something.

@@ -8,8 +8,9 @@ use reqwest::{Method, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{Desk, NoLogin};
+use super::Desk;
 use crate::tool::http::{self, HttpLimits, Request};
+use crate::tool::login::NoLogin;
 
 /// An authorization server, as far as a login needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,8 +10,9 @@ use standfast_core::name::UserId;
 use standfast_core::time::{Millis, Timestamp};
 
 use super::discover::{Found, checked, send};
-use super::{CLIENT_DOCUMENT, Desk, NoLogin, OnTheWay, client_document};
+use super::{Desk, OnTheWay};
 use crate::tool::http::Request;
+use crate::tool::login::{CLIENT_DOCUMENT, NoLogin, client_document};
 use crate::vault::Kept;
 
 /// A token is renewed when it has less than this left.
