@@ -159,6 +159,30 @@ pub struct SubRun {
     pub message: Message,
 }
 
+/// Who is to be told when a job is settled, as it stands in what is asked.
+#[must_use]
+pub fn webhook_url(ask: &Ask) -> Option<String> {
+    let said: serde_json::Value = serde_json::from_str(ask.data.as_ref()?.inline()?).ok()?;
+    said.get("webhookURL")?.as_str().map(str::to_owned)
+}
+
+/// Jobs elsewhere that a tool starts: what their reports are checked with.
+pub trait OutsideJobs: Send + Sync {
+    /// What the answer of a call may be signed with, the newest first.
+    fn secrets(&self, pending: HoldId) -> Vec<String>;
+
+    /// How long a job may take.
+    fn timeout(&self) -> Millis;
+
+    /// What a result must keep to.
+    fn result_schema(&self) -> Option<&RawJson>;
+
+    /// What must not come back from the job.
+    fn handed(&self, pending: HoldId) -> Secrets {
+        Secrets::of(self.secrets(pending))
+    }
+}
+
 /// What running comes to.
 pub type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
@@ -216,7 +240,7 @@ pub trait Tool: Send + Sync {
 
     /// The jobs that it starts elsewhere; none for every other tool. The id of such a call is on record before the
     /// outside hears of it.
-    fn external(&self) -> Option<&external::External> {
+    fn external(&self) -> Option<&dyn OutsideJobs> {
         None
     }
 

@@ -18,8 +18,7 @@ use standfast_core::time::Millis;
 
 use super::guard::Guard;
 use super::http::{self, Answer, HttpLimits, Request, Trouble};
-use super::secrets::Secrets;
-use super::{Because, Handed, Invocation, Judgement, Outcome, Pending, Running, Tool};
+use super::{Because, Handed, Invocation, Judgement, Outcome, OutsideJobs, Pending, Running, Tool};
 use crate::clock::Clock;
 use crate::schema;
 
@@ -78,13 +77,6 @@ impl CallbackSecret {
             }
         }
     }
-}
-
-/// Who is to be told when a job is settled, as it stands in what is asked.
-#[must_use]
-pub fn webhook_url(ask: &Ask) -> Option<String> {
-    let said: serde_json::Value = serde_json::from_str(ask.data.as_ref()?.inline()?).ok()?;
-    said.get("webhookURL")?.as_str().map(str::to_owned)
 }
 
 /// Starts jobs.
@@ -160,31 +152,6 @@ impl External {
         }
     }
 
-    /// What the answer of a call may be signed with, the newest first.
-    #[must_use]
-    pub fn secrets(&self, pending: HoldId) -> Vec<String> {
-        let pending = pending.to_string();
-        self.options.secrets.iter().map(|secret| secret.of(&pending)).collect()
-    }
-
-    /// What must not come back from the job.
-    #[must_use]
-    pub fn handed(&self, pending: HoldId) -> Secrets {
-        Secrets::of(self.secrets(pending))
-    }
-
-    /// How long a job may take.
-    #[must_use]
-    pub fn timeout(&self) -> Millis {
-        self.options.timeout
-    }
-
-    /// What a result must keep to.
-    #[must_use]
-    pub fn result_schema(&self) -> Option<&RawJson> {
-        self.options.result_schema.as_ref()
-    }
-
     fn request(&self, invocation: &Invocation) -> Result<Request, String> {
         RawJson::parse(&invocation.arguments).map_err(|error| error.to_string())?;
         let input = serde_json::from_str(&invocation.arguments).map_err(|error| error.to_string())?;
@@ -216,8 +183,23 @@ impl External {
     }
 }
 
+impl OutsideJobs for External {
+    fn secrets(&self, pending: HoldId) -> Vec<String> {
+        let pending = pending.to_string();
+        self.options.secrets.iter().map(|secret| secret.of(&pending)).collect()
+    }
+
+    fn timeout(&self) -> Millis {
+        self.options.timeout
+    }
+
+    fn result_schema(&self) -> Option<&RawJson> {
+        self.options.result_schema.as_ref()
+    }
+}
+
 impl Tool for External {
-    fn external(&self) -> Option<&External> {
+    fn external(&self) -> Option<&dyn OutsideJobs> {
         Some(self)
     }
 

@@ -29,8 +29,7 @@ use crate::engine::login::account;
 use crate::engine::{Engine, EngineError, Shared};
 use crate::policy;
 use crate::settings::Agent;
-use crate::tool::external::webhook_url;
-use crate::tool::{Invocation, Looking, Outcome, Pending};
+use crate::tool::{Invocation, Looking, Outcome, Pending, webhook_url};
 
 /// An instant this long before the lease ends is the last at which an effect may begin.
 const START_MARGIN: Millis = Millis::seconds(2);

@@ -15,7 +15,7 @@ use super::wire::{
     ToolResult,
 };
 use crate::engine::{JobView, Recovery, SessionNow};
-use crate::tool::external::webhook_url;
+use crate::tool::webhook_url;
 
 /// S2-33: what is said of a call that was not reported in time.
 const TIMED_OUT: &str = "Tool execution timed out";
