@@ -19,6 +19,7 @@ pub mod heads;
 mod html;
 pub mod http;
 mod http_date;
+pub mod jwt;
 pub mod model;
 pub mod policy;
 pub mod scenario;

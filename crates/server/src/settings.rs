@@ -16,7 +16,7 @@ use standfast_core::id::Place;
 use standfast_core::name::{AgentName, InboxName, Tenant, ToolName};
 use standfast_core::time::Millis;
 
-use crate::auth::{Approvers, Issuer};
+use crate::auth::{Approvers, IdentityProvider};
 use crate::card_key::CardKey;
 use crate::model::Model;
 use crate::secrets::SigningKey;
@@ -243,7 +243,7 @@ pub struct Access {
 }
 
 /// How callers are known.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub enum Auth {
     /// Not at all: everyone is the user `local`, who administers. For this machine only.
     #[default]
@@ -251,9 +251,9 @@ pub enum Auth {
     /// By an API key on every request.
     Keys,
     /// By a token of this identity provider on every request.
-    Tokens(Arc<Issuer>),
+    Tokens(Arc<dyn IdentityProvider>),
     /// By either.
-    KeysAndTokens(Arc<Issuer>),
+    KeysAndTokens(Arc<dyn IdentityProvider>),
 }
 
 /// What connections may cost.
@@ -362,6 +362,20 @@ pub enum Tracking {
     Off,
 }
 
+/// By the same means, and by the same provider.
+impl PartialEq for Auth {
+    fn eq(&self, other: &Auth) -> bool {
+        match (self, other) {
+            (Auth::Local, Auth::Local) | (Auth::Keys, Auth::Keys) => true,
+            (Auth::Tokens(one), Auth::Tokens(other))
+            | (Auth::KeysAndTokens(one), Auth::KeysAndTokens(other)) => one == other,
+            (Auth::Local | Auth::Keys | Auth::Tokens(_) | Auth::KeysAndTokens(_), _) => false,
+        }
+    }
+}
+
+impl Eq for Auth {}
+
 impl Auth {
     /// Whether API keys are taken.
     #[must_use]
@@ -374,7 +388,7 @@ impl Auth {
 
     /// Whose tokens are taken.
     #[must_use]
-    pub fn issuer(&self) -> Option<&Arc<Issuer>> {
+    pub fn issuer(&self) -> Option<&Arc<dyn IdentityProvider>> {
         match self {
             Auth::Tokens(issuer) | Auth::KeysAndTokens(issuer) => Some(issuer),
             Auth::Local | Auth::Keys => None,

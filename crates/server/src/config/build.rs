@@ -22,13 +22,12 @@ use super::plan::{AgentPlan, tool_holds};
 use super::problem::Problems;
 use super::stores::{Lives, absolute};
 use super::{Config, Database};
-use crate::auth::{
-    Approvers, BadIssuer, BadParty, Issuer, IssuerSettings, Party, SelfApproval as Decides, TokenRules,
-};
+use crate::auth::{Approvers, BadParty, Party, SelfApproval as Decides};
 use crate::card_key::{CardKey, NoCardKey};
 use crate::clock::Clock;
 use crate::conformance;
 use crate::heads::{self, HeadSettings, KeySource};
+use crate::jwt::{BadIssuer, Issuer, IssuerSettings, TokenRules};
 use crate::model::provider::BadProvider;
 use crate::secrets::SigningKey;
 use crate::settings::{

@@ -15,7 +15,7 @@ use standfast_store::{SealedChange, StoreError};
 
 use super::deliver::Owner;
 use super::{Engine, EngineError, Shared};
-use crate::auth::{ApiKey, Identification, Issuer, NotLetIn, Principal, Scope, stands_for};
+use crate::auth::{ApiKey, Identification, IdentityProvider, NotLetIn, Principal, Scope, stands_for};
 use crate::settings::Auth;
 
 /// The column that rights are sealed for.
@@ -63,7 +63,11 @@ impl Engine {
 
     /// Whom a token of an identity provider stands for. What a later token says counts for the subscriptions of its holder
     /// at once.
-    pub async fn identify_token(&self, issuer: &Issuer, token: &str) -> Result<Principal, NotLetIn> {
+    pub async fn identify_token(
+        &self,
+        issuer: &dyn IdentityProvider,
+        token: &str,
+    ) -> Result<Principal, NotLetIn> {
         let who = issuer.identify(token, &self.shared.clock).await?;
         if let Identification::Token { issued_at, expires_at } = who.by
             && self.shared.seen_tokens.is_news(&who, (issued_at, expires_at))

@@ -237,8 +237,8 @@ async fn identify(app: &App, auth: &Auth, shown: &Credential) -> Result<Principa
             }
         },
         Credential::Token(token) => match auth.issuer() {
-            Some(issuer) => app.engine.identify_token(issuer, token).await.map_err(|why| match why {
-                NotLetIn::Refused(_) => NotIdentified::Unknown,
+            Some(issuer) => app.engine.identify_token(issuer.as_ref(), token).await.map_err(|why| match why {
+                NotLetIn::Refused => NotIdentified::Unknown,
                 NotLetIn::NoKeys { retry_after } => {
                     let detail = "the keys of the identity provider cannot be fetched, so it cannot be told now whether \
                                   this token is valid";

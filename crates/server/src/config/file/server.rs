@@ -12,8 +12,8 @@ use standfast_core::time::Millis;
 
 use super::llm::web_address;
 use super::values::{Secret, SelfApproval, Span};
-use crate::auth;
 use crate::card_key::CardKey;
+use crate::jwt;
 
 /// The server itself.
 #[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
@@ -326,7 +326,7 @@ fn proxy_network(text: &str, (): &()) -> garde::Result {
 }
 
 fn keys_address(text: &str, (): &()) -> garde::Result {
-    auth::keys_address(text).map(|_| ()).map_err(garde::Error::new)
+    jwt::keys_address(text).map(|_| ()).map_err(garde::Error::new)
 }
 
 fn a_second_or_more(span: &Span, (): &()) -> garde::Result {

@@ -14,7 +14,7 @@ use reqwest::{Client, Url, redirect};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::jwt::{Refused, Token};
+use super::token::{Refused, Token};
 
 /// How long the provider may take to answer.
 const TIME_LIMIT: Duration = Duration::from_secs(5);

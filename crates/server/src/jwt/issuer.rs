@@ -5,15 +5,17 @@
 //! the keys that are there are used until `max_age`. After that, and when there never were any, nobody can be told
 //! from anybody, so nobody is let in.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::BoxFuture;
 use reqwest::{Client, Url};
 use standfast_core::time::{Millis, Timestamp};
 
 use super::jwks::{self, BadAddress, Keys};
-use super::jwt::{Refused, Token, TokenRules};
-use super::principal::Principal;
+use super::token::{Refused, Token, TokenRules};
+use crate::auth::{IdentityProvider, NotLetIn, Principal};
 use crate::clock::Clock;
 
 /// How long after a try, right or wrong, the next one may be.
@@ -61,7 +63,7 @@ pub struct Issuer {
 
 /// Why a token lets nobody in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotLetIn {
+pub enum TokenError {
     /// It opens nothing. Why is in the log.
     Refused(Refused),
     /// It cannot be told: there are no keys that may be used.
@@ -92,15 +94,15 @@ impl Issuer {
     }
 
     /// Whom a token stands for.
-    pub async fn identify(&self, token: &str, clock: &Clock) -> Result<Principal, NotLetIn> {
+    pub async fn identify(&self, token: &str, clock: &Clock) -> Result<Principal, TokenError> {
         let checked = self.check(token, clock).await;
-        if let Err(NotLetIn::Refused(why)) = &checked {
+        if let Err(TokenError::Refused(why)) = &checked {
             self.say_refused(why, clock.now());
         }
         checked
     }
 
-    async fn check(&self, token: &str, clock: &Clock) -> Result<Principal, NotLetIn> {
+    async fn check(&self, token: &str, clock: &Clock) -> Result<Principal, TokenError> {
         let token = Token::parse(token)?;
         let keys = match self.keys(clock.now()) {
             Some(keys) => keys,
@@ -187,9 +189,9 @@ impl Issuer {
         kept.keys.as_ref().is_some_and(|(_, asked_at)| now.since(*asked_at) <= self.settings.max_age)
     }
 
-    fn no_keys(&self, now: Timestamp) -> NotLetIn {
+    fn no_keys(&self, now: Timestamp) -> TokenError {
         let since = self.kept().tried_at.map_or(Millis(0), |at| now.since(at));
-        NotLetIn::NoKeys { retry_after: Millis((TRY_AGAIN.0 - since.0).max(1000)) }
+        TokenError::NoKeys { retry_after: Millis((TRY_AGAIN.0 - since.0).max(1000)) }
     }
 
     fn say_refused(&self, why: &Refused, now: Timestamp) {
@@ -231,8 +233,35 @@ impl fmt::Debug for Issuer {
     }
 }
 
-impl From<Refused> for NotLetIn {
-    fn from(why: Refused) -> NotLetIn {
-        NotLetIn::Refused(why)
+impl From<Refused> for TokenError {
+    fn from(why: Refused) -> TokenError {
+        TokenError::Refused(why)
+    }
+}
+
+impl From<TokenError> for NotLetIn {
+    fn from(error: TokenError) -> NotLetIn {
+        match error {
+            TokenError::Refused(_) => NotLetIn::Refused,
+            TokenError::NoKeys { retry_after } => NotLetIn::NoKeys { retry_after },
+        }
+    }
+}
+
+impl IdentityProvider for Issuer {
+    fn identify<'a>(
+        &'a self,
+        token: &'a str,
+        clock: &'a Clock,
+    ) -> BoxFuture<'a, Result<Principal, NotLetIn>> {
+        Box::pin(async move { Ok(Issuer::identify(self, token, clock).await?) })
+    }
+
+    fn keep_fresh<'a>(&'a self, clock: &'a Clock) -> BoxFuture<'a, ()> {
+        Box::pin(Issuer::keep_fresh(self, clock))
+    }
+
+    fn is_same(&self, other: &dyn IdentityProvider) -> bool {
+        (other as &dyn Any).downcast_ref::<Issuer>().is_some_and(|other| self == other)
     }
 }
