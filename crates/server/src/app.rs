@@ -8,9 +8,9 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use standfast_engine::Kind;
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::engine::Kind;
 use crate::html;
 use crate::http::{self, App, Problem};
 use crate::surface::{a2a, api, async_tool, inbox, operations, teal, web};

@@ -34,6 +34,7 @@ use garde::Validate;
 pub use build::{Beside, BuildError, Built, kept_key};
 pub use database::{Database, Postgres};
 pub use expand::{Lookup, Unset};
+use file::{ConformancePass, File};
 pub use mode::{Effective, EffectiveMode};
 pub use nearest::advice;
 pub use path::Path;
@@ -42,10 +43,8 @@ pub use problem::{Notice, Problem, Problems};
 pub use reference::markdown as reference;
 pub use schema::published as schema;
 pub use source::{Source, Spot};
+use standfast_engine::settings::Passes;
 pub use stores::Lives;
-
-use crate::settings::Passes;
-use file::{ConformancePass, File};
 
 /// A configuration that is right.
 #[derive(Debug)]

@@ -17,13 +17,13 @@ use standfast_core::id::Place;
 use standfast_core::json::RawJson;
 use standfast_core::message::ToolResult;
 use standfast_core::name::{AgentName, BadName, ToolName};
+use standfast_engine::auth::Approvers;
+use standfast_engine::settings::{Agent, Passes, Settings, Streaming, Tracking};
+use standfast_engine::tool::suspend::{self, SuspendForInput};
+use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
 
 use self::model::Follows;
-use crate::auth::Approvers;
-use crate::settings::{Agent, Passes, Settings, Streaming, Tracking};
 use crate::surface::a2a::conformance::AGENT;
-use crate::tool::suspend::{self, SuspendForInput};
-use crate::tool::{Invocation, Outcome, Pending, Running, Tool};
 
 /// The tool whose calls wait for a login.
 const LOGIN: &str = "wait-for-login";

@@ -16,12 +16,12 @@ use standfast_core::id::Place;
 use standfast_core::json::{BadJson, RawJson};
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, BadName, ToolName};
+use standfast_engine::auth::Approvers;
+use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
+use standfast_engine::tool::suspend::{self, SuspendForInput};
+use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
 
-use crate::auth::Approvers;
 use crate::model::scripted::{Line, Script};
-use crate::settings::{Agent, Settings, Streaming, Tracking};
-use crate::tool::suspend::{self, SuspendForInput};
-use crate::tool::{Invocation, Outcome, Running, Tool};
 
 /// The file in the data directory that has a line for each start of the demo's tool.
 pub const EFFECTS: &str = "demo-effects.log";

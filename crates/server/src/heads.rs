@@ -22,11 +22,11 @@ use serde_json::value::RawValue;
 use standfast_core::digest::{self, Digest};
 use standfast_core::id::{RunId, Seq};
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::clock::Clock;
 use standfast_store::audit::Covered;
 use standfast_store::{postgres, sqlite};
 use tokio::sync::watch;
 
-use crate::clock::Clock;
 use crate::config::Database;
 
 /// Goes before what is signed, so that no signature for anything else fits.

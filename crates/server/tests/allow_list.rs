@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use standfast::tool::command::{CommandOptions, CommandTool, authority, rules};
 use standfast::tool::sandbox::Confinement;
-use standfast::tool::{Because, Judgement, Tool};
+use standfast_engine::tool::{Because, Judgement, Tool};
 
 const BYPASS: &str = include_str!("corpus/bypass.txt");
 const AUTHORITY: &str = include_str!("corpus/authority.txt");

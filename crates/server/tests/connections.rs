@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::clock::Clock;
-use standfast::engine::Engine;
-use standfast::settings::{Connections, Settings};
 use standfast::{app, demo, http};
 use standfast_core::time::Millis;
+use standfast_engine::Engine;
+use standfast_engine::clock::Clock;
+use standfast_engine::settings::{Connections, Settings};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

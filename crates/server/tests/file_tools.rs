@@ -14,9 +14,9 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use standfast::tool::files::{FileKind, FileLimits, FileTool, PATH_RULE};
 use standfast::tool::workspace::{BadWorkspace, Workspace};
-use standfast::tool::{Because, Judgement, Outcome, Tool};
 use standfast_core::body::Body;
 use standfast_core::message::{Replay, ToolResult};
+use standfast_engine::tool::{Because, Judgement, Outcome, Tool};
 use tempfile::TempDir;
 
 use tooling::invocation;

@@ -9,16 +9,16 @@ mod tooling;
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use standfast::clock::Clock;
 use standfast::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
-use standfast::tool::guard::{Blocked, Guard, Others, is_public};
-use standfast::tool::http::HttpLimits;
 use standfast::tool::http_request::{ADDRESS_RULE, HttpRequest, HttpRequestOptions};
-use standfast::tool::{Because, Judgement, Outcome, Tool};
 use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
 use standfast_core::message::ToolResult;
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::clock::Clock;
+use standfast_engine::outbound::guard::{Blocked, Guard, Others, is_public};
+use standfast_engine::outbound::http::HttpLimits;
+use standfast_engine::tool::{Because, Judgement, Outcome, Tool};
 
 use other_server::{OtherServer, answer};
 use tooling::invocation;

@@ -490,7 +490,7 @@ async fn failures_count_for_the_client_behind_a_trusted_proxy() {
     let key = server.key(&["--user", "alice"]);
     // The same prefix with another secret, and the check that fits it, from many clients.
     let prefix = key.split('_').nth(1).unwrap();
-    let forged = |n: u8| standfast::auth::ApiKey::new([n; standfast::auth::KEY_BYTES]).reveal();
+    let forged = |n: u8| standfast_engine::auth::ApiKey::new([n; standfast_engine::auth::KEY_BYTES]).reveal();
     let mut seen = Vec::new();
     for n in 0..25 {
         let other = server.client.get(format!("{}/api/v1/runs", server.base)).bearer_auth(forged(1));

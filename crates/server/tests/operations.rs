@@ -17,14 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use standfast::auth::{Approvers, Principal};
-use standfast::clock::Clock;
-use standfast::engine::{
-    Decision, Engine, EngineError, NewRun, RunList, Seen, SessionError, SessionList, SessionName,
-};
-use standfast::model::{Asked, Live, Model, Prompt};
-use standfast::settings::{Agent, Settings, Streaming, Tracking};
-use standfast::tool::{Invocation, Running, Tool};
 use standfast_core::command::Wanted;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::event::Outcome;
@@ -35,6 +27,14 @@ use standfast_core::message::{Message, Replay};
 use standfast_core::name::{AgentName, SessionId, ToolName, UserId};
 use standfast_core::run::{Status, Waiting, status};
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::auth::{Approvers, Principal};
+use standfast_engine::clock::Clock;
+use standfast_engine::model::{Asked, Live, Model, Prompt};
+use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
+use standfast_engine::tool::{Invocation, Running, Tool};
+use standfast_engine::{
+    Decision, Engine, EngineError, NewRun, RunList, Seen, SessionError, SessionList, SessionName,
+};
 use standfast_store::Observer;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
@@ -345,7 +345,7 @@ impl Tool for Hangs {
 /// A model that does what it is told with each prompt.
 struct Does<F>(F);
 
-impl<F: Fn(&Prompt) -> Option<standfast::model::ModelReply> + Send + Sync> Model for Does<F> {
+impl<F: Fn(&Prompt) -> Option<standfast_engine::model::ModelReply> + Send + Sync> Model for Does<F> {
     fn ask<'a>(&'a self, prompt: Prompt, _: &'a Live) -> Asked<'a> {
         Box::pin(async move {
             match (self.0)(&prompt) {
@@ -397,8 +397,8 @@ async fn reason(engine: &Engine, run: RunId) -> String {
     }
 }
 
-fn says(text: &str) -> Option<standfast::model::ModelReply> {
-    Some(standfast::model::ModelReply { text: Some(text.into()), ..Default::default() })
+fn says(text: &str) -> Option<standfast_engine::model::ModelReply> {
+    Some(standfast_engine::model::ModelReply { text: Some(text.into()), ..Default::default() })
 }
 
 /// S0-47, F26: a model call that never outlives its server is counted before it is tried again, and ends the run.
@@ -456,7 +456,7 @@ async fn the_report_tells_what_expired_and_what_was_taken_over() {
             arguments: "{}".into(),
             problem: None,
         };
-        Some(standfast::model::ModelReply { calls: vec![hang], ..Default::default() })
+        Some(standfast_engine::model::ModelReply { calls: vec![hang], ..Default::default() })
     }));
     site.holds.timeout = Some(Millis::hours(1));
     let noon = Timestamp(1_800_000_000_000);

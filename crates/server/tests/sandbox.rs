@@ -14,10 +14,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use standfast::tool::command::{CommandOptions, CommandTool};
 use standfast::tool::sandbox::{self, Confinement, Isolation, NoSandbox, Reach};
-use standfast::tool::{Outcome, Tool};
 use standfast_core::body::Body;
 use standfast_core::message::ToolResult;
 use standfast_core::time::Millis;
+use standfast_engine::tool::{Outcome, Tool};
 use tempfile::TempDir;
 
 use tooling::invocation;

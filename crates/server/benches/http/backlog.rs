@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use standfast::clock::Clock;
-use standfast::engine::{Engine, NewRun};
-use standfast::model::{Asked, Live, Model, ModelReply, Prompt};
-use standfast::settings::{Agent, Settings};
 use standfast_core::message::Message;
 use standfast_core::name::AgentName;
 use standfast_core::time::Millis;
+use standfast_engine::clock::Clock;
+use standfast_engine::model::{Asked, Live, Model, ModelReply, Prompt};
+use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::{Engine, NewRun};
 use tokio::runtime::Runtime;
 
 use crate::measure::now;

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use standfast::engine::{Engine, NewRun};
 use standfast_core::digest::of_bytes;
 use standfast_core::id::HoldId;
 use standfast_core::message::Message;
 use standfast_core::name::AgentName;
 use standfast_core::time::Millis;
+use standfast_engine::{Engine, NewRun};
 use tokio::runtime::Runtime;
 
 use crate::client::Connection;

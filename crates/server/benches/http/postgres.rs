@@ -11,9 +11,9 @@ mod report;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use standfast::clock::Clock;
 use standfast_core::id::Incarnation;
 use standfast_core::time::Millis;
+use standfast_engine::clock::Clock;
 use standfast_store::{Claim, ShardSet};
 use tokio::runtime::Runtime;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use standfast::http;
-use standfast::settings::Settings;
+use standfast_engine::settings::Settings;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 

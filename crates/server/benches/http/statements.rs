@@ -11,12 +11,12 @@ use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use standfast::engine::{Decision, NewRun};
 use standfast_core::command::Wanted;
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::message::Message;
 use standfast_core::name::AgentName;
 use standfast_core::time::Millis;
+use standfast_engine::{Decision, NewRun};
 use standfast_store::memory::MemoryStore;
 use standfast_store::{Answer, Batch, Expected, Store};
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use standfast::config::{self, Database, LoadError, Unset};
-use standfast::secrets::SigningKey;
+use standfast_engine::secrets::SigningKey;
 
 /// Why there is no data directory.
 #[derive(Debug, thiserror::Error)]

@@ -8,12 +8,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use standfast::auth::{ApiKey, KeyFacts, Scope};
-use standfast::clock::{self, Clock};
 use standfast::config::Database;
 use standfast::http::rfc3339;
 use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::auth::{ApiKey, KeyFacts, Scope};
+use standfast_engine::clock::{self, Clock};
 use standfast_store::postgres::{self, PostgresStore};
 use standfast_store::sqlite::{CredentialFile, OpenError};
 use standfast_store::{Answer, Credential, Store, StoreError};

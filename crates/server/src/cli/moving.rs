@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
-use standfast::auth::Principal;
-use standfast::clock::Clock;
 use standfast::config::{self, Database, Unset};
-use standfast::engine::Engine;
-use standfast::settings::Settings;
 use standfast::surface::async_tool;
 use standfast_core::name::{AgentName, SessionId, Tenant};
 use standfast_core::run::Run;
+use standfast_engine::Engine;
+use standfast_engine::auth::Principal;
+use standfast_engine::clock::Clock;
+use standfast_engine::settings::Settings;
 use standfast_store::moving::{self, MoveError, Moved, Target, Wanted};
 use standfast_store::postgres::PostgresStore;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};

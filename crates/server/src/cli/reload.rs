@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use standfast::config::{self, Beside, BuildError, Built, Database, LoadError, Unset};
-use standfast::engine::Engine;
-use standfast::settings::Settings;
+use standfast_engine::Engine;
+use standfast_engine::settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::data;

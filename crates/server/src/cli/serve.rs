@@ -12,19 +12,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use standfast::auth::{Party, SelfApproval};
-use standfast::clock::Clock;
 use standfast::config::{
     self, Beside as Around, BuildError, Built, Config, Database, Lives, LoadError, Unset,
 };
-use standfast::engine::Engine;
-use standfast::settings::{Auth, Settings};
 use standfast::surface::async_tool;
-use standfast::telemetry::Telemetry;
 use standfast::tool::mcp::login::{Logins, Site};
-use standfast::vault::Vault;
 use standfast::{app, demo, heads, http};
 use standfast_core::time::Millis;
+use standfast_engine::Engine;
+use standfast_engine::auth::{Party, SelfApproval};
+use standfast_engine::clock::Clock;
+use standfast_engine::settings::{Auth, Settings};
+use standfast_engine::telemetry::Telemetry;
+use standfast_engine::vault::Vault;
 use standfast_store::beside::Beside;
 use standfast_store::memory::MemoryStore;
 use standfast_store::postgres::{self, PostgresOptions, PostgresStore};

@@ -14,6 +14,19 @@ use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::id::Place;
 use standfast_core::name::{AgentName, BadName, InboxName, ToolName, UserId};
 use standfast_core::time::Millis;
+use standfast_engine::auth::{Approvers, BadParty, Party, SelfApproval as Decides};
+use standfast_engine::card_key::{CardKey, NoCardKey};
+use standfast_engine::clock::Clock;
+use standfast_engine::outbound::guard::Guard;
+use standfast_engine::secrets::SigningKey;
+use standfast_engine::settings::{
+    A2a, Access, Agent, Auth, Card, Connections, Decisions, Jobs, ServedInbox, Serves, Settings, Skill,
+    Streaming, Tracking, Webhooks,
+};
+use standfast_engine::tool::Tool;
+use standfast_engine::tool::read_result::{self, ReadResult};
+use standfast_engine::tool::suspend::{self, SuspendForInput};
+use tools::Workshop;
 
 use super::file::{self, Sandbox, SelfApproval, ToolType};
 use super::mcp::McpTools;
@@ -22,26 +35,13 @@ use super::plan::{AgentPlan, tool_holds};
 use super::problem::Problems;
 use super::stores::{Lives, absolute};
 use super::{Config, Database};
-use crate::auth::{Approvers, BadParty, Party, SelfApproval as Decides};
-use crate::card_key::{CardKey, NoCardKey};
-use crate::clock::Clock;
 use crate::conformance;
 use crate::heads::{self, HeadSettings, KeySource};
 use crate::jwt::{BadIssuer, Issuer, IssuerSettings, TokenRules};
 use crate::model::provider::BadProvider;
-use crate::secrets::SigningKey;
-use crate::settings::{
-    A2a, Access, Agent, Auth, Card, Connections, Decisions, Jobs, ServedInbox, Serves, Settings, Skill,
-    Streaming, Tracking, Webhooks,
-};
-use crate::tool::Tool;
-use crate::tool::guard::Guard;
 use crate::tool::mcp::login::Logins;
-use crate::tool::read_result::{self, ReadResult};
 use crate::tool::sandbox::{NoSandbox, probe};
-use crate::tool::suspend::{self, SuspendForInput};
 use crate::tool::workspace::BadWorkspace;
-use tools::Workshop;
 pub use tools::kept_key;
 
 /// Why a right configuration is not a server.

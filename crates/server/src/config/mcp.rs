@@ -10,6 +10,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use standfast_core::definition::ToolSpec;
 use standfast_core::name::ToolName;
+use standfast_engine::clock::duration;
+use standfast_engine::tool::login::LoginDesk;
 
 use super::build::tools::{Workshop, guard};
 use super::file::{self, Sandbox, ToolType};
@@ -19,9 +21,7 @@ use super::problem::{Problem, Problems};
 use super::source::Spot;
 use super::stores::absolute;
 use super::{BuildError, Config, tree};
-use crate::clock::duration;
 use crate::tool::child::relay::RelayOrder;
-use crate::tool::login::LoginDesk;
 use crate::tool::mcp::login::{Desk, DeskOptions, OwnClient};
 use crate::tool::mcp::offer::{Offer, Terms};
 use crate::tool::mcp::server::{McpServer, Place, Trouble};

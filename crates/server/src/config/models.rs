@@ -8,12 +8,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use standfast_core::json::RawJson;
 use standfast_core::time::Millis;
+use standfast_engine::model::Model;
 
 use super::Config;
 use super::build::BuildError;
 use super::file::{self, Llm};
 use super::stores::absolute;
-use crate::model::Model;
 use crate::model::chain::Chain;
 use crate::model::provider::{Price, Provider, ProviderSettings};
 use crate::model::script_file::{self, ScriptError};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use standfast_core::time::Millis;
+use standfast_engine::clock::Clock;
 
 use super::build::tools::guard;
 use super::file::{self, ToolType};
@@ -15,7 +16,6 @@ use super::path::Path;
 use super::problem::{Problem, Problems};
 use super::source::Spot;
 use super::{BuildError, Config, tree};
-use crate::clock::Clock;
 use crate::tool::a2a::card::Trouble;
 use crate::tool::a2a::{RemoteAgent, RemoteOptions};
 use crate::tool::external::USUAL_TIMEOUT;

@@ -9,9 +9,9 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use standfast_core::digest::Digest;
+use standfast_engine::clock;
 
 use super::failure::Failure;
-use crate::clock;
 
 /// The cookie.
 const COOKIE: &str = "standfast_csrf";

@@ -8,10 +8,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use standfast_core::refusal::Refusal;
+use standfast_engine::{EngineError, StoreError};
 
 use super::headers;
 use super::render::{MESSAGES, Site};
-use crate::engine::{EngineError, StoreError};
 use crate::http::{Problem, status};
 
 /// A no, as a page.

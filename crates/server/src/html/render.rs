@@ -12,10 +12,10 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, HtmlEscape, UndefinedBehavior, context, escape_formatter};
 use serde::Serialize;
+use standfast_engine::auth::Principal;
 
 use super::assets;
 use super::csrf::{Token, once};
-use crate::auth::Principal;
 use crate::words::hidden::{is_hidden_in_lines, mark, visible};
 
 /// Work that a page may cost; far more than the longest timeline needs.

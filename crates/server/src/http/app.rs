@@ -2,9 +2,8 @@
 //!
 //! Who is calling is not here: the door puts a `Principal` on each request.
 
+use standfast_engine::Engine;
 use tokio::sync::watch;
-
-use crate::engine::Engine;
 
 /// What every handler has at hand.
 #[derive(Clone)]

@@ -13,10 +13,10 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use standfast_core::digest;
 use standfast_core::json::MAX_DEPTH;
+use standfast_engine::Once;
 use tokio::time::timeout;
 
 use super::problem::Problem;
-use crate::engine::Once;
 
 /// Bytes of an idempotency key at most.
 const KEY_MAX: usize = 256;

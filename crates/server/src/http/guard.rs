@@ -15,13 +15,13 @@ use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use standfast_engine::auth::{ApiKey, NotLetIn, Principal, Scope};
+use standfast_engine::settings::{Access, Auth};
 
 use super::app::App;
 use super::attempts::{Attempts, Throttle};
 use super::forwarded;
 use super::problem::{More, Problem};
-use crate::auth::{ApiKey, NotLetIn, Principal, Scope};
-use crate::settings::{Access, Auth};
 
 /// Paths that may be asked without saying who one is: by whoever watches the server, by servers that log people in, and by
 /// browsers, which show their key for pages but not for what these look like.
@@ -337,8 +337,9 @@ fn unknown(auth: &Auth, headers: &HeaderMap) -> Problem {
 mod tests {
     use std::collections::BTreeSet;
 
+    use standfast_engine::auth::KEY_BYTES;
+
     use super::*;
-    use crate::auth::KEY_BYTES;
 
     fn answer(
         access: &Access,

@@ -19,6 +19,8 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use standfast_engine::clock::duration;
+use standfast_engine::settings::Connections;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -26,8 +28,6 @@ use tokio::task::JoinSet;
 use super::busy::{Answering, Busy};
 use super::guard::Peer;
 use super::preface::{self, Speaks};
-use crate::clock::duration;
-use crate::settings::Connections;
 
 /// How long to wait before the next try when no connection can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);

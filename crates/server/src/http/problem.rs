@@ -5,9 +5,8 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use standfast_engine::auth::Scope;
 use utoipa::ToSchema;
-
-use crate::auth::Scope;
 
 /// An error as a client reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]

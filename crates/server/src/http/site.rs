@@ -3,8 +3,7 @@
 //! Something in front of the server may put a path before its own; `server.public_url` says so.
 
 use axum::http::{HeaderMap, header};
-
-use crate::settings::Settings;
+use standfast_engine::settings::Settings;
 
 /// As configured, else as it was called. The door has let the host in.
 #[must_use]

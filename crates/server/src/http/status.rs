@@ -4,8 +4,7 @@
 
 use axum::http::StatusCode;
 use standfast_core::refusal::Refusal;
-
-use crate::engine::StoreError;
+use standfast_engine::StoreError;
 
 /// The status of a rule's no.
 #[must_use]

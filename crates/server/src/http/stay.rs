@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use standfast_core::id::RunId;
 use standfast_core::run::Facts;
+use standfast_engine::auth::Principal;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::{App, Pass};
-use crate::auth::Principal;
 
 /// How often it is looked without news.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);

@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::BoxFuture;
 use reqwest::{Client, Url};
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::auth::{IdentityProvider, NotLetIn, Principal};
+use standfast_engine::clock::Clock;
 
 use super::jwks::{self, BadAddress, Keys};
 use super::token::{Refused, Token, TokenRules};
-use crate::auth::{IdentityProvider, NotLetIn, Principal};
-use crate::clock::Clock;
 
 /// How long after a try, right or wrong, the next one may be.
 pub const TRY_AGAIN: Millis = Millis::seconds(10);

@@ -14,8 +14,7 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
-
-use crate::auth::{Identification, Principal, Scope};
+use standfast_engine::auth::{Identification, Principal, Scope};
 
 /// How long a token may be. Room for some hundred groups, and little to read for nothing.
 pub const MAX_TOKEN: usize = 16 * 1024;

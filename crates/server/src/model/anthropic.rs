@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use standfast_engine::model::Live;
 
-use super::Live;
 use super::conversation::{Assistant, Names, Piece, ToolAnswer, Turn};
 use super::openai_chat::or_default;
 use super::provider::{Flow, Reading, Said, Spent, garbled, stop_if_too_many};

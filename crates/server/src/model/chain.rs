@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use standfast_core::time::Millis;
+use standfast_engine::clock;
+use standfast_engine::model::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
 
 use super::provider::Provider;
-use super::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
-use crate::clock;
 
 /// The longest wait between two tries, unless the provider asks for a longer one.
 const BACKOFF_MAX: Millis = Millis::seconds(60);

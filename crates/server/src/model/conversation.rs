@@ -13,8 +13,7 @@ use standfast_core::json::{BadJson, RawJson};
 use standfast_core::message::{Message, Part};
 use standfast_core::name::ToolName;
 use standfast_core::transcript::{AssistantReply, CallResult, Entry, ResultKind};
-
-use super::Prompt;
+use standfast_engine::model::Prompt;
 
 /// How long the name of a tool may be.
 const NAME_MAX: usize = 64;

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use standfast_core::name::AgentName;
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::model::Live;
 use tokio::sync::oneshot;
 
-use super::Live;
 use super::trouble::{Trouble, TroubleKind};
 
 /// How many requests may wait in line.
@@ -149,8 +149,9 @@ impl State {
 mod tests {
     use std::sync::Mutex;
 
+    use standfast_engine::clock::Clock;
+
     use super::*;
-    use crate::clock::Clock;
 
     fn agent(name: &str) -> AgentName {
         AgentName::new(name).unwrap()

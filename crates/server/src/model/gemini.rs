@@ -6,8 +6,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use standfast_engine::model::Live;
 
-use super::Live;
 use super::conversation::{Asked, Assistant, Names, Piece, ToolAnswer, Turn};
 use super::provider::{Flow, Reading, Said, Spent, garbled, stop_if_too_many};
 use super::request::{Asking, Members, arguments_object, list, raw};

@@ -5,8 +5,8 @@
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
+use standfast_engine::model::Live;
 
-use super::Live;
 use super::conversation::{Assistant, Names, Piece, Turn};
 use super::openai_chat::{or_default, tools};
 use super::provider::{Flow, Reading, Said, Spent, garbled, stop_if_too_many};

@@ -13,6 +13,9 @@ use serde_json::value::RawValue;
 use standfast_core::command::AskedCall;
 use standfast_core::message::Usage;
 use standfast_core::time::Millis;
+use standfast_engine::clock::duration;
+use standfast_engine::http_date::retry_after;
+use standfast_engine::model::{Live, ModelReply, Prompt};
 
 use super::conversation::{self, Conversation, Maker, Names};
 use super::frames::{Frames, Framing};
@@ -20,10 +23,7 @@ use super::gate::Gate;
 use super::proxies;
 use super::request::{Asking, Parameters};
 use super::trouble::{self, Trouble, TroubleKind};
-use super::{Live, ModelReply, Prompt};
 use super::{anthropic, gemini, ollama, openai_chat, openai_responses};
-use crate::clock::duration;
-use crate::http_date::retry_after;
 
 /// How long making a connection may take.
 const CONNECT: Duration = Duration::from_secs(15);

@@ -6,8 +6,7 @@
 use standfast_core::command::AskedCall;
 use standfast_core::message::{Part, Usage};
 use standfast_core::time::Millis;
-
-use super::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
+use standfast_engine::model::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
 
 /// A script: one line for each turn.
 #[derive(Debug, Clone, Default)]

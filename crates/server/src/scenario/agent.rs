@@ -13,18 +13,18 @@ use standfast_core::json::RawJson;
 use standfast_core::message::Replay;
 use standfast_core::name::{AgentName, ToolName, UserId};
 use standfast_core::time::Millis;
+use standfast_engine::auth::{Approvers, Party, SelfApproval};
+use standfast_engine::clock::Clock;
+use standfast_engine::model::Model;
+use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
+use standfast_engine::tool::Tool;
+use standfast_engine::tool::suspend::{self, SuspendForInput};
 
 use super::Broken;
 use super::file::{AgentText, InlineText, InlineToolText, SelfApprovalText, ToolText};
 use super::tools::{Behaviour, Oracle, Recorded, Scripted};
-use crate::auth::{Approvers, Party, SelfApproval};
-use crate::clock::Clock;
 use crate::demo;
-use crate::model::Model;
 use crate::model::scripted::Script;
-use crate::settings::{Agent, Settings, Streaming, Tracking};
-use crate::tool::Tool;
-use crate::tool::suspend::{self, SuspendForInput};
 
 /// How long a node's claim lasts. Longer than usual, so that a tool that takes hours is not renewed too often.
 const LEASE: Millis = Millis::seconds(60);

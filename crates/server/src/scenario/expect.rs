@@ -8,12 +8,12 @@ use standfast_core::id::{HoldId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::run::{Run, Status, Waiting, status};
 use standfast_core::transcript::{Entry, transcript};
+use standfast_engine::{EngineError, HoldView};
 
 use super::Broken;
 use super::step_file::{ExpectText, HoldText, StartText, ToldText};
 use super::tools::Started;
 use super::world::{Begun, World};
-use crate::engine::{EngineError, HoldView};
 use crate::model::script_file::Json;
 
 /// What is not as expected of this run.

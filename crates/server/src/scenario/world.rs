@@ -10,6 +10,9 @@ use standfast_core::id::RunId;
 use standfast_core::name::{AgentName, UserId};
 use standfast_core::run::Run;
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::auth::{Principal, Scope};
+use standfast_engine::clock::{Clock, Standing};
+use standfast_engine::{Engine, EngineError};
 use standfast_store::Stored;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
@@ -18,9 +21,6 @@ use super::Broken;
 use super::agent::Cast;
 use super::counted::{Counted, Unanswered};
 use super::tools::Oracle;
-use crate::auth::{Principal, Scope};
-use crate::clock::{Clock, Standing};
-use crate::engine::{Engine, EngineError};
 
 /// When scenarios begin: 2026-01-01T09:00:00Z.
 const BEGIN: Timestamp = Timestamp(1_767_258_000_000);

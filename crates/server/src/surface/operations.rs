@@ -7,10 +7,10 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
+use standfast_engine::auth::Principal;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::auth::Principal;
 use crate::http::{App, More, Problem};
 
 /// The routes.

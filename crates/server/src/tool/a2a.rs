@@ -22,19 +22,19 @@ use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::UserId;
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::clock::Clock;
+use standfast_engine::outbound::guard::Guard;
+use standfast_engine::tool::secrets::Secrets;
+use standfast_engine::tool::{
+    Abandoning, Changed, Handed, Invocation, Looking, Outcome, Pending, Resumed, Running, Tool, Watching,
+    look_again,
+};
 
 use self::asks::Asked;
 use self::card::Card;
 use self::task::{Stage, Task};
 use self::wire::{Line, No, Sent};
 use super::agent::{Arguments, SCHEMA};
-use super::guard::Guard;
-use super::secrets::Secrets;
-use super::{
-    Abandoning, Changed, Handed, Invocation, Looking, Outcome, Pending, Resumed, Running, Tool, Watching,
-    look_again,
-};
-use crate::clock::Clock;
 
 /// The rule of remote agents whose card is not the one that the model was told of; the card's digest follows it.
 pub const CARD_RULE: &str = "a2a:card_changed";

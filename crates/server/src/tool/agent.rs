@@ -10,8 +10,7 @@ use standfast_core::hold::Ask;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay, ToolResult};
 use standfast_core::name::AgentName;
-
-use super::{Invocation, Outcome, Pending, Running, SubRun, Tool};
+use standfast_engine::tool::{Invocation, Outcome, Pending, Running, SubRun, Tool};
 
 /// What it takes.
 pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"message":{"type":"string","minLength":1,"description":"What the agent shall do."}},"required":["message"],"additionalProperties":false}"#;

@@ -14,13 +14,13 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use standfast_core::time::Millis;
+use standfast_engine::clock::duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
 use super::descendants::end_below;
 use super::sandbox::Plan;
-use crate::clock::duration;
 
 /// How much later than the shim the server gives up: the shim may have been stopped.
 const GRACE: Millis = Millis::seconds(10);

@@ -19,10 +19,10 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::json::RawJson;
 use standfast_core::message::{FileDigest, Replay, ToolResult};
 use standfast_core::time::Millis;
+use standfast_engine::tool::{Invocation, Judgement, Outcome, Running, Tool};
 
 use super::child::{self, End, Kept, Lost, Order, Ran, Report};
 use super::sandbox::{self, Confinement, Isolation, NoSandbox, Plan, Reach};
-use super::{Invocation, Judgement, Outcome, Running, Tool};
 
 /// What the model is told of it.
 const DESCRIPTION: &str = "Run one program with arguments. There is no shell: no pipes, no redirection, no variables, \

@@ -15,12 +15,13 @@ use standfast_core::id::HoldId;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::time::Millis;
-
-use super::guard::Guard;
-use super::http::{self, Answer, HttpLimits, Request, Trouble};
-use super::{Because, Handed, Invocation, Judgement, Outcome, OutsideJobs, Pending, Running, Tool};
-use crate::clock::Clock;
-use crate::schema;
+use standfast_engine::clock::Clock;
+use standfast_engine::outbound::guard::Guard;
+use standfast_engine::outbound::http::{self, Answer, HttpLimits, Request, Trouble};
+use standfast_engine::schema;
+use standfast_engine::tool::{
+    Because, Handed, Invocation, Judgement, Outcome, OutsideJobs, Pending, Running, Tool,
+};
 
 /// How long an outside job may take when nobody says.
 pub const USUAL_TIMEOUT: Millis = Millis::seconds(24 * 60 * 60);

@@ -18,9 +18,9 @@ use standfast_core::body::Body;
 use standfast_core::definition::ToolSpec;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
+use standfast_engine::tool::{Because, Invocation, Judgement, Outcome, Running, Tool};
 
 use super::workspace::{Intent, Workspace};
-use super::{Because, Invocation, Judgement, Outcome, Running, Tool};
 
 /// The rule of paths that no person can allow.
 pub const PATH_RULE: &str = "file:path";

@@ -10,10 +10,9 @@ use standfast_core::body::Body;
 use standfast_core::definition::ToolSpec;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
-
-use super::guard::Guard;
-use super::http::{self, Answer, HttpLimits, Request, Trouble};
-use super::{Because, Invocation, Judgement, Outcome, Running, Tool};
+use standfast_engine::outbound::guard::Guard;
+use standfast_engine::outbound::http::{self, Answer, HttpLimits, Request, Trouble};
+use standfast_engine::tool::{Because, Invocation, Judgement, Outcome, Running, Tool};
 
 /// The rule of addresses that are never called.
 pub const ADDRESS_RULE: &str = "http:address";

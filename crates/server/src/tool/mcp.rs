@@ -22,11 +22,11 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::hold::Ask;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::UserId;
+use standfast_engine::tool::login::LoginDesk;
+use standfast_engine::tool::{Changed, Handed, Invocation, Looking, Outcome, Pending, Running, Tool};
 
 use self::offer::{Terms, difference};
 use self::server::{Call, McpServer, Said, Trouble};
-use super::login::LoginDesk;
-use super::{Changed, Handed, Invocation, Looking, Outcome, Pending, Running, Tool};
 
 /// The rule of tools that are no longer described as the model was told; what they are described as now follows it.
 pub const CHANGED_RULE: &str = "mcp:definition_changed";

@@ -14,9 +14,9 @@ use rustix::fs::{
     openat2, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use standfast_engine::clock;
 
 use super::sandbox::real_or_planned;
-use crate::clock;
 
 /// How a path is resolved.
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH

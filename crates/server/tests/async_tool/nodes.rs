@@ -146,5 +146,5 @@ async fn race(nodes: &[Server; 2], job: &Value, wait: Duration) -> (String, Vec<
 }
 
 fn now() -> i64 {
-    standfast::clock::Clock::system().now().0
+    standfast_engine::clock::Clock::system().now().0
 }

@@ -54,7 +54,7 @@ fn standard(secret: &str, id: &str, at: i64, body: &str) -> [(&'static str, Stri
 }
 
 fn seconds_now() -> i64 {
-    standfast::clock::Clock::system().now().0 / 1000
+    standfast_engine::clock::Clock::system().now().0 / 1000
 }
 
 /// S2-19 … S2-22, S2-39, C21, T10: `/webhook` takes what is signed with the secret of the call, and nothing else.

@@ -6,11 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use standfast::auth::Party;
-use standfast::engine::{Engine, EngineError};
 use standfast::model::scripted::Line;
-use standfast::settings::{Agent, Settings};
-use standfast::tool::suspend;
 use standfast_core::body::Body;
 use standfast_core::command::{Limits, Wanted};
 use standfast_core::decide::Answer;
@@ -21,6 +17,10 @@ use standfast_core::json::RawJson;
 use standfast_core::name::ToolName;
 use standfast_core::run::{Status, status};
 use standfast_core::time::Millis;
+use standfast_engine::auth::Party;
+use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::tool::suspend;
+use standfast_engine::{Engine, EngineError};
 
 use crate::corners::changed;
 use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};

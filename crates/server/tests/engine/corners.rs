@@ -5,12 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use standfast::clock::Clock;
-use standfast::engine::{Engine, EngineError, StoreError};
 use standfast::model::scripted::Line;
-use standfast::model::{Asked, Live, Model, ModelReply, Prompt};
-use standfast::settings::Settings;
-use standfast::tool::{Invocation, Outcome, Running, Tool, suspend};
 use standfast_core::body::Body;
 use standfast_core::command::{AskedCall, Limits, Wanted};
 use standfast_core::decide::Answer as Decided;
@@ -21,6 +16,11 @@ use standfast_core::message::ToolResult;
 use standfast_core::name::{Tenant, ToolName};
 use standfast_core::run::{CallState, Settled, Status};
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::clock::Clock;
+use standfast_engine::model::{Asked, Live, Model, ModelReply, Prompt};
+use standfast_engine::settings::Settings;
+use standfast_engine::tool::{Invocation, Outcome, Running, Tool, suspend};
+use standfast_engine::{Engine, EngineError, StoreError};
 use standfast_store::conformance::flaky::{Flaky, Mishap};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{Answer, Batch, Store};
@@ -33,7 +33,7 @@ fn sqlite(site: &Site) -> Arc<SqliteStore> {
 }
 
 /// The site's settings with its agent changed.
-pub(crate) fn changed(site: &Site, change: impl FnOnce(&mut standfast::settings::Agent)) -> Settings {
+pub(crate) fn changed(site: &Site, change: impl FnOnce(&mut standfast_engine::settings::Agent)) -> Settings {
     let mut settings = site.settings();
     let mut changed = (*settings.agents[&agent()]).clone();
     change(&mut changed);

@@ -5,12 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use standfast::auth::Approvers;
-use standfast::clock::Clock;
-use standfast::engine::{Engine, NewRun};
 use standfast::model::scripted::{Line, Script};
-use standfast::settings::{Agent, Settings, Streaming, Tracking};
-use standfast::tool::Tool;
 use standfast::tool::agent::AsksAgent;
 use standfast_core::command::Wanted;
 use standfast_core::decide::Answer;
@@ -23,6 +18,11 @@ use standfast_core::name::{AgentName, ToolName};
 use standfast_core::run::{Status, Waiting};
 use standfast_core::time::Millis;
 use standfast_core::transcript::{Entry, transcript};
+use standfast_engine::auth::Approvers;
+use standfast_engine::clock::Clock;
+use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
+use standfast_engine::tool::Tool;
+use standfast_engine::{Engine, NewRun};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
 use crate::{COMPLETED, HELD, Site, agent, decision, until, who};

@@ -6,8 +6,6 @@
 
 use std::sync::{Arc, Mutex};
 
-use standfast::clock::Clock;
-use standfast::engine::{Engine, EngineError};
 use standfast_core::command::{OnHold, Say, Wanted};
 use standfast_core::digest::Digest;
 use standfast_core::hold::HoldKind;
@@ -18,6 +16,8 @@ use standfast_core::name::{InboxName, Tenant};
 use standfast_core::project::HoldRow;
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
+use standfast_engine::clock::Clock;
+use standfast_engine::{Engine, EngineError};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{Answer, SessionKey, SessionRow, Store, Stored};
 

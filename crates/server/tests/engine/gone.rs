@@ -3,10 +3,6 @@
 
 use std::sync::Arc;
 
-use standfast::auth::Principal;
-use standfast::clock::Clock;
-use standfast::engine::{Engine, EngineError};
-use standfast::settings::Settings;
 use standfast_core::body::Body;
 use standfast_core::command::Wanted;
 use standfast_core::decide::Answer;
@@ -16,6 +12,10 @@ use standfast_core::id::{CallNo, HoldId, RunId};
 use standfast_core::name::{AgentName, ToolName};
 use standfast_core::run::Status;
 use standfast_core::time::Millis;
+use standfast_engine::auth::Principal;
+use standfast_engine::clock::Clock;
+use standfast_engine::settings::Settings;
+use standfast_engine::{Engine, EngineError};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
@@ -184,7 +184,7 @@ async fn a_sibling_runs_while_a_tool_is_gone() {
     let asked = r#"{"reason": "r", "question": "Which?"}"#;
     site.asks = standfast::model::scripted::Line::calls(&[
         ("delete_file", r#"{"path": "/a"}"#),
-        (standfast::tool::suspend::NAME, asked),
+        (standfast_engine::tool::suspend::NAME, asked),
     ]);
     let engine = site.server();
     let run = start(&engine).await;

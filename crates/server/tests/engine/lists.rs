@@ -4,10 +4,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use standfast::clock::Clock;
-use standfast::engine::{Engine, HoldList, JobList, RecentRuns, RunList, SessionList};
 use standfast_core::name::{SessionId, UserId};
 use standfast_core::project::{HoldRow, Phase, RunRow};
+use standfast_engine::clock::Clock;
+use standfast_engine::{Engine, HoldList, JobList, RecentRuns, RunList, SessionList};
 use standfast_store::memory::MemoryStore;
 use standfast_store::{
     Answer, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SessionQuery, SessionRow, Store,

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::clock::Clock;
-use standfast::engine::Engine;
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::Engine;
+use standfast_engine::clock::Clock;
 use standfast_store::memory::MemoryStore;
 use standfast_store::{Answer, ShardSet, Store};
 use tokio::sync::broadcast;

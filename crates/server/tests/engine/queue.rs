@@ -6,10 +6,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use standfast::clock::Clock;
-use standfast::engine::{Engine, EngineError, NewRun};
-use standfast::model::{Asked, Live, Model, ModelReply, Prompt};
-use standfast::settings::{Agent, Settings};
 use standfast_core::command::{AskedCall, Wanted};
 use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
@@ -21,6 +17,10 @@ use standfast_core::name::AgentName;
 use standfast_core::refusal::Refusal;
 use standfast_core::time::Millis;
 use standfast_core::transcript::Entry;
+use standfast_engine::clock::Clock;
+use standfast_engine::model::{Asked, Live, Model, ModelReply, Prompt};
+use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::{Engine, EngineError, NewRun};
 use standfast_store::{Answer as Answered, Batch, Store};
 use tokio::sync::Notify;
 

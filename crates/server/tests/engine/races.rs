@@ -5,8 +5,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::clock::Clock;
-use standfast::engine::{Decision, EngineError, Once};
 use standfast::model::scripted::Line;
 use standfast_core::command::Wanted;
 use standfast_core::decide::Answer;
@@ -17,6 +15,8 @@ use standfast_core::id::{HoldId, Seq};
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Status;
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::clock::Clock;
+use standfast_engine::{Decision, EngineError, Once};
 use tokio::sync::Notify;
 
 use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};

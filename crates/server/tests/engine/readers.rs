@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use standfast::clock::Clock;
-use standfast::engine::{Engine, Follower};
 use standfast_core::command::Wanted;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::link::Link;
 use standfast_core::time::Millis;
+use standfast_engine::clock::Clock;
+use standfast_engine::{Engine, Follower};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{Answer, Store};
 use tokio::task::JoinSet;

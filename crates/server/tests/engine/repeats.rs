@@ -2,7 +2,6 @@
 //!
 //! And what a decision writes: the node that takes it starts the call in the same append.
 
-use standfast::engine::{Decision, EngineError, NewRun, Once};
 use standfast_core::command::{OnHold, Say, Wanted};
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
@@ -11,6 +10,7 @@ use standfast_core::hold::HoldKind;
 use standfast_core::id::Seq;
 use standfast_core::message::Message;
 use standfast_core::name::SessionId;
+use standfast_engine::{Decision, EngineError, NewRun, Once};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{SessionChange, SessionKey, Store};
 
@@ -160,7 +160,7 @@ async fn a_closed_session_refuses_new_runs() {
     let site = Site::new();
     let store =
         std::sync::Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap());
-    let engine = site.server_on(store.clone(), standfast::clock::Clock::system());
+    let engine = site.server_on(store.clone(), standfast_engine::clock::Clock::system());
     let session = SessionId::new("disk").unwrap();
     let new = || NewRun { session: Some(session.clone()), ..new(None) };
     let run = engine.start(&who("alice"), new()).await.unwrap();

@@ -79,7 +79,7 @@ async fn a_caller_who_waits_is_answered_when_the_server_stops() {
     let mut site = Site::new();
     site.hangs = true;
     let store = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap());
-    let engine = site.server_on(store.clone() as Arc<dyn Store>, standfast::clock::Clock::system());
+    let engine = site.server_on(store.clone() as Arc<dyn Store>, standfast_engine::clock::Clock::system());
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;

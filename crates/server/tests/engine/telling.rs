@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use standfast::auth::Principal;
-use standfast::clock::Clock;
-use standfast::engine::{Engine, Hears, NewSubscription, SubscriptionError};
-use standfast::secrets::SigningKey;
-use standfast::settings::{Settings, Webhooks};
 use standfast_core::id::{Place, RunId};
 use standfast_core::name::{Tenant, UserId};
 use standfast_core::time::Timestamp;
+use standfast_engine::auth::Principal;
+use standfast_engine::clock::Clock;
+use standfast_engine::secrets::SigningKey;
+use standfast_engine::settings::{Settings, Webhooks};
+use standfast_engine::{Engine, Hears, NewSubscription, SubscriptionError};
 use standfast_store::memory::MemoryStore;
 use standfast_store::{Store, Subscription};
 

@@ -8,13 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::auth::Approvers;
 use standfast::model::scripted::{Line, Script};
-use standfast::settings::{Agent, Settings, Streaming, Tracking};
 use standfast::tool::command::{CommandOptions, CommandTool};
 use standfast::tool::sandbox::Confinement;
-use standfast::tool::suspend::{self, SuspendForInput};
-use standfast::tool::{Invocation, Outcome, Pending, Running, Tool};
 use standfast_core::body::Body;
 use standfast_core::command::{Limits, SuspendFor};
 use standfast_core::definition::{Definition, ToolSpec};
@@ -24,6 +20,10 @@ use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName};
 use standfast_core::time::Millis;
+use standfast_engine::auth::Approvers;
+use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
+use standfast_engine::tool::suspend::{self, SuspendForInput};
+use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
 
 use crate::points::{Points, Watched};
 

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use standfast::auth::Principal;
-use standfast::clock::Clock;
-use standfast::engine::Engine;
-use standfast::settings::{Connections, Settings};
 use standfast::{app, http};
 use standfast_core::time::Millis;
+use standfast_engine::Engine;
+use standfast_engine::auth::Principal;
+use standfast_engine::clock::Clock;
+use standfast_engine::settings::{Connections, Settings};
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{ShardSet, Store};

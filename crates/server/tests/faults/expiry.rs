@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::clock::Clock;
-use standfast::engine::{Engine, NewRun};
 use standfast_core::message::Message;
 use standfast_core::name::AgentName;
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::clock::Clock;
+use standfast_engine::{Engine, NewRun};
 use tokio::task::JoinSet;
 
 use crate::agents::{Behaviour, settings};

@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
-use standfast::settings::Settings;
+use standfast_engine::settings::Settings;
 
 use field::Kept::{InFile, InPostgres};
 use nodes::Plan;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use standfast::tool::{Invocation, Running, Tool};
+use standfast_engine::tool::{Invocation, Running, Tool};
 use standfast_store::{Answer, Batch, Claim, Claimed, Store};
 
 /// A point, the n-th time that it is passed.

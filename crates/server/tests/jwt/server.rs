@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
-use standfast::clock::Clock;
+use standfast_engine::clock::Clock;
 use tempfile::TempDir;
 
 use crate::provider::{AUDIENCE, ISSUER, Provider, SigningKey, published};

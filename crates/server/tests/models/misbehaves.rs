@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use standfast::model::chain::Chain;
 use standfast::model::provider::{Dialect, Provider};
-use standfast::model::{Model, ModelFailure, Prompt};
 use standfast_core::time::Millis;
+use standfast_engine::model::{Model, ModelFailure, Prompt};
 
 use crate::fake::{Answer, Fake, Pieces};
 use crate::{KEY, after, listener, prompt, provider, settings};
@@ -229,7 +229,7 @@ fn chain(urls: &[(&str, u32)]) -> Chain {
     Chain::new(urls.iter().map(one).collect(), Vec::new())
 }
 
-async fn ask(chain: &Chain, failures: u32) -> Result<standfast::model::ModelReply, ModelFailure> {
+async fn ask(chain: &Chain, failures: u32) -> Result<standfast_engine::model::ModelReply, ModelFailure> {
     let (live, _) = listener();
     chain.ask(Prompt { failures, ..prompt() }, &live).await
 }

@@ -6,14 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use standfast::auth::Approvers;
-use standfast::auth::Party;
-use standfast::clock::Clock;
-use standfast::model::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
-use standfast::settings::{Agent, Settings, Streaming, Tracking};
 use standfast::tool::agent::AsksAgent;
-use standfast::tool::suspend::{self, SuspendForInput};
-use standfast::tool::{Invocation, Outcome, Pending, Running, Tool};
 use standfast_core::body::Body;
 use standfast_core::command::{AskedCall, Limits, SuspendFor};
 use standfast_core::definition::{Definition, ToolSpec};
@@ -23,6 +16,12 @@ use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName, UserId};
 use standfast_core::time::Millis;
+use standfast_engine::auth::{Approvers, Party};
+use standfast_engine::clock::Clock;
+use standfast_engine::model::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
+use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
+use standfast_engine::tool::suspend::{self, SuspendForInput};
+use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
 
 use crate::people;
 use crate::requests;

@@ -4,8 +4,6 @@
 
 use std::sync::Arc;
 
-use standfast::auth::Principal;
-use standfast::engine::{Decision, Engine, EngineError, HoldList, NewRun, Once};
 use standfast_core::body::Body;
 use standfast_core::command::{OnHold, Say, Wanted};
 use standfast_core::decide::Answer;
@@ -18,6 +16,8 @@ use standfast_core::name::UserId;
 use standfast_core::project::HoldRow;
 use standfast_core::refusal::Refusal;
 use standfast_core::time::Millis;
+use standfast_engine::auth::Principal;
+use standfast_engine::{Decision, Engine, EngineError, HoldList, NewRun, Once};
 
 use crate::cast;
 use crate::check;

@@ -3,10 +3,10 @@
 //! Shared by several test programs; each uses all of it.
 
 use serde_json::Value;
-use standfast::tool::Invocation;
 use standfast_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, Place, RunId, Secret, Seq};
 use standfast_core::name::{SessionId, Tenant, ToolName};
 use standfast_core::time::Timestamp;
+use standfast_engine::tool::Invocation;
 
 /// The first start of the first call of a run.
 pub(crate) fn invocation(arguments: &Value) -> Invocation {

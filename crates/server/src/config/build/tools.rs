@@ -11,28 +11,28 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::digest;
 use standfast_core::json::RawJson;
 use standfast_core::name::AgentName;
+use standfast_engine::clock::{Clock, random_bytes};
+use standfast_engine::outbound::guard::{Guard, Others};
+use standfast_engine::outbound::http::HttpLimits;
+use standfast_engine::tool::Tool;
+use standfast_engine::tool::read_result::ReadResult;
+use standfast_engine::tool::suspend::SuspendForInput;
 
 use super::{Beside, BuildError};
-use crate::clock::{Clock, random_bytes};
 use crate::config::file::{self, Sandbox, ToolType};
 use crate::config::plan::{AgentPlan, ToolPlan, tool_holds};
 use crate::config::remotes::Remotes;
 use crate::config::stores::absolute;
 use crate::config::{Config, Database};
 use crate::heads::KeySource;
-use crate::tool::Tool;
 use crate::tool::a2a::{AsksRemote, RemoteAgent};
 use crate::tool::agent::AsksAgent;
 use crate::tool::command::{CommandOptions, CommandTool};
 use crate::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
 use crate::tool::files::{FileKind, FileLimits, FileTool};
-use crate::tool::guard::{Guard, Others};
-use crate::tool::http::HttpLimits;
 use crate::tool::http_request::{HttpRequest, HttpRequestOptions};
 use crate::tool::mcp::login::Logins;
-use crate::tool::read_result::ReadResult;
 use crate::tool::sandbox::{self, Confinement, Plan, Reach};
-use crate::tool::suspend::SuspendForInput;
 use crate::tool::workspace::Workspace;
 
 /// Where tools work beside the configuration file, unless it says otherwise.

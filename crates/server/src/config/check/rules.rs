@@ -4,6 +4,7 @@
 
 use standfast_core::name::InboxName;
 use standfast_core::time::Millis;
+use standfast_engine::tool::suspend;
 
 use crate::config::build::host_of;
 use crate::config::check::Checked;
@@ -12,7 +13,6 @@ use crate::config::mode::{self, ASYNC_NEEDS_STORE};
 use crate::config::path::Path;
 use crate::config::plan;
 use crate::config::tree::{Form, Node, Value};
-use crate::tool::suspend;
 
 /// T29: a key in a file is a key in its copies and its history.
 pub(super) fn secret_in_file(path: &Path, tree: &Node, found: &mut Checked) {

@@ -2,6 +2,8 @@
 //!
 //! What a single value may be is `file/tool.rs`.
 
+use standfast_engine::outbound::guard::Blocked;
+
 use crate::config::build::tools::guard;
 use crate::config::check::Checked;
 use crate::config::check::rules::{grace_needs_keep, secret_in_file};
@@ -9,7 +11,6 @@ use crate::config::file::{Agent, File, Parameters, Sandbox, Tool, ToolType};
 use crate::config::path::Path;
 use crate::config::plan::sub_agent_tool;
 use crate::config::tree::Node;
-use crate::tool::guard::Blocked;
 
 const FILES: &[ToolType] = &[
     ToolType::Command,

@@ -9,10 +9,10 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use standfast_core::time::Millis;
+use standfast_engine::card_key::CardKey;
 
 use super::llm::web_address;
 use super::values::{Secret, SelfApproval, Span};
-use crate::card_key::CardKey;
 use crate::jwt;
 
 /// The server itself.

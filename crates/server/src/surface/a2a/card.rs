@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use standfast_core::digest;
+use standfast_engine::settings::{Agent, Auth, Settings};
 
 use super::error::{A2aError, Kind};
 use super::operations::Asked;
@@ -14,7 +15,6 @@ use super::wire::{
     SecurityScheme,
 };
 use super::{conformance, modes, v03};
-use crate::settings::{Agent, Auth, Settings};
 
 /// The extension by which a message may carry a key that makes its repeat safe.
 pub(super) const IDEMPOTENCY: &str = "https://a2a-rust.com/extensions/idempotency/v1";

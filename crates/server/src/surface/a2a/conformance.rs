@@ -7,13 +7,13 @@ mod table;
 
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
+use standfast_engine::settings::Settings;
 
 use super::error::{A2aError, Kind};
 use super::negotiate::{EXTENSIONS_HEADER, lists};
 use super::operations::{Asked, Operation};
 use super::wire::{self, AgentExtension, Role};
 use crate::http::{More, Problem};
-use crate::settings::Settings;
 
 pub use table::{AGENT, ANYTHING_ELSE, Behaviour, Made, REFUSED_CONTEXT, REQUIRED_EXTENSION, TABLE, chosen};
 

@@ -16,10 +16,10 @@ use standfast_core::hold::{Ask, HoldKind};
 use standfast_core::id::{CallId, HoldId, RunId};
 use standfast_core::json::RawJson;
 use standfast_core::words::{APPROVE, DENY, Reading as Words, read_text};
+use standfast_engine::{Implied, ShownHold};
 
 use super::error::A2aError;
 use super::wire;
-use crate::engine::{Implied, ShownHold};
 
 /// An open hold of a task, or of a sub-run of it.
 #[derive(Debug, Clone)]

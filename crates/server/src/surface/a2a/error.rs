@@ -9,9 +9,9 @@ use axum::http::StatusCode;
 use serde::Serialize;
 use standfast_core::id::{HoldId, RunId};
 use standfast_core::refusal::{Refusal, resolution_word};
+use standfast_engine::{EngineError, StoreError};
 
 use super::wire::{Detail, FieldViolation};
-use crate::engine::{EngineError, StoreError};
 use crate::http::{Problem, rfc3339};
 
 /// Who says what the reasons mean.

@@ -20,7 +20,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
 use prost::Message;
+use proto::a2a_service_server::{A2aService, A2aServiceServer};
 use standfast_core::digest;
+use standfast_engine::auth::Principal;
 
 use super::error::{A2aError, Kind};
 use super::negotiate::{self, EXTENSIONS_HEADER};
@@ -30,9 +32,7 @@ use super::routes::{Caller, asked};
 use super::shows::Shows;
 use super::stream::Frames;
 use super::{conformance, wire};
-use crate::auth::Principal;
 use crate::http::{App, body_bytes};
-use proto::a2a_service_server::{A2aService, A2aServiceServer};
 
 /// Where the service is.
 pub(super) const PATH: &str = "/lf.a2a.v1.A2AService/";

@@ -9,11 +9,11 @@ use standfast_core::id::RunId;
 use standfast_core::name::SessionId;
 use standfast_core::run::status;
 use standfast_core::time::Timestamp;
+use standfast_engine::{Listed, RecentRuns};
 
 use super::error::A2aError;
 use super::operations::{Asked, history_length};
 use super::{map, wire};
-use crate::engine::{Listed, RecentRuns};
 use crate::http::parse_rfc3339;
 
 /// Tasks of a page, unless the client wants another number.

@@ -6,7 +6,7 @@
 //! cut off by the end of the task, is taken back: the artifact becomes an empty text. Its words, where there are any, are
 //! in the task's messages. A reader that lost a piece, or came in the middle, hears nothing more of that try.
 
-use crate::engine::Delta;
+use standfast_engine::Delta;
 
 /// What one reader has heard of the reply that is being made.
 #[derive(Debug, Default)]

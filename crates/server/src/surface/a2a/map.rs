@@ -19,10 +19,10 @@ use standfast_core::message::{Message, Part};
 use standfast_core::name::SessionId;
 use standfast_core::project::Phase;
 use standfast_core::run::{Run, Status, Waiting};
+use standfast_engine::Unreadable;
 
 use super::error::A2aError;
 use super::wire::{self, Role, TaskState};
-use crate::engine::Unreadable;
 use crate::http::rfc3339;
 
 pub(super) use prompt::{listed, prompt};

@@ -3,10 +3,11 @@
 //! A part of a type that the agent does not take is refused before anything happens. Of what an agent made, a client
 //! gets the words in any case, and data and files only of the types that it accepts; the task keeps all of it.
 
+use standfast_engine::settings::Settings;
+
 use super::error::{A2aError, Kind};
 use super::operations::Operation;
 use super::wire::{self, Part, StreamResponse};
-use crate::settings::Settings;
 
 /// What agents take and give, as their cards say it, unless the configuration says otherwise.
 const USUAL: [&str; 2] = ["text/plain", "application/json"];

@@ -11,6 +11,8 @@ use standfast_core::name::AgentName;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::{Run, status};
 use standfast_core::time::Millis;
+use standfast_engine::auth::{Principal, Scope};
+use standfast_engine::{Engine, EngineError, HoldView, RunView, Seen, Showing, ShownHold};
 
 use super::error::{A2aError, Kind};
 use super::map::{self, Place};
@@ -18,8 +20,6 @@ use super::modes::Accepts;
 use super::shows::Shows;
 use super::stream::{Closes, Frames, From};
 use super::{card, conformance, list, push, send, wire};
-use crate::auth::{Principal, Scope};
-use crate::engine::{Engine, EngineError, HoldView, RunView, Seen, Showing, ShownHold};
 use crate::http::{App, Pass};
 
 /// Messages of a task that are shown, unless the client wants another number.

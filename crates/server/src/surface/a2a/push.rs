@@ -12,6 +12,11 @@ use serde::{Deserialize, Serialize};
 use standfast_core::digest;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{RunId, Seq};
+use standfast_engine::secrets::{seconds, signature};
+use standfast_engine::{
+    Callback, CallbackView, EngineError, Frame, Kind as Receives, Reading, Sending, SubscriptionError,
+    Telling, What,
+};
 
 use super::card::{VERSION, can_push};
 use super::error::{A2aError, Kind};
@@ -24,11 +29,6 @@ use super::wire::{
     TaskPushNotificationConfig, TaskStatusUpdateEvent,
 };
 use super::{stream, v03};
-use crate::engine::{
-    Callback, CallbackView, EngineError, Frame, Kind as Receives, Reading, Sending, SubscriptionError,
-    Telling, What,
-};
-use crate::secrets::{seconds, signature};
 
 /// Bytes of an id, a token or credentials at most.
 const TEXT_MAX: usize = 4096;
@@ -280,7 +280,7 @@ enum Version {
 }
 
 /// The version that a receiver was registered by.
-fn version_of(receiver: &crate::engine::Receiver) -> Option<Version> {
+fn version_of(receiver: &standfast_engine::Receiver) -> Option<Version> {
     let details: Details = serde_json::from_str(&receiver.brought.as_ref()?.details).ok()?;
     match details.version.as_str() {
         VERSION => Some(Version::One),

@@ -13,6 +13,8 @@ use axum::routing::{any, get, post};
 use standfast_core::digest;
 use standfast_core::name::AgentName;
 use standfast_core::time::Millis;
+use standfast_engine::auth::Principal;
+use standfast_engine::settings::Settings;
 
 use super::error::{A2aError, Kind};
 use super::modes::Accepts;
@@ -22,9 +24,7 @@ use super::rest::{self, Target, What};
 use super::shows::Shows;
 use super::v03::{self, Taken};
 use super::{card, conformance, grpc, jsonrpc};
-use crate::auth::Principal;
 use crate::http::{App, Pass, Problem, body_bytes, http_date, idempotency_key, site};
-use crate::settings::Settings;
 
 /// The member of a message's metadata that makes a repeat safe.
 const KEY: &str = "a2a-rust.com/idempotency-key";

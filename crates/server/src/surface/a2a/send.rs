@@ -15,14 +15,14 @@ use standfast_core::name::SessionId;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Run;
 use standfast_core::time::Millis;
+use standfast_engine::settings::Decisions;
+use standfast_engine::{Decision, EngineError, HoldView, Implied, NewRun, Once, RunView, ShownHold};
 
 use super::decisions::{self, Decided, Means, Open, Reading, Waiting};
 use super::error::{A2aError, Kind};
 use super::operations::{Asked, HISTORY, history_length, task_id};
 use super::stream::{Closes, Frames, From};
 use super::{conformance, map, modes, push, wire};
-use crate::engine::{Decision, EngineError, HoldView, Implied, NewRun, Once, RunView, ShownHold};
-use crate::settings::Decisions;
 
 /// What a message came to.
 struct Sent {

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::http::Extensions;
 use axum::response::Response;
 use standfast_core::id::RunId;
+use standfast_engine::auth::Principal;
+use standfast_engine::{Once, Showing};
 
-use crate::auth::Principal;
-use crate::engine::{Once, Showing};
 use crate::http::{App, when_written};
 
 /// What the answer to a request shows.

@@ -3,9 +3,9 @@
 //! An agent's card is read before anybody is trusted; with a signature a client can tell that nobody changed it on the way.
 
 use serde_json::{Map, Value};
+use standfast_engine::card_key::CardKey;
 
 use super::wire::{AgentCard, AgentCardSignature};
-use crate::card_key::CardKey;
 
 /// A card with its signatures.
 pub(super) fn signed(key: Option<&CardKey>, mut card: AgentCard) -> AgentCard {

@@ -15,6 +15,7 @@ use standfast_core::event::{Envelope, Event as CoreEvent};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::run::Run;
+use standfast_engine::{EngineError, Follower, Once, Showing, Step};
 use tokio::sync::watch;
 
 use super::error::{A2aError, Kind};
@@ -26,7 +27,6 @@ use super::wire::{
     Artifact, Message, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
     TaskStatusUpdateEvent,
 };
-use crate::engine::{EngineError, Follower, Once, Showing, Step};
 use crate::http::{INVALID, Stay, rfc3339};
 
 /// How often a comment shows that the stream is alive.

@@ -9,9 +9,9 @@ use standfast_core::digest::Digest;
 use standfast_core::id::RunId;
 use standfast_core::project::How;
 use standfast_core::refusal::Refusal;
+use standfast_engine::{EngineError, SessionError, StoreError};
 
 use super::map;
-use crate::engine::{EngineError, SessionError, StoreError};
 use crate::http::{More, Problem, RecordedDecision, rfc3339, status};
 
 /// The engine's no to a request about this run; none when it is about no run.

@@ -13,11 +13,11 @@ use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use standfast_core::id::{RunId, Seq};
+use standfast_engine::auth::Principal;
+use standfast_engine::{EngineError, Follower, News};
 use tokio::sync::watch;
 
 use super::{error, map, wire};
-use crate::auth::Principal;
-use crate::engine::{EngineError, Follower, News};
 use crate::http::{App, INVALID, Pass, Problem, Stay};
 
 /// How often a comment shows that the stream is alive.

@@ -19,11 +19,11 @@ use standfast_core::name::AgentName;
 use standfast_core::project::{Closed, HoldRow, How, RunRow, hold_of};
 use standfast_core::run::{Run, Status, Waiting, status};
 use standfast_core::time::Timestamp;
+use standfast_engine::settings::Agent;
+use standfast_engine::{HoldView, Page, Recovery, RunView, Unreadable};
 
 use super::wire::{self, HoldKindWord, HowWord, OutcomeWord, ResolutionWord, RunStatus, WaitingWord};
-use crate::engine::{HoldView, Page, Recovery, RunView, Unreadable};
 use crate::http::{Problem, rfc3339};
-use crate::settings::Agent;
 
 pub(super) use records::{deleted, receipt, session, session_view};
 

@@ -5,11 +5,11 @@
 use axum::extract::State;
 use axum::{Extension, Json};
 use serde::Serialize;
+use standfast_engine::{NodeFacts, NodeView};
 use utoipa::ToSchema;
 
 use super::error;
 use super::routes::{Answered, DefaultAnswers, Who};
-use crate::engine::{NodeFacts, NodeView};
 use crate::http::{App, rfc3339};
 
 /// The servers that are there.

@@ -12,14 +12,14 @@ use standfast_core::command::{Say, Wanted};
 use standfast_core::digest::Digest;
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::{AgentName, BadName, SessionId, ToolName};
+use standfast_engine::auth::Principal;
+use standfast_engine::{Decision, EngineError, HoldList, NewRun, RunList, Seen};
 use utoipa::IntoResponses;
 use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{error, events, map, nodes, sessions, subscriptions, wire};
-use crate::auth::Principal;
-use crate::engine::{Decision, EngineError, HoldList, NewRun, RunList, Seen};
 use crate::http::{App, Args, Pass, Problem, Repeatable, Segment};
 
 /// Items of a page, unless the caller wants another number.

@@ -6,10 +6,10 @@
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use standfast_core::name::{AgentName, SessionId, UserId};
+use standfast_engine::{SessionList, SessionName};
 
 use super::routes::{Answered, DefaultAnswers, PAGE, PAGE_MAX, Who, bad_name};
 use super::{error, map, wire};
-use crate::engine::{SessionList, SessionName};
 use crate::http::{App, Args, JsonBody, Problem, Segment};
 
 /// Lists sessions, newest first.

@@ -10,12 +10,12 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use standfast_core::name::AgentName;
+use standfast_engine::{DeadLetter, Hears, NewSubscription, SubscriptionError, SubscriptionView, hears};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::error;
 use super::routes::{Answered, DefaultAnswers, PAGE, PAGE_MAX, Who, bad_name};
-use crate::engine::{DeadLetter, Hears, NewSubscription, SubscriptionError, SubscriptionView, hears};
 use crate::http::{App, Args, Problem, Repeatable, Segment, rfc3339};
 
 pub use webhook::Webhook;

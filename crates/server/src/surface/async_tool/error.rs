@@ -8,10 +8,10 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use standfast_engine::{EngineError, ReportError, SessionError};
 
 use super::map;
 use super::wire::{CallStatus, ErrorBody};
-use crate::engine::{EngineError, ReportError, SessionError};
 use crate::http::{Problem, status};
 
 /// A no.

@@ -12,14 +12,14 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::SessionId;
+use standfast_engine::auth::Principal;
+use standfast_engine::{EngineError, JobList, JobView};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::map;
-use crate::auth::Principal;
-use crate::engine::{EngineError, JobList, JobView};
 use crate::http::{App, Pass};
 
 /// How often a comment shows that the stream is alive.

@@ -13,12 +13,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use standfast_core::id::RunId;
 use standfast_core::name::AgentName;
+use standfast_engine::auth::Principal;
+use standfast_engine::{Engine, EngineError, SessionError, SessionKey, SessionList, SessionName, metadata};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::map;
-use crate::auth::Principal;
-use crate::engine::{Engine, EngineError, SessionError, SessionKey, SessionList, SessionName, metadata};
 use crate::http::rfc3339;
 
 /// Conversations that are read at once.

@@ -9,13 +9,13 @@ use standfast_core::job::{End, Stands};
 use standfast_core::json::RawJson;
 use standfast_core::name::ToolName;
 use standfast_core::time::Timestamp;
+use standfast_engine::tool::webhook_url;
+use standfast_engine::{JobView, Recovery, SessionNow};
 
 use super::wire::{
     CallStatus, CallTime, PartState, PartTime, PendingToolCall, RecoveryStatus, SessionStatus, ToolPart,
     ToolResult,
 };
-use crate::engine::{JobView, Recovery, SessionNow};
-use crate::tool::webhook_url;
 
 /// S2-33: what is said of a call that was not reported in time.
 const TIMED_OUT: &str = "Tool execution timed out";

@@ -9,11 +9,11 @@ use sha2::Sha256;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::id::HoldId;
 use standfast_core::job;
+use standfast_engine::secrets::seconds;
+use standfast_engine::{JOB_RECEIVER, Kind, Receiver, Sending, Telling, What, delivery_id};
 
 use super::map;
 use super::wire::{CallStatus, ToolResult};
-use crate::engine::{JOB_RECEIVER, Kind, Receiver, Sending, Telling, What, delivery_id};
-use crate::secrets::seconds;
 
 /// Whoever is told how a call ended.
 #[derive(Debug, Clone, Copy)]

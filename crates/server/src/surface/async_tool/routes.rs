@@ -17,14 +17,14 @@ use standfast_core::digest;
 use standfast_core::id::HoldId;
 use standfast_core::json::RawJson;
 use standfast_core::name::{AgentName, SessionId, UserId};
+use standfast_engine::auth::Principal;
+use standfast_engine::{JobList, JobView, Once, Report, Said, SessionName, Signature};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::error::Refused;
 use super::rate::{Of, Rate};
 use super::{events, map, wire};
-use crate::auth::Principal;
-use crate::engine::{JobList, JobView, Once, Report, Said, SessionName, Signature};
 use crate::http::{App, Args, Pass, Peer, Segment, body_bytes, idempotency_key, is_too_deep};
 
 /// Calls of a list, unless the caller wants fewer.

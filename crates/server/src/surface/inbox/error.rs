@@ -7,9 +7,9 @@ use axum::http::StatusCode;
 use standfast_core::id::HoldId;
 use standfast_core::project::How;
 use standfast_core::refusal::{Refusal, resolution_word};
+use standfast_engine::{EngineError, StoreError, SubscriptionError};
 
 use super::wire::TaskStatus;
-use crate::engine::{EngineError, StoreError, SubscriptionError};
 use crate::http::{More, Problem, RecordedDecision, rfc3339, status};
 
 /// The engine's no.

@@ -19,9 +19,11 @@ use standfast_core::name::{AgentName, InboxName};
 use standfast_core::project::Phase;
 use standfast_core::run::{Run, Status, Waiting, status as core_status};
 use standfast_core::time::Millis;
+use standfast_engine::{
+    ClaimTask, InboxView, NewTask, Once, Page, TaskList, TaskReport, TaskView, claimed_by,
+};
 
 use super::wire::{self, InboxStats, Priority, PriorityWord, TaskStatus};
-use crate::engine::{ClaimTask, InboxView, NewTask, Once, Page, TaskList, TaskReport, TaskView, claimed_by};
 use crate::http::Problem;
 
 pub(super) use answers::{hold_to_resume, suspend_payload, wanted};
@@ -198,7 +200,7 @@ pub(super) fn ask(body: &wire::Suspend) -> Result<Ask, Problem> {
     let schema = body.resume_schema.as_ref().map(|raw| json("resumeSchema", raw)).transpose()?;
     if let Some(schema) = &schema {
         let wrong = |why: String| Problem::invalid(format!("resumeSchema: {why}"));
-        crate::schema::is_usable(schema).map_err(wrong)?;
+        standfast_engine::schema::is_usable(schema).map_err(wrong)?;
     }
     let shown: Shown =
         payload.as_ref().and_then(|payload| serde_json::from_str(payload.text()).ok()).unwrap_or_default();

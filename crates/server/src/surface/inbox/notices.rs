@@ -6,12 +6,12 @@ use serde::Serialize;
 use standfast_core::event::{Event, Outcome, Released};
 use standfast_core::hold::HoldKind;
 use standfast_core::run::{Facts, InboxPlace};
+use standfast_engine::secrets::{seconds, signature};
+use standfast_engine::{HoldView, Kind, Sending, Telling, What, delivery_id};
 
 use super::map;
 use super::wire::Object;
-use crate::engine::{HoldView, Kind, Sending, Telling, What, delivery_id};
 use crate::http::rfc3339;
-use crate::secrets::{seconds, signature};
 
 /// Receivers that are told of tasks.
 #[derive(Debug, Clone, Copy)]

@@ -9,6 +9,8 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use standfast_core::id::RunId;
 use standfast_core::name::{AgentName, InboxName, WorkerName};
+use standfast_engine::auth::Principal;
+use standfast_engine::{Decision, Implied, NewSubscription, Once, ShownHold, TaskReport, hears};
 use utoipa::IntoResponses;
 use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
@@ -17,8 +19,6 @@ use utoipa_axum::routes;
 use super::notices::TaskWebhook;
 use super::shown::Shown;
 use super::{error, map, wire};
-use crate::auth::Principal;
-use crate::engine::{Decision, Implied, NewSubscription, Once, ShownHold, TaskReport, hears};
 use crate::http::{App, Args, Problem, Repeatable, Segment};
 
 /// Tasks of a page, unless the caller wants another number.
@@ -414,7 +414,7 @@ async fn view(app: &App, who: &Principal, inbox: &InboxName, run: RunId) -> Show
     Ok(Shown::task(app, who, &task))
 }
 
-fn no(error: crate::engine::EngineError) -> Problem {
+fn no(error: standfast_engine::EngineError) -> Problem {
     error::problem(&error)
 }
 

@@ -5,10 +5,10 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use standfast_engine::auth::Principal;
+use standfast_engine::{Engine, Page, Showing, ShownHold, TaskView};
 
 use super::{map, wire};
-use crate::auth::Principal;
-use crate::engine::{Engine, Page, Showing, ShownHold, TaskView};
 use crate::http::{App, when_written};
 
 /// A body with what it shows to whom.

@@ -9,9 +9,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use standfast_core::project::How;
 use standfast_core::refusal::Refusal;
+use standfast_engine::{EngineError, StoreError};
 
 use super::wire::ErrorBody;
-use crate::engine::{EngineError, StoreError};
 use crate::http::{More, Problem, RecordedDecision, rfc3339, status};
 
 /// What every path of this protocol begins with.

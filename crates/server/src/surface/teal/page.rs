@@ -14,13 +14,13 @@ use standfast_core::command::Wanted;
 use standfast_core::digest;
 use standfast_core::run::status;
 use standfast_core::time::Millis;
+use standfast_engine::{HoldView, Once, One, RequestView};
 
 use super::error::PREFIX;
 use super::map::{self, Needs};
 use super::reply::Asker;
 use super::resume::Wish;
 use super::wire::{ResumeArgs, ResumeBody};
-use crate::engine::{HoldView, Once, One, RequestView};
 use crate::html::{Posted, Site, Templates, Token};
 use crate::http::{Problem, mount, rfc3339};
 use crate::words;

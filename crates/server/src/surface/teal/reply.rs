@@ -10,12 +10,12 @@ use standfast_core::event::Envelope;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::run::{Run, Status, Waiting, status};
+use standfast_engine::auth::Principal;
+use standfast_engine::{Seen, Showing};
 
 use super::error::problem;
 use super::map::{self, Told};
 use super::wire::{AgentTask, Answered, TaskStatus, TealAgentsPartialResponse};
-use crate::auth::Principal;
-use crate::engine::{Seen, Showing};
 use crate::http::{App, Problem, rfc3339, when_written};
 
 /// Behind everything: the answer is what is true now.

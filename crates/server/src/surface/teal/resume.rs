@@ -8,12 +8,14 @@ use serde_json::value::RawValue;
 use standfast_core::command::Wanted;
 use standfast_core::id::{RequestId, RunId, Seq};
 use standfast_core::refusal::Refusal;
+use standfast_engine::{
+    Deciding, Decisions, EngineError, HoldView, Implied, Once, One, RequestView, ShownHold,
+};
 
 use super::error::problem;
 use super::map;
 use super::reply::{Asker, NOW};
 use super::wire::{Action, ResumeArgs, ResumeBody};
-use crate::engine::{Deciding, Decisions, EngineError, HoldView, Implied, Once, One, RequestView, ShownHold};
 use crate::http::Problem;
 
 /// What a decider wants.

@@ -15,6 +15,8 @@ use standfast_core::decide::Answer;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::name::{AgentName, SessionId};
 use standfast_core::refusal::Refusal;
+use standfast_engine::auth::Principal;
+use standfast_engine::{EngineError, NewRun, Once};
 use utoipa::IntoResponses;
 use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
@@ -24,8 +26,6 @@ use super::error::problem;
 use super::reply::{Asker, NOW, Reply};
 use super::resume::{Resumed, Wish};
 use super::{map, page, stream, wire};
-use crate::auth::Principal;
-use crate::engine::{EngineError, NewRun, Once};
 use crate::html;
 use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, Unjudged, site};
 

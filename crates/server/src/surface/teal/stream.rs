@@ -13,13 +13,13 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use standfast_core::event::{Envelope, Event as CoreEvent};
 use standfast_core::id::Seq;
+use standfast_engine::{Delta, EngineError, Follower, News, Showing};
 use tokio::sync::watch;
 
 use super::error::{body, problem};
 use super::reply::{self, Asker, NOW};
 use super::resume::Resumed;
 use super::wire::{Answered, Streamed, StreamedEvent, TaskStatus, TealAgentsPartialResponse};
-use crate::engine::{Delta, EngineError, Follower, News, Showing};
 use crate::http::{INVALID, Pass, Problem, Stay};
 
 /// How often a comment shows that the stream is alive.

@@ -7,9 +7,9 @@ use standfast_core::command::Wanted;
 use standfast_core::digest;
 use standfast_core::hold::HoldKind;
 use standfast_core::json::RawJson;
+use standfast_engine::{Decision, HoldView, Once};
 
 use super::fields::Flat;
-use crate::engine::{Decision, HoldView, Once};
 use crate::html::Posted;
 use crate::words::hidden::escaped_json;
 

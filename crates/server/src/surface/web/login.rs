@@ -11,13 +11,13 @@ use axum::{Extension, Json, Router};
 use serde::{Deserialize, Serialize};
 use standfast_core::body::Body;
 use standfast_core::hold::HoldKind;
+use standfast_engine::LoginError;
+use standfast_engine::auth::Principal;
+use standfast_engine::tool::login::{Returned, client_document};
 
 use super::routes::{PAGES, SETTLE, hold_id, see_other};
-use crate::auth::Principal;
-use crate::engine::LoginError;
 use crate::html::{Failure, Posted, Site, Token, cookie_of};
 use crate::http::{App, Args, Segment};
-use crate::tool::login::{Returned, client_document};
 
 /// The routes.
 pub(super) fn routes() -> Router<App> {

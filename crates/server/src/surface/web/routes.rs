@@ -16,14 +16,14 @@ use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::message::Message;
 use standfast_core::name::AgentName;
 use standfast_core::time::Millis;
+use standfast_engine::auth::Principal;
+use standfast_engine::{EngineError, HoldList, NewRun, RunList};
 
 use super::forms;
 use super::login;
 use super::pages::hold::{self, Shown, Tried};
 use super::pages::run::{self, RunsPage};
 use super::pages::waiting::{self, KINDS, WaitingPage};
-use crate::auth::Principal;
-use crate::engine::{EngineError, HoldList, NewRun, RunList};
 use crate::html::{self, Failure, Posted, Site, Templates, Token};
 use crate::http::{App, Args, Segment};
 

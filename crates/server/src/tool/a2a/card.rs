@@ -8,10 +8,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use standfast_core::digest;
 use standfast_core::time::Millis;
+use standfast_engine::outbound::http::{self, HttpLimits, Request};
 
 use super::RemoteOptions;
 use super::asks::shortened;
-use crate::tool::http::{self, HttpLimits, Request};
 
 /// Where cards are, below the address of an agent.
 const WELL_KNOWN: &str = "/.well-known/agent-card.json";
@@ -258,9 +258,9 @@ fn sorted(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use standfast_engine::outbound::guard::Guard;
 
     use super::*;
-    use crate::tool::guard::Guard;
 
     fn options(url: &str, allowed: &[&str]) -> RemoteOptions {
         RemoteOptions {

@@ -7,12 +7,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use standfast_core::time::Millis;
+use standfast_engine::outbound::http::{self, Answer, HttpLimits, Request, Trouble};
 
 use super::RemoteOptions;
 use super::asks::shortened;
 use super::card::{Binding, Card, IDEMPOTENCY};
 use super::task::{Message, Task};
-use crate::tool::http::{self, Answer, HttpLimits, Request, Trouble};
 
 /// How long an answer may take. Tasks answer at once and are looked at later.
 const TIME: Millis = Millis::seconds(60);

@@ -14,8 +14,7 @@ use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
 use standfast_core::hold::Ask;
 use standfast_core::json::RawJson;
-
-use crate::tool::{Pending, Resumed};
+use standfast_engine::tool::{Pending, Resumed};
 
 /// What a call is made again with; stored with the hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

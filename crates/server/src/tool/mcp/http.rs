@@ -22,10 +22,10 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 use standfast_core::name::UserId;
+use standfast_engine::tool::login::NoLogin;
 
 use super::login::Desk;
 use super::wire::{MESSAGE_BYTES, text_of};
-use crate::tool::login::NoLogin;
 
 /// How long making a connection may take.
 const CONNECT: Duration = Duration::from_secs(10);

@@ -25,15 +25,15 @@ use standfast_core::id::{HoldId, Secret};
 use standfast_core::json::RawJson;
 use standfast_core::name::UserId;
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::clock::{Clock, random_bytes};
+use standfast_engine::outbound::guard::Guard;
+use standfast_engine::tool::Pending;
+use standfast_engine::tool::login::{Begun, CALLBACK, LoginDesk, NoLogin, ON_THE_WAY, Returned, cookie_name};
+use standfast_engine::vault::Vault;
 use tokio::sync::{Mutex, Notify};
 
 use self::discover::Found;
 use self::tokens::{Client, Login};
-use crate::clock::{Clock, random_bytes};
-use crate::tool::Pending;
-use crate::tool::guard::Guard;
-use crate::tool::login::{Begun, CALLBACK, LoginDesk, NoLogin, ON_THE_WAY, Returned, cookie_name};
-use crate::vault::Vault;
 
 /// How long a person may take at the authorization server.
 const TIME_TO_LOG_IN: Millis = Millis::seconds(15 * 60);

@@ -26,6 +26,9 @@ use rmcp::{RoleClient, ServiceError};
 use standfast_core::id::CallId;
 use standfast_core::json::RawJson;
 use standfast_core::name::UserId;
+use standfast_engine::tool::Pending;
+use standfast_engine::tool::login::NoLogin;
+use standfast_engine::tool::secrets::Secrets;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
@@ -35,11 +38,8 @@ use super::login::Desk;
 use super::offer::Offer;
 use super::open::{Heard, OpenCall, Parked, Side, Talk};
 use super::wire::{Allowance, Piped, RawArguments};
-use crate::tool::Pending;
 use crate::tool::child::own_program;
 use crate::tool::child::relay::{Relay, RelayOrder};
-use crate::tool::login::NoLogin;
-use crate::tool::secrets::Secrets;
 
 /// How long a server may take until it can be asked something.
 const CONNECT: Duration = Duration::from_secs(45);

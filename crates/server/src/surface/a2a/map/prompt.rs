@@ -7,9 +7,9 @@ use standfast_core::body::Body;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{CallId, CallNo, MessageId};
 use standfast_core::message::shown_input;
+use standfast_engine::HoldView;
 
 use super::{Place, Wanted, body_part, raw, wire};
-use crate::engine::HoldView;
 use crate::http::rfc3339;
 
 /// What a program needs to answer a hold.
@@ -40,7 +40,7 @@ struct Interaction<'a> {
 }
 
 /// Whether clients are asked about holds of this kind. What an outside system owes nobody else can give.
-pub(in super::super) fn listed(kind: HoldKind) -> bool {
+pub(in crate::surface::a2a) fn listed(kind: HoldKind) -> bool {
     match kind {
         HoldKind::Approval | HoldKind::Input | HoldKind::Auth | HoldKind::Recovery => true,
         HoldKind::External => false,
@@ -48,7 +48,7 @@ pub(in super::super) fn listed(kind: HoldKind) -> bool {
 }
 
 /// The question of a task that waits; none when it asks nobody.
-pub(in super::super) fn prompt(place: Place<'_>, views: &[HoldView]) -> Option<wire::Message> {
+pub(in crate::surface::a2a) fn prompt(place: Place<'_>, views: &[HoldView]) -> Option<wire::Message> {
     let asked: Vec<&HoldView> = views.iter().filter(|view| listed(view.row.kind)).collect();
     let last = asked.last()?;
     let id = MessageId { run: last.row.id.run, seq: last.row.at };

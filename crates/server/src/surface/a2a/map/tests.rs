@@ -9,12 +9,12 @@ use standfast_core::id::{CallNo, HoldKey, Place as Lives, Secret};
 use standfast_core::name::{Tenant, UserId};
 use standfast_core::refusal::{Capped, Refusal};
 use standfast_core::time::Timestamp;
+use standfast_engine::auth::Scope;
+use standfast_engine::schema::Broken;
+use standfast_engine::{EngineError, StoreError};
 
 use super::super::error::Kind;
 use super::*;
-use crate::auth::Scope;
-use crate::engine::{EngineError, StoreError};
-use crate::schema::Broken;
 
 fn text(value: impl Serialize) -> String {
     serde_json::to_string(&value).unwrap().trim_matches('"').to_owned()

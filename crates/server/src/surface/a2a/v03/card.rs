@@ -11,7 +11,7 @@ use super::super::wire::{AgentCard, AgentInterface};
 const PROTOCOL_VERSION: &str = "0.3.0";
 
 /// What clients of 0.3 read of an agent.
-pub(in super::super) fn hybrid(card: &AgentCard) -> Value {
+pub(in crate::surface::a2a) fn hybrid(card: &AgentCard) -> Value {
     let Ok(Value::Object(mut both)) = serde_json::to_value(card) else { return Value::Null };
     let url = card.supported_interfaces.first().map_or("", |interface| interface.url.as_str());
     both.insert("protocolVersion".into(), json!(PROTOCOL_VERSION));
@@ -37,7 +37,7 @@ fn older_scheme(scheme: &mut Map<String, Value>) {
 }
 
 /// How a client of 1.0 learns that an agent also speaks 0.3.
-pub(in super::super) fn interfaces(url: &str) -> Vec<AgentInterface> {
+pub(in crate::surface::a2a) fn interfaces(url: &str) -> Vec<AgentInterface> {
     let interface = |protocol_binding| AgentInterface {
         url: url.to_owned(),
         protocol_binding,

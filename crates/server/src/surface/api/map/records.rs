@@ -9,13 +9,13 @@ use serde_json::value::RawValue;
 use standfast_core::id::{HoldId, Seq};
 use standfast_core::receipt::{CallReceipt, Receipt, Shown};
 use standfast_core::time::Timestamp;
+use standfast_engine::{Deleted, PENDING, SessionRow, SessionView, metadata};
 
 use super::super::wire;
 use super::kind;
-use crate::engine::{Deleted, PENDING, SessionRow, SessionView, metadata};
 use crate::http::rfc3339;
 
-pub(in super::super) fn receipt(id: HoldId, receipt: &Receipt) -> wire::ReceiptBody {
+pub(in crate::surface::api) fn receipt(id: HoldId, receipt: &Receipt) -> wire::ReceiptBody {
     let decision = receipt.decision.as_ref();
     wire::ReceiptBody {
         id: id.to_string(),
@@ -56,7 +56,7 @@ fn timed(seq: Seq, at: Timestamp, part: &impl Serialize) -> wire::TimedBody {
     wire::TimedBody { seq: seq.0, at: rfc3339(at), rest }
 }
 
-pub(in super::super) fn session(row: &SessionRow) -> wire::SessionBody {
+pub(in crate::surface::api) fn session(row: &SessionRow) -> wire::SessionBody {
     let (agent, session) = (&row.key.agent, &row.key.session);
     wire::SessionBody {
         id: session.to_string(),
@@ -74,7 +74,7 @@ pub(in super::super) fn session(row: &SessionRow) -> wire::SessionBody {
     }
 }
 
-pub(in super::super) fn session_view(view: &SessionView) -> wire::SessionBody {
+pub(in crate::surface::api) fn session_view(view: &SessionView) -> wire::SessionBody {
     let mut body = session(&view.row);
     let pending: BTreeMap<String, _> =
         view.pending.iter().map(|state| (state.task_id.to_string(), state)).collect();
@@ -85,7 +85,7 @@ pub(in super::super) fn session_view(view: &SessionView) -> wire::SessionBody {
     body
 }
 
-pub(in super::super) fn deleted(deleted: &Deleted) -> wire::DeletedSession {
+pub(in crate::surface::api) fn deleted(deleted: &Deleted) -> wire::DeletedSession {
     let texts = |runs: &[standfast_core::id::RunId]| runs.iter().map(ToString::to_string).collect();
     wire::DeletedSession { erased: texts(&deleted.erased), left: texts(&deleted.left) }
 }

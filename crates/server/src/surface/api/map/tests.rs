@@ -9,10 +9,10 @@ use standfast_core::id::{CallNo, Place, Secret};
 use standfast_core::name::{Tenant, UserId};
 use standfast_core::refusal::{Capped, Refusal};
 use standfast_core::time::Timestamp;
+use standfast_engine::StoreError;
 
 use super::super::error;
 use super::*;
-use crate::engine::StoreError;
 
 fn text(value: impl serde::Serialize) -> String {
     serde_json::to_string(&value).unwrap().trim_matches('"').to_owned()

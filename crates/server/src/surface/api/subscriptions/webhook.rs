@@ -3,11 +3,11 @@
 //! A pure function from what happened to a request; when and how often it is sent is the deliverer's business.
 
 use serde::Serialize;
+use standfast_engine::secrets::{seconds, signature};
+use standfast_engine::{Kind, Sending, Telling, What, delivery_id};
 
 use super::super::{map, wire};
-use crate::engine::{Kind, Sending, Telling, What, delivery_id};
 use crate::http::rfc3339;
-use crate::secrets::{seconds, signature};
 
 /// Receivers of webhooks.
 #[derive(Debug, Clone, Copy)]

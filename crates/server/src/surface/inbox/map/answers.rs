@@ -10,9 +10,9 @@ use standfast_core::command::Wanted;
 use standfast_core::hold::{Ask, HoldKind};
 use standfast_core::id::{CallNo, HoldId};
 use standfast_core::run::status as core_status;
+use standfast_engine::{HoldView, TaskView};
 
 use super::{json, raw, status, value};
-use crate::engine::{HoldView, TaskView};
 use crate::http::Problem;
 use crate::surface::inbox::error;
 use crate::surface::inbox::wire::{Object, TaskStatus};

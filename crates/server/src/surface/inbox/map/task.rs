@@ -11,10 +11,10 @@ use standfast_core::id::HoldKey;
 use standfast_core::json::RawJson;
 use standfast_core::run::{Run, Status, status as core_status};
 use standfast_core::time::Timestamp;
+use standfast_engine::{TaskView, claimed_by};
 
 use super::answers::{asked_by_worker, suspend_payload};
 use super::{raw, status};
-use crate::engine::{TaskView, claimed_by};
 use crate::http::rfc3339;
 use crate::surface::inbox::wire::{Object, Task, TaskError, TaskStatus};
 

@@ -11,8 +11,7 @@ use standfast_core::command::Wanted;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{CallId, HoldId};
 use standfast_core::json::RawJson;
-
-use crate::engine::{HoldView, One};
+use standfast_engine::{HoldView, One};
 
 /// What approving a hold takes beside the word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use standfast_core::id::{HoldId, HoldKey, Place, Secret};
 use standfast_core::name::{AgentName, SessionId, Tenant};
 use standfast_core::project::HoldRow;
 use standfast_core::time::Timestamp;
+use standfast_engine::HoldView;
 
 use super::*;
-use crate::engine::HoldView;
 
 const STATUSES: [Status; 11] = [
     Status::Queued,

@@ -10,9 +10,9 @@ use standfast_core::receipt::{CallReceipt, Receipt};
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 use standfast_core::transcript::approval_text;
+use standfast_engine::HoldView;
 
 use super::When;
-use crate::engine::HoldView;
 use crate::html::{Failure, Posted};
 use crate::surface::web::fields::{Field, Flat};
 use crate::words;

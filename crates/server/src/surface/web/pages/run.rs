@@ -10,9 +10,9 @@ use standfast_core::id::{HoldId, HoldKey};
 use standfast_core::project::{RunRow, hold_of};
 use standfast_core::run::{Status, status};
 use standfast_core::time::Timestamp;
+use standfast_engine::RunView;
 
 use super::{When, tone};
-use crate::engine::RunView;
 use crate::words;
 
 /// The page of a run.

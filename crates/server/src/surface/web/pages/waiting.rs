@@ -6,10 +6,10 @@ use serde::Serialize;
 use standfast_core::body::Body;
 use standfast_core::hold::HoldKind;
 use standfast_core::time::Timestamp;
+use standfast_engine::HoldView;
+use standfast_engine::settings::Settings;
 
 use super::When;
-use crate::engine::HoldView;
-use crate::settings::Settings;
 use crate::words;
 
 /// Characters of a summary.

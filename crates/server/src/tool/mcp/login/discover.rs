@@ -7,10 +7,10 @@
 use reqwest::{Method, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use standfast_engine::outbound::http::{self, HttpLimits, Request};
+use standfast_engine::tool::login::NoLogin;
 
 use super::Desk;
-use crate::tool::http::{self, HttpLimits, Request};
-use crate::tool::login::NoLogin;
 
 /// An authorization server, as far as a login needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,12 +8,12 @@ use reqwest::{Method, Url};
 use serde::{Deserialize, Serialize};
 use standfast_core::name::UserId;
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::outbound::http::Request;
+use standfast_engine::tool::login::{CLIENT_DOCUMENT, NoLogin, client_document};
+use standfast_engine::vault::Kept;
 
 use super::discover::{Found, checked, send};
 use super::{Desk, OnTheWay};
-use crate::tool::http::Request;
-use crate::tool::login::{CLIENT_DOCUMENT, NoLogin, client_document};
-use crate::vault::Kept;
 
 /// A token is renewed when it has less than this left.
 const LEFT: Millis = Millis::seconds(30);

@@ -6,7 +6,7 @@
 use standfast_core::time::{Millis, Timestamp};
 
 /// How long to wait from now.
-pub(crate) fn retry_after(text: &str, now: Timestamp) -> Option<Millis> {
+pub fn retry_after(text: &str, now: Timestamp) -> Option<Millis> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<f64>() {
         return (0.0..1e9).contains(&seconds).then(|| Millis((seconds * 1000.0).ceil() as i64));
