@@ -29,12 +29,13 @@ mod tree;
 
 use std::path::{Path as FilePath, PathBuf};
 
+use file::{ConformancePass, File};
 use garde::Validate;
+use standfast_engine::settings::Passes;
 
 pub use build::{Beside, BuildError, Built, kept_key};
 pub use database::{Database, Postgres};
 pub use expand::{Lookup, Unset};
-use file::{ConformancePass, File};
 pub use mode::{Effective, EffectiveMode};
 pub use nearest::advice;
 pub use path::Path;
@@ -43,7 +44,6 @@ pub use problem::{Notice, Problem, Problems};
 pub use reference::markdown as reference;
 pub use schema::published as schema;
 pub use source::{Source, Spot};
-use standfast_engine::settings::Passes;
 pub use stores::Lives;
 
 /// A configuration that is right.

@@ -20,8 +20,7 @@ use standfast_engine::auth::Approvers;
 use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
-
-use crate::model::scripted::{Line, Script};
+use standfast_models::scripted::{Line, Script};
 
 /// The file in the data directory that has a line for each start of the demo's tool.
 pub const EFFECTS: &str = "demo-effects.log";

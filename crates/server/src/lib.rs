@@ -12,7 +12,6 @@ pub mod heads;
 mod html;
 pub mod http;
 pub mod jwt;
-pub mod model;
 pub mod scenario;
 pub mod surface;
 pub mod tool;

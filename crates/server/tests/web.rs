@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::redirect::Policy;
-use standfast::model::scripted::{Line, Script};
 use standfast::{app, http};
 use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
@@ -29,6 +28,7 @@ use standfast_engine::settings::{Access, Agent, Auth, Connections, Settings, Str
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
 use standfast_engine::{Engine, NewRun};
+use standfast_models::scripted::{Line, Script};
 use standfast_store::Store;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;

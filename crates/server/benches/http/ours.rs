@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
-use standfast::model::scripted::{Line, Script};
 use standfast::{app, http};
 use standfast_core::body::Body;
 use standfast_core::definition::{Definition, ToolSpec};
@@ -20,6 +19,7 @@ use standfast_engine::auth::{Approvers, Principal};
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
 use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
+use standfast_models::scripted::{Line, Script};
 use standfast_store::Store;
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};

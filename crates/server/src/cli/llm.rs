@@ -13,8 +13,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use standfast::config::{self, Config, Unset};
-use standfast::model::provider::Provider;
-use standfast::model::trouble::Trouble;
 use standfast_core::body::Body;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::HoldPolicy;
@@ -25,6 +23,8 @@ use standfast_core::name::{AgentName, ToolName};
 use standfast_core::transcript::{AssistantReply, CallResult, Entry, ReplyCall, ResultKind, UserMessage};
 use standfast_engine::clock::{Clock, Stopwatch};
 use standfast_engine::model::{Live, ModelReply, Prompt};
+use standfast_models::provider::Provider;
+use standfast_models::trouble::Trouble;
 
 /// What can be asked about models.
 #[derive(Debug, Subcommand)]

@@ -26,6 +26,7 @@ use standfast_engine::settings::{
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
+use standfast_models::provider::BadProvider;
 use tools::Workshop;
 
 use super::file::{self, Sandbox, SelfApproval, ToolType};
@@ -38,7 +39,6 @@ use super::{Config, Database};
 use crate::conformance;
 use crate::heads::{self, HeadSettings, KeySource};
 use crate::jwt::{BadIssuer, Issuer, IssuerSettings, TokenRules};
-use crate::model::provider::BadProvider;
 use crate::tool::mcp::login::Logins;
 use crate::tool::sandbox::{NoSandbox, probe};
 use crate::tool::workspace::BadWorkspace;

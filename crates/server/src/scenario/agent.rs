@@ -19,12 +19,12 @@ use standfast_engine::model::Model;
 use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::suspend::{self, SuspendForInput};
+use standfast_models::scripted::Script;
 
 use super::Broken;
 use super::file::{AgentText, InlineText, InlineToolText, SelfApprovalText, ToolText};
 use super::tools::{Behaviour, Oracle, Recorded, Scripted};
 use crate::demo;
-use crate::model::scripted::Script;
 
 /// How long a node's claim lasts. Longer than usual, so that a tool that takes hours is not renewed too often.
 const LEASE: Millis = Millis::seconds(60);

@@ -9,12 +9,12 @@ use standfast_core::json::RawJson;
 use standfast_core::run::{Run, Status, Waiting, status};
 use standfast_core::transcript::{Entry, transcript};
 use standfast_engine::{EngineError, HoldView};
+use standfast_models::script_file::Json;
 
 use super::Broken;
 use super::step_file::{ExpectText, HoldText, StartText, ToldText};
 use super::tools::Started;
 use super::world::{Begun, World};
-use crate::model::script_file::Json;
 
 /// What is not as expected of this run.
 pub(super) async fn check(

@@ -15,10 +15,10 @@ use standfast_core::id::CallNo;
 use standfast_core::json::RawJson;
 use standfast_core::name::{SessionId, ToolName, UserId};
 use standfast_core::time::Millis;
+use standfast_models::script_file::{Arguments, Json, Span};
 
 use super::Broken;
 use super::file::{body, forms};
-use crate::model::script_file::{Arguments, Json, Span};
 
 /// A step.
 pub(super) struct Step {

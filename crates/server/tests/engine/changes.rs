@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use standfast::model::scripted::Line;
 use standfast_core::body::Body;
 use standfast_core::command::{Limits, Wanted};
 use standfast_core::decide::Answer;
@@ -21,6 +20,7 @@ use standfast_engine::auth::Party;
 use standfast_engine::settings::{Agent, Settings};
 use standfast_engine::tool::suspend;
 use standfast_engine::{Engine, EngineError};
+use standfast_models::scripted::Line;
 
 use crate::corners::changed;
 use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};

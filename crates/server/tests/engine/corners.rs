@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use standfast::model::scripted::Line;
 use standfast_core::body::Body;
 use standfast_core::command::{AskedCall, Limits, Wanted};
 use standfast_core::decide::Answer as Decided;
@@ -21,6 +20,7 @@ use standfast_engine::model::{Asked, Live, Model, ModelReply, Prompt};
 use standfast_engine::settings::Settings;
 use standfast_engine::tool::{Invocation, Outcome, Running, Tool, suspend};
 use standfast_engine::{Engine, EngineError, StoreError};
+use standfast_models::scripted::Line;
 use standfast_store::conformance::flaky::{Flaky, Mishap};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{Answer, Batch, Store};

@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use standfast::model::scripted::{Line, Script};
 use standfast::tool::agent::AsksAgent;
 use standfast_core::command::Wanted;
 use standfast_core::decide::Answer;
@@ -23,6 +22,7 @@ use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
 use standfast_engine::tool::Tool;
 use standfast_engine::{Engine, NewRun};
+use standfast_models::scripted::{Line, Script};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
 use crate::{COMPLETED, HELD, Site, agent, decision, until, who};

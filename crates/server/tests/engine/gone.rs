@@ -182,7 +182,7 @@ async fn a_due_run_of_an_agent_that_is_gone_asks_once() {
 async fn a_sibling_runs_while_a_tool_is_gone() {
     let mut site = Site::new();
     let asked = r#"{"reason": "r", "question": "Which?"}"#;
-    site.asks = standfast::model::scripted::Line::calls(&[
+    site.asks = standfast_models::scripted::Line::calls(&[
         ("delete_file", r#"{"path": "/a"}"#),
         (standfast_engine::tool::suspend::NAME, asked),
     ]);

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use standfast::model::scripted::{Line, Script};
 use standfast::tool::command::{CommandOptions, CommandTool, rules};
 use standfast::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
 use standfast::tool::sandbox::Confinement;
@@ -26,6 +25,7 @@ use standfast_engine::outbound::guard::{Guard, Others};
 use standfast_engine::outbound::http::HttpLimits;
 use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
 use standfast_engine::tool::Tool;
+use standfast_models::scripted::{Line, Script};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
 use crate::other_server::{OtherServer, answer};

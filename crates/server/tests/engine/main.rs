@@ -32,7 +32,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::model::scripted::{Line, Script};
 use standfast_core::body::Body;
 use standfast_core::command::Wanted;
 use standfast_core::decide::Answer;
@@ -54,6 +53,7 @@ use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
 use standfast_engine::{Decision, Engine, EngineError, NewRun};
+use standfast_models::scripted::{Line, Script};
 use standfast_store::Store;
 use standfast_store::conformance::flaky::{Flaky, Mishap};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};

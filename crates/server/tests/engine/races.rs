@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::model::scripted::Line;
 use standfast_core::command::Wanted;
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
@@ -17,6 +16,7 @@ use standfast_core::run::Status;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::clock::Clock;
 use standfast_engine::{Decision, EngineError, Once};
+use standfast_models::scripted::Line;
 use tokio::sync::Notify;
 
 use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::model::scripted::{Line, Script};
 use standfast::tool::command::{CommandOptions, CommandTool};
 use standfast::tool::sandbox::Confinement;
 use standfast_core::body::Body;
@@ -24,6 +23,7 @@ use standfast_engine::auth::Approvers;
 use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_models::scripted::{Line, Script};
 
 use crate::points::{Points, Watched};
 

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use standfast::model::chain::Chain;
-use standfast::model::provider::{Dialect, Provider};
 use standfast_core::time::Millis;
 use standfast_engine::model::{Model, ModelFailure, Prompt};
+use standfast_models::chain::Chain;
+use standfast_models::provider::{Dialect, Provider};
 
 use crate::fake::{Answer, Fake, Pieces};
 use crate::{KEY, after, listener, prompt, provider, settings};

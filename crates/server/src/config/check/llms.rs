@@ -6,6 +6,7 @@ use std::path::Path as FilePath;
 
 use serde_json::{Map, Value as Json};
 use standfast_core::command::Limits;
+use standfast_models::script_file;
 
 use super::rules::secret_in_file;
 use crate::config::build::host_of;
@@ -14,7 +15,6 @@ use crate::config::file::{File, Llm, LlmType};
 use crate::config::path::Path;
 use crate::config::stores::absolute;
 use crate::config::tree::{Form, Node, Value};
-use crate::model::script_file;
 
 /// Keys that a script has no use for.
 const NOT_FOR_SCRIPTS: &[&str] =

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use garde::Validate;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use standfast_models::provider::Dialect;
 
 use super::values::{Secret, Span};
-use crate::model::provider::Dialect;
 
 /// A model and how to reach it.
 #[derive(Debug, Deserialize, JsonSchema, Validate)]

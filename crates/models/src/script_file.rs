@@ -43,11 +43,11 @@ pub fn parse(text: &str) -> Result<Script, ScriptError> {
 /// The replies of a script, as they stand in a file.
 #[derive(Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Replies(Vec<serde_saphyr::Spanned<ReplyText>>);
+pub struct Replies(Vec<serde_saphyr::Spanned<ReplyText>>);
 
 impl Replies {
     /// What they come to.
-    pub(crate) fn script(self) -> Result<Script, ScriptError> {
+    pub fn script(self) -> Result<Script, ScriptError> {
         let lines: Result<Vec<Line>, ScriptError> = self.0.into_iter().map(line).collect();
         let lines = lines?;
         if lines.is_empty() {
@@ -157,7 +157,7 @@ fn line(reply: serde_saphyr::Spanned<ReplyText>) -> Result<Line, ScriptError> {
 }
 
 /// A span as people write it: a whole number and `ms`, `s`, `m`, `h` or `d`.
-pub(crate) struct Span(pub(crate) Millis);
+pub struct Span(pub Millis);
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
@@ -179,7 +179,7 @@ impl<'de> Deserialize<'de> for Span {
 }
 
 /// The argument text of a call: a string is taken as it is, a mapping becomes JSON.
-pub(crate) struct Arguments(pub(crate) String);
+pub struct Arguments(pub String);
 
 impl Default for Arguments {
     fn default() -> Arguments {
@@ -209,7 +209,7 @@ impl<'de> Deserialize<'de> for Arguments {
 
 /// Any YAML value as JSON text, members in their order.
 #[derive(Debug, Clone)]
-pub(crate) struct Json(pub(crate) String);
+pub struct Json(pub String);
 
 struct JsonText;
 
@@ -286,7 +286,7 @@ mod tests {
     /// The example in the documentation is a script, and says what the text around it says.
     #[test]
     fn the_documented_example_is_a_script() {
-        let page = include_str!("../../../../docs/scripted-model.md");
+        let page = include_str!("../../../docs/scripted-model.md");
         let example = page.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
         let script = parse(example).unwrap();
         assert_eq!(script.lines.len(), 4, "{script:?}");

@@ -158,13 +158,13 @@ mod tests {
     #[test]
     fn recorded_streams_are_cut_at_every_byte() {
         let streams: [(Framing, &[u8]); 7] = [
-            (Framing::Events, include_bytes!("../../tests/models/streams/openai_chat.sse")),
-            (Framing::Events, include_bytes!("../../tests/models/streams/openrouter.sse")),
-            (Framing::Events, include_bytes!("../../tests/models/streams/vllm.sse")),
-            (Framing::Events, include_bytes!("../../tests/models/streams/openai_responses.sse")),
-            (Framing::Events, include_bytes!("../../tests/models/streams/anthropic.sse")),
-            (Framing::Events, include_bytes!("../../tests/models/streams/gemini.sse")),
-            (Framing::Lines, include_bytes!("../../tests/models/streams/ollama.ndjson")),
+            (Framing::Events, include_bytes!("../../server/tests/models/streams/openai_chat.sse")),
+            (Framing::Events, include_bytes!("../../server/tests/models/streams/openrouter.sse")),
+            (Framing::Events, include_bytes!("../../server/tests/models/streams/vllm.sse")),
+            (Framing::Events, include_bytes!("../../server/tests/models/streams/openai_responses.sse")),
+            (Framing::Events, include_bytes!("../../server/tests/models/streams/anthropic.sse")),
+            (Framing::Events, include_bytes!("../../server/tests/models/streams/gemini.sse")),
+            (Framing::Lines, include_bytes!("../../server/tests/models/streams/ollama.ndjson")),
         ];
         for (framing, stream) in streams {
             let whole = read(framing, &[stream]);
