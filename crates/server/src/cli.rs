@@ -9,7 +9,6 @@ mod client;
 mod colour;
 mod data;
 mod edit;
-mod exec_child;
 mod holds;
 mod inbox;
 mod keys;
@@ -31,6 +30,7 @@ mod watch;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use standfast_tools::exec_child;
 
 /// A server for AI agents that must stop and wait: for a person's approval, an answer, a long job, a login.
 ///

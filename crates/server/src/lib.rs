@@ -14,5 +14,4 @@ pub mod http;
 pub mod jwt;
 pub mod scenario;
 pub mod surface;
-pub mod tool;
 pub mod words;

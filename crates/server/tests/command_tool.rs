@@ -13,12 +13,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use standfast::tool::command::{CommandOptions, CommandTool};
-use standfast::tool::sandbox::Confinement;
 use standfast_core::body::Body;
 use standfast_core::message::ToolResult;
 use standfast_core::time::Millis;
 use standfast_engine::tool::{Outcome, Tool};
+use standfast_tools::command::{CommandOptions, CommandTool};
+use standfast_tools::sandbox::Confinement;
 
 use tooling::invocation;
 

@@ -9,8 +9,6 @@ mod tooling;
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use standfast::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
-use standfast::tool::http_request::{ADDRESS_RULE, HttpRequest, HttpRequestOptions};
 use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
 use standfast_core::message::ToolResult;
@@ -19,6 +17,8 @@ use standfast_engine::clock::Clock;
 use standfast_engine::outbound::guard::{Blocked, Guard, Others, is_public};
 use standfast_engine::outbound::http::HttpLimits;
 use standfast_engine::tool::{Because, Judgement, Outcome, Tool};
+use standfast_tools::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
+use standfast_tools::http_request::{ADDRESS_RULE, HttpRequest, HttpRequestOptions};
 
 use other_server::{OtherServer, answer};
 use tooling::invocation;

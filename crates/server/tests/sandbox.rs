@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use standfast::tool::command::{CommandOptions, CommandTool};
-use standfast::tool::sandbox::{self, Confinement, Isolation, NoSandbox, Reach};
 use standfast_core::body::Body;
 use standfast_core::message::ToolResult;
 use standfast_core::time::Millis;
 use standfast_engine::tool::{Outcome, Tool};
+use standfast_tools::command::{CommandOptions, CommandTool};
+use standfast_tools::sandbox::{self, Confinement, Isolation, NoSandbox, Reach};
 use tempfile::TempDir;
 
 use tooling::invocation;

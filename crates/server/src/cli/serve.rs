@@ -16,7 +16,6 @@ use standfast::config::{
     self, Beside as Around, BuildError, Built, Config, Database, Lives, LoadError, Unset,
 };
 use standfast::surface::async_tool;
-use standfast::tool::mcp::login::{Logins, Site};
 use standfast::{app, demo, heads, http};
 use standfast_core::time::Millis;
 use standfast_engine::Engine;
@@ -30,6 +29,7 @@ use standfast_store::memory::MemoryStore;
 use standfast_store::postgres::{self, PostgresOptions, PostgresStore};
 use standfast_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use standfast_store::{Observer, Store};
+use standfast_tools::mcp::login::{Logins, Site};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;

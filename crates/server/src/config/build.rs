@@ -27,6 +27,9 @@ use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_models::provider::BadProvider;
+use standfast_tools::mcp::login::Logins;
+use standfast_tools::sandbox::{NoSandbox, probe};
+use standfast_tools::workspace::BadWorkspace;
 use tools::Workshop;
 
 use super::file::{self, Sandbox, SelfApproval, ToolType};
@@ -39,9 +42,6 @@ use super::{Config, Database};
 use crate::conformance;
 use crate::heads::{self, HeadSettings, KeySource};
 use crate::jwt::{BadIssuer, Issuer, IssuerSettings, TokenRules};
-use crate::tool::mcp::login::Logins;
-use crate::tool::sandbox::{NoSandbox, probe};
-use crate::tool::workspace::BadWorkspace;
 pub use tools::kept_key;
 
 /// Why a right configuration is not a server.

@@ -12,6 +12,11 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::name::ToolName;
 use standfast_engine::clock::duration;
 use standfast_engine::tool::login::LoginDesk;
+use standfast_tools::child::relay::RelayOrder;
+use standfast_tools::mcp::login::{Desk, DeskOptions, OwnClient};
+use standfast_tools::mcp::offer::{Offer, Terms};
+use standfast_tools::mcp::server::{McpServer, Place, Trouble};
+use standfast_tools::mcp::{McpLimits, McpTool};
 
 use super::build::tools::{Workshop, guard};
 use super::file::{self, Sandbox, ToolType};
@@ -21,11 +26,6 @@ use super::problem::{Problem, Problems};
 use super::source::Spot;
 use super::stores::absolute;
 use super::{BuildError, Config, tree};
-use crate::tool::child::relay::RelayOrder;
-use crate::tool::mcp::login::{Desk, DeskOptions, OwnClient};
-use crate::tool::mcp::offer::{Offer, Terms};
-use crate::tool::mcp::server::{McpServer, Place, Trouble};
-use crate::tool::mcp::{McpLimits, McpTool};
 
 /// What stands between the name of a server and that of its tool. Single underscores are common in both.
 pub(super) const BETWEEN: &str = "__";

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use standfast_core::time::Millis;
 use standfast_engine::clock::Clock;
+use standfast_tools::a2a::card::Trouble;
+use standfast_tools::a2a::{RemoteAgent, RemoteOptions};
+use standfast_tools::external::USUAL_TIMEOUT;
 
 use super::build::tools::guard;
 use super::file::{self, ToolType};
@@ -16,9 +19,6 @@ use super::path::Path;
 use super::problem::{Problem, Problems};
 use super::source::Spot;
 use super::{BuildError, Config, tree};
-use crate::tool::a2a::card::Trouble;
-use crate::tool::a2a::{RemoteAgent, RemoteOptions};
-use crate::tool::external::USUAL_TIMEOUT;
 
 /// Bytes of an answer, unless the file says otherwise.
 const ANSWER_BYTES: usize = 1024 * 1024;

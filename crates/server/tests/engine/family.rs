@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use standfast::tool::agent::AsksAgent;
 use standfast_core::command::Wanted;
 use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
@@ -24,6 +23,7 @@ use standfast_engine::tool::Tool;
 use standfast_engine::{Engine, NewRun};
 use standfast_models::scripted::{Line, Script};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_tools::agent::AsksAgent;
 
 use crate::{COMPLETED, HELD, Site, agent, decision, until, who};
 

@@ -5,9 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use standfast::tool::command::{CommandOptions, CommandTool, rules};
-use standfast::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
-use standfast::tool::sandbox::Confinement;
 use standfast_core::body::Body;
 use standfast_core::command::Wanted;
 use standfast_core::decide::Answer;
@@ -27,6 +24,9 @@ use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
 use standfast_engine::tool::Tool;
 use standfast_models::scripted::{Line, Script};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_tools::command::{CommandOptions, CommandTool, rules};
+use standfast_tools::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
+use standfast_tools::sandbox::Confinement;
 
 use crate::other_server::{OtherServer, answer};
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};

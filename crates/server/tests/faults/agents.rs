@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::tool::command::{CommandOptions, CommandTool};
-use standfast::tool::sandbox::Confinement;
 use standfast_core::body::Body;
 use standfast_core::command::{Limits, SuspendFor};
 use standfast_core::definition::{Definition, ToolSpec};
@@ -24,6 +22,8 @@ use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
 use standfast_models::scripted::{Line, Script};
+use standfast_tools::command::{CommandOptions, CommandTool};
+use standfast_tools::sandbox::Confinement;
 
 use crate::points::{Points, Watched};
 

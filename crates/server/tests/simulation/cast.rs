@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use standfast::tool::agent::AsksAgent;
 use standfast_core::body::Body;
 use standfast_core::command::{AskedCall, Limits, SuspendFor};
 use standfast_core::definition::{Definition, ToolSpec};
@@ -22,6 +21,7 @@ use standfast_engine::model::{Asked, Live, Model, ModelFailure, ModelReply, Prom
 use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_tools::agent::AsksAgent;
 
 use crate::people;
 use crate::requests;

@@ -17,6 +17,15 @@ use standfast_engine::outbound::http::HttpLimits;
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::ReadResult;
 use standfast_engine::tool::suspend::SuspendForInput;
+use standfast_tools::a2a::{AsksRemote, RemoteAgent};
+use standfast_tools::agent::AsksAgent;
+use standfast_tools::command::{CommandOptions, CommandTool};
+use standfast_tools::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
+use standfast_tools::files::{FileKind, FileLimits, FileTool};
+use standfast_tools::http_request::{HttpRequest, HttpRequestOptions};
+use standfast_tools::mcp::login::Logins;
+use standfast_tools::sandbox::{self, Confinement, Plan, Reach};
+use standfast_tools::workspace::Workspace;
 
 use super::{Beside, BuildError};
 use crate::config::file::{self, Sandbox, ToolType};
@@ -25,15 +34,6 @@ use crate::config::remotes::Remotes;
 use crate::config::stores::absolute;
 use crate::config::{Config, Database};
 use crate::heads::KeySource;
-use crate::tool::a2a::{AsksRemote, RemoteAgent};
-use crate::tool::agent::AsksAgent;
-use crate::tool::command::{CommandOptions, CommandTool};
-use crate::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
-use crate::tool::files::{FileKind, FileLimits, FileTool};
-use crate::tool::http_request::{HttpRequest, HttpRequestOptions};
-use crate::tool::mcp::login::Logins;
-use crate::tool::sandbox::{self, Confinement, Plan, Reach};
-use crate::tool::workspace::Workspace;
 
 /// Where tools work beside the configuration file, unless it says otherwise.
 const WORKSPACE: &str = "workspace";

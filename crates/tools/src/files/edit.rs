@@ -6,7 +6,7 @@ use serde::Deserialize;
 use standfast_core::body::Body;
 
 use super::FileLimits;
-use crate::tool::workspace::{Intent, Workspace};
+use crate::workspace::{Intent, Workspace};
 
 pub(super) const DESCRIPTION: &str = "Replace an exact piece of text in a file of the workspace. It must stand there \
                                       exactly once, or all is true. Paths begin at the workspace.";

@@ -218,7 +218,7 @@ impl Desk {
     }
 
     /// What of a user's login, and of this server as a client, nobody else may read. Nothing is renewed for it.
-    pub(in crate::tool::mcp) async fn known_secrets(&self, owner: &UserId) -> Vec<String> {
+    pub(in crate::mcp) async fn known_secrets(&self, owner: &UserId) -> Vec<String> {
         let own = self.options.client.as_ref().and_then(|client| client.secret.clone());
         let login = self.login(owner).await.ok().flatten();
         let tokens =
@@ -239,7 +239,7 @@ impl Desk {
             return Ok(Some(login.access_token));
         }
         let place = self.place(owner);
-        let store = |error: standfast_store::StoreError| NoLogin(error.to_string());
+        let store = |error: standfast_engine::StoreError| NoLogin(error.to_string());
         let Some(refresh) = &login.refresh_token else {
             self.vault().change(&place, Some(&kept), None).await.map_err(store)?;
             return Ok(None);

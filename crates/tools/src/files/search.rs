@@ -11,7 +11,7 @@ use serde::Deserialize;
 use standfast_core::body::Body;
 
 use super::{FileLimits, bounded};
-use crate::tool::workspace::Workspace;
+use crate::workspace::Workspace;
 
 pub(super) const DESCRIPTION: &str = "Find lines in the files of the workspace, by a text or, with regex, by a regular \
                                       expression. Answers path:line:text. Paths begin at the workspace.";

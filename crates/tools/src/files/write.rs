@@ -6,7 +6,7 @@ use serde::Deserialize;
 use standfast_core::body::Body;
 
 use super::FileLimits;
-use crate::tool::workspace::Workspace;
+use crate::workspace::Workspace;
 
 pub(super) const DESCRIPTION: &str = "Write a text file of the workspace; one that is there already is replaced. Paths begin at the workspace.";
 

@@ -9,7 +9,7 @@ use standfast_engine::tool::{Because, Judgement};
 
 use super::authority::{self, Lookup};
 use super::{BadCommand, CommandOptions, argv, command_text, git};
-use crate::tool::sandbox::{Confinement, real_or_planned};
+use crate::sandbox::{Confinement, real_or_planned};
 
 /// Arguments that cannot be read as a command.
 pub const UNREADABLE: &str = "command:unreadable";

@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use standfast_core::body::Body;
 
-use crate::tool::workspace::Workspace;
+use crate::workspace::Workspace;
 
 pub(super) const DESCRIPTION: &str =
     "Delete one file of the workspace. It cannot be brought back. Paths begin at the workspace.";

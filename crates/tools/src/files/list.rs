@@ -6,7 +6,7 @@ use serde::Deserialize;
 use standfast_core::body::Body;
 
 use super::{FileLimits, bounded};
-use crate::tool::workspace::Workspace;
+use crate::workspace::Workspace;
 
 pub(super) const DESCRIPTION: &str =
     "List a directory of the workspace. Paths begin at the workspace; without a path, the workspace itself.";

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::{let_go, sandbox_word};
-use crate::tool::sandbox::Plan;
+use crate::sandbox::Plan;
 
 /// How many bytes of standard error are kept, the last ones.
 const LAST_WORDS_BYTES: usize = 2 * 1024;

@@ -22,7 +22,7 @@ use super::super::Spaces;
 const MOUNTS: CapabilitySet = CapabilitySet::SYS_ADMIN;
 
 /// Leaves the namespaces of the server; what could be had.
-pub(in crate::tool::sandbox) fn leave(writable: &[PathBuf]) -> Spaces {
+pub(in crate::sandbox) fn leave(writable: &[PathBuf]) -> Spaces {
     let wanted = UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWIPC;
     let users = unshare(wanted).is_err();
     if users && leave_as_user(wanted).is_err() {
@@ -32,7 +32,7 @@ pub(in crate::tool::sandbox) fn leave(writable: &[PathBuf]) -> Spaces {
 }
 
 /// Mounts what this process, the first of its tree, sees of processes.
-pub(in crate::tool::sandbox) fn own_proc() -> bool {
+pub(in crate::sandbox) fn own_proc() -> bool {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).is_ok()
 }

@@ -2,7 +2,7 @@
 //!
 //! The server never starts a command itself. It starts its own binary as a shim (`exec-child`) with a pipe as standard
 //! input; the shim starts the command and ends everything below it when that pipe closes. A pipe closes also when the
-//! server is killed with signal 9, so no list of children has to survive. What the shim does is `cli/exec_child.rs`.
+//! server is killed with signal 9, so no list of children has to survive. What the shim does is `exec_child.rs`.
 
 pub mod relay;
 

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use crate::tool::sandbox::Confinement;
+use crate::sandbox::Confinement;
 
 /// Settings that every git of a command has, over those of the repository.
 const SETTINGS: &[(&str, &str)] = &[

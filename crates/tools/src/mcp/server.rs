@@ -38,8 +38,8 @@ use super::login::Desk;
 use super::offer::Offer;
 use super::open::{Heard, OpenCall, Parked, Side, Talk};
 use super::wire::{Allowance, Piped, RawArguments};
-use crate::tool::child::own_program;
-use crate::tool::child::relay::{Relay, RelayOrder};
+use crate::child::own_program;
+use crate::child::relay::{Relay, RelayOrder};
 
 /// How long a server may take until it can be asked something.
 const CONNECT: Duration = Duration::from_secs(45);

@@ -12,9 +12,9 @@ use std::process::{Command, ExitCode, Stdio};
 use rustix::process::{
     Resource, Rlimit, Signal, geteuid, getpid, set_parent_process_death_signal, setrlimit,
 };
-use standfast::tool::cgroup::{Bounds, ControlGroups};
-use standfast::tool::descendants::end_below;
-use standfast::tool::sandbox::{self, Isolation, Plan};
+use crate::cgroup::{Bounds, ControlGroups};
+use crate::descendants::end_below;
+use crate::sandbox::{self, Isolation, Plan};
 
 use super::{ExecChild, Stage};
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use standfast_core::body::Body;
 
 use super::{FileLimits, bounded};
-use crate::tool::workspace::Workspace;
+use crate::workspace::Workspace;
 
 pub(super) const DESCRIPTION: &str =
     "Read a text file of the workspace, whole or some lines of it. Paths begin at the workspace.";

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use standfast_core::message::FileDigest;
 
 use super::{CommandOptions, found};
-use crate::tool::sandbox::Confinement;
+use crate::sandbox::Confinement;
 
 /// Files that are larger are known by their size, place and time of change.
 const HASHED_BYTES: u64 = 16 * 1024 * 1024;

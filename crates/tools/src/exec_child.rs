@@ -26,10 +26,10 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, kill_current_process_group, set_child_subreaper, setsid,
     waitid,
 };
-use standfast::tool::cgroup::ControlGroups;
-use standfast::tool::child::{End, Kept, Ran, Report};
-use standfast::tool::descendants::{below, end_below, tasks_of_machine};
-use standfast::tool::sandbox::Plan;
+use crate::cgroup::ControlGroups;
+use crate::child::{End, Kept, Ran, Report};
+use crate::descendants::{below, end_below, tasks_of_machine};
+use crate::sandbox::Plan;
 
 /// How long output may still come after everything has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -42,7 +42,7 @@ const COUNTS_EVERY: u32 = 25;
 
 /// What is to run, and how far it may go.
 #[derive(Debug, clap::Args)]
-pub(super) struct ExecChild {
+pub struct ExecChild {
     /// Hand standard input and output on instead of reporting.
     #[arg(long)]
     relay: bool,
@@ -113,7 +113,7 @@ enum News {
 }
 
 /// Runs a command until it ends, its time is over or standard input closes.
-pub(super) fn run(order: &ExecChild) -> ExitCode {
+pub fn run(order: &ExecChild) -> ExitCode {
     match staged(order) {
         Ok(code) => code,
         Err(why) if order.relay => {
