@@ -9,11 +9,9 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use standfast_engine::Kind;
+use standfast_surfaces::http::{self, App, Problem};
+use standfast_surfaces::{a2a, api, async_tool, html, inbox, operations, teal, web};
 use utoipa_axum::router::OpenApiRouter;
-
-use crate::html;
-use crate::http::{self, App, Problem};
-use crate::surface::{a2a, api, async_tool, inbox, operations, teal, web};
 
 /// The kinds of receivers that surfaces know how to tell something.
 #[must_use]

@@ -21,9 +21,9 @@ use standfast_engine::auth::Approvers;
 use standfast_engine::settings::{Agent, Passes, Settings, Streaming, Tracking};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_surfaces::a2a::conformance::AGENT;
 
 use self::model::Follows;
-use crate::surface::a2a::conformance::AGENT;
 
 /// The tool whose calls wait for a login.
 const LOGIN: &str = "wait-for-login";

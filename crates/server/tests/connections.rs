@@ -8,12 +8,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::{app, demo, http};
+use standfast::{app, demo};
 use standfast_core::time::Millis;
 use standfast_engine::Engine;
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Connections, Settings};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_surfaces::http;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::redirect::Policy;
-use standfast::{app, http};
+use standfast::app;
 use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
 use standfast_core::definition::{Definition, ToolSpec};
@@ -31,6 +31,7 @@ use standfast_engine::{Engine, NewRun};
 use standfast_models::scripted::{Line, Script};
 use standfast_store::Store;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_surfaces::http;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::watch;

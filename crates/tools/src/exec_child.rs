@@ -20,16 +20,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::cgroup::ControlGroups;
+use crate::child::{End, Kept, Ran, Report};
+use crate::descendants::{below, end_below, tasks_of_machine};
+use crate::sandbox::Plan;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, kill_current_process_group, set_child_subreaper, setsid,
     waitid,
 };
-use crate::cgroup::ControlGroups;
-use crate::child::{End, Kept, Ran, Report};
-use crate::descendants::{below, end_below, tasks_of_machine};
-use crate::sandbox::Plan;
 
 /// How long output may still come after everything has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
-use standfast::{app, http};
+use standfast::app;
 use standfast_core::body::Body;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::HoldPolicy;
@@ -23,6 +23,7 @@ use standfast_models::scripted::{Line, Script};
 use standfast_store::Store;
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_surfaces::http;
 use tokio::sync::watch;
 
 use crate::client::{Connection, text_of};

@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use axum::Router;
-use standfast::http;
 use standfast_engine::settings::Settings;
+use standfast_surfaces::http;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 

@@ -12,11 +12,11 @@ use clap::Args;
 use serde_json::json;
 use standfast::config::{self, Database, Unset};
 use standfast::heads::{self, HeadSettings, KeySource, PublicKey, SignedHeads};
-use standfast::http::rfc3339;
 use standfast_core::id::RunId;
 use standfast_engine::clock::Clock;
 use standfast_store::audit::{Exported, Report};
 use standfast_store::{AuditEntry, postgres, sqlite};
+use standfast_surfaces::http::rfc3339;
 
 use super::data;
 use super::plain::plain;

@@ -12,12 +12,12 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use standfast::http::rfc3339;
 use standfast_core::event::Envelope;
 use standfast_core::id::RunId;
 use standfast_core::link::{Contents, Link};
 use standfast_store::AuditEntry;
 use standfast_store::audit::{Exported, ExportedLink, Report};
+use standfast_surfaces::http::rfc3339;
 
 use super::audit::Audited;
 use super::plain::plain;

@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use standfast::config::Database;
-use standfast::http::rfc3339;
 use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::{ApiKey, KeyFacts, Scope};
@@ -17,6 +16,7 @@ use standfast_engine::clock::{self, Clock};
 use standfast_store::postgres::{self, PostgresStore};
 use standfast_store::sqlite::{CredentialFile, OpenError};
 use standfast_store::{Answer, Credential, Store, StoreError};
+use standfast_surfaces::http::rfc3339;
 
 use super::data::{self, NoDatabase};
 use super::plain::{plain, table};

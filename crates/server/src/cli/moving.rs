@@ -13,7 +13,6 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::json;
 use standfast::config::{self, Database, Unset};
-use standfast::surface::async_tool;
 use standfast_core::name::{AgentName, SessionId, Tenant};
 use standfast_core::run::Run;
 use standfast_engine::Engine;
@@ -24,6 +23,7 @@ use standfast_store::moving::{self, MoveError, Moved, Target, Wanted};
 use standfast_store::postgres::PostgresStore;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{Store, Who};
+use standfast_surfaces::async_tool;
 
 use super::data;
 use super::plain::plain;

@@ -15,8 +15,7 @@ use clap::{Args, ValueEnum};
 use standfast::config::{
     self, Beside as Around, BuildError, Built, Config, Database, Lives, LoadError, Unset,
 };
-use standfast::surface::async_tool;
-use standfast::{app, demo, heads, http};
+use standfast::{app, demo, heads};
 use standfast_core::time::Millis;
 use standfast_engine::Engine;
 use standfast_engine::auth::{Party, SelfApproval};
@@ -29,6 +28,7 @@ use standfast_store::memory::MemoryStore;
 use standfast_store::postgres::{self, PostgresOptions, PostgresStore};
 use standfast_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use standfast_store::{Observer, Store};
+use standfast_surfaces::{async_tool, http};
 use standfast_tools::mcp::login::{Logins, Site};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -395,7 +395,7 @@ fn greet_config(address: SocketAddr, data: &Path, config: &Config) -> std::io::R
         text.push_str(&format!("agent:    {base}/api/v1/agents/{} ({mode})\n", plan.name));
     }
     if config.conformance.is_some() {
-        let agent = standfast::surface::a2a::conformance::AGENT;
+        let agent = standfast_surfaces::a2a::conformance::AGENT;
         text.push_str(&format!(
             "kits:     {base}/v1/agents/{agent} (A2A conformance; nobody is asked who they are)\n"
         ));

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Value, json};
-use standfast::http::rfc3339;
 use standfast::scenario::{self, Failed, Outcome, Report, RunLog};
+use standfast_surfaces::http::rfc3339;
 
 use super::colour::{Colour, Paint};
 use super::plain::plain;

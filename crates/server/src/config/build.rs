@@ -27,6 +27,7 @@ use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_models::provider::BadProvider;
+use standfast_surfaces::jwt::{BadIssuer, Issuer, IssuerSettings, TokenRules};
 use standfast_tools::mcp::login::Logins;
 use standfast_tools::sandbox::{NoSandbox, probe};
 use standfast_tools::workspace::BadWorkspace;
@@ -41,7 +42,6 @@ use super::stores::{Lives, absolute};
 use super::{Config, Database};
 use crate::conformance;
 use crate::heads::{self, HeadSettings, KeySource};
-use crate::jwt::{BadIssuer, Issuer, IssuerSettings, TokenRules};
 pub use tools::kept_key;
 
 /// Why a right configuration is not a server.

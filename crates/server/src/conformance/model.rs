@@ -11,9 +11,9 @@ use standfast_core::time::Millis;
 use standfast_core::transcript::{Entry, ResultKind};
 use standfast_engine::model::{Asked, GivesUp, Live, Model, ModelReply, Prompt};
 use standfast_engine::tool::suspend;
+use standfast_surfaces::a2a::conformance::{ANYTHING_ELSE, Behaviour, Made, chosen};
 
 use super::{FOR_EVER, LOGIN};
-use crate::surface::a2a::conformance::{ANYTHING_ELSE, Behaviour, Made, chosen};
 
 /// How long before each piece of words that are heard piece by piece: whoever follows should be there for all of them.
 const PIECE: Millis = Millis(300);

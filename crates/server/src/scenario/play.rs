@@ -12,6 +12,7 @@ use standfast_core::name::UserId;
 use standfast_core::run::Run;
 use standfast_core::transcript::stored_call;
 use standfast_engine::{Decision, EngineError, NewRun};
+use standfast_surfaces::api::problem;
 
 use super::agent::Cast;
 use super::expect;
@@ -19,7 +20,6 @@ use super::file::Scenario;
 use super::step_file::{How, RefusedText, Selector, Step, Verb};
 use super::world::{Begun, World};
 use super::{Broken, Failed, Outcome, RunLog};
-use crate::surface::api::problem;
 
 /// Who begins runs when the scenario does not say.
 const SOMEBODY: &str = "user";

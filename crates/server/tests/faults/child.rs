@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use standfast::{app, http};
+use standfast::app;
 use standfast_core::time::Millis;
 use standfast_engine::Engine;
 use standfast_engine::auth::Principal;
@@ -20,6 +20,7 @@ use standfast_engine::settings::{Connections, Settings};
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{ShardSet, Store};
+use standfast_surfaces::http;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 
 use aws_lc_rs::hmac;
 use serde_json::{Value, json};
-use standfast::jwt::{Issuer, IssuerSettings, Refused, TokenError, TokenRules};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::{Principal, Scope};
 use standfast_engine::clock::Clock;
+use standfast_surfaces::jwt::{Issuer, IssuerSettings, Refused, TokenError, TokenRules};
 
 use crate::provider::{AUDIENCE, ISSUER, Provider, SigningKey, encoded, published};
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
-use standfast::jwt::{Issuer, Refused, TRY_AGAIN, TokenError};
 use standfast_core::time::Millis;
 use standfast_engine::clock::Clock;
+use standfast_surfaces::jwt::{Issuer, Refused, TRY_AGAIN, TokenError};
 
 use crate::forged::{NOW, claims, clock, issuer};
 use crate::provider::{Answer, Provider, SigningKey, published};

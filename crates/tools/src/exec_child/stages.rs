@@ -9,12 +9,12 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use rustix::process::{
-    Resource, Rlimit, Signal, geteuid, getpid, set_parent_process_death_signal, setrlimit,
-};
 use crate::cgroup::{Bounds, ControlGroups};
 use crate::descendants::end_below;
 use crate::sandbox::{self, Isolation, Plan};
+use rustix::process::{
+    Resource, Rlimit, Signal, geteuid, getpid, set_parent_process_death_signal, setrlimit,
+};
 
 use super::{ExecChild, Stage};
 

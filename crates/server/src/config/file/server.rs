@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use standfast_core::time::Millis;
 use standfast_engine::card_key::CardKey;
+use standfast_surfaces::jwt;
 
 use super::llm::web_address;
 use super::values::{Secret, SelfApproval, Span};
-use crate::jwt;
 
 /// The server itself.
 #[derive(Debug, Default, Deserialize, JsonSchema, Validate)]

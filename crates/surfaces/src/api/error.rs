@@ -1,0 +1,177 @@
+//! What a no becomes: refusals and failures as problem details.
+//!
+//! Whatever the caller may not see looks like something that does not exist. The status says who can help: 4xx the
+//! caller, 409 somebody was faster, 5xx the operator.
+
+use axum::http::StatusCode;
+use serde::Serialize;
+use standfast_core::digest::Digest;
+use standfast_core::id::RunId;
+use standfast_core::project::How;
+use standfast_core::refusal::Refusal;
+use standfast_engine::{EngineError, SessionError, StoreError};
+
+use super::map;
+use crate::http::{More, Problem, RecordedDecision, rfc3339, status};
+
+/// The engine's no to a request about this run; none when it is about no run.
+pub fn problem(about: Option<RunId>, error: &EngineError) -> Problem {
+    match error {
+        EngineError::Refused(refusal) => refused(about, refusal),
+        EngineError::Store(failure) => failed(failure),
+        EngineError::NoSuchAgent { .. } => {
+            Problem::new(StatusCode::NOT_FOUND, "no-such-agent", "No such agent", error.to_string())
+        }
+        EngineError::BreaksSchema(broken) => {
+            let place = match broken.pointer.as_str() {
+                "" => "the value".to_owned(),
+                pointer => format!("the value at {pointer}"),
+            };
+            let detail = format!("{place} does not fit the schema: {}", broken.why);
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            let problem = Problem::new(status, "schema", "Value breaks its schema", detail);
+            problem.with(More { pointer: Some(broken.pointer.clone()), ..More::default() })
+        }
+        EngineError::KeyReused { .. } => {
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            Problem::new(status, "key-reused", "Idempotency key used for something else", error.to_string())
+        }
+        EngineError::SessionClosed { .. } => {
+            Problem::new(StatusCode::CONFLICT, "session-closed", "The session is closed", error.to_string())
+        }
+        EngineError::MissingScope(scope) => Problem::missing_scope(*scope),
+        EngineError::NotFound => Problem::not_found(),
+    }
+}
+
+/// The engine's no to a request about a conversation.
+pub(super) fn session(error: &SessionError) -> Problem {
+    let (conflict, invalid) = (StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY);
+    let (status, kind, title) = match error {
+        SessionError::Engine(error) => return problem(None, error),
+        SessionError::Ambiguous { .. } => (conflict, "ambiguous-session", "Which agent's session?"),
+        SessionError::AmbiguousOwner { .. } => (conflict, "ambiguous-session", "Whose session?"),
+        SessionError::Metadata(_) => (invalid, "invalid", "Invalid request"),
+        SessionError::NotYours(_) => (StatusCode::FORBIDDEN, "not-allowed", "Not your session"),
+        SessionError::CallStarted { .. } => (conflict, "call-started", "A call has started"),
+        SessionError::BadMetadata(_) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, "bad-metadata", "The session's metadata cannot be read")
+        }
+        SessionError::NoState(_) => (StatusCode::NOT_FOUND, "no-execution-state", "No execution state"),
+    };
+    let problem = Problem::new(status, kind, title, error.to_string());
+    match error {
+        SessionError::Ambiguous { agents } => {
+            let agents = agents.iter().map(ToString::to_string).collect();
+            problem.with(More { agents, ..More::default() })
+        }
+        SessionError::Engine(_)
+        | SessionError::AmbiguousOwner { .. }
+        | SessionError::Metadata(_)
+        | SessionError::NotYours(_)
+        | SessionError::CallStarted { .. }
+        | SessionError::BadMetadata(_)
+        | SessionError::NoState(_) => problem,
+    }
+}
+
+pub(super) fn refused(about: Option<RunId>, refusal: &Refusal) -> Problem {
+    let (status, kind, title) = words(refusal);
+    let problem = Problem::new(status, kind, title, refusal.to_string());
+    match refusal {
+        Refusal::NoSuchHold(_) | Refusal::NoSuchCall(_) => Problem::not_found(),
+        Refusal::AlreadyDecided(recorded) => {
+            let how = word(map::how(How::from(&recorded.resolution)));
+            let (by, at) = (recorded.by.to_string(), rfc3339(recorded.at));
+            let detail = format!("this hold was already decided: {how} by {by} at {at}");
+            let recorded = Some(RecordedDecision { by, at, how });
+            Problem { detail, ..problem }.with(More { recorded, ..More::default() })
+        }
+        Refusal::Stale { digest, revision, .. } | Refusal::MustRepeatDigest { digest, revision, .. } => {
+            let (digest, revision) = (shown(*digest), Some(*revision));
+            problem.with(More { digest, revision, ..More::default() })
+        }
+        Refusal::Held { open } => {
+            let ids = about.map(|run| open.iter().map(|key| map::hold_id(run, *key)).collect());
+            problem.with(More { holds: ids.unwrap_or_default(), ..More::default() })
+        }
+        Refusal::Ended(_)
+        | Refusal::NotEnded
+        | Refusal::Expired(_)
+        | Refusal::NotAllowed(_)
+        | Refusal::WrongKind { .. }
+        | Refusal::Forbidden { .. }
+        | Refusal::NotExpired(_)
+        | Refusal::CallNotReady(_)
+        | Refusal::StaleAttempt { .. }
+        | Refusal::Tampered { .. }
+        | Refusal::TooLate(_)
+        | Refusal::NotOrphanedYet { .. }
+        | Refusal::NotThinking
+        | Refusal::CallStarted(_)
+        | Refusal::WrongDriver
+        | Refusal::ClaimedByOther { .. }
+        | Refusal::NotClaimable
+        | Refusal::Cap { .. }
+        | Refusal::Erased => problem,
+    }
+}
+
+/// Kind and title of every refusal; its status is that of every surface.
+fn words(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
+    let (kind, title) = match refusal {
+        Refusal::Ended(_) => ("ended", "The run is over"),
+        Refusal::NotEnded => ("not-ended", "The run is not over"),
+        Refusal::Held { .. } => ("held", "The run waits"),
+        Refusal::NoSuchHold(_) | Refusal::NoSuchCall(_) => ("not-found", "Not found"),
+        Refusal::AlreadyDecided(_) => ("already-decided", "Already decided"),
+        Refusal::Expired(_) => ("expired", "Expired"),
+        Refusal::NotAllowed(_) => ("not-allowed", "You may not decide this"),
+        Refusal::WrongKind { .. } => ("wrong-kind", "Not a decision for this hold"),
+        Refusal::Stale { .. } => ("stale", "Changed since you saw it"),
+        Refusal::MustRepeatDigest { .. } => ("must-repeat-digest", "Say what you saw"),
+        Refusal::Forbidden { .. } => ("forbidden-arguments", "A rule forbids these arguments"),
+        Refusal::NotExpired(_) => ("not-expired", "Not expired"),
+        Refusal::CallNotReady(_) => ("call-not-ready", "The call has moved on"),
+        Refusal::StaleAttempt { .. } => ("stale-attempt", "Another start counts"),
+        Refusal::Tampered { .. } => ("tampered", "Stored data changed"),
+        Refusal::TooLate(_) => ("too-late", "Too late"),
+        Refusal::NotOrphanedYet { .. } => ("not-orphaned", "Somebody may still be at it"),
+        Refusal::NotThinking => ("not-thinking", "The model is not due"),
+        Refusal::CallStarted(_) => ("call-started", "A call has started"),
+        Refusal::WrongDriver => ("wrong-driver", "Driven by someone else"),
+        Refusal::ClaimedByOther { .. } => ("claimed", "Claimed by someone else"),
+        Refusal::NotClaimable => ("not-claimable", "Cannot be claimed now"),
+        Refusal::Cap { .. } => ("cap", "A limit is reached"),
+        Refusal::Erased => ("erased", "Contents deleted"),
+    };
+    (status::of_refusal(refusal), kind, title)
+}
+
+pub(super) fn failed(failure: &StoreError) -> Problem {
+    let (kind, title, detail) = match failure {
+        StoreError::NotFound { .. } => return Problem::not_found(),
+        StoreError::Guard { why, .. } => ("guard", "Not possible any more", why.clone()),
+        StoreError::Conflict { .. } | StoreError::Unavailable { .. } => {
+            ("unavailable", "Not available now", failure.to_string())
+        }
+        // Trying again could do it twice, unless the request has a key: look first.
+        StoreError::Unknown { .. } => {
+            ("outcome-unknown", "Nobody knows whether it was written", failure.to_string())
+        }
+        StoreError::Corrupt { .. } => ("corrupt", "Stored data cannot be read", failure.to_string()),
+        StoreError::Newer { .. } => ("newer", "Written by a newer version", failure.to_string()),
+    };
+    let (status, retry_after) = status::of_store(failure);
+    Problem::new(status, kind, title, detail).with(More { retry_after, ..More::default() })
+}
+
+fn shown(digest: Option<Digest>) -> Option<String> {
+    digest.map(|digest| digest.to_string())
+}
+
+/// A wire word as text.
+fn word(word: impl Serialize) -> String {
+    let text = serde_json::to_string(&word).unwrap_or_default();
+    text.trim_matches('"').to_owned()
+}
