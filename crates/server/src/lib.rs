@@ -1,8 +1,8 @@
-//! The server: everything between the engine and the world.
+//! The server: what makes one program of the engine, its models and tools, and the surfaces.
 //!
-//! `surface` has one folder for each protocol, `http` what they share, `html` what their pages share, `app` puts them
-//! together; `model` and `tool` are what agents are made of. `config` turns a file into the engine's settings; `scenario`
-//! plays people's own tests, `demo` needs no file, `heads` is what the server signs of its database.
+//! `config` turns a file into the engine's settings, with models and tools; `demo` and `conformance` are agents that need
+//! no file; `app` puts the surfaces together; `scenario` plays people's own tests; `heads` is what the server signs of its
+//! database. The command line is the program's (`main.rs`, `cli/`).
 
 pub mod app;
 pub mod config;

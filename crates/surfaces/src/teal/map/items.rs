@@ -13,7 +13,9 @@ use standfast_core::time::Timestamp;
 
 use super::{Told, function_call, is_asked, shown, task_status};
 use crate::http::rfc3339;
-use crate::teal::wire::{AgentTask, AgentTaskItem, ContentType, Decision, FunctionResult, MultiModalItem, Role};
+use crate::teal::wire::{
+    AgentTask, AgentTaskItem, ContentType, Decision, FunctionResult, MultiModalItem, Role,
+};
 
 /// A task as it is shown: `below` are the open holds of its sub-runs.
 pub(in crate::teal) fn task(told: Told<'_>, below: &[HoldKind]) -> AgentTask {
