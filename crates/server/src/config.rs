@@ -33,8 +33,9 @@ use file::{ConformancePass, File};
 use garde::Validate;
 use standfast_engine::settings::Passes;
 
+use crate::database::Database;
+
 pub use build::{Beside, BuildError, Built, kept_key};
-pub use database::{Database, Postgres};
 pub use expand::{Lookup, Unset};
 pub use mode::{Effective, EffectiveMode};
 pub use nearest::advice;

@@ -1,8 +1,8 @@
 //! The conformance agent: what the public test kits of A2A drive a server with. Off unless the configuration says so.
 //!
 //! The kits choose what the agent does by how the id of a message begins (TCK) or its first words do (ACTS). What each
-//! beginning means stands in the table of `surface/a2a/conformance/table.rs`. `model.rs` does it in an ordinary run, and
-//! `surface/a2a/conformance.rs` adds what no run can express.
+//! beginning means stands in the table of `a2a/conformance/table.rs` of the surfaces. `model.rs` does it in an ordinary run, and
+//! `a2a/conformance.rs` beside it adds what no run can express.
 
 mod model;
 

@@ -27,7 +27,7 @@ use standfast_store::audit::Covered;
 use standfast_store::{postgres, sqlite};
 use tokio::sync::watch;
 
-use crate::config::Database;
+use crate::database::Database;
 
 /// Goes before what is signed, so that no signature for anything else fits.
 const LABEL: &[u8] = b"standfast.head.1\0";

@@ -7,6 +7,7 @@
 pub mod app;
 pub mod config;
 pub mod conformance;
+pub mod database;
 pub mod demo;
 pub mod heads;
 pub mod scenario;

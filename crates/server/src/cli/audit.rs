@@ -10,7 +10,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use standfast::config::{self, Database, Unset};
+use standfast::config::{self, Unset};
+use standfast::database::Database;
 use standfast::heads::{self, HeadSettings, KeySource, PublicKey, SignedHeads};
 use standfast_core::id::RunId;
 use standfast_engine::clock::Clock;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use standfast::config::Database;
+use standfast::database::Database;
 use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::{ApiKey, KeyFacts, Scope};

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
-use standfast::config::{self, Database, Unset};
+use standfast::config::{self, Unset};
+use standfast::database::Database;
 use standfast_core::name::{AgentName, SessionId, Tenant};
 use standfast_core::run::Run;
 use standfast_engine::Engine;

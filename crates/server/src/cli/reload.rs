@@ -6,7 +6,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use standfast::config::{self, Beside, BuildError, Built, Database, LoadError, Unset};
+use standfast::config::{self, Beside, BuildError, Built, LoadError, Unset};
+use standfast::database::Database;
 use standfast_engine::Engine;
 use standfast_engine::settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};

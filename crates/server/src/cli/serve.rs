@@ -12,9 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use standfast::config::{
-    self, Beside as Around, BuildError, Built, Config, Database, Lives, LoadError, Unset,
-};
+use standfast::config::{self, Beside as Around, BuildError, Built, Config, Lives, LoadError, Unset};
+use standfast::database::Database;
 use standfast::{app, demo, heads};
 use standfast_core::time::Millis;
 use standfast_engine::Engine;

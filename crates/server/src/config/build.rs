@@ -33,14 +33,15 @@ use standfast_tools::sandbox::{NoSandbox, probe};
 use standfast_tools::workspace::BadWorkspace;
 use tools::Workshop;
 
+use super::Config;
 use super::file::{self, Sandbox, SelfApproval, ToolType};
 use super::mcp::McpTools;
 use super::models::{self, Models};
 use super::plan::{AgentPlan, tool_holds};
 use super::problem::Problems;
 use super::stores::{Lives, absolute};
-use super::{Config, Database};
 use crate::conformance;
+use crate::database::Database;
 use crate::heads::{self, HeadSettings, KeySource};
 pub use tools::kept_key;
 

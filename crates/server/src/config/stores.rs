@@ -5,10 +5,11 @@
 use std::path::{Component, Path as FilePath, PathBuf};
 
 use super::check::Checked;
-use super::database::{self, Database};
+use super::database;
 use super::file::{Agent, Backend, File, Sql, TaskBackend};
 use super::path::Path;
 use super::tree::Node;
+use crate::database::Database;
 
 /// Where the runs of an agent live.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub(super) fn lives(agent: &Agent, file: &File) -> Lives {
 /// The database that the file names.
 pub(super) fn database(file: &File, tree: &Node, folder: &FilePath) -> Option<Database> {
     let (path, sql) = databases(file, tree).into_iter().next()?;
-    Some(Database::named(&path, sql, folder))
+    Some(database::named(&path, sql, folder))
 }
 
 /// Checks that what is named can be opened, and that it is one database.
@@ -108,9 +109,9 @@ fn task_backend(name: &str, agent: &Agent, tree: &Node, found: &mut Checked) {
 fn one_database(file: &File, tree: &Node, folder: &FilePath, found: &mut Checked) {
     let all = databases(file, tree);
     let Some((first, first_sql)) = all.first() else { return };
-    let chosen = Database::named(first, first_sql, folder);
+    let chosen = database::named(first, first_sql, folder);
     for (path, sql) in all.iter().skip(1) {
-        if !Database::named(path, sql, folder).is_same(&chosen) {
+        if !database::named(path, sql, folder).is_same(&chosen) {
             let what = format!("`{path}` names another database than `{first}`, and a server has one");
             let (key, help) = match (&chosen, &first_sql.database) {
                 (Database::Sqlite(_), Some(database)) => {

@@ -28,11 +28,12 @@ use standfast_tools::sandbox::{self, Confinement, Plan, Reach};
 use standfast_tools::workspace::Workspace;
 
 use super::{Beside, BuildError};
+use crate::config::Config;
 use crate::config::file::{self, Sandbox, ToolType};
 use crate::config::plan::{AgentPlan, ToolPlan, tool_holds};
 use crate::config::remotes::Remotes;
 use crate::config::stores::absolute;
-use crate::config::{Config, Database};
+use crate::database::Database;
 use crate::heads::KeySource;
 
 /// Where tools work beside the configuration file, unless it says otherwise.
