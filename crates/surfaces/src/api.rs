@@ -1,9 +1,8 @@
 //! The native API under `/api/v1`: agents, runs, holds, sessions, events, subscriptions.
 //!
 //! `wire.rs` has the bodies, `map.rs` what core values become, `routes.rs` the handlers, `events.rs` the stream,
-//! `error.rs` what a no becomes, `subscriptions.rs` who is told, `nodes.rs` the servers that share a database.
+//! `subscriptions.rs` who is told, `nodes.rs` the servers that share a database.
 
-mod error;
 mod events;
 mod map;
 mod nodes;
@@ -12,6 +11,5 @@ mod sessions;
 mod subscriptions;
 mod wire;
 
-pub use error::problem;
 pub use routes::routes;
 pub use subscriptions::Webhook;

@@ -12,6 +12,7 @@ mod listen;
 mod openapi;
 mod preface;
 mod problem;
+pub mod refusal;
 mod site;
 pub mod status;
 mod stay;

@@ -12,7 +12,7 @@ use standfast_core::name::UserId;
 use standfast_core::run::Run;
 use standfast_core::transcript::stored_call;
 use standfast_engine::{Decision, EngineError, NewRun};
-use standfast_surfaces::api::problem;
+use standfast_surfaces::http::refusal::problem;
 
 use super::agent::Cast;
 use super::expect;

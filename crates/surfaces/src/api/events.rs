@@ -17,8 +17,8 @@ use standfast_engine::auth::Principal;
 use standfast_engine::{EngineError, Follower, News};
 use tokio::sync::watch;
 
-use super::{error, map, wire};
-use crate::http::{App, INVALID, Pass, Problem, Stay};
+use super::{map, wire};
+use crate::http::{App, INVALID, Pass, Problem, Stay, refusal};
 
 /// How often a comment shows that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -91,7 +91,7 @@ impl Reading {
     /// The last thing a reader hears: without an id, so that coming back goes on in the same place.
     fn fail(&mut self, failure: &EngineError) -> Event {
         self.is_over = true;
-        let problem = error::problem(Some(self.run), failure);
+        let problem = refusal::problem(Some(self.run), failure);
         Event::default().event("problem").json_data(&problem).unwrap_or_default()
     }
 }

@@ -8,9 +8,8 @@ use serde::Serialize;
 use standfast_engine::{NodeFacts, NodeView};
 use utoipa::ToSchema;
 
-use super::error;
 use super::routes::{Answered, DefaultAnswers, Who};
-use crate::http::{App, rfc3339};
+use crate::http::{App, refusal, rfc3339};
 
 /// The servers that are there.
 #[derive(Debug, Serialize, ToSchema)]
@@ -49,7 +48,7 @@ pub(super) struct NodeBody {
     get, path = "/nodes", tag = "operations", responses((status = 200, body = Nodes), DefaultAnswers)
 )]
 pub(super) async fn nodes(State(app): State<App>, Extension(who): Who) -> Answered<Json<Nodes>> {
-    let nodes = app.engine.nodes(&who).await.map_err(|error| error::problem(None, &error))?;
+    let nodes = app.engine.nodes(&who).await.map_err(|error| refusal::problem(None, &error))?;
     let feature_level = app.engine.feature_level();
     Ok(Json(Nodes { nodes: nodes.iter().map(body).collect(), feature_level }))
 }

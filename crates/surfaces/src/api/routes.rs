@@ -19,8 +19,8 @@ use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, Response
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{error, events, map, nodes, sessions, subscriptions, wire};
-use crate::http::{App, Args, Pass, Problem, Repeatable, Segment};
+use super::{events, map, nodes, sessions, subscriptions, wire};
+use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, refusal};
 
 /// Items of a page, unless the caller wants another number.
 pub(super) const PAGE: usize = 50;
@@ -110,7 +110,7 @@ async fn start(
     }
     let session = body.session.map(SessionId::new).transpose().map_err(bad_name)?;
     let new = NewRun { agent, session, message: map::message(body.input)?, once };
-    let id = app.engine.start(&who, new).await.map_err(|error| error::problem(None, &error))?;
+    let id = app.engine.start(&who, new).await.map_err(|error| refusal::problem(None, &error))?;
     let view = match body.wait {
         wire::Wait::Accepted => app.engine.run(&who, id).await,
         wire::Wait::Settled => app.engine.settled_run(&who, id, app.engine.settings().max_wait).await,
@@ -136,7 +136,7 @@ async fn runs(
         cursor: args.cursor,
         limit: args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
     };
-    let page = app.engine.runs(&who, list).await.map_err(|error| error::problem(None, &error))?;
+    let page = app.engine.runs(&who, list).await.map_err(|error| refusal::problem(None, &error))?;
     let runs = map::runs(&page);
     Ok(Json(wire::Runs { runs, next_cursor: page.next.map(|next| next.to_string()) }))
 }
@@ -264,7 +264,7 @@ async fn holds(
         cursor: args.cursor,
         limit: args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
     };
-    let page = app.engine.holds(&who, list).await.map_err(|error| error::problem(None, &error))?;
+    let page = app.engine.holds(&who, list).await.map_err(|error| refusal::problem(None, &error))?;
     let holds = page.items.iter().map(map::hold).collect();
     Ok(Json(wire::Holds { holds, next_cursor: page.next.map(|next| next.to_string()) }))
 }
@@ -351,7 +351,7 @@ fn hold_id(text: &str) -> Answered<HoldId> {
 }
 
 fn about(run: RunId) -> impl Fn(EngineError) -> Problem {
-    move |error| error::problem(Some(run), &error)
+    move |error| refusal::problem(Some(run), &error)
 }
 
 /// S0-31: a run without a session gets a new one, so only a session that is given and empty hears this.

@@ -4,13 +4,14 @@
 //! meant; `?owner=` names another's.
 
 use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use axum::{Extension, Json};
 use standfast_core::name::{AgentName, SessionId, UserId};
-use standfast_engine::{SessionList, SessionName};
+use standfast_engine::{SessionError, SessionList, SessionName};
 
 use super::routes::{Answered, DefaultAnswers, PAGE, PAGE_MAX, Who, bad_name};
-use super::{error, map, wire};
-use crate::http::{App, Args, JsonBody, Problem, Segment};
+use super::{map, wire};
+use crate::http::{App, Args, JsonBody, More, Problem, Segment, refusal};
 
 /// Lists sessions, newest first.
 #[utoipa::path(
@@ -27,7 +28,7 @@ pub(super) async fn sessions(
         cursor: args.cursor,
         limit: args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
     };
-    let page = app.engine.sessions(&who, list).await.map_err(|error| error::problem(None, &error))?;
+    let page = app.engine.sessions(&who, list).await.map_err(|error| refusal::problem(None, &error))?;
     let sessions = page.items.iter().map(map::session).collect();
     Ok(Json(wire::Sessions { sessions, next_cursor: page.next.map(|next| next.to_string()) }))
 }
@@ -45,7 +46,7 @@ pub(super) async fn session(
     Args(args): Args<wire::SessionArgs>,
 ) -> Answered<Json<wire::SessionBody>> {
     let name = name(session, args.agent, args.owner)?;
-    let view = app.engine.session(&who, &name).await.map_err(|error| error::session(&error))?;
+    let view = app.engine.session(&who, &name).await.map_err(|error| session_problem(&error))?;
     Ok(Json(map::session_view(&view)))
 }
 
@@ -65,8 +66,8 @@ pub(super) async fn change_session(
 ) -> Answered<Json<wire::SessionBody>> {
     let name = name(session, args.agent, args.owner)?;
     let changed = app.engine.merge_metadata(&who, &name, &body.metadata).await;
-    changed.map_err(|error| error::session(&error))?;
-    let view = app.engine.session(&who, &name).await.map_err(|error| error::session(&error))?;
+    changed.map_err(|error| session_problem(&error))?;
+    let view = app.engine.session(&who, &name).await.map_err(|error| session_problem(&error))?;
     Ok(Json(map::session_view(&view)))
 }
 
@@ -84,7 +85,7 @@ pub(super) async fn delete_session(
 ) -> Answered<Json<wire::DeletedSession>> {
     let name = name(session, args.agent, args.owner)?;
     let deleted = app.engine.delete_session(&who, &name, args.force.unwrap_or(false)).await;
-    Ok(Json(map::deleted(&deleted.map_err(|error| error::session(&error))?)))
+    Ok(Json(map::deleted(&deleted.map_err(|error| session_problem(&error))?)))
 }
 
 /// The execution state of one run of a session that waits.
@@ -104,7 +105,7 @@ pub(super) async fn pending(
     Args(args): Args<wire::SessionArgs>,
 ) -> Answered<Json<wire::ExecutionBody>> {
     let name = name(session, args.agent, args.owner)?;
-    let state = app.engine.pending(&who, &name, &run).await.map_err(|error| error::session(&error))?;
+    let state = app.engine.pending(&who, &name, &run).await.map_err(|error| session_problem(&error))?;
     Ok(Json(wire::ExecutionBody(state)))
 }
 
@@ -113,4 +114,35 @@ fn name(session: String, agent: Option<String>, owner: Option<String>) -> Answer
     let session = SessionId::new(session).map_err(|_| Problem::not_found())?;
     let owner = owner.map(UserId::new).transpose().map_err(bad_name)?;
     Ok(SessionName { session, agent: agent.map(AgentName::new).transpose().map_err(bad_name)?, owner })
+}
+
+/// The engine's no to a request about a conversation.
+fn session_problem(error: &SessionError) -> Problem {
+    let (conflict, invalid) = (StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY);
+    let (status, kind, title) = match error {
+        SessionError::Engine(error) => return refusal::problem(None, error),
+        SessionError::Ambiguous { .. } => (conflict, "ambiguous-session", "Which agent's session?"),
+        SessionError::AmbiguousOwner { .. } => (conflict, "ambiguous-session", "Whose session?"),
+        SessionError::Metadata(_) => (invalid, "invalid", "Invalid request"),
+        SessionError::NotYours(_) => (StatusCode::FORBIDDEN, "not-allowed", "Not your session"),
+        SessionError::CallStarted { .. } => (conflict, "call-started", "A call has started"),
+        SessionError::BadMetadata(_) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, "bad-metadata", "The session's metadata cannot be read")
+        }
+        SessionError::NoState(_) => (StatusCode::NOT_FOUND, "no-execution-state", "No execution state"),
+    };
+    let problem = Problem::new(status, kind, title, error.to_string());
+    match error {
+        SessionError::Ambiguous { agents } => {
+            let agents = agents.iter().map(ToString::to_string).collect();
+            problem.with(More { agents, ..More::default() })
+        }
+        SessionError::Engine(_)
+        | SessionError::AmbiguousOwner { .. }
+        | SessionError::Metadata(_)
+        | SessionError::NotYours(_)
+        | SessionError::CallStarted { .. }
+        | SessionError::BadMetadata(_)
+        | SessionError::NoState(_) => problem,
+    }
 }

@@ -14,9 +14,8 @@ use standfast_engine::{DeadLetter, Hears, NewSubscription, SubscriptionError, Su
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::error;
 use super::routes::{Answered, DefaultAnswers, PAGE, PAGE_MAX, Who, bad_name};
-use crate::http::{App, Args, Problem, Repeatable, Segment, rfc3339};
+use crate::http::{App, Args, Problem, Repeatable, Segment, refusal, rfc3339};
 
 pub use webhook::Webhook;
 
@@ -241,7 +240,7 @@ fn letter(found: &DeadLetter) -> wire::DeadLetterBody {
 fn problem(error: SubscriptionError) -> Problem {
     let new = |status, kind: &str, title| Problem::new(status, kind, title, error.to_string());
     match &error {
-        SubscriptionError::Engine(error) => error::problem(None, error),
+        SubscriptionError::Engine(error) => refusal::problem(None, error),
         SubscriptionError::Invalid(why) => Problem::invalid(why.clone()),
         SubscriptionError::NotAllowed(_) => {
             new(StatusCode::FORBIDDEN, "not-allowed", "You may not hear this")

@@ -11,8 +11,8 @@ use standfast_core::refusal::{Capped, Refusal};
 use standfast_core::time::Timestamp;
 use standfast_engine::StoreError;
 
-use super::super::error;
 use super::*;
+use crate::http::refusal;
 
 fn text(value: impl serde::Serialize) -> String {
     serde_json::to_string(&value).unwrap().trim_matches('"').to_owned()
@@ -165,7 +165,7 @@ fn every_refusal_has_its_status() {
         (Refusal::Cap { what: Capped::OpenHolds, max: 64 }, 409),
         (Refusal::Erased, 410),
     ] {
-        let problem = error::refused(Some(run_id()), &refusal);
+        let problem = refusal::refused(Some(run_id()), &refusal);
         assert_eq!(problem.status, status, "{refusal}");
         let body: serde_json::Value = serde_json::to_value(&problem).unwrap();
         if matches!(refusal, Refusal::AlreadyDecided(_)) {
@@ -193,7 +193,7 @@ fn every_failure_of_the_store_has_its_status() {
         (StoreError::Corrupt { run, why }, 500, None),
         (StoreError::Newer { run, found: 9 }, 503, Some(30)),
     ] {
-        let problem = error::failed(&failure);
+        let problem = refusal::failed(&failure);
         assert_eq!((problem.status, problem.more.retry_after), (status, retry_after), "{failure}");
     }
 }

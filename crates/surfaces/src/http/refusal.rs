@@ -1,18 +1,18 @@
-//! What a no becomes: refusals and failures as problem details.
+//! What a no of the engine becomes: refusals and failures as problem details.
 //!
+//! Below every surface, for whoever says them in these words: the native API, and people's own tests (`scenario`).
 //! Whatever the caller may not see looks like something that does not exist. The status says who can help: 4xx the
 //! caller, 409 somebody was faster, 5xx the operator.
 
 use axum::http::StatusCode;
-use serde::Serialize;
 use standfast_core::digest::Digest;
-use standfast_core::id::RunId;
+use standfast_core::id::{HoldId, RunId};
 use standfast_core::project::How;
 use standfast_core::refusal::Refusal;
-use standfast_engine::{EngineError, SessionError, StoreError};
+use standfast_engine::{EngineError, StoreError};
 
-use super::map;
-use crate::http::{More, Problem, RecordedDecision, rfc3339, status};
+use super::problem::{More, Problem, RecordedDecision};
+use super::{rfc3339, status};
 
 /// The engine's no to a request about this run; none when it is about no run.
 pub fn problem(about: Option<RunId>, error: &EngineError) -> Problem {
@@ -44,44 +44,13 @@ pub fn problem(about: Option<RunId>, error: &EngineError) -> Problem {
     }
 }
 
-/// The engine's no to a request about a conversation.
-pub(super) fn session(error: &SessionError) -> Problem {
-    let (conflict, invalid) = (StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY);
-    let (status, kind, title) = match error {
-        SessionError::Engine(error) => return problem(None, error),
-        SessionError::Ambiguous { .. } => (conflict, "ambiguous-session", "Which agent's session?"),
-        SessionError::AmbiguousOwner { .. } => (conflict, "ambiguous-session", "Whose session?"),
-        SessionError::Metadata(_) => (invalid, "invalid", "Invalid request"),
-        SessionError::NotYours(_) => (StatusCode::FORBIDDEN, "not-allowed", "Not your session"),
-        SessionError::CallStarted { .. } => (conflict, "call-started", "A call has started"),
-        SessionError::BadMetadata(_) => {
-            (StatusCode::INTERNAL_SERVER_ERROR, "bad-metadata", "The session's metadata cannot be read")
-        }
-        SessionError::NoState(_) => (StatusCode::NOT_FOUND, "no-execution-state", "No execution state"),
-    };
-    let problem = Problem::new(status, kind, title, error.to_string());
-    match error {
-        SessionError::Ambiguous { agents } => {
-            let agents = agents.iter().map(ToString::to_string).collect();
-            problem.with(More { agents, ..More::default() })
-        }
-        SessionError::Engine(_)
-        | SessionError::AmbiguousOwner { .. }
-        | SessionError::Metadata(_)
-        | SessionError::NotYours(_)
-        | SessionError::CallStarted { .. }
-        | SessionError::BadMetadata(_)
-        | SessionError::NoState(_) => problem,
-    }
-}
-
-pub(super) fn refused(about: Option<RunId>, refusal: &Refusal) -> Problem {
+pub(crate) fn refused(about: Option<RunId>, refusal: &Refusal) -> Problem {
     let (status, kind, title) = words(refusal);
     let problem = Problem::new(status, kind, title, refusal.to_string());
     match refusal {
         Refusal::NoSuchHold(_) | Refusal::NoSuchCall(_) => Problem::not_found(),
         Refusal::AlreadyDecided(recorded) => {
-            let how = word(map::how(How::from(&recorded.resolution)));
+            let how = how(How::from(&recorded.resolution)).to_owned();
             let (by, at) = (recorded.by.to_string(), rfc3339(recorded.at));
             let detail = format!("this hold was already decided: {how} by {by} at {at}");
             let recorded = Some(RecordedDecision { by, at, how });
@@ -92,7 +61,7 @@ pub(super) fn refused(about: Option<RunId>, refusal: &Refusal) -> Problem {
             problem.with(More { digest, revision, ..More::default() })
         }
         Refusal::Held { open } => {
-            let ids = about.map(|run| open.iter().map(|key| map::hold_id(run, *key)).collect());
+            let ids = about.map(|run| open.iter().map(|key| HoldId { run, key: *key }.to_string()).collect());
             problem.with(More { holds: ids.unwrap_or_default(), ..More::default() })
         }
         Refusal::Ended(_)
@@ -148,7 +117,7 @@ fn words(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
     (status::of_refusal(refusal), kind, title)
 }
 
-pub(super) fn failed(failure: &StoreError) -> Problem {
+pub(crate) fn failed(failure: &StoreError) -> Problem {
     let (kind, title, detail) = match failure {
         StoreError::NotFound { .. } => return Problem::not_found(),
         StoreError::Guard { why, .. } => ("guard", "Not possible any more", why.clone()),
@@ -170,8 +139,16 @@ fn shown(digest: Option<Digest>) -> Option<String> {
     digest.map(|digest| digest.to_string())
 }
 
-/// A wire word as text.
-fn word(word: impl Serialize) -> String {
-    let text = serde_json::to_string(&word).unwrap_or_default();
-    text.trim_matches('"').to_owned()
+/// How a hold was decided, in the word of the protocol.
+fn how(how: How) -> &'static str {
+    match how {
+        How::Approved => "approved",
+        How::Edited => "edited",
+        How::Denied => "denied",
+        How::Answered => "answered",
+        How::Failed => "failed",
+        How::Expired => "expired",
+        How::Withdrawn => "withdrawn",
+        How::Superseded => "superseded",
+    }
 }
