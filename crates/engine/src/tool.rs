@@ -5,28 +5,30 @@
 //! beside it: `read_result` reads the log, `suspend` asks a person. All others are not known here.
 
 pub mod login;
+mod nature;
 pub mod read_result;
 pub mod secrets;
 pub mod suspend;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
 use standfast_core::definition::ToolSpec;
-use standfast_core::event::Envelope;
 use standfast_core::hold::Ask;
 use standfast_core::id::{CallId, HoldId, MessageId, Secret};
 use standfast_core::json::RawJson;
-use standfast_core::message::{FileDigest, Message, ToolResult};
-use standfast_core::name::{AgentName, SessionId, ToolName, UserId};
+use standfast_core::message::ToolResult;
+use standfast_core::name::{SessionId, ToolName, UserId};
 use standfast_core::time::Millis;
 use standfast_core::transcript::Continuation;
 
-use self::login::LoginDesk;
 use self::secrets::Secrets;
+
+pub use nature::{
+    Abandoning, CommandLine, Delegation, LogReader, Nature, OutsideJobs, RemoteWork, SubRun, Watching,
+};
 
 /// One start of a call.
 #[derive(Debug, Clone)]
@@ -122,12 +124,6 @@ pub struct Changed {
 /// A look at something outside.
 pub type Looking = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Telling the outside that nobody waits any more; what stands in the way, when it is to be told again.
-pub type Abandoning = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
-
-/// A question to the outside: whether a call that waits can go on.
-pub type Watching = Pin<Box<dyn Future<Output = bool> + Send>>;
-
 /// What a call goes on with when nobody answered: it finds out by itself how things are outside.
 #[must_use]
 pub fn look_again() -> Body {
@@ -137,37 +133,11 @@ pub fn look_again() -> Body {
     Body::Json(json)
 }
 
-/// Work for another agent of this server.
-#[derive(Debug, Clone)]
-pub struct SubRun {
-    /// Which agent.
-    pub agent: AgentName,
-    /// What it shall do.
-    pub message: Message,
-}
-
 /// Who is to be told when a job is settled, as it stands in what is asked.
 #[must_use]
 pub fn webhook_url(ask: &Ask) -> Option<String> {
     let said: serde_json::Value = serde_json::from_str(ask.data.as_ref()?.inline()?).ok()?;
     said.get("webhookURL")?.as_str().map(str::to_owned)
-}
-
-/// Jobs elsewhere that a tool starts: what their reports are checked with.
-pub trait OutsideJobs: Send + Sync {
-    /// What the answer of a call may be signed with, the newest first.
-    fn secrets(&self, pending: HoldId) -> Vec<String>;
-
-    /// How long a job may take.
-    fn timeout(&self) -> Millis;
-
-    /// What a result must keep to.
-    fn result_schema(&self) -> Option<&RawJson>;
-
-    /// What must not come back from the job.
-    fn handed(&self, pending: HoldId) -> Secrets {
-        Secrets::of(self.secrets(pending))
-    }
 }
 
 /// What running comes to.
@@ -193,17 +163,6 @@ pub trait Tool: Send + Sync {
         Judgement::Allow
     }
 
-    /// The files that these arguments name, as they are now: shown with the call, part of what is approved, and compared
-    /// again directly before it runs (T3).
-    fn files(&self, _arguments: &str) -> Vec<FileDigest> {
-        Vec::new()
-    }
-
-    /// What a call is remembered by when somebody denied it, where equal arguments can be written in several ways (T28).
-    fn loose_key(&self, _arguments: &str) -> Option<String> {
-        None
-    }
-
     /// Finds out how things are outside for a user, for [`Tool::changed`]; none for a tool that cannot change by itself.
     /// Done directly before a call starts.
     fn look(&self, _owner: &UserId) -> Option<Looking> {
@@ -215,42 +174,8 @@ pub trait Tool: Send + Sync {
         None
     }
 
-    /// Where people log in for it; none for a tool that nobody logs in for.
-    fn desk(&self) -> Option<Arc<dyn LoginDesk>> {
-        None
-    }
-
-    /// The result, where the log of the run has it already; then nothing is run.
-    fn in_log(&self, _arguments: &str, _log: &[Envelope]) -> Option<ToolResult> {
-        None
-    }
-
-    /// The jobs that it starts elsewhere; none for every other tool. The id of such a call is on record before the
-    /// outside hears of it.
-    fn external(&self) -> Option<&dyn OutsideJobs> {
-        None
-    }
-
-    /// Whether it finds out by itself how things are outside: calls of it that wait are looked after with [`Tool::watch`]
-    /// and [`Tool::abandon`], and a start that goes on with something may be made again whatever became of it, because
-    /// the tool looks first.
-    fn finds_out(&self) -> bool {
-        false
-    }
-
-    /// Asks outside whether a call that waits with this state (see [`Ask::resume`]) can go on. A yes starts the call
-    /// again, with [`look_again`]; a no, also one that only means that nobody could be asked, is asked again later.
-    fn watch(&self, _state: &Body) -> Option<Watching> {
-        None
-    }
-
-    /// Nobody waits any more for what a call with this state began: the outside is told, again and again until it has heard.
-    fn abandon(&self, _state: &Body) -> Option<Abandoning> {
-        None
-    }
-
-    /// The run that these arguments ask another agent of this server for; none for every other tool.
-    fn sub_run(&self, _arguments: &str) -> Option<SubRun> {
-        None
+    /// Where the engine has to treat it in a way of its own.
+    fn nature(&self) -> Nature<'_> {
+        Nature::Plain
     }
 }

@@ -26,8 +26,8 @@ use standfast_engine::clock::Clock;
 use standfast_engine::outbound::guard::Guard;
 use standfast_engine::tool::secrets::Secrets;
 use standfast_engine::tool::{
-    Abandoning, Changed, Handed, Invocation, Looking, Outcome, Pending, Resumed, Running, Tool, Watching,
-    look_again,
+    Abandoning, Changed, Handed, Invocation, Looking, Nature, Outcome, Pending, RemoteWork, Resumed, Running,
+    Tool, Watching, look_again,
 };
 
 use self::asks::Asked;
@@ -484,10 +484,12 @@ impl Tool for AsksRemote {
         Some(Changed { rule: format!("{CARD_RULE}:{}", card.digest), reason })
     }
 
-    fn finds_out(&self) -> bool {
-        true
+    fn nature(&self) -> Nature<'_> {
+        Nature::RemoteWork(self)
     }
+}
 
+impl RemoteWork for AsksRemote {
     fn watch(&self, state: &Body) -> Option<Watching> {
         let (remote, state) = (self.0.clone(), read(state).ok()?);
         Some(Box::pin(async move { remote.has_news(state).await }))

@@ -10,7 +10,7 @@ use standfast_core::hold::Ask;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay, ToolResult};
 use standfast_core::name::AgentName;
-use standfast_engine::tool::{Invocation, Outcome, Pending, Running, SubRun, Tool};
+use standfast_engine::tool::{Delegation, Invocation, Nature, Outcome, Pending, Running, SubRun, Tool};
 
 /// What it takes.
 pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"message":{"type":"string","minLength":1,"description":"What the agent shall do."}},"required":["message"],"additionalProperties":false}"#;
@@ -70,6 +70,12 @@ impl Tool for AsksAgent {
         Box::pin(std::future::ready(outcome))
     }
 
+    fn nature(&self) -> Nature<'_> {
+        Nature::Delegation(self)
+    }
+}
+
+impl Delegation for AsksAgent {
     fn sub_run(&self, arguments: &str) -> Option<SubRun> {
         let Arguments { message } = serde_json::from_str(arguments).ok()?;
         Some(SubRun { agent: self.agent.clone(), message: Message::text(&message) })

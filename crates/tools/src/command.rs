@@ -19,7 +19,7 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::json::RawJson;
 use standfast_core::message::{FileDigest, Replay, ToolResult};
 use standfast_core::time::Millis;
-use standfast_engine::tool::{Invocation, Judgement, Outcome, Running, Tool};
+use standfast_engine::tool::{CommandLine, Invocation, Judgement, Nature, Outcome, Running, Tool};
 
 use super::child::{self, End, Kept, Lost, Order, Ran, Report};
 use super::sandbox::{self, Confinement, Isolation, NoSandbox, Plan, Reach};
@@ -177,6 +177,12 @@ impl Tool for CommandTool {
         rules::judge(&self.options, arguments)
     }
 
+    fn nature(&self) -> Nature<'_> {
+        Nature::CommandLine(self)
+    }
+}
+
+impl CommandLine for CommandTool {
     fn files(&self, arguments: &str) -> Vec<FileDigest> {
         let Ok(argv) = argv(arguments) else { return Vec::new() };
         operands::files(&self.options, &argv, &search_path(self.options.working_directory.as_deref()))

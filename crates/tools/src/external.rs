@@ -20,7 +20,7 @@ use standfast_engine::outbound::guard::Guard;
 use standfast_engine::outbound::http::{self, Answer, HttpLimits, Request, Trouble};
 use standfast_engine::schema;
 use standfast_engine::tool::{
-    Because, Handed, Invocation, Judgement, Outcome, OutsideJobs, Pending, Running, Tool,
+    Because, Handed, Invocation, Judgement, Nature, Outcome, OutsideJobs, Pending, Running, Tool,
 };
 
 /// How long an outside job may take when nobody says.
@@ -200,8 +200,8 @@ impl OutsideJobs for External {
 }
 
 impl Tool for External {
-    fn external(&self) -> Option<&dyn OutsideJobs> {
-        Some(self)
+    fn nature(&self) -> Nature<'_> {
+        Nature::OutsideJobs(self)
     }
 
     /// A job that echoes its request would give everybody who reads the log what its reports are signed with.

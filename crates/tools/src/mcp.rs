@@ -22,8 +22,7 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::hold::Ask;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::UserId;
-use standfast_engine::tool::login::LoginDesk;
-use standfast_engine::tool::{Changed, Handed, Invocation, Looking, Outcome, Pending, Running, Tool};
+use standfast_engine::tool::{Changed, Handed, Invocation, Looking, Nature, Outcome, Pending, Running, Tool};
 
 use self::offer::{Terms, difference};
 use self::server::{Call, McpServer, Said, Trouble};
@@ -134,8 +133,8 @@ impl Tool for McpTool {
         }))
     }
 
-    fn desk(&self) -> Option<Arc<dyn LoginDesk>> {
-        self.server.desk().map(|desk| desk as Arc<dyn LoginDesk>)
+    fn nature(&self) -> Nature<'_> {
+        self.server.desk().map_or(Nature::Plain, |desk| Nature::Login(desk))
     }
 
     fn changed(&self, shown: &ToolSpec, owner: &UserId) -> Option<Changed> {

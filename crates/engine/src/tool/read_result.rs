@@ -12,7 +12,7 @@ use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::transcript::{Entry, transcript};
 
-use super::{Invocation, Outcome, Running, Tool};
+use super::{Invocation, LogReader, Nature, Outcome, Running, Tool};
 
 /// What models call it.
 pub const NAME: &str = "read_result";
@@ -57,11 +57,17 @@ impl Tool for ReadResult {
         Box::pin(std::future::ready(Outcome::Done(ToolResult::Failed(why))))
     }
 
-    fn in_log(&self, arguments: &str, log: &[Envelope]) -> Option<ToolResult> {
-        Some(match read(arguments, log) {
+    fn nature(&self) -> Nature<'_> {
+        Nature::LogReader(self)
+    }
+}
+
+impl LogReader for ReadResult {
+    fn in_log(&self, arguments: &str, log: &[Envelope]) -> ToolResult {
+        match read(arguments, log) {
             Ok(part) => ToolResult::Ok(Body::text(part)),
             Err(why) => ToolResult::Failed(Body::text(why)),
-        })
+        }
     }
 }
 
