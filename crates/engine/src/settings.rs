@@ -35,16 +35,8 @@ pub struct Settings {
     pub agents: BTreeMap<AgentName, Arc<Agent>>,
     /// The agent at the root of the server, for protocols that have one there.
     pub default_agent: Option<AgentName>,
-    /// What agents are for, by their names, where that is said.
-    pub purposes: BTreeMap<String, String>,
-    /// The agents whose A2A card clients of version 0.3 can read too.
-    pub v03_cards: BTreeSet<AgentName>,
-    /// What agents say on their A2A cards beyond the usual.
-    pub cards: BTreeMap<AgentName, Card>,
-    /// Budgets and caps.
+    /// Budgets and caps of agents that have no others.
     pub limits: Arc<Limits>,
-    /// Those of agents that have others.
-    pub agent_limits: BTreeMap<AgentName, Arc<Limits>>,
     /// How long a node's claim on a run lasts without renewal.
     pub lease: Millis,
     /// What this node is called among others.
@@ -73,8 +65,6 @@ pub struct Settings {
     pub jobs: Jobs,
     /// Directories in which readable copies are kept, and of which agents.
     pub mirrors: BTreeMap<PathBuf, BTreeSet<AgentName>>,
-    /// Logins without which tools of an agent are not known.
-    pub logins: BTreeMap<AgentName, Vec<Arc<dyn LoginDesk>>>,
     /// Where tokens of logins are kept, if they are.
     pub vault: Option<Arc<Vault>>,
     /// Whether this server answers conformance kits, and in which of their passes.
@@ -150,6 +140,18 @@ pub struct Card {
     pub input_modes: Option<Vec<String>>,
     /// The media types that it answers with; none means the usual ones.
     pub output_modes: Option<Vec<String>>,
+    /// Whose clients can read it.
+    pub readers: CardReaders,
+}
+
+/// Whose clients can read a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CardReaders {
+    /// Those of the current version of A2A.
+    #[default]
+    Current,
+    /// Those of version 0.3 too.
+    CurrentAndV03,
 }
 
 /// Something that an agent is good at.
@@ -296,6 +298,43 @@ pub struct Agent {
     pub lives: Place,
     /// The inboxes that it takes work from.
     pub serves: Option<Serves>,
+    /// What it is for, where that is said.
+    pub purpose: Option<String>,
+    /// What it says on its A2A card beyond the usual.
+    pub card: Card,
+    /// Its budgets and caps, where they are not the server's.
+    pub limits: Option<Arc<Limits>>,
+    /// Logins without which some of its tools are not known.
+    pub logins: Vec<Arc<dyn LoginDesk>>,
+}
+
+/// Runs of an agent that are worked on at once, unless it says otherwise.
+const WORKER_POOL: usize = 64;
+
+impl Agent {
+    /// An agent without tools, and with everything else as usual.
+    #[must_use]
+    pub fn new(definition: impl Into<Arc<Definition>>, model: Arc<dyn Model>) -> Agent {
+        let definition = definition.into();
+        Agent {
+            digest: definition.digest(),
+            definition,
+            model,
+            tools: BTreeMap::new(),
+            needs_approval: BTreeSet::new(),
+            approvers: Approvers::default(),
+            worker_pool: WORKER_POOL,
+            may_work: None,
+            streaming: Streaming::default(),
+            tracking: Tracking::default(),
+            lives: Place::Durable,
+            serves: None,
+            purpose: None,
+            card: Card::default(),
+            limits: None,
+            logins: Vec::new(),
+        }
+    }
 }
 
 /// How an agent serves inboxes (S4-30).
@@ -419,6 +458,19 @@ impl Default for Connections {
 }
 
 impl Settings {
+    /// The agent of this name.
+    #[must_use]
+    pub fn agent(&self, name: &str) -> Option<&Arc<Agent>> {
+        self.agents.iter().find(|(known, _)| known.as_str() == name).map(|(_, agent)| agent)
+    }
+
+    /// The budgets and caps of an agent, also of one that is not configured any more.
+    #[must_use]
+    pub fn limits_of(&self, agent: &AgentName) -> &Arc<Limits> {
+        let own = self.agents.get(agent).and_then(|agent| agent.limits.as_ref());
+        own.unwrap_or(&self.limits)
+    }
+
     /// Settings with the usual times and limits, and no agents.
     #[must_use]
     pub fn usual() -> Settings {
@@ -426,11 +478,7 @@ impl Settings {
             tenant: Tenant::default_tenant(),
             agents: BTreeMap::new(),
             default_agent: None,
-            purposes: BTreeMap::new(),
-            v03_cards: BTreeSet::new(),
-            cards: BTreeMap::new(),
             limits: Arc::new(Limits::default()),
-            agent_limits: BTreeMap::new(),
             lease: Millis::seconds(6),
             node_name: String::new(),
             poll: Millis(500),
@@ -445,7 +493,6 @@ impl Settings {
             a2a: A2a::default(),
             jobs: Jobs::default(),
             mirrors: BTreeMap::new(),
-            logins: BTreeMap::new(),
             vault: None,
             conformance: None,
         }

@@ -6,19 +6,17 @@
 
 mod model;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::{Ask, HoldPolicy};
-use standfast_core::id::Place;
 use standfast_core::json::RawJson;
 use standfast_core::message::ToolResult;
 use standfast_core::name::{AgentName, BadName, ToolName};
-use standfast_engine::auth::Approvers;
-use standfast_engine::settings::{Agent, Passes, Settings, Streaming, Tracking};
+use standfast_engine::settings::{Agent, Passes, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
 use standfast_surfaces::a2a::conformance::AGENT;
@@ -36,8 +34,9 @@ pub fn install(settings: &mut Settings, passes: Passes) -> Result<(), BadName> {
     let name = AgentName::new(AGENT)?;
     let purpose =
         "Answers the public conformance kits of A2A: what it does is chosen by how a message begins.";
-    settings.purposes.insert(AGENT.to_owned(), purpose.to_owned());
-    settings.agents.insert(name.clone(), Arc::new(agent(&name)?));
+    settings
+        .agents
+        .insert(name.clone(), Arc::new(Agent { purpose: Some(purpose.to_owned()), ..agent(&name)? }));
     settings.default_agent = Some(name);
     if passes.reduced_capabilities {
         settings.a2a.push_notifications = false;
@@ -77,19 +76,10 @@ fn agent(name: &AgentName) -> Result<Agent, BadName> {
         holds: HoldPolicy::default(),
     };
     Ok(Agent {
-        digest: definition.digest(),
-        definition: Arc::new(definition),
-        model: Arc::new(Follows),
         tools,
-        needs_approval: BTreeSet::new(),
-        approvers: Approvers::default(),
         // The kits open many tasks and leave them.
         worker_pool: 1024,
-        may_work: None,
-        streaming: Streaming::On,
-        tracking: Tracking::On,
-        lives: Place::Durable,
-        serves: None,
+        ..Agent::new(definition, Arc::new(Follows))
     })
 }
 

@@ -21,16 +21,16 @@ use standfast_core::command::Wanted;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::event::Outcome;
 use standfast_core::hold::{HoldKind, HoldPolicy};
-use standfast_core::id::{HoldId, Place, RunId, Seq};
+use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay};
 use standfast_core::name::{AgentName, SessionId, ToolName, UserId};
 use standfast_core::run::{Status, Waiting, status};
 use standfast_core::time::{Millis, Timestamp};
-use standfast_engine::auth::{Approvers, Principal};
+use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
 use standfast_engine::model::{Asked, Live, Model, Prompt};
-use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
+use standfast_engine::settings::{Agent, Settings};
 use standfast_engine::tool::{Invocation, Running, Tool};
 use standfast_engine::{
     Decision, Engine, EngineError, NewRun, RunList, Seen, SessionError, SessionList, SessionName,
@@ -318,18 +318,10 @@ impl Site {
             holds: self.holds.clone(),
         };
         Agent {
-            digest: definition.digest(),
-            definition: Arc::new(definition),
-            model: self.model.clone(),
             tools: BTreeMap::from([(tool.clone(), Arc::new(Hangs) as Arc<dyn Tool>)]),
             needs_approval: BTreeSet::from([tool]),
-            approvers: Approvers::default(),
             worker_pool: 8,
-            may_work: None,
-            streaming: Streaming::On,
-            tracking: Tracking::On,
-            lives: Place::Durable,
-            serves: None,
+            ..Agent::new(definition, self.model.clone())
         }
     }
 }

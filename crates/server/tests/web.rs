@@ -17,14 +17,14 @@ use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::{Ask, HoldPolicy};
-use standfast_core::id::{HoldId, Place, RunId};
+use standfast_core::id::{HoldId, RunId};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName, UserId};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::{ApiKey, Approvers, KEY_BYTES, KeyFacts, Party, Principal, SelfApproval};
 use standfast_engine::clock::Clock;
-use standfast_engine::settings::{Access, Agent, Auth, Connections, Settings, Streaming, Tracking};
+use standfast_engine::settings::{Access, Agent, Auth, Connections, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
 use standfast_engine::{Engine, NewRun};
@@ -211,18 +211,11 @@ fn agent(
         holds: holds.clone(),
     };
     Agent {
-        digest: definition.digest(),
-        definition: Arc::new(definition),
-        model: Arc::new(Script { lines: vec![line, Line::says("Done.")] }),
         tools,
         needs_approval: BTreeSet::from([tool("delete_file")]),
         approvers: approvers.clone(),
         worker_pool: 5,
-        may_work: None,
-        streaming: Streaming::On,
-        tracking: Tracking::On,
-        lives: Place::Durable,
-        serves: None,
+        ..Agent::new(definition, Arc::new(Script { lines: vec![line, Line::says("Done.")] }))
     }
 }
 

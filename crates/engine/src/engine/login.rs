@@ -120,7 +120,7 @@ impl Engine {
             view.ask.data.as_ref().and_then(Body::inline).and_then(|data| serde_json::from_str(data).ok());
         let of_agent = || {
             let name = asked.as_ref()?.get("server_name")?.as_str()?;
-            let awaited = settings.logins.get(agent).into_iter().flatten().cloned();
+            let awaited = settings.agents.get(agent).into_iter().flat_map(|agent| agent.logins.clone());
             // Somebody else has logged in meanwhile, and the agent has the tools by now.
             let known = settings.agents.get(agent)?.tools.values().filter_map(|tool| tool.desk());
             awaited.chain(known).find(|desk| desk.server() == name)
@@ -159,7 +159,7 @@ impl Engine {
 impl Shared {
     /// Servers whose tools the run's agent does not know yet, because nobody has logged in there.
     pub(super) fn awaited(&self, run: &Run) -> Vec<Arc<dyn LoginDesk>> {
-        self.settings().logins.get(&run.facts.agent).cloned().unwrap_or_default()
+        self.agent(&run.facts.agent).map(|agent| agent.logins.clone()).unwrap_or_default()
     }
 
     /// Has the configuration read again, and waits until this server is not awaited any more, for a while.

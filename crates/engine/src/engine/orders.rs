@@ -53,7 +53,7 @@ impl Shared {
         beside: Arc<dyn Fn(&Decided) -> Beside + Send + Sync>,
     ) -> Order {
         let settings = self.settings();
-        let limits = settings.agent_limits.get(&definition.agent).unwrap_or(&settings.limits).clone();
+        let limits = settings.limits_of(&definition.agent).clone();
         let given = Given {
             now: self.clock.now(),
             entropy: self.clock.entropy(),

@@ -9,15 +9,14 @@ use standfast::app;
 use standfast_core::body::Body;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::HoldPolicy;
-use standfast_core::id::Place;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName};
 use standfast_core::time::Millis;
 use standfast_engine::Engine;
-use standfast_engine::auth::{Approvers, Principal};
+use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
-use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
+use standfast_engine::settings::{Agent, Settings};
 use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
 use standfast_models::scripted::{Line, Script};
 use standfast_store::Store;
@@ -97,18 +96,10 @@ pub(crate) fn agent(name: &str, lines: Vec<Line>) -> (AgentName, Arc<Agent>) {
         holds: HoldPolicy::default(),
     };
     let agent = Agent {
-        digest: definition.digest(),
-        definition: Arc::new(definition),
-        model: Arc::new(Script { lines }),
         tools: BTreeMap::from([(tool.clone(), Arc::new(Nothing) as Arc<dyn Tool>)]),
         needs_approval: BTreeSet::from([tool]),
-        approvers: Approvers::default(),
         worker_pool: 512,
-        may_work: None,
-        streaming: Streaming::On,
-        tracking: Tracking::On,
-        lives: Place::Durable,
-        serves: None,
+        ..Agent::new(definition, Arc::new(Script { lines }))
     };
     (name, Arc::new(agent))
 }

@@ -20,8 +20,8 @@ use standfast_engine::clock::Clock;
 use standfast_engine::outbound::guard::Guard;
 use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::{
-    A2a, Access, Agent, Auth, Card, Connections, Decisions, Jobs, ServedInbox, Serves, Settings, Skill,
-    Streaming, Tracking, Webhooks,
+    A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, Jobs, ServedInbox, Serves, Settings,
+    Skill, Streaming, Tracking, Webhooks,
 };
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
@@ -151,13 +151,8 @@ impl Config {
         let workshop = Workshop::of(self, beside, &remotes);
         let models = Models::of_file(self)?;
         let mcp = self.mcp_tools(&workshop).await?;
-        let (mut agents, mut logins) = (BTreeMap::new(), BTreeMap::new());
+        let mut agents = BTreeMap::new();
         for plan in &self.agents {
-            let awaited = plan.tools.iter().filter_map(|tool| mcp.awaited.get(&tool.name)).cloned();
-            let awaited: Vec<_> = awaited.collect();
-            if !awaited.is_empty() {
-                logins.insert(AgentName::new(&plan.name)?, awaited);
-            }
             if let Some(agent) = self.file.agents.get(&plan.name) {
                 let agent = self.agent(agent, plan, &models, &workshop, &mcp)?;
                 agents.insert(AgentName::new(&plan.name)?, Arc::new(agent));
@@ -171,27 +166,7 @@ impl Config {
             poll: nodes.poll.map_or(usual.poll, |span| span.0),
             agents,
             default_agent: self.file.server.default_agent.as_ref().map(AgentName::new).transpose()?,
-            purposes: self
-                .file
-                .agents
-                .iter()
-                .filter_map(|(name, agent)| Some((name.clone(), agent.description.clone()?)))
-                .collect(),
-            v03_cards: self
-                .file
-                .agents
-                .iter()
-                .filter(|(_, agent)| agent.a2a.v03_card == Some(true))
-                .map(|(name, _)| AgentName::new(name))
-                .collect::<Result<_, _>>()?,
-            cards: self
-                .file
-                .agents
-                .iter()
-                .map(|(name, agent)| Ok((AgentName::new(name)?, card(&agent.a2a))))
-                .collect::<Result<_, BadName>>()?,
             limits: Arc::new(limits(server)),
-            agent_limits: self.agent_limits()?,
             access: access(&self.file.server)?,
             connections: Connections {
                 at_once: server
@@ -208,7 +183,6 @@ impl Config {
             max_wait: server.max_wait.map_or(usual.max_wait, |span| span.0),
             max_body: server.max_body.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usual.max_body),
             public_url: self.file.server.public_url.clone(),
-            logins,
             vault: beside.logins.as_ref().map(|logins| logins.vault.clone()),
             ..usual
         };
@@ -259,23 +233,17 @@ impl Config {
         mirrors
     }
 
-    /// Budgets of agents that have their own: the smaller counts, so that an agent cannot free itself.
-    fn agent_limits(&self) -> Result<BTreeMap<AgentName, Arc<Limits>>, BuildError> {
-        let mut all = BTreeMap::new();
-        for (name, agent) in &self.file.agents {
-            let usual = limits(&self.file.server.limits);
-            let smaller = |own: Option<u64>, usual: Option<u64>| own.into_iter().chain(usual).min();
-            let own = Limits {
-                turns: agent.max_turns.map_or(usual.turns, |turns| turns.min(usual.turns)),
-                tokens: smaller(agent.budget.tokens, usual.tokens),
-                cost_micros: smaller(agent.budget.cost.map(micros), usual.cost_micros),
-                ..usual.clone()
-            };
-            if own != usual {
-                all.insert(AgentName::new(name)?, Arc::new(own));
-            }
-        }
-        Ok(all)
+    /// The budgets of an agent that has its own: the smaller counts, so that an agent cannot free itself.
+    fn own_limits(&self, agent: &file::Agent) -> Option<Arc<Limits>> {
+        let usual = limits(&self.file.server.limits);
+        let smaller = |own: Option<u64>, usual: Option<u64>| own.into_iter().chain(usual).min();
+        let own = Limits {
+            turns: agent.max_turns.map_or(usual.turns, |turns| turns.min(usual.turns)),
+            tokens: smaller(agent.budget.tokens, usual.tokens),
+            cost_micros: smaller(agent.budget.cost.map(micros), usual.cost_micros),
+            ..usual.clone()
+        };
+        (own != usual).then(|| Arc::new(own))
     }
 
     fn agent(
@@ -311,10 +279,8 @@ impl Config {
         if serves.is_some() {
             tools.insert(ToolName::new(suspend::IN_INBOXES)?, Arc::new(SuspendForInput));
         }
+        let awaited = plan.tools.iter().filter_map(|tool| mcp.awaited.get(&tool.name)).cloned();
         Ok(Agent {
-            digest: definition.digest(),
-            definition: Arc::new(definition),
-            model: models.of(agent, self)?,
             tools,
             needs_approval,
             approvers: self.approvers(agent, plan, mcp)?,
@@ -330,6 +296,11 @@ impl Config {
                 Lives::Durably => Place::Durable,
             },
             serves,
+            purpose: agent.description.clone(),
+            card: card(&agent.a2a),
+            limits: self.own_limits(agent),
+            logins: awaited.collect(),
+            ..Agent::new(definition, models.of(agent, self)?)
         })
     }
 
@@ -472,6 +443,7 @@ fn card(said: &file::AgentA2a) -> Card {
         skills: said.skills.iter().map(skill).collect(),
         input_modes: said.input_modes.clone(),
         output_modes: said.output_modes.clone(),
+        readers: if said.v03_card == Some(true) { CardReaders::CurrentAndV03 } else { CardReaders::Current },
     }
 }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::HoldPolicy;
-use standfast_core::id::Place;
 use standfast_core::json::RawJson;
 use standfast_core::message::Replay;
 use standfast_core::name::{AgentName, ToolName, UserId};
@@ -16,7 +15,7 @@ use standfast_core::time::Millis;
 use standfast_engine::auth::{Approvers, Party, SelfApproval};
 use standfast_engine::clock::Clock;
 use standfast_engine::model::Model;
-use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
+use standfast_engine::settings::{Agent, Settings};
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_models::scripted::Script;
@@ -82,18 +81,10 @@ impl Cast {
             }
         };
         let agent = Agent {
-            digest: self.definition.digest(),
-            definition: self.definition.clone(),
-            model: self.model.clone(),
             tools: self.definition.tools.keys().map(|name| (name.clone(), tool(name))).collect(),
             needs_approval: self.needs_approval.clone(),
             approvers: self.approvers.clone(),
-            worker_pool: 64,
-            may_work: None,
-            streaming: Streaming::On,
-            tracking: Tracking::On,
-            lives: Place::Durable,
-            serves: None,
+            ..Agent::new(self.definition.clone(), self.model.clone())
         };
         let agents = BTreeMap::from([(self.name.clone(), Arc::new(agent))]);
         Settings { agents, lease: LEASE, poll: NEVER, ..Settings::usual() }

@@ -2,7 +2,7 @@
 //!
 //! The helper's holds are ordinary holds; the run above waits for its end and goes on with its result.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use standfast_core::command::Wanted;
@@ -10,15 +10,14 @@ use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
 use standfast_core::event::Outcome;
 use standfast_core::hold::{HoldKind, HoldPolicy};
-use standfast_core::id::{HoldId, Place, RunId, Seq};
+use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::message::Message;
 use standfast_core::name::{AgentName, ToolName};
 use standfast_core::run::{Status, Waiting};
 use standfast_core::time::Millis;
 use standfast_core::transcript::{Entry, transcript};
-use standfast_engine::auth::Approvers;
 use standfast_engine::clock::Clock;
-use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
+use standfast_engine::settings::{Agent, Settings};
 use standfast_engine::tool::Tool;
 use standfast_engine::{Engine, NewRun};
 use standfast_models::scripted::{Line, Script};
@@ -57,18 +56,9 @@ fn asking(site: &Site, times: usize) -> Settings {
     lines.push(Line::says("It is seen to."));
     let script = Script { lines };
     let lead_settings = Agent {
-        digest: definition.digest(),
-        definition: Arc::new(definition),
-        model: Arc::new(script),
         tools: BTreeMap::from([(name, Arc::new(tool) as Arc<dyn Tool>)]),
-        needs_approval: BTreeSet::new(),
-        approvers: Approvers::default(),
         worker_pool: 5,
-        may_work: None,
-        streaming: Streaming::On,
-        tracking: Tracking::On,
-        lives: Place::Durable,
-        serves: None,
+        ..Agent::new(definition, Arc::new(script))
     };
     settings.agents.insert(lead(), Arc::new(lead_settings));
     settings

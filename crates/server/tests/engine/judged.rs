@@ -10,17 +10,16 @@ use standfast_core::command::Wanted;
 use standfast_core::decide::Answer;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::{HoldKind, HoldPolicy};
-use standfast_core::id::{Place, RunId, Seq};
+use standfast_core::id::{RunId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::name::ToolName;
 use standfast_core::run::{Status, Waiting};
 use standfast_core::transcript::{Entry, transcript};
 use standfast_engine::Engine;
-use standfast_engine::auth::Approvers;
 use standfast_engine::clock::Clock;
 use standfast_engine::outbound::guard::{Guard, Others};
 use standfast_engine::outbound::http::HttpLimits;
-use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
+use standfast_engine::settings::{Agent, Settings};
 use standfast_engine::tool::Tool;
 use standfast_models::scripted::{Line, Script};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
@@ -48,18 +47,9 @@ fn server(site: &Site, tool: Arc<dyn Tool>, spec: ToolSpec, arguments: &str) -> 
     };
     let script = Script { lines: vec![Line::calls(&[("the_tool", arguments)]), Line::says("Done.")] };
     let settings = Agent {
-        digest: definition.digest(),
-        definition: Arc::new(definition),
-        model: Arc::new(script),
         tools: BTreeMap::from([(name, tool)]),
-        needs_approval: BTreeSet::new(),
-        approvers: Approvers::default(),
         worker_pool: 5,
-        may_work: None,
-        streaming: Streaming::On,
-        tracking: Tracking::On,
-        lives: Place::Durable,
-        serves: None,
+        ..Agent::new(definition, Arc::new(script))
     };
     let store = SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap();
     let agents = BTreeMap::from([(agent(), Arc::new(settings))]);

@@ -38,7 +38,7 @@ use standfast_core::decide::Answer;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::event::{Event, Outcome as Ended};
 use standfast_core::hold::{HoldKind, HoldPolicy};
-use standfast_core::id::{HoldId, Place, RunId, Seq};
+use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName, UserId};
@@ -47,9 +47,9 @@ use standfast_core::refusal::Refusal;
 use standfast_core::run::{Status, Waiting, status};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::{Entry, transcript};
-use standfast_engine::auth::{Approvers, Principal};
+use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
-use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
+use standfast_engine::settings::{Agent, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
 use standfast_engine::{Decision, Engine, EngineError, NewRun};
@@ -173,21 +173,13 @@ impl Site {
         let asks = std::iter::once(&self.asks).chain(&self.asks_then).cloned();
         let script = Script { lines: asks.chain([Line::says("Done.")]).collect() };
         let agent_settings = Agent {
-            digest: definition.digest(),
-            definition: Arc::new(definition),
-            model: Arc::new(script),
             tools: BTreeMap::from([
                 (tool.clone(), Arc::new(deletes) as Arc<dyn Tool>),
                 (suspend, Arc::new(SuspendForInput)),
             ]),
             needs_approval: BTreeSet::from([tool]),
-            approvers: Approvers::default(),
             worker_pool: 5,
-            may_work: None,
-            streaming: Streaming::On,
-            tracking: Tracking::On,
-            lives: Place::Durable,
-            serves: None,
+            ..Agent::new(definition, Arc::new(script))
         };
         // Short times, so that a take-over does not make the test wait.
         let lease = Millis(2_600);

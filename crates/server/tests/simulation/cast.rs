@@ -10,7 +10,6 @@ use standfast_core::body::Body;
 use standfast_core::command::{AskedCall, Limits, SuspendFor};
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::{Ask, HoldPolicy, OnTimeout};
-use standfast_core::id::Place;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName, UserId};
@@ -18,7 +17,7 @@ use standfast_core::time::Millis;
 use standfast_engine::auth::{Approvers, Party};
 use standfast_engine::clock::Clock;
 use standfast_engine::model::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
-use standfast_engine::settings::{Agent, Settings, Streaming, Tracking};
+use standfast_engine::settings::{Agent, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
 use standfast_tools::agent::AsksAgent;
@@ -108,9 +107,6 @@ fn agent(sim: &Arc<Sim>, name: AgentName, tools: BTreeMap<ToolName, (ToolSpec, A
     };
     let names: Vec<String> = tools.keys().map(|name| name.as_str().to_owned()).collect();
     Agent {
-        digest: definition.digest(),
-        definition: Arc::new(definition),
-        model: Arc::new(Chance { sim: sim.clone(), names }),
         tools: tools.into_iter().map(|(name, (_, tool))| (name, tool)).collect(),
         needs_approval: BTreeSet::from([tool_name("pay")]),
         approvers: Approvers {
@@ -118,11 +114,7 @@ fn agent(sim: &Arc<Sim>, name: AgentName, tools: BTreeMap<ToolName, (ToolSpec, A
             ..Approvers::default()
         },
         worker_pool: 8,
-        may_work: None,
-        streaming: Streaming::On,
-        tracking: Tracking::On,
-        lives: Place::Durable,
-        serves: None,
+        ..Agent::new(definition, Arc::new(Chance { sim: sim.clone(), names }))
     }
 }
 

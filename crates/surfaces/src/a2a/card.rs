@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use standfast_core::digest;
-use standfast_engine::settings::{Agent, Auth, Settings};
+use standfast_engine::settings::{Agent, Auth, CardReaders, Settings};
 
 use super::error::{A2aError, Kind};
 use super::operations::Asked;
@@ -42,11 +42,11 @@ fn unsigned(settings: &Settings, name: &str, agent: &Agent, site: &str) -> Agent
         tenant: Some(name.to_owned()),
     };
     let mut supported_interfaces = vec![interface("JSONRPC"), interface("HTTP+JSON"), grpc];
-    if settings.v03_cards.iter().any(|agent| agent.as_str() == name) {
+    if agent.card.readers == CardReaders::CurrentAndV03 {
         supported_interfaces.extend(v03::card::interfaces(&url));
     }
     let (security_schemes, security_requirements) = security(settings);
-    let description = settings.purposes.get(name).cloned().unwrap_or_else(|| {
+    let description = agent.purpose.clone().unwrap_or_else(|| {
         format!("The agent {name} of a Standfast server: it stops and waits where a person decides.")
     });
     AgentCard {
@@ -62,9 +62,9 @@ fn unsigned(settings: &Settings, name: &str, agent: &Agent, site: &str) -> Agent
         },
         security_schemes,
         security_requirements,
-        default_input_modes: modes::input(settings, name),
-        default_output_modes: modes::output(settings, name),
-        skills: skills(settings, name, description),
+        default_input_modes: modes::input(agent),
+        default_output_modes: modes::output(agent),
+        skills: skills(agent, name, description),
         signatures: Vec::new(),
     }
 }
@@ -79,11 +79,11 @@ fn extensions(settings: &Settings) -> Vec<AgentExtension> {
 }
 
 /// What an agent is good at: as the configuration says it, or else its purpose.
-fn skills(settings: &Settings, name: &str, description: String) -> Vec<AgentSkill> {
-    let said = settings.cards.iter().find(|(agent, _)| agent.as_str() == name);
-    let said: Vec<AgentSkill> = said
-        .into_iter()
-        .flat_map(|(_, card)| &card.skills)
+fn skills(agent: &Agent, name: &str, description: String) -> Vec<AgentSkill> {
+    let said: Vec<AgentSkill> = agent
+        .card
+        .skills
+        .iter()
         .map(|skill| AgentSkill {
             id: skill.id.clone(),
             name: skill.name.clone(),

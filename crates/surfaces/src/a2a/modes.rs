@@ -3,7 +3,7 @@
 //! A part of a type that the agent does not take is refused before anything happens. Of what an agent made, a client
 //! gets the words in any case, and data and files only of the types that it accepts; the task keeps all of it.
 
-use standfast_engine::settings::Settings;
+use standfast_engine::settings::{Agent, Settings};
 
 use super::error::{A2aError, Kind};
 use super::operations::Operation;
@@ -16,15 +16,13 @@ const USUAL: [&str; 2] = ["text/plain", "application/json"];
 const ALSO_TAKEN: [&str; 2] = ["text/*", "image/*"];
 
 /// The media types that an agent takes, for its card.
-pub(super) fn input(settings: &Settings, agent: &str) -> Vec<String> {
-    let card = settings.cards.iter().find(|(name, _)| name.as_str() == agent);
-    card.and_then(|(_, card)| card.input_modes.clone()).unwrap_or_else(usual)
+pub(super) fn input(agent: &Agent) -> Vec<String> {
+    agent.card.input_modes.clone().unwrap_or_else(usual)
 }
 
 /// The media types that an agent gives, for its card.
-pub(super) fn output(settings: &Settings, agent: &str) -> Vec<String> {
-    let card = settings.cards.iter().find(|(name, _)| name.as_str() == agent);
-    card.and_then(|(_, card)| card.output_modes.clone()).unwrap_or_else(usual)
+pub(super) fn output(agent: &Agent) -> Vec<String> {
+    agent.card.output_modes.clone().unwrap_or_else(usual)
 }
 
 fn usual() -> Vec<String> {
@@ -33,7 +31,7 @@ fn usual() -> Vec<String> {
 
 /// Refuses a message with a part of a type that the agent does not take.
 pub(super) fn check(settings: &Settings, agent: &str, message: &wire::Message) -> Result<(), A2aError> {
-    let (taken, listed) = (input(settings, agent), usual());
+    let (taken, listed) = (settings.agent(agent).map_or_else(usual, |agent| input(agent)), usual());
     let is_usual = taken == listed;
     let takes = |media: &str| {
         taken.iter().any(|range| fits(range, media))
@@ -93,7 +91,7 @@ impl Accepts {
 
     /// Refuses a client that accepts nothing of what the agent gives.
     pub(super) fn check(&self, settings: &Settings, agent: &str) -> Result<(), A2aError> {
-        let given = output(settings, agent);
+        let given = settings.agent(agent).map_or_else(usual, |agent| output(agent));
         match given.iter().any(|mode| self.has(mode)) {
             true => Ok(()),
             false => {

@@ -14,7 +14,7 @@ use standfast_core::digest;
 use standfast_core::name::AgentName;
 use standfast_core::time::Millis;
 use standfast_engine::auth::Principal;
-use standfast_engine::settings::Settings;
+use standfast_engine::settings::{CardReaders, Settings};
 
 use super::error::{A2aError, Kind};
 use super::modes::Accepts;
@@ -250,8 +250,8 @@ fn card(app: &App, target: &Target, request: &Request) -> Response {
         Err(error) => return rest::refuse(negotiate::JSON, &error),
     };
     let card = card::public(&settings, name.as_str(), &agent, &site(&settings, headers));
-    let is_for_both =
-        settings.v03_cards.contains(&name) && negotiate::version(headers, request.uri()) != Ok(Version::One);
+    let is_for_both = agent.card.readers == CardReaders::CurrentAndV03
+        && negotiate::version(headers, request.uri()) != Ok(Version::One);
     let body = match is_for_both {
         true => serde_json::to_vec(&v03::card::hybrid(&card)),
         false => serde_json::to_vec(&card),
