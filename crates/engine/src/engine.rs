@@ -227,13 +227,7 @@ impl Engine {
             false => new.access,
         };
         let kept = Settings {
-            tenant: old.tenant.clone(),
-            lease: old.lease,
-            poll: old.poll,
-            max_body: old.max_body,
-            node_name: old.node_name.clone(),
-            connections: old.connections.clone(),
-            telemetry: old.telemetry.clone(),
+            fixed: old.fixed.clone(),
             access,
             webhooks: Webhooks { key: new.webhooks.key.or_else(|| old.webhooks.key.clone()), ..new.webhooks },
             ..new

@@ -27,34 +27,41 @@ use crate::tool::login::LoginDesk;
 use crate::tool::suspend::{self, SuspendForInput};
 use crate::vault::Vault;
 
-/// What a server is made of.
-pub struct Settings {
+/// What a process has only once: a reload keeps it, whatever the new settings say.
+#[derive(Debug, Clone)]
+pub struct Fixed {
     /// Whose runs they are.
     pub tenant: Tenant,
-    /// The agents.
-    pub agents: BTreeMap<AgentName, Arc<Agent>>,
-    /// The agent at the root of the server, for protocols that have one there.
-    pub default_agent: Option<AgentName>,
-    /// Budgets and caps of agents that have no others.
-    pub limits: Arc<Limits>,
     /// How long a node's claim on a run lasts without renewal.
     pub lease: Millis,
     /// What this node is called among others.
     pub node_name: String,
     /// How often a node looks for due runs when nobody tells it.
     pub poll: Millis,
-    /// How long the contents of a run are kept once it is over; for ever if that is not said.
-    pub keep_ended: Option<Millis>,
-    /// How long a caller who waits for a run is kept at most.
-    pub max_wait: Millis,
     /// How many bytes the body of a request may have.
     pub max_body: usize,
-    /// Who may call, and by which names.
-    pub access: Access,
     /// What connections may cost.
     pub connections: Connections,
     /// What is measured, and by whom.
     pub telemetry: Arc<Telemetry>,
+}
+
+/// What a server is made of: what a process has only once, and what a reload may change.
+pub struct Settings {
+    /// What a reload may not change.
+    pub fixed: Fixed,
+    /// The agents.
+    pub agents: BTreeMap<AgentName, Arc<Agent>>,
+    /// The agent at the root of the server, for protocols that have one there.
+    pub default_agent: Option<AgentName>,
+    /// Budgets and caps of agents that have no others.
+    pub limits: Arc<Limits>,
+    /// How long the contents of a run are kept once it is over; for ever if that is not said.
+    pub keep_ended: Option<Millis>,
+    /// How long a caller who waits for a run is kept at most.
+    pub max_wait: Millis,
+    /// Who may call, and by which names.
+    pub access: Access,
     /// The address that others reach this server by: links and callbacks begin with it.
     pub public_url: Option<String>,
     /// How the outside is told.
@@ -457,6 +464,21 @@ impl Default for Connections {
     }
 }
 
+/// The usual times and limits.
+impl Default for Fixed {
+    fn default() -> Fixed {
+        Fixed {
+            tenant: Tenant::default_tenant(),
+            lease: Millis::seconds(6),
+            node_name: String::new(),
+            poll: Millis(500),
+            max_body: 1024 * 1024,
+            connections: Connections::default(),
+            telemetry: Arc::default(),
+        }
+    }
+}
+
 impl Settings {
     /// The agent of this name.
     #[must_use]
@@ -475,19 +497,13 @@ impl Settings {
     #[must_use]
     pub fn usual() -> Settings {
         Settings {
-            tenant: Tenant::default_tenant(),
+            fixed: Fixed::default(),
             agents: BTreeMap::new(),
             default_agent: None,
             limits: Arc::new(Limits::default()),
-            lease: Millis::seconds(6),
-            node_name: String::new(),
-            poll: Millis(500),
             keep_ended: None,
             max_wait: Millis::seconds(300),
-            max_body: 1024 * 1024,
             access: Access::default(),
-            connections: Connections::default(),
-            telemetry: Arc::default(),
             public_url: None,
             webhooks: Webhooks::default(),
             a2a: A2a::default(),

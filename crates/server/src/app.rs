@@ -26,7 +26,7 @@ pub fn receivers() -> Vec<Arc<dyn Kind>> {
 
 /// Every surface behind the door.
 pub fn router(app: App) -> Router {
-    let max_body = app.engine.settings().max_body;
+    let max_body = app.engine.settings().fixed.max_body;
     let described = OpenApiRouter::new()
         .nest("/api/v1", api::routes())
         .nest("/async-tool", async_tool::routes())

@@ -12,7 +12,7 @@ use standfast::{app, demo};
 use standfast_core::time::Millis;
 use standfast_engine::Engine;
 use standfast_engine::clock::Clock;
-use standfast_engine::settings::{Connections, Settings};
+use standfast_engine::settings::{Connections, Fixed, Settings};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_surfaces::http;
 use tempfile::TempDir;
@@ -36,7 +36,10 @@ struct Site {
 async fn serve(connections: Connections) -> Site {
     let data = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&SqliteOptions::at(data.path().join("standfast.db"))).unwrap();
-    let settings = Settings { connections: connections.clone(), ..demo::settings(data.path()).unwrap() };
+    let settings = Settings {
+        fixed: Fixed { connections: connections.clone(), ..Fixed::default() },
+        ..demo::settings(data.path()).unwrap()
+    };
     let engine = Engine::new(Arc::new(store), Clock::system(), settings);
     let (stop, stopping) = watch::channel(false);
     let router = app::router(http::App { engine, stopping: stopping.clone() });

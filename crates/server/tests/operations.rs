@@ -30,7 +30,7 @@ use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
 use standfast_engine::model::{Asked, Live, Model, Prompt};
-use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::settings::{Agent, Fixed, Settings};
 use standfast_engine::tool::{Invocation, Running, Tool};
 use standfast_engine::{
     Decision, Engine, EngineError, NewRun, RunList, Seen, SessionError, SessionList, SessionName,
@@ -281,7 +281,7 @@ impl Site {
 
     fn server(&self, clock: Clock) -> Engine {
         let settings = self.settings();
-        let observer = Some(settings.telemetry.clone() as Arc<dyn Observer>);
+        let observer = Some(settings.fixed.telemetry.clone() as Arc<dyn Observer>);
         let file = self.directory.path().join("standfast.db");
         let store = SqliteStore::open(&SqliteOptions { observer, ..SqliteOptions::at(file) }).unwrap();
         let engine = Engine::new(Arc::new(store), clock, settings);
@@ -292,7 +292,11 @@ impl Site {
     fn settings(&self) -> Settings {
         let agents = [agent(), other_agent()].map(|name| (name.clone(), Arc::new(self.agent(name))));
         let agents = BTreeMap::from(agents);
-        Settings { agents, lease: self.lease, poll: Millis(20), ..Settings::usual() }
+        Settings {
+            agents,
+            fixed: Fixed { lease: self.lease, poll: Millis(20), ..Fixed::default() },
+            ..Settings::usual()
+        }
     }
 
     fn agent(&self, name: AgentName) -> Agent {

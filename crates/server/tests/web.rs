@@ -24,7 +24,7 @@ use standfast_core::name::{AgentName, ToolName, UserId};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::{ApiKey, Approvers, KEY_BYTES, KeyFacts, Party, Principal, SelfApproval};
 use standfast_engine::clock::Clock;
-use standfast_engine::settings::{Access, Agent, Auth, Connections, Settings};
+use standfast_engine::settings::{Access, Agent, Auth, Connections, Fixed, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
 use standfast_engine::{Engine, NewRun};
@@ -120,7 +120,12 @@ impl Site {
         });
         let access = Access { auth: Auth::Keys, ..Access::default() };
         let agents = BTreeMap::from(agents);
-        let settings = Settings { agents, access, poll: Millis(50), ..Settings::usual() };
+        let settings = Settings {
+            agents,
+            access,
+            fixed: Fixed { poll: Millis(50), ..Fixed::default() },
+            ..Settings::usual()
+        };
         let store = Arc::new(store);
         let engine = Engine::new(store.clone(), clock, settings);
         engine.work();

@@ -148,7 +148,7 @@ impl Shared {
     pub(super) fn release_later(self: &Arc<Shared>, reins: Reins) {
         let shared = self.clone();
         self.spawn(async move {
-            shared.sleep_unless_stopping(shared.settings().lease).await;
+            shared.sleep_unless_stopping(shared.settings().fixed.lease).await;
             shared.release(reins.run, Some(shared.clock.now())).await;
             drop(reins);
             shared.wakes.wake_worker();
@@ -222,7 +222,7 @@ impl Shared {
 
     /// How often whoever drives a run says that it is still there.
     fn renewal(&self) -> Millis {
-        Millis(self.settings().lease.0 / 3)
+        Millis(self.settings().fixed.lease.0 / 3)
     }
 }
 
@@ -375,7 +375,7 @@ impl Drive {
                 return false;
             };
             tracing::warn!(run = %self.run, %error, "waiting for the store");
-            self.shared.clock.sleep(self.shared.settings().poll).await;
+            self.shared.clock.sleep(self.shared.settings().fixed.poll).await;
             match self.settle().await {
                 Ok(()) => return true,
                 Err(again) => error = again,
@@ -512,7 +512,7 @@ impl Drive {
             && let Some(pushed_at) = self.pushed_at.take()
             && settlement.done.iter().any(|settled| !settled.events.is_empty())
         {
-            self.leased_until = pushed_at.plus(self.shared.settings().lease);
+            self.leased_until = pushed_at.plus(self.shared.settings().fixed.lease);
         }
         self.may_lose &= settlement.failed.is_some();
         for settled in settlement.done {
@@ -559,7 +559,7 @@ impl Drive {
     /// Keeps the lease, and looks at what others have appended: that makes up for a wake that was lost.
     async fn keep(&mut self) -> Result<(), EngineError> {
         self.renews_at = self.shared.clock.now().plus(self.shared.renewal());
-        let until = self.shared.clock.now().plus(self.shared.settings().lease);
+        let until = self.shared.clock.now().plus(self.shared.settings().fixed.lease);
         // Losing a lease never harms state: whoever takes over is told apart by the sequence.
         let kept = self.shared.store.renew(vec![self.run], self.shared.node, until).await;
         match kept {

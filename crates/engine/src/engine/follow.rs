@@ -262,7 +262,7 @@ impl Follower {
     /// What happened since, append by append; waits until there is something. Words of a reply come before the reply.
     /// May be dropped and asked again.
     pub async fn steps(&mut self) -> Result<Vec<Step>, EngineError> {
-        let (mut tick, ear) = (self.engine.shared.settings().poll, self.ear.clone());
+        let (mut tick, ear) = (self.engine.shared.settings().fixed.poll, self.ear.clone());
         loop {
             let mut woken = pin!(ear.changed());
             woken.as_mut().enable();
@@ -325,7 +325,7 @@ impl Follower {
     /// Waits until somebody is needed, also by a sub-run, or the run is over. A run that only outside systems can move
     /// is still at work.
     pub(super) async fn needs_somebody(self) -> Result<Run, EngineError> {
-        let poll = self.engine.shared.settings().poll;
+        let poll = self.engine.shared.settings().fixed.poll;
         let (mut tick, mut is_first) = (poll, true);
         loop {
             let mut rested = pin!(self.ear.rested());
@@ -356,7 +356,7 @@ impl Follower {
 
     /// Waits until the run waits or is over. Looks at its row only: nobody's log is read for it.
     pub(super) async fn settles(self) -> Result<Run, EngineError> {
-        let (mut tick, mut is_first) = (self.engine.shared.settings().poll, true);
+        let (mut tick, mut is_first) = (self.engine.shared.settings().fixed.poll, true);
         loop {
             let mut rested = pin!(self.ear.rested());
             rested.as_mut().enable();
@@ -385,7 +385,7 @@ impl Follower {
 
     /// What happened since, in order; waits until there is something. Words of a reply come before the reply.
     pub async fn news(&mut self) -> Result<Vec<News>, EngineError> {
-        let (mut tick, ear) = (self.engine.shared.settings().poll, self.ear.clone());
+        let (mut tick, ear) = (self.engine.shared.settings().fixed.poll, self.ear.clone());
         loop {
             // Registered before reading, so that nothing falls between the two.
             let mut woken = pin!(ear.changed());

@@ -223,7 +223,7 @@ impl Shared {
     /// A node is believed for three beats, and no longer than a run is its own: whoever takes over its shards finds its
     /// runs as soon as their leases run out.
     fn beat_every(&self) -> Millis {
-        Millis((self.settings().lease.0 / 5).max(1))
+        Millis((self.settings().fixed.lease.0 / 5).max(1))
     }
 
     async fn turn(&self) -> Result<(), StoreError> {
@@ -274,7 +274,7 @@ impl Shared {
     fn facts(&self) -> NodeFacts {
         let at_work = self.driven.lock().unwrap_or_else(PoisonError::into_inner).len();
         NodeFacts {
-            name: self.settings().node_name.clone(),
+            name: self.settings().fixed.node_name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             fold: FOLD_VERSION,
             level: FEATURE_LEVEL,

@@ -72,7 +72,7 @@ impl Shared {
     /// A lease that lasts as long as there is something to do.
     pub(super) fn while_busy(&self) -> Lease {
         let now = self.clock.now();
-        Lease::WhileBusy { node: self.node, now, until: now.plus(self.settings().lease) }
+        Lease::WhileBusy { node: self.node, now, until: now.plus(self.settings().fixed.lease) }
     }
 }
 

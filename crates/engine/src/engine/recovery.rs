@@ -75,7 +75,7 @@ impl Shared {
     /// Begins to look. What there is now is counted in the background; the instant that counts is this one.
     pub(super) fn begin_recovery(self: &Arc<Shared>) {
         self.looking().report.began_at = self.clock.now();
-        let counting = self.store.counts(self.settings().tenant.clone());
+        let counting = self.store.counts(self.settings().fixed.tenant.clone());
         let shared = self.clone();
         self.spawn(async move {
             if let Err(error) = shared.tenants().await {
@@ -100,8 +100,9 @@ impl Shared {
             return;
         }
         // A lease that was given before this server began belongs to one that is gone.
-        let is_left_behind =
-            |lease: &Lease| lease.node != self.node && lease.until <= began_at.plus(self.settings().lease);
+        let is_left_behind = |lease: &Lease| {
+            lease.node != self.node && lease.until <= began_at.plus(self.settings().fixed.lease)
+        };
         looking.report.taken_over += u64::from(from.as_ref().is_some_and(is_left_behind));
         let mut expired = row.run.state.holds.iter().filter(|hold| {
             let at = hold.expires_at.filter(|_| hold.kind.can_expire() && hold.expired_at.is_none());
@@ -131,7 +132,7 @@ impl Shared {
     pub(super) fn end_recovery(&self) {
         let mut looking = self.looking();
         let now = self.clock.now();
-        let leases_end = looking.report.began_at.plus(self.settings().lease);
+        let leases_end = looking.report.began_at.plus(self.settings().fixed.lease);
         let is_over = looking.counts.is_some() && (!looking.may_be_leased() || now > leases_end);
         if looking.report.ended_at.is_some() || !is_over {
             return;

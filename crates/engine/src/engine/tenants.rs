@@ -21,7 +21,7 @@ impl Shared {
     pub(super) async fn tenants(&self) -> Result<Vec<Tenant>, StoreError> {
         let stored = self.store.tenants().await?;
         let mut known = self.tenants.0.write().unwrap_or_else(PoisonError::into_inner);
-        for tenant in stored.into_iter().chain([self.settings().tenant.clone()]) {
+        for tenant in stored.into_iter().chain([self.settings().fixed.tenant.clone()]) {
             known.insert(tenant_tag(&tenant), tenant);
         }
         Ok(known.values().cloned().collect())
@@ -30,7 +30,7 @@ impl Shared {
     /// The tenants that this node has heard of so far.
     pub(super) fn known_tenants(&self) -> Vec<Tenant> {
         let known = self.tenants.0.read().unwrap_or_else(PoisonError::into_inner);
-        let own = self.settings().tenant.clone();
+        let own = self.settings().fixed.tenant.clone();
         let others = known.values().filter(|tenant| **tenant != own).cloned();
         std::iter::once(own.clone()).chain(others).collect()
     }
@@ -59,6 +59,6 @@ impl Shared {
     /// Whose a run is, by its id. The tenant of the server for one that nobody here has heard of.
     pub(super) fn tenant_of(&self, run: RunId) -> Tenant {
         let known = self.tenants.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(&run.tenant_tag()).cloned().unwrap_or_else(|| self.settings().tenant.clone())
+        known.get(&run.tenant_tag()).cloned().unwrap_or_else(|| self.settings().fixed.tenant.clone())
     }
 }

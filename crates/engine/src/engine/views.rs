@@ -185,7 +185,7 @@ impl Engine {
                 Err(error) => tracing::warn!(%error, "nothing was counted"),
             }
         }
-        shared.settings().telemetry.render(counted.get(&who.tenant).map(|(_, counts)| counts), now)
+        shared.settings().fixed.telemetry.render(counted.get(&who.tenant).map(|(_, counts)| counts), now)
     }
 
     /// A run as soon as it waits or is over; as it is when that takes longer than `at_most`.

@@ -31,7 +31,7 @@ impl Engine {
     pub fn work(&self) {
         self.shared.stay();
         self.shared.begin_recovery();
-        let telemetry = self.shared.settings().telemetry.clone();
+        let telemetry = self.shared.settings().fixed.telemetry.clone();
         let mut stopping = self.shared.stopping.subscribe();
         self.shared.spawn(async move {
             let stopped = stopping.wait_for(|stopping| *stopping);
@@ -52,7 +52,8 @@ impl Engine {
                 shared.see_to_keys(&mut keys_seen_to).await;
                 if found == 0 {
                     shared.end_recovery();
-                    let _ = shared.clock.timeout(shared.settings().poll, shared.wakes.worker_woken()).await;
+                    let _ =
+                        shared.clock.timeout(shared.settings().fixed.poll, shared.wakes.worker_woken()).await;
                 }
             }
         });
@@ -124,7 +125,7 @@ impl Shared {
         let claim = Claim {
             node: self.node,
             now,
-            until: now.plus(self.settings().lease),
+            until: now.plus(self.settings().fixed.lease),
             shards: self.shards(),
             limit: CLAIM_MAX,
             room: tenants.iter().flat_map(room_of).collect(),

@@ -16,7 +16,7 @@ use standfast_core::time::Millis;
 use standfast_engine::Engine;
 use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
-use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::settings::{Agent, Fixed, Settings};
 use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
 use standfast_models::scripted::{Line, Script};
 use standfast_store::Store;
@@ -69,7 +69,7 @@ fn settings(thinks: i64) -> Settings {
     let mut lines = vec![Line::calls(&[("delete_file", ARGUMENTS)]), Line::says(DONE)];
     lines.iter_mut().for_each(|line| line.delay = (thinks > 0).then_some(Millis(thinks)));
     let agents = BTreeMap::from([agent("ops", lines), agent("plain", vec![Line::says(DONE)])]);
-    Settings { agents, poll: Millis(POLL_MS), ..Settings::usual() }
+    Settings { agents, fixed: Fixed { poll: Millis(POLL_MS), ..Fixed::default() }, ..Settings::usual() }
 }
 
 /// An agent with a tool that needs approval, whose model says these lines.

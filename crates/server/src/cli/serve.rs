@@ -161,7 +161,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let key = config.as_ref().and_then(Config::secret_key);
     let key = data::webhook_key(&data, key)?;
     let site = Arc::<Site>::default();
-    let tenant = Settings::usual().tenant;
+    let tenant = Settings::usual().fixed.tenant;
     let logins =
         Logins { vault: Arc::new(Vault::new(store.clone(), tenant, key.clone())), site: site.clone() };
     let around = Around { data: data.clone(), clock: Clock::system(), logins: Some(logins) };
@@ -174,7 +174,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         None => Built { settings: demo::settings(&data)?, database: None, uses_memory: false },
     };
     overrule(&mut settings, arguments, wanted)?;
-    settings.telemetry = telemetry;
+    settings.fixed.telemetry = telemetry;
     settings.webhooks.key = Some(key);
     config.iter().for_each(warn);
     let fixed = Fixed { database, uses_memory, around: around.clone() };
@@ -182,9 +182,9 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let address = listener.local_addr()?;
     site.listens_on(format!("http://{address}"));
 
-    let (limits, auth) = (settings.connections.clone(), settings.access.auth.clone());
-    if settings.node_name.is_empty() {
-        settings.node_name = machine_name();
+    let (limits, auth) = (settings.fixed.connections.clone(), settings.access.auth.clone());
+    if settings.fixed.node_name.is_empty() {
+        settings.fixed.node_name = machine_name();
     }
     let engine = Engine::new(store, around.clock, settings);
     if let Err(error) = engine.join().await {
@@ -292,7 +292,7 @@ fn overrule(settings: &mut Settings, arguments: &Serve, wanted: SocketAddr) -> R
     }
     access.hosts.extend(arguments.hosts.iter().map(|host| host.to_ascii_lowercase()));
     if let Some(most) = arguments.max_connections {
-        settings.connections.at_once = most.get();
+        settings.fixed.connections.at_once = most.get();
     }
     for agent in settings.agents.values_mut().map(Arc::make_mut) {
         if !arguments.approvers.is_empty() {

@@ -20,8 +20,8 @@ use standfast_engine::clock::Clock;
 use standfast_engine::outbound::guard::Guard;
 use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::{
-    A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, Jobs, ServedInbox, Serves, Settings,
-    Skill, Streaming, Tracking, Webhooks,
+    A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, Fixed, Jobs, ServedInbox, Serves,
+    Settings, Skill, Streaming, Tracking, Webhooks,
 };
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
@@ -159,29 +159,19 @@ impl Config {
             }
         }
         let usual = Settings::usual();
-        let (server, nodes) = (&self.file.server.limits, &self.file.server.nodes);
+        let server = &self.file.server.limits;
         let settings = Settings {
-            node_name: nodes.name.clone().unwrap_or_default(),
-            lease: nodes.take_over_after.map_or(usual.lease, |span| span.0),
-            poll: nodes.poll.map_or(usual.poll, |span| span.0),
+            fixed: self.fixed(usual.fixed),
             agents,
             default_agent: self.file.server.default_agent.as_ref().map(AgentName::new).transpose()?,
             limits: Arc::new(limits(server)),
             access: access(&self.file.server)?,
-            connections: Connections {
-                at_once: server
-                    .max_connections
-                    .and_then(|n| usize::try_from(n).ok())
-                    .unwrap_or(usual.connections.at_once),
-                ..usual.connections
-            },
             webhooks: webhooks(&self.file.server),
             a2a: a2a(&self.file.server)?,
             jobs: jobs(&self.file.server.async_tools),
             mirrors: self.mirrors(),
             keep_ended: self.file.server.retention.ended_runs.map(|span| span.0),
             max_wait: server.max_wait.map_or(usual.max_wait, |span| span.0),
-            max_body: server.max_body.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usual.max_body),
             public_url: self.file.server.public_url.clone(),
             vault: beside.logins.as_ref().map(|logins| logins.vault.clone()),
             ..usual
@@ -191,6 +181,24 @@ impl Config {
             conformance::install(&mut settings, passes)?;
         }
         Ok(Built { settings, database: self.database.clone(), uses_memory: self.uses_memory() })
+    }
+
+    /// What a reload of this file does not change.
+    fn fixed(&self, usual: Fixed) -> Fixed {
+        let (server, nodes) = (&self.file.server.limits, &self.file.server.nodes);
+        let at_once = server.max_connections.and_then(|n| usize::try_from(n).ok());
+        let max_body = server.max_body.and_then(|bytes| usize::try_from(bytes).ok());
+        Fixed {
+            node_name: nodes.name.clone().unwrap_or_default(),
+            lease: nodes.take_over_after.map_or(usual.lease, |span| span.0),
+            poll: nodes.poll.map_or(usual.poll, |span| span.0),
+            connections: Connections {
+                at_once: at_once.unwrap_or(usual.connections.at_once),
+                ..usual.connections
+            },
+            max_body: max_body.unwrap_or(usual.max_body),
+            ..usual
+        }
     }
 
     /// Whether agents live in memory beside the database.

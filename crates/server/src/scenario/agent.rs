@@ -15,7 +15,7 @@ use standfast_core::time::Millis;
 use standfast_engine::auth::{Approvers, Party, SelfApproval};
 use standfast_engine::clock::Clock;
 use standfast_engine::model::Model;
-use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::settings::{Agent, Fixed, Settings};
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_models::scripted::Script;
@@ -87,7 +87,11 @@ impl Cast {
             ..Agent::new(self.definition.clone(), self.model.clone())
         };
         let agents = BTreeMap::from([(self.name.clone(), Arc::new(agent))]);
-        Settings { agents, lease: LEASE, poll: NEVER, ..Settings::usual() }
+        Settings {
+            agents,
+            fixed: Fixed { lease: LEASE, poll: NEVER, ..Fixed::default() },
+            ..Settings::usual()
+        }
     }
 }
 

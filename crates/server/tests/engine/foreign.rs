@@ -112,7 +112,7 @@ async fn a_foreign_run_costs_what_an_unknown_one_costs() {
     let inner = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap());
     let store = Arc::new(Noting { inner, asked: Mutex::default() });
     let mut settings = site.settings();
-    settings.poll = standfast_core::time::Millis::hours(1);
+    settings.fixed.poll = standfast_core::time::Millis::hours(1);
     let engine = Engine::new(store.clone(), Clock::system(), settings);
     let run = start(&engine).await;
     until(&engine, run, HELD).await;

@@ -49,7 +49,7 @@ use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::{Entry, transcript};
 use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
-use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::settings::{Agent, Fixed, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
 use standfast_engine::{Decision, Engine, EngineError, NewRun};
@@ -185,8 +185,7 @@ impl Site {
         let lease = Millis(2_600);
         Settings {
             agents: BTreeMap::from([(agent(), Arc::new(agent_settings))]),
-            lease,
-            poll: Millis(50),
+            fixed: Fixed { lease, poll: Millis(50), ..Fixed::default() },
             ..Settings::usual()
         }
     }

@@ -19,7 +19,7 @@ use standfast_core::time::Millis;
 use standfast_core::transcript::Entry;
 use standfast_engine::clock::Clock;
 use standfast_engine::model::{Asked, Live, Model, ModelReply, Prompt};
-use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::settings::{Agent, Fixed, Settings};
 use standfast_engine::{Engine, EngineError, NewRun};
 use standfast_store::{Answer as Answered, Batch, Store};
 use tokio::sync::Notify;
@@ -77,7 +77,7 @@ fn settings(site: &Site, agents: &[&str], places: usize, model: &dyn Fn(AgentNam
         (name, Arc::new(one))
     };
     let agents: BTreeMap<AgentName, Arc<Agent>> = agents.iter().map(of).collect();
-    Settings { agents, poll: NEVER, lease: NEVER, ..usual }
+    Settings { agents, fixed: Fixed { poll: NEVER, lease: NEVER, ..usual.fixed }, ..usual }
 }
 
 async fn start_of(engine: &Engine, agent: &str) -> RunId {

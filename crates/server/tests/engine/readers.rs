@@ -44,7 +44,7 @@ async fn held(poll: Millis) -> (Site, Arc<Counting>, Engine, Engine, RunId) {
     let inner = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap());
     let store = Arc::new(Counting { inner, reads: AtomicUsize::new(0) });
     let mut settings = site.settings();
-    settings.poll = poll;
+    settings.fixed.poll = poll;
     let engine = Engine::new(store.clone(), Clock::system(), settings);
     let other = Engine::new(store.inner.clone(), Clock::system(), site.settings());
     let run = start(&engine).await;

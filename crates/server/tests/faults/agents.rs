@@ -16,7 +16,7 @@ use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName};
 use standfast_core::time::Millis;
-use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::settings::{Agent, Fixed, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
 use standfast_models::scripted::{Line, Script};
@@ -115,8 +115,7 @@ pub(crate) fn settings(data: &Path, behaviour: &Behaviour, points: &Arc<Points>)
     Settings {
         agents: agents.collect(),
         limits: Arc::new(Limits { orphan_margin: Millis(100), ..Limits::default() }),
-        lease: behaviour.lease,
-        poll: Millis(50),
+        fixed: Fixed { lease: behaviour.lease, poll: Millis(50), ..Fixed::default() },
         ..Settings::usual()
     }
 }

@@ -168,7 +168,7 @@ fn three_nodes(cycles: usize) -> Plan {
     let faults = [Fault::Kill, Fault::Kill, Fault::Kill, Fault::Crash];
     let plan = Plan::new("NODES", "three nodes: kill -9, crashes of Postgres", cycles);
     // The lease that the product has when nobody says otherwise.
-    Plan { lease: Settings::usual().lease, ..plan }.with(&faults)
+    Plan { lease: Settings::usual().fixed.lease, ..plan }.with(&faults)
 }
 
 /// F4: SIGSTOP past the lease; others take over; SIGCONT.

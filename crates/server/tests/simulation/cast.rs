@@ -17,7 +17,7 @@ use standfast_core::time::Millis;
 use standfast_engine::auth::{Approvers, Party};
 use standfast_engine::clock::Clock;
 use standfast_engine::model::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
-use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::settings::{Agent, Fixed, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
 use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
 use standfast_tools::agent::AsksAgent;
@@ -78,8 +78,11 @@ pub(crate) fn settings(sim: &Arc<Sim>, seat: usize, life: u64, clock: &Clock) ->
     Settings {
         agents: agents.collect(),
         limits: Arc::new(Limits::default()),
-        lease: LEASE,
-        poll: if sim.blind == Blind::ToTime { NEVER } else { POLL },
+        fixed: Fixed {
+            lease: LEASE,
+            poll: if sim.blind == Blind::ToTime { NEVER } else { POLL },
+            ..Fixed::default()
+        },
         ..Settings::usual()
     }
 }

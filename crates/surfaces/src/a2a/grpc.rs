@@ -39,7 +39,7 @@ pub(super) const PATH: &str = "/lf.a2a.v1.A2AService/";
 
 /// The route of the service.
 pub(super) fn routes(app: &App) -> Router<App> {
-    let size = app.engine.settings().max_body;
+    let size = app.engine.settings().fixed.max_body;
     let service = A2aServiceServer::new(Grpc { app: app.clone() }).max_decoding_message_size(size);
     Router::new()
         .route_service("/lf.a2a.v1.A2AService/{*rpc}", service)

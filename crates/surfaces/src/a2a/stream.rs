@@ -240,7 +240,7 @@ impl Frames {
             let has_children =
                 |run: &standfast_core::run::Run| run.state.holds.iter().any(|hold| hold.child.is_some());
             let looks_below = self.progress.run().is_some_and(has_children);
-            let (clock, poll) = (self.asked.app.engine.clock(), self.asked.app.engine.settings().poll);
+            let (clock, poll) = (self.asked.app.engine.clock(), self.asked.app.engine.settings().fixed.poll);
             let heard = tokio::select! {
                 read = self.follower.steps() => Heard::Steps(read),
                 () = clock.sleep(poll), if looks_below => Heard::Nothing,

@@ -166,7 +166,7 @@ async fn run(
 )]
 async fn recovery(State(app): State<App>, Extension(who): Who) -> Answered<Json<wire::RecoveryBody>> {
     // It counts one tenant's runs, and is nobody else's business.
-    match who.tenant == app.engine.settings().tenant {
+    match who.tenant == app.engine.settings().fixed.tenant {
         true => Ok(Json(map::recovery(&app.engine.recovery()))),
         false => Err(Problem::not_found()),
     }

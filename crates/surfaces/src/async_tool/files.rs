@@ -177,7 +177,7 @@ pub async fn write_files(engine: &Engine, who: &Principal, directory: &Path) -> 
 /// Keeps files of some agents' calls and conversations, for as long as the engine works: everything at first and once in
 /// a while, in between what changes here. What cannot be written is told, and tried again.
 pub async fn mirror(engine: Engine, directory: PathBuf, agents: BTreeSet<AgentName>) {
-    let who = Principal { tenant: engine.settings().tenant.clone(), ..Principal::local() };
+    let who = Principal { tenant: engine.settings().fixed.tenant.clone(), ..Principal::local() };
     let mut changes = engine.changes();
     while !engine.is_stopping() {
         if let Err(error) = keep(&engine, &who, &directory, &agents, &mut changes).await {

@@ -306,7 +306,7 @@ async fn recovery_status(
     Extension(who): Who,
 ) -> Answered<Json<wire::RecoveryStatus>> {
     // It counts one tenant's runs, and is nobody else's business.
-    match who.tenant == app.engine.settings().tenant {
+    match who.tenant == app.engine.settings().fixed.tenant {
         true => Ok(Json(map::recovery(&app.engine.recovery(), app.engine.silent_jobs()))),
         false => Err(Refused::new(StatusCode::NOT_FOUND, "there is nothing here that you may see")),
     }

@@ -115,7 +115,7 @@ impl Reply {
 impl Streaming {
     async fn next(&mut self) -> Option<Event> {
         while self.ready.is_empty() && !self.is_over {
-            let (clock, poll) = (self.asker.app.engine.clock(), self.asker.app.engine.settings().poll);
+            let (clock, poll) = (self.asker.app.engine.clock(), self.asker.app.engine.settings().fixed.poll);
             let heard = tokio::select! {
                 read = self.follower.news() => Heard::News(read),
                 () = clock.sleep(poll), if self.waits_below => Heard::Nothing,

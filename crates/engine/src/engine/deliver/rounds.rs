@@ -122,7 +122,7 @@ async fn rounds(shared: Weak<Shared>) {
         let is_news = tokio::select! {
             () = shared.wakes.news() => true,
             () = under_way.ended() => false,
-            () = shared.clock.sleep(shared.settings().poll) => false,
+            () = shared.clock.sleep(shared.settings().fixed.poll) => false,
             _ = stopping.wait_for(|stopping| *stopping) => false,
         };
         if is_news {
@@ -246,7 +246,7 @@ impl Shared {
                 Next::Frame(frame) => What::Frame { run: &run, frame },
             };
             match self.send(&found, &receiver, what).await {
-                Tried::Taken { .. } => self.settings().telemetry.delivered(),
+                Tried::Taken { .. } => self.settings().fixed.telemetry.delivered(),
                 Tried::Failed { why, after } => return Ok(Some(self.failed(notice, seq, why, after))),
                 Tried::Gone => {
                     let why = "the receiver answered 410 Gone".to_owned();
@@ -406,7 +406,7 @@ impl Shared {
         let settings = self.settings();
         let again = settings.webhooks.retries.get(usize::try_from(tries).unwrap_or(usize::MAX) - 1);
         let Some(pause) = again else { return self.dead(from, why) };
-        settings.telemetry.delivery_failed();
+        settings.fixed.telemetry.delivery_failed();
         // A receiver that says when is not asked sooner, but it cannot put off the end of the tries for ever.
         let wished = after.map_or(Millis(0), |after| Millis(after.0.min(RETRY_AFTER_MAX.0)));
         let at = self.clock.now().plus(Millis(around(*pause).0.max(wished.0)));
@@ -417,7 +417,7 @@ impl Shared {
     }
 
     fn dead(&self, from: Seq, why: String) -> SettleNotice {
-        self.settings().telemetry.delivery_dead();
+        self.settings().fixed.telemetry.delivery_dead();
         SettleNotice::Dead { at: self.clock.now(), from, why }
     }
 

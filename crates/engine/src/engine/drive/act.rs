@@ -37,7 +37,7 @@ const START_MARGIN: Millis = Millis::seconds(2);
 impl Shared {
     /// The start of a call by this node.
     pub(in crate::engine) fn begin(&self, agent: &AgentName, call: CallNo, stored: StoredCall) -> Command {
-        let lease = Millis(self.settings().lease.0 - START_MARGIN.0);
+        let lease = Millis(self.settings().fixed.lease.0 - START_MARGIN.0);
         let start_by = self.clock.now().plus(lease);
         let agent = self.agent(agent).ok();
         let tool = agent.as_ref().and_then(|agent| agent.tools.get(&stored.tool));

@@ -123,7 +123,7 @@ impl Drive {
         &mut self,
         mut asked: Pin<&mut impl Future<Output = Said>>,
     ) -> (Option<Said>, Result<(), EngineError>) {
-        let (clock, pause) = (self.shared.clock.clone(), self.shared.settings().poll);
+        let (clock, pause) = (self.shared.clock.clone(), self.shared.settings().fixed.poll);
         let mut replied = None;
         loop {
             let settled = {

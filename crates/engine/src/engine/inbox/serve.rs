@@ -30,7 +30,7 @@ impl Shared {
                 // Listens before it looks, so that nothing falls between.
                 let news = shared.wakes.inbox_news();
                 if shared.take_from_inboxes().await == 0 {
-                    let _ = shared.clock.timeout(shared.settings().poll, news).await;
+                    let _ = shared.clock.timeout(shared.settings().fixed.poll, news).await;
                 }
             }
         });

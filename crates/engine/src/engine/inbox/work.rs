@@ -42,7 +42,7 @@ impl Engine {
                 return Ok(None);
             }
             // A pause after a failure ends without anybody saying so.
-            let _ = shared.clock.timeout(left.min(shared.settings().poll), news).await;
+            let _ = shared.clock.timeout(left.min(shared.settings().fixed.poll), news).await;
         }
     }
 
