@@ -1,4 +1,4 @@
-//! The model of the conformance agent: does what the beginning of a message chooses (`crate::conformance`).
+//! The model of the conformance agent: does what the beginning of a message chooses, by the table of the A2A surface.
 //!
 //! It is asked like any other model and knows nothing but the conversation, so a restart changes nothing. The message
 //! that came last chooses; where that chooses nothing, what the first one chose goes on.

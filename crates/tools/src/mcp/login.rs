@@ -3,7 +3,7 @@
 //! A call whose server asks for a login waits in a hold. The owner of its run is led to the authorization server by a
 //! page of ours and comes back to `/login/callback`. In between, everything that must not be lost or guessed is in a
 //! sealed cookie of that one browser: any node can finish the login, also after a restart. The tokens are sealed too
-//! (`vault.rs`), and belong to one user and one server.
+//! (the vault of the engine), and belong to one user and one server.
 
 mod discover;
 mod tokens;
