@@ -192,6 +192,20 @@ fn please_install(missing: &[&str]) -> String {
 mod tests {
     use super::*;
 
+    /// Whoever reads README or CONTRIBUTING before the first run knows everything that it installs.
+    #[test]
+    fn the_documents_name_every_tool_and_package() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let tools = CARGO_TOOLS.iter().map(|tool| tool.install[1]);
+        let packages = SYSTEM_PACKAGES.iter().map(|package| package.debian_name);
+        let needed: Vec<&str> = tools.chain(packages).chain(["python3-venv"]).collect();
+        for page in ["README.md", "CONTRIBUTING.md"] {
+            let text = std::fs::read_to_string(root.join(page)).unwrap();
+            let missing: Vec<&&str> = needed.iter().filter(|name| !text.contains(**name)).collect();
+            assert!(missing.is_empty(), "{page} does not name {missing:?}");
+        }
+    }
+
     #[test]
     fn the_message_names_the_packages_and_the_command() {
         let message = please_install(&["strace", "redis-server"]);

@@ -5,6 +5,7 @@
 //! `rust_paths.rs`, `cargo_manifest.rs` and `markdown.rs` read what is in them, no more than the rules need.
 
 mod cargo_manifest;
+mod code_map;
 mod error_texts;
 mod file_length;
 mod links;

@@ -9,8 +9,8 @@ use anyhow::{Result, bail};
 use super::repository::Repository;
 use super::violation::Violation;
 use super::{
-    error_texts, file_length, links, module_docs, no_leftovers, old_name, product_only, readme_commands,
-    requirements, use_edges,
+    code_map, error_texts, file_length, links, module_docs, no_leftovers, old_name, product_only,
+    readme_commands, requirements, use_edges,
 };
 
 type Rule = fn(&Repository) -> Vec<Violation>;
@@ -26,6 +26,7 @@ const RULES: &[Rule] = &[
     product_only::check,
     no_leftovers::check,
     old_name::check,
+    code_map::check,
 ];
 
 /// Prints every violation of every rule; any is an error.
