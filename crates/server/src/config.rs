@@ -16,6 +16,7 @@ mod mcp;
 mod mode;
 mod models;
 mod nearest;
+mod own_files;
 mod path;
 mod plan;
 mod problem;
@@ -44,8 +45,7 @@ pub use schema::published as schema;
 pub use source::{Source, Spot};
 pub use stores::Lives;
 
-use crate::conformance::Passes;
-use file::{ConformancePass, File};
+use file::File;
 
 /// A configuration that is right.
 #[derive(Debug)]
@@ -62,8 +62,6 @@ pub struct Config {
     pub database: Option<Database>,
     /// What one should know.
     pub notices: Vec<Notice>,
-    /// Whether it is for conformance kits, and in which of their passes.
-    pub conformance: Option<Passes>,
 }
 
 /// Why there is no configuration.
@@ -138,22 +136,21 @@ pub fn check(
     }
     let agents = plan::agents(&file);
     let database = stores::database(&file, &tree, folder);
-    let conformance = (file.server.conformance == Some(true)).then(|| {
-        let has = |pass| file.server.conformance_passes.contains(&pass);
-        let passes = Passes {
-            reduced_capabilities: has(ConformancePass::ReducedCapabilities),
-            auth: has(ConformancePass::Auth),
-            required_extension: has(ConformancePass::RequiredExtension),
-        };
-        passes.in_environment(lookup)
-    });
-    Ok(Config { source, folder: folder.to_owned(), file, agents, database, notices, conformance })
+    let config = Config { source, folder: folder.to_owned(), file, agents, database, notices };
+    let exposed = config.exposed_files(&tree);
+    if exposed.is_empty() {
+        return Ok(config);
+    }
+    let Config { source, notices, .. } = config;
+    let mut problems = exposed;
+    problems.sort_by_key(|problem| problem.at);
+    Err(Problems { source, problems, notices })
 }
 
 /// The types. What does not fit has been left out and told before this.
 fn typed(shaped: serde_json::Value, tree: &tree::Node, problems: &mut Vec<Problem>) -> File {
     serde_json::from_value(shaped).unwrap_or_else(|error| {
-        let help = "this is a mistake of Standfast's own check; please report it with the file".to_owned();
+        let help = "this is a bug in Standfast's validation; please report it with the file".to_owned();
         problems.push(Problem { at: tree.at, path: Path::top(), what: error.to_string(), help });
         File::default()
     })

@@ -11,7 +11,6 @@ pub mod auth;
 pub mod card_key;
 pub mod clock;
 pub mod config;
-pub mod conformance;
 pub mod demo;
 pub mod engine;
 pub mod heads;

@@ -6,7 +6,6 @@
 
 mod anthropic;
 pub mod chain;
-pub mod conformance;
 mod conversation;
 mod frames;
 mod gate;

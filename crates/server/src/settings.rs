@@ -18,7 +18,6 @@ use standfast_core::time::Millis;
 
 use crate::auth::{Issuer, Party, Principal};
 use crate::card_key::CardKey;
-use crate::conformance::Passes;
 use crate::engine::SigningKey;
 use crate::model::Model;
 use crate::telemetry::Telemetry;
@@ -78,8 +77,8 @@ pub struct Settings {
     pub logins: BTreeMap<AgentName, Vec<Arc<Desk>>>,
     /// Where tokens of logins are kept, if they are.
     pub vault: Option<Arc<Vault>>,
-    /// Whether this server answers conformance kits, and in which of their passes.
-    pub conformance: Option<Passes>,
+    /// Intercepts A2A requests before the engine gets them: for programs that embed the server. `standfast` sets none.
+    pub a2a_interceptor: Option<Arc<dyn A2aInterceptor>>,
 }
 
 /// What A2A clients are offered.
@@ -95,6 +94,76 @@ pub struct A2a {
     pub card_key: Option<CardKey>,
     /// Which decisions count that name no hold.
     pub decisions: Decisions,
+}
+
+/// Intercepts A2A requests before the engine gets them. A program over the library may bring one.
+pub trait A2aInterceptor: Send + Sync {
+    /// Whether a request with this bearer token may pass. The public card is always open.
+    fn authorize(&self, bearer: Option<&str>, resource: A2aResource) -> Result<(), A2aDenial>;
+
+    /// How the card describes the credential that every request needs; none where it needs none.
+    fn credential(&self) -> Option<&'static str>;
+
+    /// An extension of the protocol that clients must declare before they send messages.
+    fn required_extension(&self) -> Option<RequiredExtension>;
+
+    /// What becomes of a message to an agent.
+    fn route(&self, agent: &AgentName, message: &A2aMessage<'_>) -> MessageRoute;
+}
+
+/// What an A2A request is for, as far as an interceptor tells them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum A2aResource {
+    /// Any operation.
+    Any,
+    /// The extended card of an agent.
+    ExtendedCard,
+}
+
+/// Why an interceptor does not let a request pass, in words for the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum A2aDenial {
+    /// The credential is missing or invalid.
+    Unauthenticated(String),
+    /// The caller is known and lacks the permission.
+    Forbidden(String),
+}
+
+/// An extension of the protocol, as the card names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequiredExtension {
+    /// Its URI.
+    pub uri: &'static str,
+    /// What it is for.
+    pub description: &'static str,
+}
+
+/// A message as an interceptor sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct A2aMessage<'a> {
+    /// The client's id of it.
+    pub id: &'a str,
+    /// The task that it belongs to; none when it starts one.
+    pub task: Option<&'a str>,
+    /// The context that the client names.
+    pub context: Option<&'a str>,
+    /// Its first part, if that is text.
+    pub first_text: &'a str,
+    /// Whether a part of it is structured data, such as a decision.
+    pub has_data: bool,
+}
+
+/// What becomes of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MessageRoute {
+    /// The engine handles it, as it does without an interceptor.
+    Engine,
+    /// It is answered with this text, and there is no task.
+    Reply(String),
+    /// Its context is refused.
+    RefuseContext,
+    /// The engine handles it; on a task that waits for input it supersedes the request instead of answering it.
+    Supersede,
 }
 
 /// Which decisions count that name no hold (C26).
@@ -448,7 +517,7 @@ impl Settings {
             mirrors: BTreeMap::new(),
             logins: BTreeMap::new(),
             vault: None,
-            conformance: None,
+            a2a_interceptor: None,
         }
     }
 }

@@ -108,10 +108,10 @@ fn inboxes_that_cannot_be_served() {
     check(&["inbox_mistakes"]);
 }
 
-/// What conformance kits are answered with stands alone; and what an agent says on its card.
+/// What an agent's card cannot say.
 #[test]
-fn kits_and_cards() {
-    check(&["conformance", "conformance_mistakes", "card_mistakes"]);
+fn cards() {
+    check(&["card_mistakes"]);
 }
 
 /// C32: what needs approval when nobody says so.
@@ -124,6 +124,20 @@ fn approval_by_default() {
 #[test]
 fn every_type_of_tool() {
     check(&["every_tool", "tool_mistakes", "unknown_tool"]);
+}
+
+/// T26: a folder that a tool can write to and that has the server's own files inside. `validate` and `serve` refuse it
+/// with the same words.
+#[test]
+fn working_directories_that_expose_the_server() {
+    check(&["exposed"]);
+    let data = tempfile::tempdir().unwrap();
+    let data = data.path().to_str().unwrap();
+    let serve = ["serve", "--config", "exposed.yaml", "--listen", "127.0.0.1:0", "--data", data];
+    let expected = std::fs::read_to_string(folder().join("exposed.expected")).unwrap();
+    let first = expected.lines().next().unwrap();
+    let served = said(&folder(), &serve);
+    assert!(served.contains(first) && served.ends_with("exit code 2\n"), "{served}");
 }
 
 /// C29, S0-59: without a `task` block the file loads, and a notice names the agent.
@@ -274,6 +288,4 @@ fn the_examples_are_right() {
         }
     }
     assert!(count >= 3, "{count} examples");
-    let said = said(&folder, &["validate", "conformance/standfast.yaml"]);
-    assert!(said.ends_with("exit code 0\n"), "{said}");
 }

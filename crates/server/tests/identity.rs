@@ -69,7 +69,7 @@ struct Answer {
 
 async fn answer(request: RequestBuilder) -> Answer {
     let response = request.send().await.unwrap();
-    let headers = response.headers().iter().filter(|(name, _)| *name != "date");
+    let headers = response.headers().iter().filter(|(name, _)| *name != "date" && *name != "x-request-id");
     let headers =
         headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
     Answer { status: response.status().as_u16(), headers, body: response.text().await.unwrap() }
@@ -340,6 +340,37 @@ async fn an_approver_who_is_taken_off_the_list_sees_nothing_any_more() {
     assert_eq!(server.decide(&cy, &hold).await.status, 200);
 }
 
+/// RFC 9110, 11.6.1: every surface names the scheme once, whatever the form of its errors.
+#[tokio::test]
+async fn every_surface_sends_one_challenge() {
+    let server = serve(&["--auth", "keys"]);
+    let rpc = r#"{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "run_x"}}"#;
+    for request in [
+        server.get("", "/api/v1/holds"),
+        server.get("", "/v1/agents/ops/tasks/run_x"),
+        server.post("", "/", rpc),
+        server.post("", "/v1/agents/ops", rpc),
+        server.get("", "/async-tool/calls"),
+        server.get("", "/no-such-path"),
+    ] {
+        let refused = answer(request).await;
+        let challenges = refused.headers.iter().filter(|(name, _)| name == "www-authenticate").count();
+        assert_eq!((refused.status, challenges), (401, 1), "{refused:?}");
+    }
+}
+
+/// The help names every scope, and the default that the server goes by.
+#[test]
+fn the_help_names_every_scope() {
+    let help = text(standfast(&["keys", "create", "--help"]).output().unwrap().stdout);
+    let about = help.split_once("--scope").unwrap().1;
+    let about = about.split_once("--expires").unwrap().0.split_whitespace().collect::<Vec<_>>().join(" ");
+    for scope in ["runs:read", "runs:write", "holds:decide", "inbox:work", "admin"] {
+        assert!(about.contains(scope), "{scope} is missing: {about}");
+    }
+    assert!(about.contains("Default: runs:read, runs:write, holds:decide"), "{about}");
+}
+
 /// A browser asks its user for the key; scripts are told to send it as a bearer.
 #[tokio::test]
 async fn a_browser_can_send_the_key_as_a_password() {
@@ -441,7 +472,7 @@ async fn wrong_keys_are_throttled_and_valid_ones_never() {
     let refused = refused.unwrap();
     let seconds: u32 = refused.headers()["retry-after"].to_str().unwrap().parse().unwrap();
     assert!((1..=60).contains(&seconds), "{seconds}");
-    assert!(refused.text().await.unwrap().contains("Too many wrong keys"));
+    assert!(refused.text().await.unwrap().contains("Too many failed attempts"));
     let api = |key: &str| server.client.get(format!("{}/api/v1/runs", server.base)).bearer_auth(key).send();
     assert_eq!(api(&wrong).await.unwrap().status(), 429);
     for key in [&known, &unused, &server.key(&["--user", "carol"])] {

@@ -23,7 +23,7 @@ use standfast::surface::async_tool;
 use standfast::telemetry::Telemetry;
 use standfast::tool::mcp::login::{Logins, Site};
 use standfast::vault::Vault;
-use standfast::{conformance, demo, heads, http};
+use standfast::{demo, heads, http};
 use standfast_core::time::Millis;
 use standfast_store::beside::Beside;
 use standfast_store::memory::MemoryStore;
@@ -47,32 +47,33 @@ const DRAIN_RUNS: Millis = Millis::seconds(30);
 /// What `serve` can be told.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// The configuration file; without it the embedded demo.
+    /// The configuration file. Default: the embedded demo.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where to listen; port 0 takes a free one. Default: what the configuration says, else 127.0.0.1:8080.
+    /// The address to listen on; port 0 picks a free one. Default: `server.listen` of the configuration, else 127.0.0.1:8080.
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// Where runs are kept. Default: $XDG_DATA_HOME/standfast, else ~/.local/share/standfast.
+    /// The data directory. Default: $XDG_DATA_HOME/standfast, else ~/.local/share/standfast.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// How callers are known: `local` not at all, for this machine only; `keys` by an API key on every request.
-    /// Default: what the configuration says, else `local`.
+    /// How callers authenticate: `local`, not at all, for this machine only; `keys`, with an API key on every request.
+    /// Default: `server.auth` of the configuration, else `local`.
     #[arg(long, value_name = "HOW")]
     auth: Option<AuthArg>,
-    /// A name that callers may know this server by, beside its address and those of this machine. May be repeated.
+    /// A host name that requests may use, besides the address and the names of this machine. May be repeated.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
-    /// Listen beyond this machine without any identities: whoever reaches the server may decide everything.
+    /// Listen on a public address without authentication: anyone who reaches the server may decide everything.
     #[arg(long)]
     allow_unauthenticated: bool,
-    /// Connections at once; more wait. Default: what the configuration says, else 20000.
+    /// Maximum number of connections; further ones wait. Default: `server.limits.max_connections`, else 20000.
     #[arg(long, value_name = "N")]
     max_connections: Option<NonZeroUsize>,
-    /// Who may decide beside the owner, whatever the agent says: user:NAME, group:NAME or role:NAME. May be repeated.
+    /// An approver besides the owner of a run, instead of those in the configuration: user:NAME, group:NAME or role:NAME.
+    /// May be repeated.
     #[arg(long = "approver", value_name = "WHO")]
     approvers: Vec<Party>,
-    /// Whoever started a run may not decide its holds.
+    /// Forbid people to decide holds of runs that they started.
     #[arg(long)]
     forbid_self_approval: bool,
 }
@@ -88,15 +89,15 @@ enum AuthArg {
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(
-        "refusing to listen on {0}: no identities are configured, so whoever reaches this server may decide \
-         everything; listen on 127.0.0.1 or [::1], or ask for API keys with --auth keys"
+        "refusing to listen on {0}: no authentication is configured, so anyone who reaches this server may decide \
+         everything; listen on 127.0.0.1 or [::1], or require API keys with --auth keys"
     )]
     NotLoopback(SocketAddr),
     #[error(
-        "--host {0}: without identities this server answers to the names of this machine only; add --auth keys"
+        "--host {0}: without authentication this server accepts the names of this machine only; add --auth keys"
     )]
     HostWithoutAuth(String),
-    #[error("--host {0}: give the name alone, without scheme and port")]
+    #[error("--host {0}: pass the name alone, without scheme and port")]
     BadHost(String),
     #[error(transparent)]
     NoDirectory(#[from] NoDirectory),
@@ -190,7 +191,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let engine = Engine::new(store, around.clock, settings);
     if let Err(error) = engine.join().await {
         // It was just opened; whatever is wrong now, the node goes on trying.
-        tracing::warn!(%error, "the other nodes could not be told that this one is there; trying again");
+        tracing::warn!(%error, "nodes: could not announce this node; retrying");
     }
     engine.work();
     engine.deliver(http::receivers());
@@ -226,7 +227,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         () = signals.next() => {}
         failed = keeps_up => failed?,
     }
-    tracing::info!("stopping; a second signal ends at once");
+    tracing::info!("serve: stopping; a second signal stops at once");
     let _ = stop.send(true);
     let stopped = async {
         // Requests that wait for a run are answered as soon as the engine begins nothing new.
@@ -248,10 +249,13 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
 /// Says what one should know of a configuration (C10, C28).
 fn warn(config: &Config) {
     for notice in &config.notices {
-        tracing::warn!(line = notice.at.line, "{}", notice.what);
+        tracing::warn!(line = notice.at.line, "config: {}", notice.what);
     }
     for plan in config.agents.iter().filter(|plan| plan.lives == Lives::InMemory) {
-        tracing::warn!(agent = plan.name, "its runs live in memory: a restart loses them");
+        tracing::warn!(
+            agent = plan.name,
+            "config: runs of this agent are kept in memory; a restart loses them"
+        );
     }
 }
 
@@ -282,7 +286,7 @@ fn overrule(settings: &mut Settings, arguments: &Serve, wanted: SocketAddr) -> R
     }
     if access.auth == Auth::Local && !access.listen.is_loopback() {
         tracing::warn!(
-            "ANYONE WHO REACHES {wanted} MAY SEE AND DECIDE EVERYTHING: it asks nobody who they are (--allow-unauthenticated)"
+            "serve: ANYONE WHO REACHES {wanted} MAY SEE AND DECIDE EVERYTHING: no authentication (--allow-unauthenticated)"
         );
     }
     let is_name = |host: &&String| {
@@ -393,12 +397,6 @@ fn greet_config(address: SocketAddr, data: &Path, config: &Config) -> std::io::R
     for plan in &config.agents {
         let mode = plan.mode.map_or("nothing can wait", |effective| effective.mode.as_str());
         text.push_str(&format!("agent:    {base}/api/v1/agents/{} ({mode})\n", plan.name));
-    }
-    if config.conformance.is_some() {
-        let agent = conformance::AGENT;
-        text.push_str(&format!(
-            "kits:     {base}/v1/agents/{agent} (A2A conformance; nobody is asked who they are)\n"
-        ));
     }
     text.push_str(&format!("waiting:  {base}/api/v1/holds\n"));
     let mut out = std::io::stdout().lock();

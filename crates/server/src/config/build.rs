@@ -15,7 +15,7 @@ use standfast_core::id::Place;
 use standfast_core::name::{AgentName, BadName, InboxName, ToolName, UserId};
 use standfast_core::time::Millis;
 
-use super::file::{self, Sandbox, SelfApproval, ToolType};
+use super::file::{self, Sandbox, SelfApproval, ToolKind, ToolType};
 use super::mcp::McpTools;
 use super::models::{self, Models};
 use super::plan::{AgentPlan, tool_holds};
@@ -25,7 +25,6 @@ use super::{Config, Database};
 use crate::auth::{BadIssuer, BadParty, Issuer, IssuerSettings, Party, TokenRules};
 use crate::card_key::{CardKey, NoCardKey};
 use crate::clock::Clock;
-use crate::conformance;
 use crate::engine::SigningKey;
 use crate::heads::{self, HeadSettings, KeySource};
 use crate::model::provider::BadProvider;
@@ -79,7 +78,7 @@ pub enum BuildError {
     },
     /// The key that the secrets of outside jobs are made of cannot be kept.
     #[error(
-        "cannot keep the key for callbacks of outside jobs in {}: {error}; give the tools a webhook_secret, or repair \
+        "cannot store the key for callbacks of external jobs in {}: {error}; give the tools a webhook_secret, or repair \
          the file", path.display()
     )]
     CallbackKey {
@@ -89,7 +88,7 @@ pub enum BuildError {
         error: std::io::Error,
     },
     /// The directory that tools work in cannot be made.
-    #[error("cannot make {}, where tools work: {error}; name another one with working_directory", path.display())]
+    #[error("cannot create {}, the working directory of the tools: {error}; set another one with working_directory", path.display())]
     NoWorkspace {
         /// The directory.
         path: PathBuf,
@@ -134,8 +133,9 @@ impl Config {
     pub fn fits_this_machine(&self) -> Result<(), BuildError> {
         let commands = self.agents.iter().flat_map(|agent| &agent.tools);
         for plan in commands.filter(|plan| plan.kind == ToolType::Command) {
-            let sandbox = self.file.tools.get(&plan.name).and_then(|tool| tool.sandbox);
-            if sandbox != Some(Sandbox::Off) {
+            let keys = self.file.tools.get(&plan.name).and_then(|tool| tool.kind.as_ref());
+            let is_off = matches!(keys, Some(ToolKind::Command(keys)) if keys.sandbox == Some(Sandbox::Off));
+            if !is_off {
                 probe().map_err(|error| BuildError::Sandbox { tool: plan.name.clone(), error })?;
             }
         }
@@ -210,10 +210,6 @@ impl Config {
             vault: beside.logins.as_ref().map(|logins| logins.vault.clone()),
             ..usual
         };
-        let mut settings = settings;
-        if let Some(passes) = self.conformance {
-            conformance::install(&mut settings, passes)?;
-        }
         Ok(Built { settings, database: self.database.clone(), uses_memory: self.uses_memory() })
     }
 
@@ -342,7 +338,8 @@ impl Config {
         let mut tools = BTreeMap::new();
         for tool in &plan.tools {
             if tool.kind == ToolType::Mcp {
-                let holds = self.file.tools.get(&tool.name).and_then(|tool| tool_holds(&plan.holds, tool));
+                let entry = self.file.tools.get(&tool.name);
+                let holds = entry.and_then(|tool| tool_holds(&plan.holds, &tool.common));
                 tools.insert(ToolName::new(read_result::NAME)?, ReadResult::spec());
                 tools.extend(mcp.get(&tool.name).into_iter().flatten().map(|offered| {
                     (offered.name.clone(), ToolSpec { holds: holds.clone(), ..offered.spec.clone() })
@@ -383,7 +380,7 @@ impl Config {
             agent.approvers.as_ref().map(|named| named.iter().map(|name| party(name)).collect());
         let forbids_for = |name: &String| {
             let tool = self.file.tools.get(name);
-            tool.and_then(|tool| tool.self_approval) == Some(SelfApproval::Forbid)
+            tool.and_then(|tool| tool.common.self_approval) == Some(SelfApproval::Forbid)
         };
         let mut four_eyes = BTreeSet::new();
         for name in plan.tools.iter().map(|tool| &tool.name).filter(|name| forbids_for(name)) {

@@ -154,12 +154,7 @@ fn postgres(sql: &Sql, path: &Path, tree: &Node, found: &mut Checked) {
         for (key, is_said) in parts(sql) {
             if is_said {
                 let what = format!("`{path}` has both `url` and `{key}`");
-                found.problem(
-                    tree,
-                    &path.key(key),
-                    what,
-                    format!("say it in the address, and remove `{key}`"),
-                );
+                found.problem(tree, &path.key(key), what, format!("put it into the URL, and remove `{key}`"));
             }
         }
     }

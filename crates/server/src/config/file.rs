@@ -9,6 +9,8 @@ mod llm;
 mod server;
 mod store;
 mod tool;
+mod tool_schema;
+mod tool_type;
 mod values;
 
 use std::collections::BTreeMap;
@@ -19,11 +21,13 @@ use serde::Deserialize;
 
 pub use agent::{A2a as AgentA2a, Agent, Engine, Hitl, Mode, Reasoning, Skill, Task, TaskBackend};
 pub use llm::{Llm, LlmType};
-pub use server::{
-    A2aDecisions, AsyncTools, Audit, Auth, CardSignature, ConformancePass, Jwt, Limits, Server, network,
-};
+pub use server::{A2aDecisions, AsyncTools, Audit, Auth, CardSignature, Jwt, Limits, Server, network};
 pub use store::{Backend, Driver, SessionStore, Sql, SslMode};
-pub use tool::{McpOverride, Sandbox, Tool, ToolType};
+pub use tool::{
+    A2aKeys, AgentKeys, CommandKeys, CommonKeys, ExternalKeys, FileKeys, HttpRequestKeys, McpKeys,
+    McpOverride, Sandbox, Tool, ToolKind,
+};
+pub use tool_type::ToolType;
 pub use values::{AfterGrace, OnDeny, OnTimeout, Parameters, Secret, SelfApproval, Span};
 
 /// The configuration of a Standfast server, `standfast.yaml`.
@@ -38,6 +42,7 @@ pub struct File {
     /// The tools that agents may have, by the name that the model sees. A built-in tool needs no entry here unless
     /// something about it differs from its defaults.
     #[garde(dive)]
+    #[serde(deserialize_with = "tool::by_name")]
     pub tools: BTreeMap<String, Tool>,
     /// The agents, by name. The name is part of their addresses.
     #[garde(dive)]

@@ -181,7 +181,7 @@ impl Shaper {
             return match Span::parse(&scalar.text) {
                 Some(_) => Some(Json::String(scalar.text.clone())),
                 None => {
-                    let what = format!("`{}` must be a span of time, not `{written}`", shown(here));
+                    let what = format!("`{}` must be a duration, not `{written}`", shown(here));
                     self.wrong(
                         here,
                         at,
@@ -318,7 +318,7 @@ fn example(schema: &Json, here: &Here, value: &Value) -> String {
             None => "write `NAME:` below it, and the keys of that entry below the name, indented".into(),
         };
     }
-    "write one value behind the colon".into()
+    "write one value after the colon".into()
 }
 
 /// `'a', 'b', or 'c'`.

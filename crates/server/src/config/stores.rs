@@ -89,7 +89,7 @@ fn task_backend(name: &str, agent: &Agent, tree: &Node, found: &mut Checked) {
     let is_sql = task.backend == Some(TaskBackend::Sql);
     if agent.session_store.is_some() && (is_sql || task.sql.is_some()) {
         let what = format!(
-            "agent `{name}` lives in its session_store; `task.backend` and `task.sql` have no effect"
+            "agent `{name}` is stored in its session_store; `task.backend` and `task.sql` have no effect"
         );
         return found.notice(tree, &path.key("backend"), what);
     }
@@ -114,10 +114,10 @@ fn one_database(file: &File, tree: &Node, folder: &FilePath, found: &mut Checked
             let what = format!("`{path}` names another database than `{first}`, and a server has one");
             let (key, help) = match (&chosen, &first_sql.database) {
                 (Database::Sqlite(_), Some(database)) => {
-                    ("database", format!("write `database: {database}` here too; the two stay apart in it"))
+                    ("database", format!("write `database: {database}` here too; they stay separate in it"))
                 }
                 (Database::Sqlite(_) | Database::Postgres(_), _) => {
-                    ("driver", format!("write here what `{first}` says; the two stay apart in it"))
+                    ("driver", format!("write here what `{first}` says; they stay separate in it"))
                 }
             };
             let at = if tree.find(&path.key(key)).is_some() { path.key(key) } else { path.clone() };
@@ -156,5 +156,6 @@ pub(super) fn absolute(folder: &FilePath, path: &str) -> PathBuf {
             }
         }
     }
-    out
+    // The folder itself has a name too, or nothing could be found there.
+    if out.as_os_str().is_empty() { PathBuf::from(".") } else { out }
 }

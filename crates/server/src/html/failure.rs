@@ -12,7 +12,7 @@ use standfast_core::refusal::Refusal;
 use super::headers;
 use super::render::{MESSAGES, Site};
 use crate::engine::{EngineError, StoreError};
-use crate::http::{Problem, status};
+use crate::http::{Problem, keep_advice, status};
 
 /// A no, as a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,11 +30,7 @@ impl Failure {
     }
 
     pub(crate) fn not_found() -> Failure {
-        Failure::new(
-            StatusCode::NOT_FOUND,
-            "Not found",
-            "There is nothing here with this id that you may see.",
-        )
+        Failure::new(StatusCode::NOT_FOUND, "Not found", "Not found, or you don't have access.")
     }
 }
 
@@ -51,17 +47,17 @@ impl From<EngineError> for Failure {
                     pointer => format!("At {pointer}: "),
                 };
                 let text = format!("{place}{}. Nothing was decided.", broken.why);
-                Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "This does not fit", &text)
+                Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid input", &text)
             }
             EngineError::KeyReused { .. } => {
-                let text = "This form was sent before with something else in it. Open the page again.";
-                Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Already sent", text)
+                let text = "This form was already submitted with other values. Reload the page.";
+                Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Already submitted", text)
             }
             EngineError::SessionClosed { .. } => {
                 Failure::new(StatusCode::CONFLICT, "The session is closed", &error.to_string())
             }
             EngineError::MissingScope(_) => {
-                Failure::new(StatusCode::FORBIDDEN, "Your key is not for this", &error.to_string())
+                Failure::new(StatusCode::FORBIDDEN, "Missing scope", &error.to_string())
             }
             EngineError::Store(failure) => failed(failure),
             EngineError::Refused(refusal) => refused(refusal),
@@ -73,8 +69,7 @@ fn refused(refusal: &Refusal) -> Failure {
     let title = match refusal {
         Refusal::NoSuchHold(_) | Refusal::NoSuchCall(_) => return Failure::not_found(),
         Refusal::Stale { .. } | Refusal::MustRepeatDigest { .. } => {
-            let text =
-                "Nothing was decided. Below is the call as it would run now; look again before you decide.";
+            let text = "Nothing was decided. The call as it would run now is shown below; review it before you decide.";
             return Failure::new(status::of_refusal(refusal), "Changed since you saw it", text);
         }
         Refusal::AlreadyDecided(_) => {
@@ -83,11 +78,11 @@ fn refused(refusal: &Refusal) -> Failure {
         }
         Refusal::NotAllowed(_) => "You may not decide this",
         Refusal::Expired(_) => "Too late",
-        Refusal::Ended(_) => "The run is over",
-        Refusal::WrongKind { .. } => "Not a decision for this",
+        Refusal::Ended(_) => "The run has ended",
+        Refusal::WrongKind { .. } => "Wrong decision for this kind of hold",
         Refusal::Forbidden { .. } => "A rule forbids these arguments",
         Refusal::Tampered { .. } => "Stored data changed",
-        Refusal::Erased => "Contents deleted",
+        Refusal::Erased => "Contents erased",
         Refusal::NotEnded
         | Refusal::Held { .. }
         | Refusal::NotExpired(_)
@@ -109,17 +104,13 @@ fn failed(failure: &StoreError) -> Failure {
     let text = sentence(&failure.to_string());
     let (title, then) = match failure {
         StoreError::NotFound { .. } => return Failure::not_found(),
-        StoreError::Guard { .. } => ("Not possible any more", ""),
+        StoreError::Guard { .. } => ("Precondition failed", ""),
         StoreError::Conflict { .. } | StoreError::Unavailable { .. } => {
-            ("Not available now", " Try again in a moment.")
+            ("Temporarily unavailable", " Try again in a moment.")
         }
-        StoreError::Unknown { .. } => {
-            ("Nobody knows whether it was written", " Look at the page again before you repeat it.")
-        }
+        StoreError::Unknown { .. } => ("Outcome unknown", " Reload the page before you repeat it."),
         StoreError::Corrupt { .. } => ("Stored data cannot be read", ""),
-        StoreError::Newer { .. } => {
-            ("Written by a newer version", " Try again when this server is upgraded.")
-        }
+        StoreError::Newer { .. } => ("Written by a newer version", " Retry when this server is upgraded."),
     };
     let (status, retry_after) = status::of_store(failure);
     Failure { retry_after, ..Failure::new(status, title, &format!("{text}{then}")) }
@@ -159,11 +150,7 @@ pub(crate) async fn problems_as_pages(request: Request, next: Next) -> Response 
             let status = response.status();
             let mut page = Failure::new(status, problem.title, &sentence(&problem.detail)).into_response();
             headers::set(page.headers_mut());
-            for name in [header::WWW_AUTHENTICATE, header::RETRY_AFTER, header::ALLOW] {
-                for value in response.headers().get_all(&name) {
-                    page.headers_mut().append(name.clone(), value.clone());
-                }
-            }
+            keep_advice(response.headers(), page.headers_mut());
             page
         }
         Some(_) | None => response,

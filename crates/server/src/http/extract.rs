@@ -180,7 +180,7 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if !raw.get().starts_with('{') {
         return Err(Problem::invalid("the body must be a JSON object"));
     }
-    let misfit = |error: serde_json::Error| Problem::invalid(format!("the body does not fit: {error}"));
+    let misfit = |error: serde_json::Error| Problem::invalid(format!("invalid body: {error}"));
     serde_json::from_str(raw.get()).map_err(misfit)
 }
 
@@ -207,8 +207,8 @@ pub fn is_too_deep(bytes: &[u8]) -> bool {
 }
 
 fn too_slow() -> Problem {
-    let detail = "the body did not arrive in time; send it again, in one go";
-    Problem::new(StatusCode::REQUEST_TIMEOUT, "too-slow", "Too slow", detail)
+    let detail = "the body did not arrive in time; send the request again";
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "too-slow", "Request timeout", detail)
 }
 
 /// The body in one piece. Its parts are copied as they come: kept as they are, each would keep the whole buffer that it
@@ -229,7 +229,7 @@ fn unread(error: axum::Error) -> Problem {
             StatusCode::PAYLOAD_TOO_LARGE,
             "too-large",
             "Body too large",
-            "the body has more bytes than this server takes; send large things by reference",
+            "the body is larger than this server accepts; send large content by reference",
         ),
         false => Problem::bad_request(format!("the body cannot be read: {why}")),
     }

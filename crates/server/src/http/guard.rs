@@ -129,14 +129,14 @@ fn refuse_foreign(access: &Access, method: &Method, headers: &HeaderMap) -> Resu
         let detail = "this server does not answer to this name: call it localhost, 127.0.0.1, [::1], the address it \
                       listens on, or a name that it was given with --host";
         let status = StatusCode::MISDIRECTED_REQUEST;
-        return Err(Problem::new(status, "wrong-host", "Not for this server", detail));
+        return Err(Problem::new(status, "wrong-host", "Unknown host", detail));
     }
     // https: whoever stands in front of this server may speak it.
     let is_ours =
         |origin: &str| ["http://", "https://"].iter().any(|scheme| origin.strip_prefix(scheme) == Some(host));
     match one(headers, header::ORIGIN) {
         Some(origin) if !is_harmless(method) && !is_ours(origin) => {
-            let detail = "a page of another origin may not change anything here";
+            let detail = "cross-origin requests cannot change anything here";
             Err(Problem::new(StatusCode::FORBIDDEN, "wrong-origin", "Cross-origin request", detail))
         }
         Some(_) | None => Ok(()),
@@ -224,8 +224,8 @@ async fn identify(app: &App, auth: &Auth, shown: &Credential) -> Result<Principa
         Credential::Key(key) if auth.takes_keys() => match app.engine.identify(key).await {
             Ok(who) => who.ok_or(NotIdentified::Unknown),
             Err(error) => {
-                tracing::error!(%error, "nobody can be let in");
-                let problem = cannot_tell("it cannot be told now whether this key is valid", 1);
+                tracing::error!(%error, "auth: could not look up an API key");
+                let problem = cannot_tell("the key cannot be verified right now; retry", 1);
                 Err(NotIdentified::CannotTell(problem))
             }
         },
@@ -233,8 +233,8 @@ async fn identify(app: &App, auth: &Auth, shown: &Credential) -> Result<Principa
             Some(issuer) => app.engine.identify_token(issuer, token).await.map_err(|why| match why {
                 NotLetIn::Refused(_) => NotIdentified::Unknown,
                 NotLetIn::NoKeys { retry_after } => {
-                    let detail = "the keys of the identity provider cannot be fetched, so it cannot be told now whether \
-                                  this token is valid";
+                    let detail = "the keys of the identity provider cannot be fetched, so this token cannot be verified; \
+                                  retry";
                     // Rounded up: whoever comes too early waits once more.
                     let seconds = retry_after.0.saturating_add(999) / 1000;
                     let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
@@ -254,7 +254,7 @@ fn too_many(seconds: u32) -> Problem {
          try again in {seconds} seconds"
     );
     let status = StatusCode::TOO_MANY_REQUESTS;
-    let problem = Problem::new(status, "too-many-attempts", "Too many wrong keys", detail);
+    let problem = Problem::new(status, "too-many-attempts", "Too many failed attempts", detail);
     problem.with(More { retry_after: Some(seconds), ..More::default() })
 }
 
@@ -296,7 +296,8 @@ fn credential(authorization: &str) -> Option<Credential> {
 }
 
 fn cannot_tell(detail: &str, retry_after: u32) -> Problem {
-    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Not available now", detail);
+    let problem =
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Temporarily unavailable", detail);
     problem.with(More { retry_after: Some(retry_after), ..More::default() })
 }
 
@@ -304,16 +305,16 @@ fn cannot_tell(detail: &str, retry_after: u32) -> Problem {
 fn unknown(auth: &Auth, headers: &HeaderMap) -> Problem {
     let detail = match auth {
         Auth::Local | Auth::Keys => {
-            "a valid API key is needed: send it as `Authorization: Bearer sf_…`, or give it to the commands of \
-             standfast in STANDFAST_KEY; `standfast keys create` makes one"
+            "this server requires an API key: send it as `Authorization: Bearer sf_…`, or set STANDFAST_KEY for \
+             the standfast commands; `standfast keys create` creates one"
         }
         Auth::Tokens(_) => {
-            "a valid token of your identity provider is needed: send it as `Authorization: Bearer …`, or give it to the \
-             commands of standfast in STANDFAST_KEY"
+            "this server requires a token of your identity provider: send it as `Authorization: Bearer …`, or set \
+             STANDFAST_KEY for the standfast commands"
         }
         Auth::KeysAndTokens(_) => {
-            "a valid API key or a valid token of your identity provider is needed: send it as `Authorization: Bearer …`, \
-             or give it to the commands of standfast in STANDFAST_KEY"
+            "this server requires an API key or a token of your identity provider: send it as \
+             `Authorization: Bearer …`, or set STANDFAST_KEY for the standfast commands"
         }
     };
     let accept = one(headers, header::ACCEPT).unwrap_or_default();
@@ -322,7 +323,7 @@ fn unknown(auth: &Auth, headers: &HeaderMap) -> Problem {
         true => &["Bearer", r#"Basic realm="Standfast: the API key is the password", charset="UTF-8""#],
         false => &["Bearer"],
     };
-    let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", detail);
+    let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Authentication required", detail);
     problem.with(More { challenges, ..More::default() })
 }
 

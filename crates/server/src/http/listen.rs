@@ -29,7 +29,7 @@ use super::busy::{Answering, Busy};
 use super::guard::{Door, Peer};
 use super::preface::{self, Speaks};
 use super::problem::Problem;
-use super::{guard, openapi};
+use super::{guard, openapi, request_id};
 use crate::clock::duration;
 use crate::engine::Kind;
 use crate::html;
@@ -82,6 +82,7 @@ pub fn router(app: App) -> Router {
         .layer(axum::middleware::from_fn(async_tool::problems_as_errors))
         .layer(axum::middleware::from_fn(teal::problems_as_errors))
         .layer(axum::middleware::map_response(unsniffed))
+        .layer(axum::middleware::from_fn(request_id::attach))
         .with_state(app)
 }
 
@@ -181,7 +182,7 @@ impl Serving {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(%error, "a connection ended early");
+            tracing::debug!(%error, "http: connection ended early");
         }
     }
 }
@@ -233,7 +234,7 @@ async fn next_connection(
             Ok((stream, _)) => {
                 // Events are small and should not wait for each other.
                 if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%error, "small packets of a connection will wait for each other");
+                    tracing::debug!(%error, "http: could not set TCP_NODELAY");
                 }
                 return (stream, place);
             }
@@ -245,7 +246,7 @@ async fn next_connection(
                 ) => {}
             // Most likely there are no more file descriptors; some become free when others end.
             Err(error) => {
-                tracing::error!(%error, "no connection can be accepted");
+                tracing::error!(%error, "http: could not accept a connection; retrying");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -253,11 +254,11 @@ async fn next_connection(
 }
 
 async fn no_such_path(request: Request) -> Problem {
-    let detail = format!("there is nothing at {}", request.uri().path());
+    let detail = format!("there is no {}; /openapi.json lists the paths of the API", request.uri().path());
     Problem::new(StatusCode::NOT_FOUND, "no-such-path", "No such path", detail)
 }
 
 async fn wrong_method(request: Request) -> Problem {
-    let detail = format!("{} does not take {}", request.uri().path(), request.method());
+    let detail = format!("{} does not support {}", request.uri().path(), request.method());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", "Method not allowed", detail)
 }

@@ -2,7 +2,7 @@
 //!
 //! One type for every surface that speaks it. What an engine's no becomes is each surface's own `error.rs`.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -93,15 +93,15 @@ impl Problem {
     /// Nothing is there, or nothing that the caller may see: both look the same.
     #[must_use]
     pub fn not_found() -> Problem {
-        let detail = "there is nothing here with this id that you may see";
+        let detail = "not found, or you don't have access";
         Problem::new(StatusCode::NOT_FOUND, "not-found", "Not found", detail)
     }
 
     /// The caller is known, and their key is not for this.
     #[must_use]
     pub fn missing_scope(scope: Scope) -> Problem {
-        let detail = format!("this needs a key with the scope {scope}");
-        let problem = Problem::new(StatusCode::FORBIDDEN, "missing-scope", "Not with this key", detail);
+        let detail = format!("this request needs a key with the scope {scope}");
+        let problem = Problem::new(StatusCode::FORBIDDEN, "missing-scope", "Missing scope", detail);
         problem.with(More { scope: Some(scope), ..More::default() })
     }
 
@@ -115,6 +115,19 @@ impl Problem {
     #[must_use]
     pub fn invalid(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", "Invalid request", detail)
+    }
+}
+
+/// Copies the headers that say what to do about an error to another form of it. They replace those of that form, so that
+/// none is sent twice.
+pub(crate) fn keep_advice(from: &HeaderMap, to: &mut HeaderMap) {
+    for name in [header::WWW_AUTHENTICATE, header::RETRY_AFTER, header::ALLOW] {
+        if from.contains_key(&name) {
+            to.remove(&name);
+        }
+        for value in from.get_all(&name) {
+            to.append(name.clone(), value.clone());
+        }
     }
 }
 

@@ -23,7 +23,7 @@ const LOOK_LASTS: Duration = Duration::from_secs(1);
 pub const INVALID: &str = "the key or token that this stream was opened with is no longer valid";
 
 /// What a reader hears last who may not see the run any more.
-const UNSEEN: &str = "you may not see this run any more";
+const UNSEEN: &str = "you no longer have access to this run";
 
 /// Somebody who was let in, and stays to hear of a run.
 pub struct Stay {

@@ -6,10 +6,10 @@
 //! are `v03/`: translated at the edge onto the same operations.
 
 mod card;
-mod conformance;
 mod decisions;
 mod error;
 mod grpc;
+mod intercept;
 mod jsonrpc;
 mod list;
 mod live;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use roots::real_or_planned;
+pub(crate) use roots::real_or_planned;
 
 /// Whether the kernel confines commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -82,8 +82,8 @@ pub struct Spaces {
 pub enum NoSandbox {
     /// The kernel lacks something, or it is switched off.
     #[error(
-        "commands cannot be confined here: {0}. It takes Linux 6.2 or newer with Landlock (`lsm=landlock,…`) and seccomp. \
-         To run commands without a sandbox all the same, say `sandbox: off`"
+        "the sandbox is not available: {0}. It needs Linux 6.2 or newer with Landlock (`lsm=landlock,…`) and seccomp. \
+         To run commands without a sandbox, write `sandbox: off`"
     )]
     Kernel(String),
     /// A directory that is not there.
@@ -96,7 +96,7 @@ pub enum NoSandbox {
     },
     /// What must not be reached lies where commands can write.
     #[error(
-        "{} lies inside of {}, which commands can change; choose another working directory, or move it",
+        "{} lies inside of {}, which commands can change; choose another working directory, or move the file",
         protected.display(), workspace.display()
     )]
     Exposed {
@@ -117,8 +117,8 @@ impl Plan {
     ) -> Result<Plan, NoSandbox> {
         let workspace = roots::real(workspace)?;
         let protected: Vec<PathBuf> = protected.iter().map(|path| roots::real_or_planned(path)).collect();
-        if let Some(exposed) = protected.iter().find(|path| path.starts_with(&workspace)) {
-            return Err(NoSandbox::Exposed { protected: exposed.clone(), workspace });
+        if let Some(protected) = exposed(&workspace, &protected) {
+            return Err(NoSandbox::Exposed { protected, workspace });
         }
         let readable = readable.iter().map(|path| roots::real(path)).collect::<Result<Vec<_>, _>>()?;
         let readable = roots::readable(readable, protected);
@@ -138,6 +138,13 @@ impl Plan {
         #[cfg(not(target_os = "linux"))]
         Err(NoSandbox::Kernel("this is not Linux".into()))
     }
+}
+
+/// The first of these files that lies inside of a directory, where commands could change it.
+#[must_use]
+pub fn exposed(workspace: &Path, protected: &[PathBuf]) -> Option<PathBuf> {
+    let mut real = protected.iter().map(|path| roots::real_or_planned(path));
+    real.find(|path| path.starts_with(workspace))
 }
 
 /// Leaves the namespaces of the server for this process and what it starts, as far as the kernel allows it. To be called

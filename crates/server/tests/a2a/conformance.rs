@@ -16,17 +16,17 @@ use serde_json::{Value, json};
 
 use crate::receiver::{Mood, Receiver};
 use crate::rust_client::{Client, client_of};
-use crate::server::{Server, configured, serve_file};
+use crate::server::{Server, serve_kits};
 use crate::streams::Reader;
 
 const BINDINGS: [&str; 3] = ["JSONRPC", "HTTP+JSON", "GRPC"];
 
 /// A configuration as a kit needs it: it receives notifications on this machine.
-pub(crate) const CONFIG: &str =
-    "server: {conformance: true, webhooks: {allowed_hosts: ['127.0.0.1'], retries: [200ms, 1s]}}\n";
+pub(crate) const CONFIG: &str = "server: {webhooks: {allowed_hosts: ['127.0.0.1'], retries: [200ms, 1s]}}\n";
 
 pub(crate) fn serve(folder: &Path) -> Server {
-    configured(folder, CONFIG)
+    std::fs::write(folder.join("standfast.yaml"), CONFIG).unwrap();
+    serve_kits(folder, &[], &[])
 }
 
 pub(crate) fn request(id: &str, text: &str) -> SendMessageRequest {
@@ -195,7 +195,7 @@ async fn work_goes_on_behind_a_send_that_does_not_wait() {
     let id = begun["id"].as_str().unwrap().to_owned();
     let listen = server.program.base.strip_prefix("http://").unwrap().to_owned();
     drop(server);
-    let server = serve_file(folder.path(), &["--listen", &listen]);
+    let server = serve_kits(folder.path(), &["--listen", &listen], &[]);
     let found = server.until("conformance", &id, "TASK_STATE_WORKING").await;
     assert_eq!(found["id"], begun["id"]);
     let client = client_of(&server, "conformance", "JSONRPC").await;

@@ -1,11 +1,11 @@
-//! The passes that kits make beside the first: less capabilities, tokens, an extension that clients must know. By the
-//! configuration and by the variables that the kits set.
+//! The further passes of the kits: less capabilities, tokens, an extension that clients must know. By an argument and by
+//! the variables that the kits set.
 
 use serde_json::{Value, json};
 
-use crate::conformance::{CONFIG, request, strict};
+use crate::conformance::{self, CONFIG, request, strict};
 use crate::rust_client::client_of;
-use crate::server::{Answer, Server, configured, serve_in};
+use crate::server::{Answer, Server, serve_kits};
 
 const BASE: &str = "/v1/agents/conformance";
 
@@ -33,7 +33,7 @@ async fn rest(server: &Server, token: Option<&str>, method: &str, path: &str, bo
 async fn less_is_offered_and_the_rest_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("standfast.yaml"), CONFIG).unwrap();
-    let server = serve_in(folder.path(), &[], &[("ITK_ACTS_REDUCED_CAPABILITIES", "1")]);
+    let server = serve_kits(folder.path(), &[], &[("ITK_ACTS_REDUCED_CAPABILITIES", "1")]);
     let offered = card(&server).await["capabilities"].clone();
     for name in ["streaming", "pushNotifications", "extendedAgentCard"] {
         assert_eq!(offered[name], false, "{name}");
@@ -74,7 +74,7 @@ async fn less_is_offered_and_the_rest_is_refused() {
 async fn every_request_needs_the_token() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("standfast.yaml"), CONFIG).unwrap();
-    let server = serve_in(folder.path(), &[], &[("ITK_ACTS_AUTH", "1")]);
+    let server = serve_kits(folder.path(), &[], &[("ITK_ACTS_AUTH", "1")]);
     let says = card(&server).await;
     assert_eq!(says["securitySchemes"]["bearer"]["httpAuthSecurityScheme"]["scheme"], "Bearer");
     assert_eq!(says["securityRequirements"], json!([{"schemes": {"bearer": {"list": []}}}]));
@@ -103,7 +103,7 @@ async fn every_request_needs_the_token() {
 #[tokio::test]
 async fn the_extended_card_is_guarded_in_any_pass() {
     let folder = tempfile::tempdir().unwrap();
-    let server = configured(folder.path(), CONFIG);
+    let server = conformance::serve(folder.path());
     let none = Value::Null;
     for (token, status) in
         [(None, 401), (Some("itk-insufficient-token"), 403), (Some("itk-valid-token"), 200)]
@@ -123,8 +123,8 @@ async fn the_extended_card_is_guarded_in_any_pass() {
 #[tokio::test]
 async fn an_extension_may_be_required() {
     let folder = tempfile::tempdir().unwrap();
-    let config = "server: {conformance: true, conformance_passes: [required_extension]}\n";
-    let server = configured(folder.path(), config);
+    std::fs::write(folder.path().join("standfast.yaml"), CONFIG).unwrap();
+    let server = serve_kits(folder.path(), &["--pass", "required_extension"], &[]);
     let uri = "urn:a2a:tck:required-extension";
     let listed = card(&server).await["capabilities"]["extensions"].clone();
     let required = listed.as_array().unwrap().iter().find(|extension| extension["uri"] == uri).unwrap();
@@ -142,9 +142,9 @@ async fn an_extension_may_be_required() {
     assert_eq!(sent.status, 200, "{sent:?}");
 }
 
-/// Without the switch there is no such agent, and nothing of it has any effect.
+/// The product has no such agent, and nothing of it has any effect there.
 #[tokio::test]
-async fn without_the_switch_there_is_nothing_of_it() {
+async fn the_product_has_nothing_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let server = crate::server::demo_with(folder.path(), &[]);
     assert_eq!(server.get(&format!("{BASE}/.well-known/agent-card.json")).await.status, 404);

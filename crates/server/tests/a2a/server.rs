@@ -50,6 +50,14 @@ pub(crate) fn serve_in(folder: &Path, more: &[&str], variables: &[(&str, &str)])
     start(command.arg("--data").arg(folder.join("data")))
 }
 
+/// The server for conformance kits, with the configuration that is in a folder.
+pub(crate) fn serve_kits(folder: &Path, more: &[&str], variables: &[(&str, &str)]) -> Server {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast-conformance"));
+    command.args(more).arg("--config").arg(folder.join("standfast.yaml"));
+    command.envs(variables.iter().copied());
+    start(command.arg("--data").arg(folder.join("data")))
+}
+
 /// The same server, killed and started again at its address.
 pub(crate) fn configured_again(server: Server, folder: &Path) -> Server {
     let listen = server.program.base.strip_prefix("http://").unwrap().to_owned();

@@ -62,24 +62,6 @@ pub struct Server {
     /// How jobs elsewhere report back.
     #[garde(dive)]
     pub async_tools: AsyncTools,
-    /// Whether this server answers the public conformance kits of A2A: with an agent `conformance` that does what they
-    /// choose, without asking who calls. For a server of its own, without other agents and without `auth`.
-    #[schemars(extend("default" = false))]
-    pub conformance: Option<bool>,
-    /// With `conformance`: what is different in the passes that kits make beside the first.
-    pub conformance_passes: Vec<ConformancePass>,
-}
-
-/// What is different about a server in a pass of a conformance kit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ConformancePass {
-    /// No streams, no push notifications, no extended card. Also on when `ITK_ACTS_REDUCED_CAPABILITIES` is set.
-    ReducedCapabilities,
-    /// Every request needs the token `itk-valid-token`. Also on when `ITK_ACTS_AUTH` is set.
-    Auth,
-    /// Clients must know the extension `urn:a2a:tck:required-extension`.
-    RequiredExtension,
 }
 
 /// What A2A clients are offered.
@@ -321,7 +303,7 @@ fn proxy_network(text: &str, (): &()) -> garde::Result {
     // A variable that is not at hand is taken to be right.
     match text.contains("${") || network(text).is_some() {
         true => Ok(()),
-        false => Err(garde::Error::new("is no address or network; write 10.0.0.7 or 10.0.0.0/8")),
+        false => Err(garde::Error::new("is not an address or network; write 10.0.0.7 or 10.0.0.0/8")),
     }
 }
 

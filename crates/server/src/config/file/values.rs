@@ -38,7 +38,7 @@ impl Span {
 
 /// Whether a span is one: for what cannot be done in no time at all.
 pub(super) fn more_than_nothing(span: &Span, (): &()) -> garde::Result {
-    if span.0.0 > 0 { Ok(()) } else { Err(garde::Error::new("must be more than nothing")) }
+    if span.0.0 > 0 { Ok(()) } else { Err(garde::Error::new("must be more than 0")) }
 }
 
 /// As people say it: the largest unit that leaves nothing over.

@@ -13,7 +13,7 @@ use super::wire::{
     AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill, Scopes, SecurityRequirement,
     SecurityScheme,
 };
-use super::{conformance, modes, v03};
+use super::{intercept, modes, v03};
 use crate::settings::{Agent, Auth, Settings};
 
 /// The extension by which a message may carry a key that makes its repeat safe.
@@ -75,7 +75,7 @@ fn extensions(settings: &Settings) -> Vec<AgentExtension> {
         description: "A key in a message's metadata makes sending it again safe.",
         required: false,
     };
-    std::iter::once(idempotency).chain(conformance::extension(settings)).collect()
+    std::iter::once(idempotency).chain(intercept::extension(settings)).collect()
 }
 
 /// What an agent is good at: as the configuration says it, or else its purpose.
@@ -148,14 +148,12 @@ fn version(agent: &Agent) -> String {
 }
 
 fn security(settings: &Settings) -> (BTreeMap<&'static str, SecurityScheme>, Vec<SecurityRequirement>) {
-    let description = match &settings.access.auth {
-        Auth::Local if settings.conformance.is_some_and(|passes| passes.auth) => {
-            "The token of the conformance kits"
-        }
-        Auth::Local => return (BTreeMap::new(), Vec::new()),
-        Auth::Keys => "An API key of this server",
-        Auth::Tokens(_) => "A token of the identity provider",
-        Auth::KeysAndTokens(_) => "An API key of this server, or a token of the identity provider",
+    let description = match (&settings.access.auth, intercept::credential(settings)) {
+        (Auth::Local, Some(description)) => description,
+        (Auth::Local, None) => return (BTreeMap::new(), Vec::new()),
+        (Auth::Keys, _) => "An API key of this server",
+        (Auth::Tokens(_), _) => "A token of the identity provider",
+        (Auth::KeysAndTokens(_), _) => "An API key of this server, or a token of the identity provider",
     };
     let scheme = SecurityScheme::HttpAuthSecurityScheme { scheme: "Bearer", description };
     let schemes = BTreeMap::from([("bearer", Scopes { list: Vec::new() })]);

@@ -29,7 +29,7 @@ use super::rest::{Target, What};
 use super::routes::{Caller, asked};
 use super::shows::Shows;
 use super::stream::Frames;
-use super::{conformance, wire};
+use super::{intercept, wire};
 use crate::auth::Principal;
 use crate::http::{App, body_bytes};
 use proto::a2a_service_server::{A2aService, A2aServiceServer};
@@ -48,12 +48,12 @@ pub(super) fn routes(app: &App) -> Router<App> {
 
 /// Every request of this service is one message: it is read as a whole, within the limits that all bodies have.
 async fn in_one_piece(State(app): State<App>, request: Request, next: Next) -> Response {
-    if let Err(problem) = conformance::door(&app.engine.settings(), request.headers()) {
+    if let Err(problem) = intercept::authorize(&app.engine.settings(), request.headers()) {
         return problem.into_response();
     }
     let media = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     if !media.is_some_and(|media| media.starts_with("application/grpc")) {
-        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, "this is a service of gRPC\n").into_response();
+        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, "this endpoint speaks gRPC\n").into_response();
     }
     let (mut parts, body) = request.into_parts();
     // What the limit of size is kept with goes along.
@@ -159,7 +159,7 @@ fn answer<T>(written: Result<T, A2aError>) -> Answered<T> {
 
 /// An operation came to what another one comes to.
 fn mixed_up() -> tonic::Status {
-    status::status(&A2aError::new(Kind::Internal, "the answer is none to this request"))
+    status::status(&A2aError::new(Kind::Internal, "internal error: the response does not match the request"))
 }
 
 #[tonic::async_trait]

@@ -17,7 +17,7 @@ use super::map::{self, Place};
 use super::modes::Accepts;
 use super::shows::Shows;
 use super::stream::{Closes, Frames, From};
-use super::{card, conformance, list, push, send, wire};
+use super::{card, intercept, list, push, send, wire};
 use crate::auth::{Principal, Scope};
 use crate::engine::{Engine, EngineError, HoldView, RunView, Seen, Showing, ShownHold};
 use crate::http::{App, Pass};
@@ -117,7 +117,7 @@ pub(super) async fn perform(asked: Asked, operation: Operation) -> Result<Done, 
     match operation {
         Operation::Send(request) => {
             send::check(&asked, &request)?;
-            if let Some(message) = conformance::direct(&asked, &request.message) {
+            if let Some(message) = intercept::reply(&asked, &request.message) {
                 return Ok(Done::Sent(Box::new(wire::SendMessageResponse::Message(Box::new(message)))));
             }
             let task = send::send(&asked, &request).await?;
@@ -126,7 +126,7 @@ pub(super) async fn perform(asked: Asked, operation: Operation) -> Result<Done, 
         Operation::Stream(request) => {
             asked.may_stream()?;
             send::check(&asked, &request)?;
-            if let Some(message) = conformance::direct(&asked, &request.message) {
+            if let Some(message) = intercept::reply(&asked, &request.message) {
                 return Ok(Done::Once(Box::new(wire::StreamResponse::Message(Box::new(message)))));
             }
             let frames = send::stream(&asked, &request).await?;
@@ -152,7 +152,7 @@ pub(super) async fn perform(asked: Asked, operation: Operation) -> Result<Done, 
                 // Cancelling what is cancelled changes nothing, and is no error.
                 Err(EngineError::Refused(Refusal::Ended(standfast_core::event::Outcome::Canceled))) => {}
                 Err(EngineError::Refused(Refusal::Ended(_))) => {
-                    let message = format!("task {run} is over; it cannot be cancelled any more");
+                    let message = format!("task {run} has ended and cannot be cancelled");
                     return Err(A2aError::new(Kind::TaskNotCancelable, message));
                 }
                 Err(error) => return Err(A2aError::of(Some(run), &error)),
@@ -189,7 +189,7 @@ pub(super) async fn perform(asked: Asked, operation: Operation) -> Result<Done, 
 /// What is no id at all is answered like the id of nothing.
 pub(super) fn task_id(text: &str) -> Result<RunId, A2aError> {
     match text {
-        "" => Err(A2aError::invalid("id", "is empty; say which task")),
+        "" => Err(A2aError::invalid("id", "is empty; name the task")),
         text => text.parse().map_err(|_| A2aError::task_not_found()),
     }
 }
@@ -215,7 +215,7 @@ impl Asked {
             true => Ok(()),
             false => Err(A2aError::new(
                 Kind::UnsupportedOperation,
-                "this agent does not stream; send, and get the task to see how it stands",
+                "this agent does not support streaming; send the message, then poll the task",
             )),
         }
     }

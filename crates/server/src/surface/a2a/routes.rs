@@ -21,9 +21,9 @@ use super::operations::{Asked, Asks, Operation, perform};
 use super::rest::{self, Target, What};
 use super::shows::Shows;
 use super::v03::{self, Taken};
-use super::{card, conformance, grpc, jsonrpc};
+use super::{card, grpc, intercept, jsonrpc};
 use crate::auth::Principal;
-use crate::http::{App, Pass, Problem, body_bytes, http_date, idempotency_key, site};
+use crate::http::{App, Pass, Problem, body_bytes, http_date, idempotency_key, keep_advice, site};
 use crate::settings::Settings;
 
 /// The member of a message's metadata that makes a repeat safe.
@@ -64,7 +64,7 @@ async fn handle(State(app): State<App>, mut request: Request) -> Response {
 
 async fn answer(app: App, request: Request) -> Response {
     let is_card = rest::target(request.uri().path()).what == What::Card;
-    if let Err(problem) = conformance::door(&app.engine.settings(), request.headers())
+    if let Err(problem) = intercept::authorize(&app.engine.settings(), request.headers())
         && !is_card
     {
         return problem.into_response();
@@ -168,10 +168,10 @@ pub(super) fn asked(
     operation: &Operation,
     digest: digest::Digest,
 ) -> Result<Asked, A2aError> {
-    let unknown = || A2aError::new(Kind::Unauthenticated, "nobody knows who is calling");
+    let unknown = || A2aError::new(Kind::Unauthenticated, "the caller is not authenticated");
     let key = idempotency_key(headers).map_err(|problem| A2aError::from(&problem))?;
     let settings = app.engine.settings();
-    conformance::check(&settings, headers, operation)?;
+    intercept::check(&settings, headers, operation)?;
     let tenant = [target.tenant.as_deref(), operation.tenant()];
     let agent = agent(&settings, target.agent.as_deref(), tenant)?;
     let Caller { who, pass, shows } = caller.ok_or_else(unknown)?;
@@ -219,7 +219,7 @@ fn agent(
                 return Err(A2aError::new(Kind::MethodNotFound, message));
             }
         },
-        [_, ..] => return Err(A2aError::invalid("tenant", "names another agent than the address")),
+        [_, ..] => return Err(A2aError::invalid("tenant", "does not match the agent in the path")),
     };
     let known = AgentName::new(&name).ok().filter(|name| settings.agents.contains_key(name));
     known.ok_or_else(|| A2aError::new(Kind::MethodNotFound, format!("there is no agent {name} here")))
@@ -235,7 +235,7 @@ fn default_agent(settings: &Settings) -> Option<&AgentName> {
 fn card(app: &App, target: &Target, request: &Request) -> Response {
     let (settings, headers) = (app.engine.settings(), request.headers());
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let detail = "a card can only be read";
+        let detail = "an agent card is read-only";
         return Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", "Method not allowed", detail)
             .into_response();
     }
@@ -296,10 +296,6 @@ pub async fn problems_as_errors(request: Request, next: Next) -> Response {
         (false, What::Card | What::Operation(_) | What::Nothing) => rest::refuse(media, &error),
     };
     *told.status_mut() = response.status();
-    for name in [header::WWW_AUTHENTICATE, header::RETRY_AFTER, header::ALLOW] {
-        for value in response.headers().get_all(&name) {
-            told.headers_mut().append(name.clone(), value.clone());
-        }
-    }
+    keep_advice(response.headers(), told.headers_mut());
     told
 }

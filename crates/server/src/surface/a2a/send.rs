@@ -20,7 +20,7 @@ use super::decisions::{self, Decided, Means, Open, Reading, Waiting};
 use super::error::{A2aError, Kind};
 use super::operations::{Asked, HISTORY, history_length, task_id};
 use super::stream::{Closes, Frames, From};
-use super::{conformance, map, modes, push, wire};
+use super::{intercept, map, modes, push, wire};
 use crate::engine::{Decision, EngineError, HoldView, Implied, NewRun, Once, RunView, ShownHold};
 use crate::settings::Decisions;
 
@@ -70,8 +70,8 @@ impl Did {
 }
 
 /// What a client is told that sends a message again to a task that waits.
-const REPEAT: &str = "Nothing was decided: this message was carried out before. What the task asks now needs a message of \
-                      its own, with its own messageId";
+const REPEAT: &str = "Nothing was decided: this message was already processed. Answer the current request with a new \
+                      message and a new messageId";
 
 /// `SendMessage`: answers when somebody is needed or the task is over, or at once where that is wanted.
 pub(super) async fn send(asked: &Asked, request: &wire::SendMessageRequest) -> Result<wire::Task, A2aError> {
@@ -141,9 +141,9 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
     let run = task_id(task)?;
     let view = asked.find(run).await?;
     belongs(said, &view.run)?;
-    let supersedes = conformance::supersedes(asked, said);
+    let supersedes = intercept::supersedes(asked, said);
     let once = match supersedes {
-        // The kits' ids say what is to happen, as often as they are sent.
+        // Every such message counts, also one with an id that was sent before.
         true => asked.chosen_key(&format!("message {run}")),
         false => Some(asked.once(said, run).await),
     };
@@ -182,7 +182,7 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
                 Ok(answer) => Ok(sent(Did::of(answer))),
                 Err(EngineError::Refused(Refusal::Held { .. })) => {
                     asked.remember_words(run, said);
-                    let why = "this is no decision on what the task waits for";
+                    let why = "the message is not a decision about the open hold";
                     Ok(sent(Did::Nothing(nothing(why, &waiting))))
                 }
                 Err(error) => Err(A2aError::of(Some(run), &error)),
@@ -195,20 +195,17 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
 pub(super) fn check(asked: &Asked, request: &wire::SendMessageRequest) -> Result<(), A2aError> {
     let (said, settings) = (&request.message, asked.app.engine.settings());
     if said.message_id.is_empty() {
-        return Err(A2aError::invalid("message.messageId", "is empty; every message needs an id of its own"));
+        return Err(A2aError::invalid("message.messageId", "is empty; every message needs a unique id"));
     }
     if said.role != wire::Role::User {
-        return Err(A2aError::invalid(
-            "message.role",
-            "must be ROLE_USER: only the agent speaks as the agent",
-        ));
+        return Err(A2aError::invalid("message.role", "must be ROLE_USER"));
     }
     if said.parts.is_empty() {
-        return Err(A2aError::invalid("message.parts", "is empty; say what to do"));
+        return Err(A2aError::invalid("message.parts", "is empty; send at least one part"));
     }
     modes::check(&settings, asked.agent.as_str(), said)?;
     asked.accepts.check(&settings, asked.agent.as_str())?;
-    conformance::refuse_context(asked, said)
+    intercept::refuse_context(asked, said)
 }
 
 /// A message to a task must belong to its conversation (C34, S0-36).
@@ -299,11 +296,11 @@ async fn decide(
         }
         if let EngineError::BreaksSchema(broken) = &refused {
             let place = format!("{field}{}", broken.pointer);
-            let why = format!("does not fit the schema: {}", broken.why);
+            let why = format!("does not match the schema: {}", broken.why);
             return Err(A2aError::invalid(place, why));
         }
         if refused == EngineError::NotFound {
-            return Ok(Did::Nothing(nothing(&format!("{hold} is no hold of this task"), waiting)));
+            return Ok(Did::Nothing(nothing(&format!("{hold} is not a hold of this task"), waiting)));
         }
         if let EngineError::Refused(refusal) = &refused
             && shown.is_some()
@@ -311,7 +308,7 @@ async fn decide(
             && has_moved_on(refusal)
         {
             let why =
-                format!("it names no hold, and {hold}, which you were last shown, has moved on: {refusal}");
+                format!("it names no hold, and {hold}, which you were last shown, has changed: {refusal}");
             return Ok(Did::Nothing(nothing(&why, waiting)));
         }
         return Err(A2aError::of(Some(hold.run), &refused));

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use super::map;
 use super::wire::{CallStatus, ErrorBody};
 use crate::engine::{EngineError, ReportError, SessionError};
-use crate::http::{Problem, status};
+use crate::http::{Problem, keep_advice, status};
 
 /// A no.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl From<EngineError> for Refused {
                     pointer => format!("the result at {pointer}"),
                 };
                 let mut refused =
-                    Refused::invalid(format!("{place} does not fit the schema: {}", broken.why));
+                    Refused::invalid(format!("{place} does not match the schema: {}", broken.why));
                 refused.body.pointer = Some(broken.pointer);
                 refused
             }
@@ -118,7 +118,7 @@ impl From<SessionError> for Refused {
         let text = error.to_string();
         match error {
             SessionError::Engine(EngineError::NotFound) => {
-                Refused::new(StatusCode::NOT_FOUND, "there is no such session that you may see")
+                Refused::new(StatusCode::NOT_FOUND, "session not found, or you don't have access")
             }
             SessionError::Engine(error) => error.into(),
             SessionError::Ambiguous { .. } | SessionError::AmbiguousOwner { .. } => {
@@ -139,11 +139,6 @@ pub async fn problems_as_errors(request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let Some(problem) = response.extensions().get::<Problem>().filter(|_| is_ours) else { return response };
     let mut told = Refused::from(problem.clone()).into_response();
-    for value in response.headers().get_all(header::WWW_AUTHENTICATE) {
-        told.headers_mut().append(header::WWW_AUTHENTICATE, value.clone());
-    }
-    for value in response.headers().get_all(header::ALLOW) {
-        told.headers_mut().append(header::ALLOW, value.clone());
-    }
+    keep_advice(response.headers(), told.headers_mut());
     told
 }

@@ -4,7 +4,7 @@
 
 use axum::Json;
 use axum::extract::Request;
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use standfast_core::project::How;
@@ -12,7 +12,7 @@ use standfast_core::refusal::Refusal;
 
 use super::wire::ErrorBody;
 use crate::engine::{EngineError, StoreError};
-use crate::http::{More, Problem, RecordedDecision, rfc3339, status};
+use crate::http::{More, Problem, RecordedDecision, keep_advice, rfc3339, status};
 
 /// What every path of this protocol begins with.
 pub(super) const PREFIX: &str = "/tealagents/v1alpha1";
@@ -31,7 +31,7 @@ pub(super) fn problem(error: &EngineError) -> Problem {
     };
     let detail = match error {
         EngineError::NotFound => return Problem::not_found(),
-        EngineError::Refused(Refusal::NotAllowed(_)) => "this request is not yours to decide".to_owned(),
+        EngineError::Refused(Refusal::NotAllowed(_)) => "you are not an approver of this request".to_owned(),
         EngineError::Refused(Refusal::AlreadyDecided(recorded)) => {
             let how = how((&recorded.resolution).into()).to_owned();
             let (by, at) = (recorded.by.to_string(), rfc3339(recorded.at));
@@ -53,7 +53,7 @@ pub(super) fn problem(error: &EngineError) -> Problem {
         | EngineError::SessionClosed { .. }
         | EngineError::MissingScope(_) => error.to_string(),
     };
-    let problem = Problem::new(status, "refused", "Not done", detail);
+    let problem = Problem::new(status, "refused", "Request refused", detail);
     problem.with(More { retry_after, ..More::default() })
 }
 
@@ -82,10 +82,6 @@ pub async fn problems_as_errors(request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let Some(problem) = response.extensions().get::<Problem>().filter(|_| is_ours) else { return response };
     let mut told = (response.status(), Json(body(problem))).into_response();
-    for name in [header::WWW_AUTHENTICATE, header::RETRY_AFTER, header::ALLOW] {
-        for value in response.headers().get_all(&name) {
-            told.headers_mut().append(name.clone(), value.clone());
-        }
-    }
+    keep_advice(response.headers(), told.headers_mut());
     told
 }

@@ -75,7 +75,7 @@ pub(super) fn real(path: &Path) -> Result<PathBuf, NoSandbox> {
 }
 
 /// The path without links; of what is not there yet, where it would be.
-pub(in crate::tool) fn real_or_planned(path: &Path) -> PathBuf {
+pub(crate) fn real_or_planned(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut missing = Vec::new();
     let mut there = absolute.as_path();

@@ -1,8 +1,10 @@
-//! The model of the conformance agent: does what the beginning of a message chooses (`crate::conformance`).
+//! The model of the conformance agent: does what the beginning of a message chooses (`behaviour.rs`).
 //!
 //! It is asked like any other model and knows nothing but the conversation, so a restart changes nothing. The message
 //! that came last chooses; where that chooses nothing, what the first one chose goes on.
 
+use standfast::model::{Asked, GivesUp, Live, Model, ModelReply, Prompt};
+use standfast::tool::suspend;
 use standfast_core::body::Body;
 use standfast_core::command::AskedCall;
 use standfast_core::json::RawJson;
@@ -10,18 +12,17 @@ use standfast_core::message::{Message, Part};
 use standfast_core::time::Millis;
 use standfast_core::transcript::{Entry, ResultKind};
 
-use super::{Asked, GivesUp, Live, Model, ModelReply, Prompt};
-use crate::conformance::{ANYTHING_ELSE, Behaviour, FOR_EVER, LOGIN, Made, chosen};
-use crate::tool::suspend;
+use crate::agent::{FOR_EVER, LOGIN};
+use crate::behaviour::{ANYTHING_ELSE, Behaviour, Made, chosen};
 
 /// How long before each piece of words that are heard piece by piece: whoever follows should be there for all of them.
 const PIECE: Millis = Millis(300);
 
 /// Does what messages choose.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Follows;
+pub(crate) struct KitModel;
 
-impl Model for Follows {
+impl Model for KitModel {
     fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> Asked<'a> {
         Box::pin(async move {
             Ok(match turn(&prompt.transcript) {
