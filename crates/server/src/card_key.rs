@@ -23,7 +23,7 @@ pub struct CardKey {
 
 /// Why a text is no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("is no Ed25519 key in PKCS#8; `openssl genpkey -algorithm ed25519` makes one")]
+#[error("is not an Ed25519 key in PKCS#8; create one with `openssl genpkey -algorithm ed25519`")]
 pub struct NoCardKey;
 
 /// A signature over something that stands elsewhere.

@@ -186,7 +186,8 @@ impl KeySource {
 
     /// The key.
     pub fn key(&self) -> Result<HeadKey, HeadError> {
-        let no_key = "it is no Ed25519 key in PKCS#8; `openssl genpkey -algorithm ed25519` makes one";
+        let no_key =
+            "it is not an Ed25519 key in PKCS#8; create one with `openssl genpkey -algorithm ed25519`";
         let wrong = || HeadError::Key { from: self.to_string(), why: no_key.into() };
         HeadKey::read(&self.text()?).ok_or_else(wrong)
     }
@@ -410,8 +411,8 @@ pub async fn keep_signing(
                 );
             }
             Ok(Ok(None)) => {}
-            Ok(Err(error)) => tracing::error!(%error, "audit: no head was signed"),
-            Err(panic) => tracing::error!(%panic, "audit: no head was signed"),
+            Ok(Err(error)) => tracing::error!(%error, "audit: could not sign a head"),
+            Err(panic) => tracing::error!(%panic, "audit: could not sign a head"),
         }
         if *stopping.borrow() {
             return;

@@ -22,7 +22,7 @@ pub fn kind(kind: HoldKind) -> &'static str {
     match kind {
         HoldKind::Approval => "Approval",
         HoldKind::Input => "Question",
-        HoldKind::External => "Outside job",
+        HoldKind::External => "External job",
         HoldKind::Auth => "Login",
         HoldKind::Recovery => "Unknown outcome",
     }
@@ -34,11 +34,11 @@ pub fn status(status: Status) -> &'static str {
     match status {
         Status::Queued => "Queued",
         Status::Claimed => "Claimed by a worker",
-        Status::Working => "At work",
-        Status::Retrying(_) => "Waits to ask the model again",
-        Status::Held(Waiting::Person) => "Waits for a person",
-        Status::Held(Waiting::Auth) => "Waits for a login",
-        Status::Held(Waiting::External) => "Waits for an outside system",
+        Status::Working => "Working",
+        Status::Retrying(_) => "Retrying the model",
+        Status::Held(Waiting::Person) => "Waiting for a person",
+        Status::Held(Waiting::Auth) => "Waiting for a login",
+        Status::Held(Waiting::External) => "Waiting for an external system",
         Status::Ended(ended) => outcome(ended),
     }
 }
@@ -63,7 +63,7 @@ pub fn decision(kind: Option<HoldKind>, how: How) -> &'static str {
         How::Denied if is_recovery => "It did not happen",
         How::Answered if is_recovery => "It happened",
         How::Approved => "Approved",
-        How::Edited => "Approved with other arguments",
+        How::Edited => "Approved with edited arguments",
         How::Denied => "Denied",
         How::Answered => "Answered",
         How::Failed => "Failed",
@@ -78,11 +78,11 @@ pub fn decision(kind: Option<HoldKind>, how: How) -> &'static str {
 pub fn effect(effect: CallEffect) -> &'static str {
     match effect {
         CallEffect::Executed => "It ran.",
-        CallEffect::Failed => "It ran, or tried to, and failed.",
+        CallEffect::Failed => "It ran and failed.",
         CallEffect::NotExecuted => "It did not run.",
-        CallEffect::OutcomeUnknown => "It may have run; nobody knows.",
-        CallEffect::Running => "It was started and has not reported yet.",
-        CallEffect::Waiting => "It has not been started.",
+        CallEffect::OutcomeUnknown => "It may have run; the outcome is unknown.",
+        CallEffect::Running => "It started and has not finished yet.",
+        CallEffect::Waiting => "It has not started.",
     }
 }
 

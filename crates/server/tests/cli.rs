@@ -101,7 +101,7 @@ fn a_held_call_is_listed_shown_approved_and_runs() {
     let (hold, run) = (list["holds"][0]["id"].as_str().unwrap(), list["holds"][0]["run"].as_str().unwrap());
     let filters = ["--kind", "approval", "--agent", "ops", "--tool", "delete_file", "--session", "s-1"];
     has(&server.does(&[&["holds", "list"], &filters[..]].concat()), &[hold, "approval  delete_file  ops"]);
-    assert_eq!(server.does(&["holds", "--kind", "input"]), "nothing waits\n");
+    assert_eq!(server.does(&["holds", "--kind", "input"]), "no pending holds\n");
     let digest = list["holds"][0]["digest"].as_str().unwrap();
     has(&server.does(&["holds", "show", hold]), &["    | {\"path\": \"/srv/cache/old\"}\n", digest, "open"]);
 

@@ -1,6 +1,6 @@
 //! `standfast test` of the real binary: the shipped examples pass, and whatever is wrong is named by file, line and step.
 //!
-//! The failing scenarios are files beside this one; those that cannot be played are made here, one mistake each.
+//! The failing scenarios are files beside this one; those that cannot be run are made here, one mistake each.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
@@ -35,14 +35,14 @@ fn has(text: &str, parts: &[&str]) {
     }
 }
 
-/// Plays a scenario text that cannot be played; what is said about it, without the path.
+/// Plays a scenario text that cannot be run; what is said about it, without the path.
 fn broken(text: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let file: PathBuf = directory.path().join("s.yaml");
     std::fs::write(&file, text).unwrap();
     let said = test(&[file.to_str().unwrap()]);
     assert_eq!((said.code, said.err.as_str()), (2, ""), "{said:?}");
-    has(&said.out, &["cannot be played  ", "0 passed, 0 failed, 1 could not be played\n"]);
+    has(&said.out, &["cannot be run  ", "0 passed, 0 failed, 1 could not be played\n"]);
     let shown = format!("  {}:", file.display());
     said.out.lines().find_map(|line| line.strip_prefix(&shown)).unwrap().to_owned()
 }

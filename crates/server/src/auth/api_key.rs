@@ -141,7 +141,7 @@ pub fn stands_for(kept: &Credential, now: Timestamp) -> Result<Principal, KeyEnd
         return Err(KeyEnd::Expired);
     }
     let facts: KeyFacts = serde_json::from_str(&kept.facts).map_err(|error| {
-        tracing::warn!(prefix = kept.prefix, %error, "this API key cannot be read and opens nothing");
+        tracing::warn!(prefix = kept.prefix, %error, "auth: a stored API key is unreadable and is ignored");
         KeyEnd::Unreadable
     })?;
     let KeyFacts { user, groups, roles, scopes, .. } = facts;

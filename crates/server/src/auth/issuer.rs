@@ -153,9 +153,9 @@ impl Issuer {
         match fetched {
             Ok(keys) => {
                 if keys.len() == 0 {
-                    tracing::warn!(url = %self.url, "the identity provider has no key that can be used; every token is refused");
+                    tracing::warn!(url = %self.url, "auth: the identity provider publishes no usable key; every token is refused");
                 } else if kept.is_away {
-                    tracing::info!(url = %self.url, "the keys of the identity provider are there again");
+                    tracing::info!(url = %self.url, "auth: fetched the keys of the identity provider again");
                 }
                 kept.is_away = false;
                 kept.said_away_at = None;
@@ -170,7 +170,7 @@ impl Issuer {
                         true => "those that are there are used until they are too old",
                         false => "until they can be, tokens get 503 and let nobody in",
                     };
-                    tracing::warn!(url = %self.url, %error, "the keys of the identity provider cannot be fetched; {meanwhile}");
+                    tracing::warn!(url = %self.url, %error, "auth: could not fetch the keys of the identity provider; {meanwhile}");
                 }
                 Fetched::No
             }
@@ -196,10 +196,10 @@ impl Issuer {
         let mut kept = self.kept();
         kept.refused += 1;
         if kept.said_refused_at.is_some_and(|at| now.since(at) < SAY_REFUSED) {
-            tracing::debug!(%why, "a token is refused");
+            tracing::debug!(%why, "auth: token refused");
             return;
         }
-        tracing::warn!(%why, tokens = kept.refused, "a token is refused; others are said at debug for some seconds");
+        tracing::warn!(%why, tokens = kept.refused, "auth: token refused; further ones are logged at debug for some seconds");
         kept.said_refused_at = Some(now);
         kept.refused = 0;
     }

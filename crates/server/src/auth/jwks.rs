@@ -52,7 +52,7 @@ pub(super) enum NoKeys {
     Redirect { status: u16, to: String },
     #[error("it sent more than {MAX_BYTES} bytes")]
     TooLarge,
-    #[error("what it sent is no set of keys: {0}")]
+    #[error("the response is not a JWK set: {0}")]
     Unreadable(serde_json::Error),
     #[error("it has {0} keys, and {MAX_KEYS} are allowed")]
     TooMany(usize),

@@ -65,16 +65,16 @@ pub enum Refused {
     #[error("its {0} cannot be read")]
     Unreadable(&'static str),
     /// Its algorithm is not taken.
-    #[error("its algorithm {0:?} is not taken")]
+    #[error("its algorithm {0:?} is not supported")]
     Algorithm(String),
     /// It wants something to be understood that is not.
-    #[error("its header has `crit`, of which nothing is understood")]
+    #[error("its header has `crit`, which is not supported")]
     Critical,
     /// Its key is none of the provider's.
     #[error("the identity provider has no key {} for it", .0.as_deref().map_or("without a name".to_owned(), |id| format!("{id:?}")))]
     UnknownKey(Option<String>),
     /// Its key is for other algorithms.
-    #[error("its algorithm does not fit its key")]
+    #[error("its algorithm does not match its key")]
     WrongKind,
     /// The key did not sign it.
     #[error("its signature is wrong")]

@@ -168,7 +168,7 @@ pub enum Party {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadParty {
     /// It does not say of which kind.
-    #[error("say user:NAME, group:NAME or role:NAME")]
+    #[error("write user:NAME, group:NAME or role:NAME")]
     Kind,
     /// The name is none.
     #[error(transparent)]

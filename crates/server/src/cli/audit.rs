@@ -35,7 +35,7 @@ pub(super) struct Audited {
 /// The file of signed heads, and its keys.
 #[derive(Debug, Args)]
 pub(super) struct Signed {
-    /// A file of signed heads. Default: what the configuration says.
+    /// A file of signed heads. Default: `server.audit.heads` of the configuration.
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
     /// A file with the key, as PEM. To verify, the public half is enough, and it may be repeated after a change of keys.
@@ -70,7 +70,7 @@ impl Signed {
         let key = self.keys.last().cloned().map(KeySource::File).or(key);
         let named = file.zip(key);
         named.ok_or_else(|| {
-            "name the file with --heads and the key with --key, or both in the configuration: server.audit".into()
+            "pass the file with --heads and the key with --key, or configure both in server.audit".into()
         })
     }
 }
@@ -207,16 +207,14 @@ fn print_text(Verified { database, report, heads }: &Verified) -> ExitCode {
             let newest = heads.newest.map(rfc3339).unwrap_or_else(|| "never".into());
             println!("{} signed heads, the newest of {newest}, by key {}", heads.heads, keys.join(", "));
         }
-        None => println!(
-            "no signed heads were given: what is gone altogether, or was sealed anew, is not noticed"
-        ),
+        None => println!("no signed heads were given: deleted runs and a rewritten history are not detected"),
     }
     if findings.is_empty() {
         println!("every chain verifies and every row follows from its events");
         ExitCode::SUCCESS
     } else {
         println!(
-            "{} findings: restore what they name from a backup, or leave it; other runs are not affected",
+            "{} findings: restore those runs from a backup, or leave them; other runs are not affected",
             findings.len()
         );
         ExitCode::FAILURE

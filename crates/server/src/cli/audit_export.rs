@@ -87,7 +87,7 @@ pub(super) fn run(what: &Audited, only: Option<&str>, as_json: bool) -> ExitCode
         Ok(()) => {}
         // Whoever read it has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
-        Err(error) => return could_not(&format!("the lines could not be printed: {error}"), as_json),
+        Err(error) => return could_not(&format!("cannot print the export: {error}"), as_json),
     }
     if let (Some(only), 0) = (only, report.runs) {
         return could_not(&format!("there is no run {only} in {database}"), as_json);

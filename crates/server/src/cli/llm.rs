@@ -29,14 +29,14 @@ use standfast_core::transcript::{AssistantReply, CallResult, Entry, ReplyCall, R
 /// What can be asked about models.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Llm {
-    /// Ask a provider for real, with the key and the address of the configuration, and say what is wrong.
+    /// Send a real request to the provider, with the key and URL of the configuration, and report what fails.
     Check(Check),
 }
 
 /// What `llm check` can be told.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// The name below `llms`.
+    /// The name of the model below `llms`.
     name: String,
     /// The configuration file.
     #[arg(long, value_name = "FILE", default_value = "standfast.yaml")]
@@ -79,7 +79,7 @@ fn asked(check: &Check) -> Result<Found, String> {
 fn named(config: &Config, name: &str) -> Result<Provider, String> {
     let built = config.provider(name).map_err(|error| error.to_string())?;
     built.ok_or_else(|| match config.file.llms.contains_key(name) {
-        true => format!("llm `{name}` is a script: there is no provider to ask"),
+        true => format!("llm `{name}` is scripted: there is no provider to test"),
         false => {
             let known = config.file.llms.keys().map(String::as_str);
             let advice = config::advice(name, known.collect::<Vec<_>>());
@@ -194,9 +194,7 @@ impl Found {
             line(&format!("answers, in {} ms", self.millis));
             line(match self.calls_tools {
                 true => "calls tools",
-                false => {
-                    "did not call the tool that it was asked to call: agents with tools may not work with it"
-                }
+                false => "did not call the requested tool: agents with tools may not work with it",
             });
             let (mut read, mut written) = (0, 0);
             for reply in &self.replies {
@@ -204,12 +202,12 @@ impl Found {
                 written += reply.usage.output;
             }
             line(&match read + written {
-                0 => "says nothing of the tokens that it used: budgets will not count them".to_owned(),
-                _ => format!("used {read} tokens read, {written} written"),
+                0 => "reports no token usage: token budgets will not count it".to_owned(),
+                _ => format!("used {read} input tokens, {written} output tokens"),
             });
         }
         if let Some(trouble) = &self.failed {
-            line(&format!("does not work: {trouble}"));
+            line(&format!("failed: {trouble}"));
             line(&format!("what to do: {}", trouble.advice()));
         }
         out

@@ -34,7 +34,7 @@ struct Place {
     /// The database that this configuration file names: SQLite or Postgres.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The data directory of a server without a database of its own.
+    /// The data directory of a server whose configuration names no database.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Print one JSON object at the end, on standard error.
@@ -42,37 +42,37 @@ struct Place {
     json: bool,
 }
 
-/// Everything of a database as JSON lines, or one conversation. A server on SQLite must have stopped.
+/// A database, or one session, as JSON lines. A server on SQLite must be stopped.
 #[derive(Debug, Args)]
 pub(super) struct Export {
     #[command(flatten)]
     place: Place,
-    /// Where the lines go; standard output without it.
+    /// The output file. Default: standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Whose: an export has one tenant.
+    /// The tenant: an export has one.
     #[arg(long, value_name = "T", default_value_t = Tenant::default_tenant(), value_parser = |text: &str| Tenant::new(text))]
     tenant: Tenant,
-    /// Only this conversation, of all users who have one of this name; needs `--agent`.
+    /// Only this session, of every user who has one with this name; needs `--agent`.
     #[arg(long, value_name = "ID", requires = "agent")]
     session: Option<String>,
-    /// The agent of the conversation.
+    /// The agent of the session.
     #[arg(long, value_name = "NAME", requires = "session")]
     agent: Option<String>,
-    /// Write readable files below this directory instead: the calls of async tools with an index, and the conversations.
-    /// Nothing reads them back.
+    /// Write readable files below this directory instead: the calls of async tools with an index, and the sessions.
+    /// They cannot be imported.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "session"])]
     files: Option<PathBuf>,
 }
 
-/// Lines of an export into a database. Refuses one that has runs already, unless told.
+/// An export into a database. Refuses a database that already has runs, unless told otherwise.
 #[derive(Debug, Args)]
 pub(super) struct Import {
-    /// The lines; `-` for standard input.
+    /// The export; `-` for standard input.
     file: PathBuf,
     #[command(flatten)]
     place: Place,
-    /// Add to what is there already.
+    /// Add to a database that already has runs.
     #[arg(long)]
     into_existing: bool,
 }
@@ -203,7 +203,7 @@ fn finish(what: &str, done: Result<Moved, String>, as_json: bool) -> ExitCode {
         (Ok(Moved { runs, links, sessions, erased }), false) => {
             eprintln!("{runs} runs of {sessions} sessions {what}, {links} links, every chain verified");
             if erased > 0 {
-                eprintln!("{erased} runs were left out: their contents were erased");
+                eprintln!("{erased} runs were skipped: their contents were erased");
             }
             ExitCode::SUCCESS
         }

@@ -33,7 +33,7 @@ enum NotTaken {
     Load(#[from] LoadError),
     #[error("{0}")]
     Build(#[from] BuildError),
-    #[error("it names another store; stop the server and start it again")]
+    #[error("it names another database; restart the server to change it")]
     OtherStore,
     #[error("{0}")]
     Refused(String),
@@ -64,11 +64,13 @@ pub(super) async fn keep_up(
         match taken(path, fixed, &overrule).await {
             Ok(settings) => {
                 let agents: Vec<&str> = settings.agents.keys().map(|name| name.as_str()).collect();
-                tracing::info!(agents = agents.join(", "), "the changed configuration is taken");
+                tracing::info!(agents = agents.join(", "), "config: configuration reloaded");
                 engine.reload(settings);
             }
             Err(error) => {
-                tracing::error!("the changed configuration is not taken, the old one stays: {error}")
+                tracing::error!(
+                    "config: the changed configuration is invalid, the old one stays in use: {error}"
+                )
             }
         }
     }

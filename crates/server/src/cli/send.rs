@@ -15,12 +15,12 @@ use super::runs::RunBody;
 pub(super) struct Send {
     /// The agent.
     agent: String,
-    /// What to say to it.
+    /// The message.
     text: String,
-    /// The conversation that it belongs to.
+    /// The session that the run belongs to.
     #[arg(long)]
     session: Option<String>,
-    /// Answer when the run waits for somebody or is over.
+    /// Wait until the run is held or has ended.
     #[arg(long)]
     wait: bool,
     #[command(flatten)]

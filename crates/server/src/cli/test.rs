@@ -19,7 +19,7 @@ use super::timeline::EventBody;
 /// Which scenarios.
 #[derive(Debug, Args)]
 pub(super) struct Test {
-    /// Scenario files; of a directory all files in it that end in .yaml or .yml.
+    /// Scenario files, or directories with .yaml or .yml files.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print one JSON object instead of text.
@@ -125,7 +125,7 @@ impl Totals {
         let Totals { passed, failed, broken, .. } = self;
         let more = match broken {
             0 => String::new(),
-            _ => format!(", {broken} could not be played"),
+            _ => format!(", {broken} could not be run"),
         };
         format!("{passed} passed, {failed} failed{more}")
     }
@@ -139,10 +139,7 @@ fn text(report: &Report, paint: Paint) -> String {
         Outcome::Broken(broken) => {
             let line = broken.line.map_or(String::new(), |line| format!("{line}:"));
             let message = plain(&broken.message);
-            format!(
-                "{}  {path}{name}\n  {path}:{line} {message}\n",
-                paint.with(Colour::Red, "cannot be played")
-            )
+            format!("{}  {path}{name}\n  {path}:{line} {message}\n", paint.with(Colour::Red, "cannot be run"))
         }
         Outcome::Failed(failed) => {
             let Failed { line, step, verb, problems, logs } = failed;

@@ -18,7 +18,7 @@ use standfast_core::hold::OnTimeout;
 pub(crate) struct Validate {
     /// The configuration file.
     file: PathBuf,
-    /// Take variables that are not set for set: to check a file where its secrets are not at hand.
+    /// Accept variables that are not set: to validate a file without its secrets.
     #[arg(long)]
     allow_unset: bool,
     /// Print one JSON object instead of text.

@@ -120,14 +120,14 @@ fn is_same(ours: &str, given: &str) -> bool {
 fn refused() -> Failure {
     Failure::new(
         StatusCode::FORBIDDEN,
-        "This form cannot be taken",
-        "Nothing was changed. The form does not carry this browser's token: cookies may be off, or the form comes \
-         from another page. Open the page again and decide there.",
+        "Form rejected",
+        "Nothing was changed. The form has no valid CSRF token: cookies may be disabled, or the form comes from \
+         another page. Reload the page and decide there.",
     )
 }
 
 fn unread(rejection: FormRejection) -> Failure {
-    Failure::new(rejection.status(), "This form cannot be read", &rejection.body_text())
+    Failure::new(rejection.status(), "Unreadable form", &rejection.body_text())
 }
 
 #[cfg(test)]

@@ -94,9 +94,9 @@ impl Templates {
         match rendered {
             Ok(text) => (status, html, text).into_response(),
             Err(error) => {
-                tracing::error!(template, error = %format!("{error:#}"), "a page could not be made");
-                let sorry = "<!doctype html><title>Standfast</title><p>This page could not be made. Nothing was \
-                             changed by that; the log of the server says why.";
+                tracing::error!(template, error = %format!("{error:#}"), "web: could not render a page");
+                let sorry = "<!doctype html><title>Standfast</title><p>This page could not be rendered. Nothing was \
+                             changed; see the log of the server.";
                 (StatusCode::INTERNAL_SERVER_ERROR, html, sorry).into_response()
             }
         }

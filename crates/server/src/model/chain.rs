@@ -55,7 +55,7 @@ impl Chain {
             tracing::warn!(
                 llm = provider.settings().name,
                 kind = trouble.word(),
-                "the model gave no reply: {trouble}"
+                "model: request failed: {trouble}"
             );
             errors.push(format!("{}: {trouble}", provider.describe()));
             if trouble.may_pass() && failures < retries {

@@ -198,7 +198,7 @@ impl RemoteAgent {
         if invocation.attempt > 1
             && let Ok(Some(task)) = line.find(&call).await
         {
-            tracing::info!(call = %invocation.call, task = task.id, "an earlier start had begun this remote task");
+            tracing::info!(call = %invocation.call, task = task.id, "a2a: resuming a remote task of an earlier attempt");
             return self.after(task, None, None);
         }
         let id = format!("{call}-0");
@@ -425,7 +425,7 @@ impl RemoteAgent {
         let line = self.line(&card);
         let why = match line.cancel(task).await {
             Ok(()) => {
-                tracing::info!(agent, task, "nobody waits for a remote task; it was canceled");
+                tracing::info!(agent, task, "a2a: canceled a remote task that nobody waits for");
                 return Ok(());
             }
             Err(No::UnknownTask(_)) => return Ok(()),
@@ -465,7 +465,7 @@ impl Tool for AsksRemote {
         Some(Box::pin(async move {
             if let Err(trouble) = remote.look().await {
                 let name = &remote.options.name;
-                tracing::warn!(agent = name, %trouble, "the card of a remote agent is not known now");
+                tracing::warn!(agent = name, %trouble, "a2a: could not fetch the card of a remote agent");
             }
         }))
     }

@@ -139,7 +139,7 @@ pub async fn run(shim: &Path, order: &Order) -> Result<Report, Lost> {
     match timeout(patience, stdout.read_to_end(&mut said)).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => return Err(Lost::Unknown(error.to_string())),
-        Err(_) => return Err(Lost::Unknown("it did not end in time and was killed".into())),
+        Err(_) => return Err(Lost::Unknown("it exceeded its time limit and was killed".into())),
     }
     let report = serde_json::from_slice(&said);
     let ended = group.end().await;

@@ -50,8 +50,7 @@ pub enum Blocked {
     NotNamed(String),
     /// An address of this machine or of a network that is not public.
     #[error(
-        "{host:?} is at {address}, which is not a public address; a host that may be called all the same must be \
-             named in allowed_hosts"
+        "{host:?} resolves to {address}, which is not a public address; if it may be called, add it to allowed_hosts"
     )]
     NotPublic {
         /// The host.
@@ -60,7 +59,7 @@ pub enum Blocked {
         address: IpAddr,
     },
     /// A name that leads nowhere.
-    #[error("{host:?} has no address: {error}")]
+    #[error("{host:?} cannot be resolved: {error}")]
     NoAddress {
         /// The host.
         host: String,
@@ -117,7 +116,7 @@ impl Guard {
         };
         let nowhere = |error: String| Blocked::NoAddress { host: host.clone(), error };
         let found = timeout(LOOK_UP, lookup_host((host.as_str(), port))).await;
-        let found = found.map_err(|_| nowhere("looking it up took too long".into()))?;
+        let found = found.map_err(|_| nowhere("the DNS lookup timed out".into()))?;
         let addresses: Vec<SocketAddr> = found.map_err(|error| nowhere(error.to_string()))?.collect();
         if addresses.is_empty() {
             return Err(nowhere("the answer is empty".into()));

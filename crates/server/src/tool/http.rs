@@ -76,7 +76,7 @@ pub enum Trouble {
     #[error("nothing was sent: {0}")]
     NotSent(String),
     /// It was sent, and may have had any effect.
-    #[error("the request was sent, but there is no complete answer: {0}")]
+    #[error("the request was sent, but the response is incomplete: {0}")]
     Broken(String),
 }
 
@@ -146,7 +146,7 @@ fn headers(request: &Request) -> Result<HeaderMap, Trouble> {
     let mut headers = HeaderMap::new();
     for (name, value) in &request.headers {
         let bad = |why: &str| Trouble::NotSent(format!("the header {name:?} cannot be sent: {why}"));
-        let name = HeaderName::try_from(name.as_str()).map_err(|_| bad("it is no name of a header"))?;
+        let name = HeaderName::try_from(name.as_str()).map_err(|_| bad("it is not a header name"))?;
         if RESERVED.contains(&name.as_str()) || name.as_str().starts_with("proxy-") {
             return Err(bad("it is set by this server"));
         }

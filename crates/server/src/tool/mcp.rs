@@ -111,7 +111,7 @@ impl Tool for McpTool {
                     Err(Trouble::Lost(why)) => return Outcome::Unknown(why),
                 };
             }
-            failed(format!("the MCP server `{}` wants to be asked again and again", server.name()))
+            failed(format!("the MCP server `{}` asks for too many retries", server.name()))
         })
     }
 
@@ -128,7 +128,7 @@ impl Tool for McpTool {
                 tracing::warn!(
                     server = server.name(),
                     ?trouble,
-                    "what an MCP server offers is not known now"
+                    "mcp: could not list the tools of the server"
                 );
             }
         }))

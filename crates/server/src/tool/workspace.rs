@@ -52,7 +52,7 @@ pub enum BadWorkspace {
     Everything,
     /// It could not be kept to.
     #[error(
-        "this kernel has no openat2 (Linux 5.6), without which file tools cannot be kept inside of their workspace: {0}"
+        "this kernel has no openat2 (Linux 5.6), without which file tools cannot be confined to their workspace: {0}"
     )]
     Kernel(String),
 }
@@ -61,7 +61,7 @@ pub enum BadWorkspace {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// A path that leads out, or nowhere.
-    #[error("{path:?} is no path inside of the workspace: {why}")]
+    #[error("{path:?} is not a path inside the workspace: {why}")]
     Path {
         /// As given.
         path: String,
@@ -85,7 +85,7 @@ pub enum Refused {
         what: &'static str,
     },
     /// It has other names, maybe outside.
-    #[error("{0:?} has more than one name (hard links), and the others may be outside of the workspace")]
+    #[error("{0:?} has more than one name (hard links), and the others may be outside the workspace")]
     HardLink(String),
     /// More than is read or written.
     #[error("{path:?} has {size} bytes; at most {max} are used")]

@@ -46,14 +46,14 @@ pub fn tell(event: &Event, kind: Option<HoldKind>) -> Told {
             None => "Taken from the queue".into(),
         }),
         Event::RunReleased(released) => match &released.why {
-            Released::Returned => Told::plain("The worker gave it back"),
-            Released::Lapsed => Told::plain("The worker's time passed"),
-            Released::Suspended => Told::plain("The worker waits for an answer"),
+            Released::Returned => Told::plain("Released by the worker"),
+            Released::Lapsed => Told::plain("The worker's claim expired"),
+            Released::Suspended => Told::plain("The worker is waiting for an answer"),
             Released::Failed(error) => Told::with("The worker failed", [unlabelled(error)]),
         },
-        Event::RunRepinned(_) => Told::plain("Moved to another definition of the agent"),
+        Event::RunRepinned(_) => Told::plain("Moved to another version of the agent"),
         Event::RunErased(erased) => {
-            Told::with("Contents deleted", erased.reason.as_deref().map(|reason| said("reason", reason)))
+            Told::with("Contents erased", erased.reason.as_deref().map(|reason| said("reason", reason)))
         }
         Event::RunEnded(ended) => {
             let reason = ended.reason.as_deref().map(|reason| said("reason", reason));
@@ -62,16 +62,16 @@ pub fn tell(event: &Event, kind: Option<HoldKind>) -> Told {
         }
         Event::MessageReceived(received) => Told::with("Message", message(&received.message)),
         Event::MessageQueued(queued) => {
-            Told::with("Message, to be heard with the next turn", message(&queued.message))
+            Told::with("Message, queued for the next turn", message(&queued.message))
         }
         Event::ModelReplied(replied) => Told::with("The agent replied", reply(&replied.reply)),
         Event::ModelFailed(failed) => {
-            let title = format!("The model could not be asked (failure {})", failed.failures);
+            let title = format!("Model request failed (failure {})", failed.failures);
             Told::with(title, [unlabelled(&failed.error)])
         }
         Event::CallProposed(proposed) => {
             let context = proposed.context.as_ref().map(|context| labelled("why", context));
-            let title = format!("Worker {} asks to run a call", proposed.worker);
+            let title = format!("Worker {} proposes a call", proposed.worker);
             Told::with(title, std::iter::once(call(&proposed.call)).chain(context))
         }
         Event::CallStarted(started) => Told::plain(match started.attempt {
@@ -79,14 +79,14 @@ pub fn tell(event: &Event, kind: Option<HoldKind>) -> Told {
             attempt => format!("Call {} started again (attempt {attempt})", started.call),
         }),
         Event::CallReturned(returned) => {
-            Told::plain(format!("Call {} was given back before it started", returned.call))
+            Told::plain(format!("Call {} returned before it started", returned.call))
         }
         Event::CallProgressed(progressed) => {
-            Told::with(format!("News of call {}", progressed.call), [unlabelled(&progressed.note)])
+            Told::with(format!("Progress of call {}", progressed.call), [unlabelled(&progressed.note)])
         }
         Event::CallFinished(finished) => {
             let what = match (&finished.refused, &finished.result) {
-                (Some(_), _) => "was stopped by a rule",
+                (Some(_), _) => "was blocked by a rule",
                 (None, ToolResult::Ok(_)) => "finished",
                 (None, ToolResult::Failed(_)) => "failed",
             };
@@ -94,34 +94,35 @@ pub fn tell(event: &Event, kind: Option<HoldKind>) -> Told {
         }
         Event::CallOrphaned(orphaned) => {
             let then = match orphaned.then {
-                AfterOrphan::Retry => "it is started again with the same key",
+                AfterOrphan::Retry => "retrying with the same idempotency key",
                 AfterOrphan::Ask => "a person is asked",
-                AfterOrphan::Unknown => "it stays unknown",
+                AfterOrphan::Unknown => "the outcome stays unknown",
             };
-            Told::plain(format!("Nobody knows what call {} did: {then}", orphaned.call))
+            Told::plain(format!("Outcome of call {} unknown: {then}", orphaned.call))
         }
         Event::CallContradicted(finished) => {
-            let title = format!("Call {} reported after a person had said otherwise", finished.call);
+            let title =
+                format!("Call {} reported a result that contradicts a person's decision", finished.call);
             Told::with(title, [result(&finished.result)])
         }
         Event::HoldOpened(opened) => {
             let reason = opened.ask.reason.as_deref().map(|reason| said("reason", reason));
             let question = opened.ask.question.as_ref().map(|question| labelled("question", question));
-            let title = format!("Waits: {}", super::kind(opened.kind).to_lowercase());
+            let title = format!("Held: {}", super::kind(opened.kind).to_lowercase());
             Told::with(title, reason.into_iter().chain(question))
         }
-        Event::HoldVoted(voted) => Told::plain(format!("{} agreed", voted.by)),
+        Event::HoldVoted(voted) => Told::plain(format!("{} approved", voted.by)),
         Event::HoldEdited(edited) => {
-            Told::with("Arguments changed", [labelled("arguments", &edited.edited.arguments)])
+            Told::with("Arguments edited", [labelled("arguments", &edited.edited.arguments)])
         }
         Event::HoldAssigned(assigned) => Told::plain(match &assigned.to {
-            Some(user) => format!("{user} is asked in particular"),
-            None => "Nobody in particular is asked".into(),
+            Some(user) => format!("Assigned to {user}"),
+            None => "Unassigned".into(),
         }),
-        Event::HoldReminded(_) => Told::plain("People were reminded"),
+        Event::HoldReminded(_) => Told::plain("Reminder sent"),
         Event::HoldExpired(expired) => Told::plain(match expired.kept {
-            true => "Its time passed; it stays open",
-            false => "Its time passed",
+            true => "Expired; still open for a late decision",
+            false => "Expired",
         }),
         Event::HoldReopened(_) => Told::plain("Reopened with a new deadline"),
         Event::HoldResolved(resolved) => {

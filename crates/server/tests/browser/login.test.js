@@ -91,7 +91,7 @@ test('the owner is led to the login and back; an approver is told whose it is', 
 
   const approver = await pageOf('bob', bob, []);
   await approver.goto(data.auth_url);
-  await approver.getByRole('heading', { name: "This is somebody else's login" }).waitFor();
+  await approver.getByRole('heading', { name: "Not your login" }).waitFor();
   await approver.getByText('Only ann can log in here').waitFor();
   assert.equal(await approver.getByRole('button').count(), 0);
   await approver.goto(`${server.base}/approve/${run.holds[0].id}`);

@@ -59,7 +59,7 @@ afterEach(async () => {
 test('approve after kill -9: the call runs once, with the bytes that were shown', async () => {
   await server.held('ops');
   await open('/');
-  await page.getByRole('link', { name: /May delete_file run\?/ }).click();
+  await page.getByRole('link', { name: /Approve delete_file\?/ }).click();
   assert.equal(await page.locator('[data-arguments]').textContent(), ARGUMENTS);
   await server.kill();
   assert.deepEqual(server.effects(), []);
@@ -102,7 +102,7 @@ test('other arguments are checked, kept after a mistake, and run as they were wr
   assert.deepEqual(server.effects(), []);
   await editor.fill('{"path":\n  "/srv/cache/older"}');
   await press('Approve with these arguments');
-  await heading('Approved with other arguments');
+  await heading('Approved with edited arguments');
   assert.ok(server.effects().join('\n').endsWith('{"path":\n  "/srv/cache/older"}'));
   expectRefusals(1);
 });
@@ -185,7 +185,7 @@ test('everything can be tried in the browser: start, look, cancel', async () => 
   await page.getByLabel('Reason').fill('changed my mind');
   await press('Cancel the run');
   await page.getByText('Canceled').first().waitFor();
-  await page.getByRole('link', { name: 'what is asked' }).click();
+  await page.getByRole('link', { name: 'the request' }).click();
   await heading('Withdrawn: the run ended first');
   await open('/runs');
   await page.getByRole('link', { name: /Canceled/ }).click();
@@ -224,7 +224,7 @@ test('text of models and people runs nothing, loads nothing and hides nothing (T
   await unfold('Change the arguments');
   await page.getByLabel('Arguments (JSON)').fill(JSON.stringify({ path: `${NASTY}\u202e` }));
   await press('Approve with these arguments');
-  await heading('Approved with other arguments');
+  await heading('Approved with edited arguments');
   await page.getByText('onerror').first().waitFor();
   await open(run);
   await page.getByText(`${NASTY}⟨U+202E⟩gnp.exe`).waitFor();
@@ -281,7 +281,7 @@ test('on a phone nothing is wider than the screen and buttons are large', async 
   await unfold('Change the arguments');
   await page.getByLabel('Arguments (JSON)').fill(JSON.stringify({ path }));
   await press('Approve with these arguments');
-  await heading('Approved with other arguments');
+  await heading('Approved with edited arguments');
   await fits(hold);
   await fits(run);
 });

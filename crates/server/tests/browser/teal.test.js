@@ -47,14 +47,14 @@ async function status(paused) {
 test('an approval address asks once more, over kill -9, and then runs the call once', async () => {
   const paused = await chat('ops');
   await page.goto(paused.approval_url);
-  await page.getByRole('heading', { name: 'May this run?' }).waitFor();
+  await page.getByRole('heading', { name: 'Approve this call?' }).waitFor();
   assert.equal(await page.locator('[data-arguments]').textContent(), '{"path": "/srv/cache/old"}');
   await page.reload();
   assert.equal(await status(paused), 'Paused');
   await server.kill();
   await server.start();
   await page.getByRole('button', { name: 'Approve: run it as shown' }).click();
-  await page.getByRole('heading', { name: 'This request was decided' }).waitFor();
+  await page.getByRole('heading', { name: 'This request has been decided' }).waitFor();
   await page.getByText('Approved by').waitFor();
   assert.equal(await page.getByRole('button').count(), 0);
   assert.equal(server.effects().length, 1);

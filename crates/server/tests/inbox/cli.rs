@@ -25,7 +25,7 @@ fn as_json(server: &Server, arguments: &[&str]) -> Value {
 #[tokio::test]
 async fn tasks_are_handled_on_the_command_line() {
     let (_folder, server) = plain();
-    assert!(said(&inbox(&server, &["list"])).contains("there are no inboxes yet"));
+    assert!(said(&inbox(&server, &["list"])).contains("no inboxes"));
     let added = as_json(
         &server,
         &[

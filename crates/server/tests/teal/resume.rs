@@ -31,7 +31,7 @@ async fn mistakes_are_told_in_their_order() {
         }
         let not_theirs = server.by(&bob, "POST", &resume, body).await;
         assert_eq!(not_theirs.status, 403, "{body}: {not_theirs:?}");
-        assert_eq!(not_theirs.body["detail"], "this request is not yours to decide");
+        assert_eq!(not_theirs.body["detail"], "you are not an approver of this request");
         assert_eq!(server.by(&bob, "POST", &format!("{resume}/sse"), body).await.status, 403);
         assert_eq!(server.by(&bob, "GET", &resume, "").await.status, 403);
     }

@@ -191,14 +191,11 @@ impl A2aError {
         // The reader names the member between backticks where it knows one.
         let field = why.split('`').nth(1).filter(|_| why.contains("field")).unwrap_or_default().to_owned();
         let violations = vec![FieldViolation { field, description: why.clone() }];
-        A2aError {
-            violations,
-            ..A2aError::new(Kind::InvalidParams, format!("the request does not fit: {why}"))
-        }
+        A2aError { violations, ..A2aError::new(Kind::InvalidParams, format!("invalid request: {why}")) }
     }
 
     pub(super) fn task_not_found() -> A2aError {
-        A2aError::new(Kind::TaskNotFound, "there is no task with this id that you may see")
+        A2aError::new(Kind::TaskNotFound, "task not found, or you don't have access")
     }
 
     fn with(mut self, name: &'static str, value: impl ToString) -> A2aError {

@@ -85,7 +85,7 @@ pub(super) fn envelope(bytes: &[u8]) -> Result<Call, Box<Unread>> {
     let malformed = |error: serde_json::Error| nobody(Kind::Parse, format!("the body is not JSON: {error}"));
     let raw: &RawValue = serde_json::from_slice(bytes).map_err(malformed)?;
     if !raw.get().starts_with('{') {
-        let why = "the body must be one request object; several at once are not taken";
+        let why = "the body must be one request object; batches are not supported";
         return Err(nobody(Kind::InvalidRequest, why.into()));
     }
     let misfit = |error: serde_json::Error| nobody(Kind::InvalidRequest, format!("no request: {error}"));

@@ -102,7 +102,7 @@ fn place(token: &str) -> Result<(Timestamp, RunId), A2aError> {
         let (at, id) = text.split_once('.')?;
         Some((Timestamp(at.parse().ok()?), id.parse().ok()?))
     };
-    read().ok_or_else(|| A2aError::invalid("pageToken", "is none that this server gave"))
+    read().ok_or_else(|| A2aError::invalid("pageToken", "was not issued by this server"))
 }
 
 fn instant(text: &str) -> Result<Timestamp, A2aError> {

@@ -41,7 +41,7 @@ pub(super) fn check(settings: &Settings, agent: &str, message: &wire::Message) -
     for (at, part) in message.parts.iter().enumerate() {
         if let Some(media) = declared(part).filter(|media| !takes(media)) {
             let message = format!(
-                "message.parts[{at}] is of the type {media}, and this agent takes {}",
+                "message.parts[{at}] has the media type {media}; this agent accepts {}",
                 taken.join(", ")
             );
             return Err(A2aError::new(Kind::ContentTypeNotSupported, message));
@@ -97,7 +97,7 @@ impl Accepts {
             true => Ok(()),
             false => {
                 let message = format!(
-                    "configuration.acceptedOutputModes: this agent answers with {}, and none of it is accepted",
+                    "configuration.acceptedOutputModes: this agent produces {}, and the client accepts none of them",
                     given.join(", ")
                 );
                 Err(A2aError::new(Kind::ContentTypeNotSupported, message))

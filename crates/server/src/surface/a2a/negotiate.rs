@@ -55,7 +55,8 @@ pub(super) fn is_patch_of(said: &str, version: &str) -> bool {
 
 fn not_supported(said: &str) -> A2aError {
     let spoken = format!("{VERSION}, {V03}");
-    let message = format!("version {said} of A2A is not spoken at this address; this agent speaks {spoken}");
+    let message =
+        format!("A2A version {said} is not supported at this address; this agent supports {spoken}");
     let mut error = A2aError::new(Kind::VersionNotSupported, message);
     error.metadata.insert("supported_versions", spoken);
     error

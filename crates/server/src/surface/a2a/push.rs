@@ -92,7 +92,7 @@ pub(super) async fn get(
 /// `ListTaskPushNotificationConfigs`: there are few, so a page token is a number of those before it.
 pub(super) async fn list(asked: &Asked, request: &ListPushRequest) -> Result<PushConfigs, A2aError> {
     let run = run_of(asked, Some(&request.task_id)).await?;
-    let wrong = |_| A2aError::invalid("pageToken", "is none that this server gave");
+    let wrong = |_| A2aError::invalid("pageToken", "was not issued by this server");
     let token = request.page_token.as_deref().filter(|token| !token.is_empty());
     let before = token.map_or(Ok(0), str::parse::<usize>).map_err(wrong)?;
     let size = match request.page_size.unwrap_or_default() {
@@ -123,7 +123,7 @@ async fn all(asked: &Asked, run: RunId) -> Result<Vec<CallbackView>, A2aError> {
 async fn run_of(asked: &Asked, task: Option<&str>) -> Result<RunId, A2aError> {
     supported(asked)?;
     let task = task.filter(|task| !task.is_empty());
-    let run = task_id(task.ok_or_else(|| A2aError::invalid("taskId", "is empty; say which task"))?)?;
+    let run = task_id(task.ok_or_else(|| A2aError::invalid("taskId", "is empty; name the task"))?)?;
     asked.find(run).await?;
     Ok(run)
 }
@@ -136,7 +136,7 @@ fn supported(asked: &Asked) -> Result<(), A2aError> {
 }
 
 fn not_supported() -> A2aError {
-    let message = "this server sends no push notifications; subscribe to the task instead";
+    let message = "push notifications are not supported; subscribe to the task instead";
     A2aError::new(Kind::PushNotificationNotSupported, message)
 }
 
@@ -144,7 +144,7 @@ fn not_supported() -> A2aError {
 pub(super) fn callback(asked: &Asked, config: &TaskPushNotificationConfig) -> Result<Callback, A2aError> {
     supported(asked)?;
     if config.url.is_empty() {
-        return Err(A2aError::invalid("url", "is empty; say where to send"));
+        return Err(A2aError::invalid("url", "is empty; name the URL to notify"));
     }
     let text = |field: &str, text: Option<&Secret>| -> Result<Option<String>, A2aError> {
         let Some(Secret(text)) = text.filter(|text| !text.0.is_empty()) else { return Ok(None) };
@@ -287,7 +287,7 @@ fn version_of(receiver: &crate::engine::Receiver) -> Option<Version> {
         other => {
             tracing::warn!(
                 version = other,
-                "a push notification config of a version that is not spoken here"
+                "a2a: ignoring a push notification config of an unsupported protocol version"
             );
             None
         }

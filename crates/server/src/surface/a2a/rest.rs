@@ -155,7 +155,7 @@ pub(super) fn read(path: Path, method: &Method, uri: &Uri, body: &[u8]) -> Resul
             Ok(Operation::DeletePush(PushRequest { tenant: tenant(), task_id, id }))
         }
         (_, method) => {
-            let message = format!("{} does not take {method}", uri.path());
+            let message = format!("{} does not support {method}", uri.path());
             Err(A2aError::new(Kind::MethodNotFound, message))
         }
     }
@@ -185,7 +185,7 @@ pub(super) fn object<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, A
 
 fn list(arguments: &Arguments) -> Result<ListTasksRequest, A2aError> {
     let status = arguments.get("status").map(|word| {
-        task_state(word).map_err(|_| A2aError::invalid("status", format!("{word} is no state of a task")))
+        task_state(word).map_err(|_| A2aError::invalid("status", format!("{word} is not a task state")))
     });
     let truth = |word: &str| match word {
         "true" => Ok(true),

@@ -113,7 +113,7 @@ impl From {
             };
             Some(From::After { seq: Seq(seq.parse().ok()?), frames })
         };
-        read().ok_or_else(|| A2aError::invalid("Last-Event-ID", "is none that this server gave"))
+        read().ok_or_else(|| A2aError::invalid("Last-Event-ID", "was not issued by this server"))
     }
 
     /// Whether an append with this last event was before it; the first one always is.
@@ -172,7 +172,7 @@ impl Frames {
         }
         let is_over = |progress: &Progress| progress.run().is_none_or(|run| run.outcome().is_some());
         if rest.is_empty() && is_over(&frames.progress) && closes == Closes::AtTheEnd {
-            let message = format!("task {run} is over; there is nothing to subscribe to, get it instead");
+            let message = format!("task {run} has ended; get the task instead of subscribing");
             return Err(A2aError::new(Kind::UnsupportedOperation, message));
         }
         frames.show_task().await?;

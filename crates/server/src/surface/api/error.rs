@@ -27,14 +27,14 @@ pub(crate) fn problem(about: Option<RunId>, error: &EngineError) -> Problem {
                 "" => "the value".to_owned(),
                 pointer => format!("the value at {pointer}"),
             };
-            let detail = format!("{place} does not fit the schema: {}", broken.why);
+            let detail = format!("{place} does not match the schema: {}", broken.why);
             let status = StatusCode::UNPROCESSABLE_ENTITY;
-            let problem = Problem::new(status, "schema", "Value breaks its schema", detail);
+            let problem = Problem::new(status, "schema", "Schema validation failed", detail);
             problem.with(More { pointer: Some(broken.pointer.clone()), ..More::default() })
         }
         EngineError::KeyReused { .. } => {
             let status = StatusCode::UNPROCESSABLE_ENTITY;
-            Problem::new(status, "key-reused", "Idempotency key used for something else", error.to_string())
+            Problem::new(status, "key-reused", "Idempotency key reused", error.to_string())
         }
         EngineError::SessionClosed { .. } => {
             Problem::new(StatusCode::CONFLICT, "session-closed", "The session is closed", error.to_string())
@@ -49,8 +49,12 @@ pub(super) fn session(error: &SessionError) -> Problem {
     let (conflict, invalid) = (StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY);
     let (status, kind, title) = match error {
         SessionError::Engine(error) => return problem(None, error),
-        SessionError::Ambiguous { .. } => (conflict, "ambiguous-session", "Which agent's session?"),
-        SessionError::AmbiguousOwner { .. } => (conflict, "ambiguous-session", "Whose session?"),
+        SessionError::Ambiguous { .. } => {
+            (conflict, "ambiguous-session", "Ambiguous session: several agents")
+        }
+        SessionError::AmbiguousOwner { .. } => {
+            (conflict, "ambiguous-session", "Ambiguous session: several owners")
+        }
         SessionError::Metadata(_) => (invalid, "invalid", "Invalid request"),
         SessionError::NotYours(_) => (StatusCode::FORBIDDEN, "not-allowed", "Not your session"),
         SessionError::CallStarted { .. } => (conflict, "call-started", "A call has started"),
@@ -120,30 +124,30 @@ pub(super) fn refused(about: Option<RunId>, refusal: &Refusal) -> Problem {
 /// Kind and title of every refusal; its status is that of every surface.
 fn words(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
     let (kind, title) = match refusal {
-        Refusal::Ended(_) => ("ended", "The run is over"),
-        Refusal::NotEnded => ("not-ended", "The run is not over"),
-        Refusal::Held { .. } => ("held", "The run waits"),
+        Refusal::Ended(_) => ("ended", "The run has ended"),
+        Refusal::NotEnded => ("not-ended", "The run has not ended"),
+        Refusal::Held { .. } => ("held", "The run is on hold"),
         Refusal::NoSuchHold(_) | Refusal::NoSuchCall(_) => ("not-found", "Not found"),
         Refusal::AlreadyDecided(_) => ("already-decided", "Already decided"),
         Refusal::Expired(_) => ("expired", "Expired"),
         Refusal::NotAllowed(_) => ("not-allowed", "You may not decide this"),
-        Refusal::WrongKind { .. } => ("wrong-kind", "Not a decision for this hold"),
+        Refusal::WrongKind { .. } => ("wrong-kind", "Wrong decision for this kind of hold"),
         Refusal::Stale { .. } => ("stale", "Changed since you saw it"),
-        Refusal::MustRepeatDigest { .. } => ("must-repeat-digest", "Say what you saw"),
+        Refusal::MustRepeatDigest { .. } => ("must-repeat-digest", "Digest required"),
         Refusal::Forbidden { .. } => ("forbidden-arguments", "A rule forbids these arguments"),
         Refusal::NotExpired(_) => ("not-expired", "Not expired"),
-        Refusal::CallNotReady(_) => ("call-not-ready", "The call has moved on"),
-        Refusal::StaleAttempt { .. } => ("stale-attempt", "Another start counts"),
+        Refusal::CallNotReady(_) => ("call-not-ready", "The call is in another state"),
+        Refusal::StaleAttempt { .. } => ("stale-attempt", "Stale attempt"),
         Refusal::Tampered { .. } => ("tampered", "Stored data changed"),
         Refusal::TooLate(_) => ("too-late", "Too late"),
-        Refusal::NotOrphanedYet { .. } => ("not-orphaned", "Somebody may still be at it"),
-        Refusal::NotThinking => ("not-thinking", "The model is not due"),
+        Refusal::NotOrphanedYet { .. } => ("not-orphaned", "The call may still be running"),
+        Refusal::NotThinking => ("not-thinking", "Not waiting for the model"),
         Refusal::CallStarted(_) => ("call-started", "A call has started"),
         Refusal::WrongDriver => ("wrong-driver", "Driven by someone else"),
         Refusal::ClaimedByOther { .. } => ("claimed", "Claimed by someone else"),
-        Refusal::NotClaimable => ("not-claimable", "Cannot be claimed now"),
-        Refusal::Cap { .. } => ("cap", "A limit is reached"),
-        Refusal::Erased => ("erased", "Contents deleted"),
+        Refusal::NotClaimable => ("not-claimable", "Not claimable"),
+        Refusal::Cap { .. } => ("cap", "Limit reached"),
+        Refusal::Erased => ("erased", "Contents erased"),
     };
     (status::of_refusal(refusal), kind, title)
 }
@@ -151,14 +155,12 @@ fn words(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
 pub(super) fn failed(failure: &StoreError) -> Problem {
     let (kind, title, detail) = match failure {
         StoreError::NotFound { .. } => return Problem::not_found(),
-        StoreError::Guard { why, .. } => ("guard", "Not possible any more", why.clone()),
+        StoreError::Guard { why, .. } => ("guard", "Precondition failed", why.clone()),
         StoreError::Conflict { .. } | StoreError::Unavailable { .. } => {
-            ("unavailable", "Not available now", failure.to_string())
+            ("unavailable", "Temporarily unavailable", failure.to_string())
         }
         // Trying again could do it twice, unless the request has a key: look first.
-        StoreError::Unknown { .. } => {
-            ("outcome-unknown", "Nobody knows whether it was written", failure.to_string())
-        }
+        StoreError::Unknown { .. } => ("outcome-unknown", "Outcome unknown", failure.to_string()),
         StoreError::Corrupt { .. } => ("corrupt", "Stored data cannot be read", failure.to_string()),
         StoreError::Newer { .. } => ("newer", "Written by a newer version", failure.to_string()),
     };

@@ -84,7 +84,7 @@ impl Reading {
     /// The reader's key was revoked, their token has run out, or they may not see the run any more: they are told as at the door, and hear nothing more.
     fn shut_out(&mut self, why: &'static str) -> Event {
         self.is_over = true;
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", why);
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Authentication required", why);
         Event::default().event("problem").json_data(&problem).unwrap_or_default()
     }
 

@@ -33,7 +33,7 @@ pub(super) fn message(input: wire::Input) -> Result<Message, Problem> {
         wire::Input::Parts(wire::InputParts { parts }) => parts.into_iter().map(|part| part.text).collect(),
     };
     if texts.iter().all(String::is_empty) {
-        return Err(Problem::invalid("input is empty; say what to do"));
+        return Err(Problem::invalid("input is empty; send at least one part"));
     }
     let parts = texts.into_iter().map(|text| Part::Text(Body::text(text))).collect();
     Ok(Message::of(parts))

@@ -321,7 +321,7 @@ async fn resolve(
 
 /// What a decision says, and of which arguments.
 fn asked(body: &wire::ResolveHold) -> Answered<(Wanted, Option<Digest>)> {
-    let no_digest = |_| Problem::invalid("digest is none: repeat the one that the hold was shown with");
+    let no_digest = |_| Problem::invalid("invalid digest; send the digest shown with the hold");
     let digest = body.digest.as_deref().map(str::parse).transpose().map_err(no_digest)?;
     Ok((map::wanted(body)?, digest))
 }

@@ -244,7 +244,7 @@ fn problem(error: SubscriptionError) -> Problem {
         SubscriptionError::Engine(error) => error::problem(None, error),
         SubscriptionError::Invalid(why) => Problem::invalid(why.clone()),
         SubscriptionError::NotAllowed(_) => {
-            new(StatusCode::FORBIDDEN, "not-allowed", "You may not hear this")
+            new(StatusCode::FORBIDDEN, "not-allowed", "Not allowed to subscribe")
         }
         SubscriptionError::NoKey => {
             new(StatusCode::SERVICE_UNAVAILABLE, "no-webhook-key", "This server cannot sign")

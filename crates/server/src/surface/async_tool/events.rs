@@ -85,7 +85,7 @@ impl Reading {
                 },
             };
             if let Err(error) = looked {
-                tracing::debug!(%error, "calls cannot be looked at now");
+                tracing::debug!(%error, "async-tool: could not read calls");
             }
         }
         let view = self.ready.pop_front()?;

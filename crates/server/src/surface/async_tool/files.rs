@@ -181,7 +181,7 @@ pub async fn mirror(engine: Engine, directory: PathBuf, agents: BTreeSet<AgentNa
     let mut changes = engine.changes();
     while !engine.is_stopping() {
         if let Err(error) = keep(&engine, &who, &directory, &agents, &mut changes).await {
-            tracing::warn!(%error, directory = %directory.display(), "the files are not up to date; trying again");
+            tracing::warn!(%error, directory = %directory.display(), "mirror: could not write files; retrying");
             tokio::time::sleep(AGAIN).await;
         }
     }

@@ -308,7 +308,7 @@ async fn recovery_status(
     // It counts one tenant's runs, and is nobody else's business.
     match who.tenant == app.engine.settings().tenant {
         true => Ok(Json(map::recovery(&app.engine.recovery(), app.engine.silent_jobs()))),
-        false => Err(Refused::new(StatusCode::NOT_FOUND, "there is nothing here that you may see")),
+        false => Err(Refused::new(StatusCode::NOT_FOUND, "not found, or you don't have access")),
     }
 }
 
@@ -349,8 +349,7 @@ impl Incoming {
         if !raw.get().starts_with('{') {
             return Err(Refused::invalid("the body must be a JSON object"));
         }
-        serde_json::from_str(raw.get())
-            .map_err(|error| Refused::invalid(format!("the body does not fit: {error}")))
+        serde_json::from_str(raw.get()).map_err(|error| Refused::invalid(format!("invalid body: {error}")))
     }
 
     /// Hands it on, unless there are too many about this call.
@@ -425,7 +424,7 @@ fn hold_id(text: &str) -> Answered<HoldId> {
 }
 
 fn session_name(id: String, args: wire::SessionArgs) -> Answered<SessionName> {
-    let nothing = || Refused::new(StatusCode::NOT_FOUND, "there is no such session that you may see");
+    let nothing = || Refused::new(StatusCode::NOT_FOUND, "session not found, or you don't have access");
     let session = SessionId::new(id).map_err(|_| nothing())?;
     let agent = args.agent.map(AgentName::new).transpose().map_err(|_| nothing())?;
     let owner = args.owner.map(UserId::new).transpose().map_err(|_| nothing())?;

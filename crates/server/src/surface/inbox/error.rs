@@ -20,15 +20,15 @@ pub(super) fn problem(error: &EngineError) -> Problem {
         EngineError::Store(failure) => failed(failure),
         EngineError::BreaksSchema(broken) => {
             let place = if broken.pointer.is_empty() { "the payload" } else { &broken.pointer };
-            let detail = format!("{place} does not fit the schema: {}", broken.why);
-            let problem = Problem::new(invalid, "schema", "Value breaks its schema", detail);
+            let detail = format!("{place} does not match the schema: {}", broken.why);
+            let problem = Problem::new(invalid, "schema", "Schema validation failed", detail);
             problem.with(More { pointer: Some(broken.pointer.clone()), ..More::default() })
         }
         EngineError::NoSuchAgent { .. } => {
             Problem::new(StatusCode::NOT_FOUND, "no-such-agent", "No such agent", error.to_string())
         }
         EngineError::KeyReused { .. } => {
-            Problem::new(invalid, "key-reused", "Idempotency key used for something else", error.to_string())
+            Problem::new(invalid, "key-reused", "Idempotency key reused", error.to_string())
         }
         EngineError::SessionClosed { .. } => {
             Problem::new(conflict, "session-closed", "The session is closed", error.to_string())
@@ -44,24 +44,28 @@ pub(super) fn subscription(error: &SubscriptionError) -> Problem {
         SubscriptionError::Engine(error) => problem(error),
         SubscriptionError::Invalid(why) => Problem::invalid(why.clone()),
         SubscriptionError::NotAllowed(why) => {
-            Problem::new(StatusCode::FORBIDDEN, "not-allowed", "You may not hear this", *why)
+            Problem::new(StatusCode::FORBIDDEN, "not-allowed", "Not allowed to subscribe", *why)
         }
-        SubscriptionError::NoKey => {
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no-signing-key", "Cannot sign", error.to_string())
-        }
+        SubscriptionError::NoKey => Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no-signing-key",
+            "No signing key",
+            error.to_string(),
+        ),
     }
 }
 
 /// A task that waits for nobody cannot be resumed.
 pub(super) fn not_waiting(task: &str, status: TaskStatus) -> Problem {
     let word = serde_json::to_string(&status).unwrap_or_default();
-    let detail = format!("task {task} does not wait for input: it is {}", word.trim_matches('"'));
-    Problem::new(StatusCode::CONFLICT, "not-waiting", "The task does not wait", detail)
+    let detail = format!("task {task} is not waiting for input: it is {}", word.trim_matches('"'));
+    Problem::new(StatusCode::CONFLICT, "not-waiting", "The task is not waiting for input", detail)
 }
 
 /// A worker that sees a task need not be one who may answer it.
 pub(super) fn not_yours(task: &str) -> Problem {
-    let detail = format!("you may not answer task {task}; ask whoever added it, or one of its approvers");
+    let detail =
+        format!("you may not answer task {task}; ask the user who added it, or one of its approvers");
     Problem::new(StatusCode::FORBIDDEN, "not-allowed", "You may not answer this", detail)
 }
 
@@ -69,18 +73,18 @@ pub(super) fn not_yours(task: &str) -> Problem {
 pub(super) fn which_hold(task: &str, open: &[HoldId]) -> Problem {
     let holds: Vec<String> = open.iter().map(ToString::to_string).collect();
     let detail =
-        format!("task {task} waits for {} answers; say which with holdId: {}", holds.len(), holds.join(", "));
-    let problem = Problem::new(StatusCode::CONFLICT, "which-hold", "Which one?", detail);
+        format!("task {task} has {} open holds; name one as holdId: {}", holds.len(), holds.join(", "));
+    let problem = Problem::new(StatusCode::CONFLICT, "which-hold", "Several holds are open", detail);
     problem.with(More { holds, ..More::default() })
 }
 
 /// Who answers names no question, and was not shown the one that is open.
 pub(super) fn not_shown(task: &str, open: HoldId) -> Problem {
     let detail = format!(
-        "the answer names no hold, and you have not been shown what task {task} asks now; nothing was decided. Read the \
+        "the answer names no hold, and task {task} has changed since you last read it; nothing was decided. Read the \
          task and answer again, or name the hold as holdId: {open}"
     );
-    let problem = Problem::new(StatusCode::CONFLICT, "not-shown", "Not what you were shown", detail);
+    let problem = Problem::new(StatusCode::CONFLICT, "not-shown", "Not shown to you", detail);
     problem.with(More { holds: vec![open.to_string()], ..More::default() })
 }
 
@@ -107,18 +111,18 @@ fn refused(refusal: &Refusal) -> Problem {
                 .with(More { recorded, ..More::default() })
         }
         Refusal::ClaimedByOther { holder: Some(_) } => {
-            let detail = "another claim holds this task; yours has run out or was never made";
+            let detail = "another worker has claimed this task; your claim expired or never existed";
             Problem::new(status, "claimed", "Claimed by someone else", detail)
         }
         Refusal::ClaimedByOther { holder: None } => {
-            let detail = "nobody has claimed this task any more; claim again";
+            let detail = "the claim on this task has ended; claim it again";
             Problem::new(status, "not-claimed", "Not claimed", detail)
         }
         Refusal::WrongDriver => {
-            let detail = "an agent of this server works on this task; only its own worker reports on it";
+            let detail = "an agent of this server drives this task; external workers cannot report on it";
             Problem::new(status, "wrong-driver", "Driven by someone else", detail)
         }
-        Refusal::Ended(_) => Problem::new(status, "ended", "The task is over", "the task is over"),
+        Refusal::Ended(_) => Problem::new(status, "ended", "The task has ended", "the task has ended"),
         Refusal::NotEnded
         | Refusal::Held { .. }
         | Refusal::Expired(_)
@@ -150,9 +154,7 @@ fn failed(failure: &StoreError) -> Problem {
         | StoreError::Unavailable { .. }
         | StoreError::Unknown { .. }
         | StoreError::Corrupt { .. }
-        | StoreError::Newer { .. } => {
-            Problem::new(status, "store", "The store did not take it", failure.to_string())
-                .with(More { retry_after, ..More::default() })
-        }
+        | StoreError::Newer { .. } => Problem::new(status, "store", "Storage error", failure.to_string())
+            .with(More { retry_after, ..More::default() }),
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn is_asked(kind: HoldKind) -> bool {
 /// What a client says, as the run keeps it.
 pub(super) fn message(said: &UserMessage) -> Result<Message, String> {
     if said.items.is_empty() {
-        return Err("items is empty; say what to do".into());
+        return Err("items is empty; send at least one part".into());
     }
     let mut parts: Vec<Part> = Vec::new();
     for (at, item) in said.items.iter().enumerate() {

@@ -153,7 +153,7 @@ fn wish(id: &str, posted: &Posted) -> Result<Wish, Problem> {
     });
     let reason = posted.get("reason").filter(|reason| !reason.trim().is_empty());
     let body = ResumeBody { action, payload: None, reason };
-    let unreadable = || Problem::invalid("the form does not say what was shown; open the page again");
+    let unreadable = || Problem::invalid("the form is incomplete; reload the page");
     let seen = posted.get("seen").and_then(|text| text.split_whitespace().map(shown).collect());
     let wish = Wish::of(body, &ResumeArgs::default(), once)?;
     Ok(Wish { seen: Some(seen.ok_or_else(unreadable)?), ..wish })
@@ -195,9 +195,9 @@ fn page(
     let facts = &view.run.facts;
     let shown = Page {
         title: match (form != Form::Closed, open.len()) {
-            (false, _) => "This request was decided",
-            (true, 1) => "May this run?",
-            (true, _) => "May all of this run?",
+            (false, _) => "This request has been decided",
+            (true, 1) => "Approve this call?",
+            (true, _) => "Approve these calls?",
         },
         agent: facts.agent.to_string(),
         owner: facts.owner.to_string(),

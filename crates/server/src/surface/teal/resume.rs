@@ -39,8 +39,7 @@ impl Wish {
     pub(super) fn of(body: ResumeBody, args: &ResumeArgs, once: Option<Once>) -> Result<Wish, Problem> {
         let action = match (body.action.as_deref(), args.action.as_deref()) {
             (Some(said), Some(asked)) if said != asked => {
-                let detail =
-                    format!("the body says {said} and the address says {asked}; nothing was decided");
+                let detail = format!("the body names {said} and the path names {asked}; nothing was decided");
                 return Err(Problem::invalid(detail));
             }
             (Some(said), _) | (None, Some(said)) => match said {
@@ -84,8 +83,8 @@ impl Asker {
         let is_open = !open.is_empty();
         let meant = if is_open { open } else { asked };
         if meant.is_empty() {
-            let detail = "this request waits for an outside system, which reports by itself";
-            return Err(Problem::new(StatusCode::CONFLICT, "not-asked", "Nobody is asked", detail));
+            let detail = "this request waits for an external system, which reports the result itself";
+            return Err(Problem::new(StatusCode::CONFLICT, "not-asked", "Nothing to answer", detail));
         }
         let run = view.run.facts.id;
         let task = self.root(&view.run).await;
@@ -152,7 +151,7 @@ fn came_later(all: &[HoldView], open: &[&HoldView]) -> bool {
 }
 
 fn not_shown() -> Problem {
-    let detail = "something more is asked than you were shown; nothing was decided. Look again";
+    let detail = "the request has changed since you saw it; nothing was decided. Review it again";
     Problem::new(StatusCode::CONFLICT, "stale", "Changed since you saw it", detail)
 }
 

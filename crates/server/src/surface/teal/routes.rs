@@ -276,8 +276,9 @@ async fn begin(
         Ok(Answer::Repeated) => Ok(Resumed { task, since: NOW }),
         Ok(_) => Ok(Resumed { task, since: run.state.seq }),
         Err(error @ EngineError::Refused(Refusal::Ended(_))) => {
-            let detail = format!("task {task}: {error}. Leave task_id out to begin another in the session");
-            Err(Problem::new(StatusCode::CONFLICT, "ended", "The task is over", detail))
+            let detail =
+                format!("task {task}: {error}. Leave out task_id to start a new task in the session");
+            Err(Problem::new(StatusCode::CONFLICT, "ended", "The task has ended", detail))
         }
         Err(error) => Err(problem(&error)),
     }

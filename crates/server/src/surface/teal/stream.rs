@@ -205,7 +205,7 @@ impl Streaming {
 
 /// The reader's key was revoked, or their token has run out.
 fn shut_out(why: &'static str) -> Problem {
-    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", why)
+    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Authentication required", why)
 }
 
 fn named(event: &'static str, value: &Streamed) -> Event {

@@ -21,7 +21,7 @@ pub(super) struct Mistake(pub(super) String);
 pub(super) fn decision(view: &HoldView, posted: &Posted) -> Result<Decision, Mistake> {
     let word = posted.get("decision").unwrap_or_default();
     let shown = |name: &str| posted.get(name).filter(|value| !value.is_empty());
-    let unreadable = || Mistake("The form does not say what was shown. Open the page again.".into());
+    let unreadable = || Mistake("The form is incomplete. Reload the page.".into());
     // A form always repeats what it was shown with: a page that is out of date decides nothing.
     let revision = shown("revision").and_then(|text| text.parse().ok()).ok_or_else(unreadable)?;
     let digest = match (view.row.digest, shown("digest")) {
@@ -48,7 +48,7 @@ fn wanted(view: &HoldView, posted: &Posted, word: &str) -> Result<Wanted, Mistak
     match word {
         "approve" => Ok(Wanted::Approve),
         "edit" => {
-            let entered = text("arguments").ok_or_else(|| needed("There are no arguments."))?;
+            let entered = text("arguments").ok_or_else(|| needed("Arguments are missing."))?;
             let is_unchanged =
                 view.arguments.as_ref().is_some_and(|shown| escaped_json(shown.text()) == entered);
             match is_unchanged {
@@ -60,23 +60,23 @@ fn wanted(view: &HoldView, posted: &Posted, word: &str) -> Result<Wanted, Mistak
         "option" => {
             let chosen = posted.get("option").and_then(|at| at.parse::<usize>().ok());
             let option = chosen.and_then(|at| view.ask.options.get(at));
-            let option = option.ok_or_else(|| needed("None of the options was chosen."))?;
+            let option = option.ok_or_else(|| needed("Choose one of the options."))?;
             Ok(Wanted::Answer { value: Body::text(option.clone()) })
         }
         "fields" => {
             let flat = view.ask.answer_schema.as_ref().and_then(Flat::read);
             let answer = flat.and_then(|flat| flat.answer(posted));
-            Ok(Wanted::Answer { value: words(answer.ok_or_else(|| needed("There is no answer."))?) })
+            Ok(Wanted::Answer { value: words(answer.ok_or_else(|| needed("The answer is missing."))?) })
         }
         "answer" => {
-            let entered = text("value").ok_or_else(|| needed("There is no answer."))?;
+            let entered = text("value").ok_or_else(|| needed("The answer is missing."))?;
             Ok(Wanted::Answer { value: answer(view, entered)? })
         }
         "fail" => {
-            let error = text("error").ok_or_else(|| needed("Say what went wrong."))?;
+            let error = text("error").ok_or_else(|| needed("Enter what went wrong."))?;
             Ok(Wanted::Fail { error: Body::text(error) })
         }
-        _ => Err(needed("The form does not say what to decide.")),
+        _ => Err(needed("The form has no decision.")),
     }
 }
 

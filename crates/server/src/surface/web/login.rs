@@ -48,15 +48,15 @@ async fn page(app: &App, who: &Principal, text: &str) -> Result<LoginPage, Failu
     let told = data.and_then(|data| serde_json::from_str::<LoginPage>(data).ok());
     let told = told.filter(|_| view.row.kind == HoldKind::Auth).ok_or_else(Failure::not_found)?;
     if view.row.closed.is_some() {
-        let text = "Nobody waits for this login any more.";
+        let text = "This login is no longer needed.";
         return Err(Failure::new(StatusCode::CONFLICT, "Already decided", text));
     }
     let owner = app.engine.see(who, id.run).await?.facts.owner.to_string();
     if !view.may_log_in {
         let text = format!(
-            "Only {owner} can log in here: runs of {owner} act with the account. Whoever may decide the hold can deny it."
+            "Only {owner} can log in here: runs of {owner} act with the account. An approver of the hold can deny it."
         );
-        return Err(Failure::new(StatusCode::FORBIDDEN, "This is somebody else's login", &text));
+        return Err(Failure::new(StatusCode::FORBIDDEN, "Not your login", &text));
     }
     Ok(LoginPage { hold: id.to_string(), owner, ..told })
 }
@@ -105,8 +105,8 @@ async fn callback(
     Args(returned): Args<Returned>,
 ) -> Result<Response, Failure> {
     let unknown = || {
-        let text = "This login was not begun in this browser, or too long ago. Open the page of the hold and begin again.";
-        Failure::new(StatusCode::FORBIDDEN, "Nobody was logged in", text)
+        let text = "This login was not started in this browser, or it has expired. Open the page of the hold and start again.";
+        Failure::new(StatusCode::FORBIDDEN, "Login failed", text)
     };
     let name = returned.cookie().ok_or_else(unknown)?;
     let cookie = cookie_of(&headers, &name).ok_or_else(unknown)?;
@@ -134,7 +134,7 @@ impl From<LoginError> for Failure {
             LoginError::Engine(error) => error.into(),
             LoginError::NoLogin(no) => {
                 let text = format!("{no}. The hold stays open.");
-                Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Nobody was logged in", &text)
+                Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Login failed", &text)
             }
         }
     }

@@ -122,11 +122,11 @@ async fn runs(
 }
 
 async fn start(State(app): State<App>, Extension(who): Who, posted: Posted) -> Result<Response, Failure> {
-    let invalid = |text: &str| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Nothing was started", text);
+    let invalid = |text: &str| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "No run was started", text);
     let agent = AgentName::new(posted.get("agent").unwrap_or_default());
     let agent = agent.map_err(|_| invalid("Choose an agent."))?;
     let input = posted.get("input").filter(|input| !input.trim().is_empty());
-    let input = input.ok_or_else(|| invalid("Say what the agent should do."))?;
+    let input = input.ok_or_else(|| invalid("Enter what the agent should do."))?;
     let new = NewRun { agent, session: None, message: Message::text(input), once: None };
     let id = app.engine.start(&who, new).await?;
     app.engine.settled_run(&who, id, SETTLE).await?;
@@ -181,7 +181,7 @@ async fn decide(
     let decision = match forms::decision(&view, &posted) {
         Ok(decision) => decision,
         Err(forms::Mistake(text)) => {
-            let failure = Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "This does not fit", &text);
+            let failure = Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid input", &text);
             return visitor.hold_page(id, Some(Tried { posted: &posted, failure, pointer: None })).await;
         }
     };

@@ -91,9 +91,9 @@ pub(super) fn next(server: &str, required: InputRequiredResult) -> Result<Next, 
             }
             InputRequest::ListRoots(_) => Asked::Roots,
             InputRequest::CreateMessage(_) => {
-                return Err("it asks for words of a model, which this server does not lend".into());
+                return Err("it requests sampling, which this server does not support".into());
             }
-            _ => return Err("it asks for something that this version does not know".into()),
+            _ => return Err("it sent a request that this version does not support".into()),
         };
         requests.insert(name, asked);
     }
@@ -214,7 +214,7 @@ impl Question {
                 text: format!("{message}\n{url}\nOpen this address yourself, and answer when you are done."),
                 schema: None,
             }),
-            _ => Err("it asks for something that this version does not know".into()),
+            _ => Err("it sent a request that this version does not support".into()),
         }
     }
 }

@@ -73,7 +73,7 @@ impl Bounded {
 /// A token that cannot be renewed just now is as good as none: nothing is sent, and a person is asked.
 fn known(desk: &Desk, token: Result<Option<String>, NoLogin>) -> Result<Option<String>, Trouble> {
     token.map_err(|error| {
-        tracing::warn!(server = desk.server(), %error, "a login cannot be renewed now");
+        tracing::warn!(server = desk.server(), %error, "mcp: could not refresh a login");
         StreamableHttpError::AuthRequired(AuthRequiredError::new(String::new()))
     })
 }
@@ -115,7 +115,7 @@ impl StreamableHttpClient for Bounded {
         }
         match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
             Ok(answer) => Ok(StreamableHttpPostResponse::Json(answer, session)),
-            Err(error) => Err(unexpected(format!("the answer is no message of the protocol: {error}"))),
+            Err(error) => Err(unexpected(format!("the response is not an MCP message: {error}"))),
         }
     }
 

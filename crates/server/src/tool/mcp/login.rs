@@ -285,7 +285,7 @@ impl Desk {
         let (state, verifier) = (random(), random());
         let Sha(hash) = Sha::of(&verifier);
         let mut url = Url::parse(&found.authorization_endpoint)
-            .map_err(|error| NoLogin(format!("the address of the login page is none: {error}")))?;
+            .map_err(|error| NoLogin(format!("the address of the login page is invalid: {error}")))?;
         url.query_pairs_mut()
             .append_pair("response_type", "code")
             .append_pair("client_id", &client.id)
@@ -330,9 +330,9 @@ impl Desk {
             way.hold == hold.to_string()
                 && returned.state.as_deref().is_some_and(|state| same(state, &way.state))
         });
-        let way = way.ok_or_else(|| no("this login was not begun in this browser; begin it again"))?;
+        let way = way.ok_or_else(|| no("this login was not started in this browser; start it again"))?;
         if self.clock.now() > way.until {
-            return Err(no("this took too long; begin the login again"));
+            return Err(no("the login expired; start it again"));
         }
         // Whoever answers must be whom the browser was sent to, or a code could be meant for somebody else (RFC 9207).
         match &returned.iss {
@@ -379,7 +379,7 @@ impl Desk {
             Ok(Some(kept)) if kept.text == text => {}
             Ok(_) | Err(_) => {
                 if let Err(error) = self.vault().put(&name, &text).await {
-                    tracing::warn!(server = self.server(), %error, "what an MCP server offers is not remembered");
+                    tracing::warn!(server = self.server(), %error, "mcp: could not cache the tools of the server");
                 }
             }
         }

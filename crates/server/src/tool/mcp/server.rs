@@ -227,7 +227,9 @@ impl McpServer {
             Ok(Some(_)) => {}
             Ok(None) => return self.clone(),
             // Asking there says what is wrong.
-            Err(error) => tracing::warn!(server = self.name, %user, %error, "a login cannot be used now"),
+            Err(error) => {
+                tracing::warn!(server = self.name, %user, %error, "mcp: could not use a stored login")
+            }
         }
         let mut users = self.users.write().unwrap_or_else(PoisonError::into_inner);
         if users.len() >= USERS && !users.contains_key(user) {

@@ -70,7 +70,7 @@ fn quoted(text: &str) -> String {
 
 fn number_text(field: &str, number: f64) -> Result<String, A2aError> {
     if !number.is_finite() {
-        return Err(A2aError::invalid(field, "is no number that JSON has"));
+        return Err(A2aError::invalid(field, "is not a JSON number"));
     }
     match number.fract() == 0.0 {
         true if number.abs() >= EXACT => {

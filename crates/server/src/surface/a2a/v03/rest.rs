@@ -57,11 +57,12 @@ fn read(path: Path, heard: &Heard) -> Result<Operation, A2aError> {
     match (path, method) {
         (Path::Send, &Method::POST) => Ok(Operation::Send(Box::new(send()?))),
         (Path::Stream, &Method::POST) => Ok(Operation::Stream(Box::new(send()?))),
-        (Path::Tasks, _) => Err(A2aError::new(Kind::MethodNotFound, "0.3 has no lists of tasks")),
+        (Path::Tasks, _) => Err(A2aError::new(Kind::MethodNotFound, "A2A 0.3 cannot list tasks")),
         (Path::PushConfigs(task), &Method::POST) => {
             let ProtoCreatePush { config_id, config, push_notification_config } = object(body)?;
             let inside = config.map(|config| config.push_notification_config);
-            let missing = || A2aError::invalid("pushNotificationConfig", "is missing; say where to send");
+            let missing =
+                || A2aError::invalid("pushNotificationConfig", "is missing; name the URL to notify");
             let config = push_notification_config.or(inside).ok_or_else(missing)?;
             let id = config.id.clone().filter(|id| !id.is_empty()).or(config_id);
             let config = map::push(Some(task), PushConfig { id, ..config });

@@ -114,7 +114,7 @@ fn answered(id: Json, done: Done, method: &str) -> Response {
         },
         Done::Task(task) => result(&id, &map::task(Form::Rpc, &task)),
         Done::Card(card) => result(&id, &card::hybrid(&card)),
-        Done::Tasks(_) => refuse(&id, &A2aError::new(Kind::MethodNotFound, "0.3 has no lists of tasks")),
+        Done::Tasks(_) => refuse(&id, &A2aError::new(Kind::MethodNotFound, "A2A 0.3 cannot list tasks")),
         Done::PushConfig(config) => result(&id, &task_push(*config)),
         Done::PushConfigs(configs) if method == GET_PUSH => match configs.configs.into_iter().next() {
             Some(config) => result(&id, &task_push(config)),

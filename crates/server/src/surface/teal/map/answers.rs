@@ -51,7 +51,7 @@ pub(in crate::surface::teal) fn resolutions(
         _ => {
             let given = payload.and_then(|payload| serde_json::from_str(payload.get()).ok());
             Some(given.ok_or(
-                "several answers are asked for: payload must be an object with one for each id in tool_calls",
+                "several answers are required: payload must be an object with one answer for each id in tool_calls",
             )?)
         }
     };
@@ -95,7 +95,7 @@ fn body(raw: &RawValue) -> Result<Body, String> {
     if let Ok(text) = serde_json::from_str::<String>(raw.get()) {
         return Ok(Body::text(text));
     }
-    RawJson::parse(raw.get()).map(Body::Json).map_err(|bad| format!("the payload was not taken: {bad}"))
+    RawJson::parse(raw.get()).map(Body::Json).map_err(|bad| format!("invalid payload: {bad}"))
 }
 
 /// What nobody knew: nothing but these words says it (C23).
@@ -114,7 +114,7 @@ fn truth(raw: &RawValue) -> Result<Wanted, String> {
         Happened,
         DidNotHappen,
     }
-    let misfit = |_| format!("nobody knows what this call did; payload must be {TRUTH}");
+    let misfit = |_| format!("the outcome of this call is unknown; payload must be {TRUTH}");
     let said: Truth = serde_json::from_str(raw.get()).map_err(misfit)?;
     match (said.decision, said.result) {
         (Word::RunAgain, None) => Ok(Wanted::Approve),

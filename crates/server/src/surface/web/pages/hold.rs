@@ -247,15 +247,15 @@ fn login(view: &HoldView) -> Option<String> {
 fn title(view: &HoldView) -> String {
     let tool = view.row.tool.as_ref().map_or_else(|| "the run".to_owned(), ToString::to_string);
     match view.row.kind {
-        HoldKind::Approval => format!("May {tool} run?"),
+        HoldKind::Approval => format!("Approve {tool}?"),
         HoldKind::Input => {
             let question = view.ask.question.as_ref().and_then(Body::inline);
             let short = question.filter(|question| question.chars().count() <= TITLE_MAX);
             short.map_or_else(|| format!("{} asks for input", view.row.agent), str::to_owned)
         }
-        HoldKind::External => format!("{tool} waits for its result"),
+        HoldKind::External => format!("Waiting for the result of {tool}"),
         HoldKind::Auth => format!("{tool} needs a login"),
-        HoldKind::Recovery => format!("What did {tool} do?"),
+        HoldKind::Recovery => format!("Did {tool} take effect?"),
     }
 }
 
@@ -340,7 +340,7 @@ fn decided(view: &HoldView, closed: &Closed, receipt: Option<&Receipt>, now: Tim
     };
     let contradicted = |call: &CallReceipt| {
         let told = |one: &standfast_core::receipt::Contradiction| {
-            format!("{} reported a result of start {} all the same", words::actor(&one.by), one.attempt)
+            format!("{} reported a result of attempt {} anyway", words::actor(&one.by), one.attempt)
         };
         call.contradictions.iter().map(told).collect()
     };

@@ -95,7 +95,8 @@ pub(in crate::surface::web) fn page(view: &RunView, log: &[Envelope], now: Times
     let usage = run.state.usage;
     RunPage {
         run: run_item(run, now),
-        usage: (usage.tokens() > 0).then(|| format!("{} tokens read, {} written", usage.input, usage.output)),
+        usage: (usage.tokens() > 0)
+            .then(|| format!("{} input tokens, {} output tokens", usage.input, usage.output)),
         holds: run.state.holds.iter().map(open).collect(),
         result: view.result.as_ref().and_then(Body::inline).map(str::to_owned),
         reason: view.reason.clone(),

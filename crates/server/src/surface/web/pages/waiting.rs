@@ -20,7 +20,7 @@ pub(in crate::surface::web) const KINDS: [(&str, &str, HoldKind); 5] = [
     ("approval", "Approvals", HoldKind::Approval),
     ("input", "Questions", HoldKind::Input),
     ("recovery", "Unknown outcomes", HoldKind::Recovery),
-    ("external", "Outside jobs", HoldKind::External),
+    ("external", "External jobs", HoldKind::External),
     ("auth", "Logins", HoldKind::Auth),
 ];
 
@@ -60,7 +60,7 @@ pub(in crate::surface::web) struct Item {
 }
 
 pub(in crate::surface::web) fn filters(current: Option<HoldKind>) -> Vec<Filter> {
-    let all = Filter { label: "Everything", href: "/".into(), is_current: current.is_none() };
+    let all = Filter { label: "All", href: "/".into(), is_current: current.is_none() };
     let of_kind = KINDS.iter().map(|(word, label, kind)| Filter {
         label,
         href: format!("/?kind={word}"),
@@ -79,11 +79,11 @@ pub(in crate::surface::web) fn item(view: &HoldView, now: Timestamp) -> Item {
     let question = view.ask.question.as_ref().and_then(Body::inline).map(str::to_owned);
     let arguments = view.arguments.as_ref().map(|arguments| shortened(arguments.text()));
     let (title, summary) = match row.kind {
-        HoldKind::Approval => (format!("May {tool} run?"), arguments),
+        HoldKind::Approval => (format!("Approve {tool}?"), arguments),
         HoldKind::Input => (question.unwrap_or_else(|| "The agent asks for input".into()), None),
-        HoldKind::External => (question.unwrap_or_else(|| format!("{tool} waits for its result")), None),
+        HoldKind::External => (question.unwrap_or_else(|| format!("Waiting for the result of {tool}")), None),
         HoldKind::Auth => (question.unwrap_or_else(|| format!("{tool} needs a login")), None),
-        HoldKind::Recovery => (format!("What did {tool} do?"), arguments),
+        HoldKind::Recovery => (format!("Did {tool} take effect?"), arguments),
     };
     let (word, ..) = KINDS[KINDS.iter().position(|(.., kind)| *kind == row.kind).unwrap_or_default()];
     Item {

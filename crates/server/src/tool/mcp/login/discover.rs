@@ -108,7 +108,7 @@ async fn resource(desk: &Desk, url: &Url, challenge: &str) -> Result<Option<Reso
 }
 
 async fn authorization(desk: &Desk, issuer: &str) -> Result<Authorization, NoLogin> {
-    let url = Url::parse(issuer).map_err(|error| NoLogin(format!("{issuer:?} is no address: {error}")))?;
+    let url = Url::parse(issuer).map_err(|error| NoLogin(format!("{issuer:?} is not a URL: {error}")))?;
     let mut candidates =
         well_known(&url, &["oauth-authorization-server", "openid-configuration"], Place::Before);
     candidates.extend(well_known(&url, &["openid-configuration"], Place::After));

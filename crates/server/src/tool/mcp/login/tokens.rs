@@ -103,7 +103,7 @@ impl Desk {
         }
         let Some(url) = found.registration_endpoint.clone() else {
             return Err(NoLogin(format!(
-                "{} registers nobody by itself: register {redirect_uri} there, and give the server's entry \
+                "{} has no dynamic client registration: register {redirect_uri} there, and give the server's entry \
                  `oauth: {{client_id: …}}`",
                 found.issuer
             )));
@@ -130,7 +130,7 @@ impl Desk {
         let answer = send(self, request).await?;
         if !(200..300).contains(&answer.status) {
             return Err(NoLogin(format!(
-                "{url} does not register us: {}",
+                "{url} refused to register a client: {}",
                 refusal(answer.status, &answer.body)
             )));
         }
@@ -260,7 +260,7 @@ impl Desk {
                 }
             }
             Err(NoToken::Refused(why)) => {
-                tracing::info!(server = self.server(), %owner, why, "a login has ended");
+                tracing::info!(server = self.server(), %owner, why, "mcp: login ended");
                 match self.vault().change(&place, Some(&kept), None).await.map_err(store)? {
                     true => Ok(None),
                     // Another node has renewed it with the same token.
