@@ -251,7 +251,7 @@ agents:
         .output()
         .unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
-    assert!(said.contains("just runs: research\n") && !said.contains("ask_helper"), "{said}");
+    assert!(said.contains("no approval:    research\n") && !said.contains("ask_helper"), "{said}");
 }
 
 /// T22: what is denied never runs, whoever agrees; what is not listed is asked about when the file says so.

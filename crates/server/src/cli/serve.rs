@@ -374,7 +374,7 @@ fn greet(address: SocketAddr, data: &Path, auth: &Auth) -> std::io::Result<()> {
          try:      curl -sS {base}/api/v1/agents/{agent}/runs -H 'content-type: application/json' {key}\
          -d '{{\"input\": \"Free some space\", \"wait\": \"settled\"}}'\n\
          decide:   {base}/ in a browser\n\
-         waiting:  {base}/api/v1/holds\n\
+         pending:  {base}/api/v1/holds\n\
          effects:  {} (the demo's tool writes a line here and deletes nothing)\n",
         data.display(),
         effects.display()
@@ -395,10 +395,10 @@ fn greet_config(address: SocketAddr, data: &Path, config: &Config) -> std::io::R
         text.push_str(&format!("public:   {public}\n"));
     }
     for plan in &config.agents {
-        let mode = plan.mode.map_or("nothing can wait", |effective| effective.mode.as_str());
+        let mode = plan.mode.map_or("no approvals", |effective| effective.mode.as_str());
         text.push_str(&format!("agent:    {base}/api/v1/agents/{} ({mode})\n", plan.name));
     }
-    text.push_str(&format!("waiting:  {base}/api/v1/holds\n"));
+    text.push_str(&format!("pending:  {base}/api/v1/holds\n"));
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()

@@ -152,7 +152,7 @@ impl JsonSchema for Parameters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDeny {
-    /// The model is told, with the reason, and goes on.
+    /// The model gets the reason and continues.
     Continue,
     /// The run ends as canceled.
     Cancel,
@@ -164,13 +164,13 @@ pub enum OnDeny {
 pub enum OnTimeout {
     /// The run fails.
     Fail,
-    /// As if a person had denied.
+    /// Same as a denial.
     Deny,
-    /// The model gets an error and goes on.
+    /// The model gets an error and continues.
     ResumeWithError,
     /// The run ends as canceled.
     Cancel,
-    /// The hold stays open, marked as expired, and takes a late answer until `expiry_grace` ends.
+    /// The hold stays open, marked as expired, and accepts a late decision until `expiry_grace` ends.
     Keep,
 }
 
@@ -190,7 +190,7 @@ pub enum AfterGrace {
 pub enum SelfApproval {
     /// They may.
     Allow,
-    /// They may not: four eyes.
+    /// They may not: four-eyes principle.
     Forbid,
 }
 
