@@ -141,7 +141,7 @@ fn judge(
 fn misfit(shown: &ToolSpec, arguments: &str) -> Option<String> {
     let arguments = RawJson::parse(arguments).ok()?;
     let broken = schema::misfit(&shown.schema, &arguments)?;
-    let place = if broken.pointer.is_empty() { "the whole of it" } else { &broken.pointer };
+    let place = if broken.pointer.is_empty() { String::new() } else { format!(" at {}", broken.pointer) };
     let why: String = broken.why.chars().take(WHY_CHARS).collect();
-    Some(format!("not executed: the arguments do not fit the tool's schema at {place}: {why}"))
+    Some(format!("not executed: the arguments do not match the tool's schema{place}: {why}"))
 }

@@ -304,7 +304,7 @@ fn arguments_that_break_the_schema_are_repaired_by_the_model() {
     let held = server.wait_for(&run, "held");
     assert_eq!(held["holds"].as_array().unwrap().len(), 1, "{held:#}");
     let told = fake.requests().pop().unwrap().body;
-    assert!(told.contains("do not fit the tool's schema at /options"), "{told}");
+    assert!(told.contains("do not match the tool's schema at /options"), "{told}");
     let hold = text(&held["holds"][0]["id"]).to_owned();
     server.ask(&["holds", "answer", &hold, "blue"]);
     let ended = server.wait_for(&run, "failed").to_string();

@@ -206,9 +206,12 @@ mod tests {
         ] {
             assert!(there_and_back(text).is_err_and(|why| why.contains("2^53")), "{text}");
         }
-        for (number, why) in
-            [(f64::NAN, "no number"), (f64::INFINITY, "no number"), (EXACT, "2^53"), (-EXACT, "2^53")]
-        {
+        for (number, why) in [
+            (f64::NAN, "not a JSON number"),
+            (f64::INFINITY, "not a JSON number"),
+            (EXACT, "2^53"),
+            (-EXACT, "2^53"),
+        ] {
             let refused = to_json("data", &Value { kind: Some(Of::NumberValue(number)) }).unwrap_err();
             assert!(refused.message.contains(why), "{number}: {}", refused.message);
             assert_eq!(refused.kind, Kind::InvalidParams);
