@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde::Deserialize;
-use standfast::words::hidden::is_hidden;
+use standfast::labels::hidden::is_hidden;
 
 /// Text from the server; showing it makes it plain.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

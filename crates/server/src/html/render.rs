@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::assets;
 use super::csrf::{Token, once};
 use crate::auth::Principal;
-use crate::words::hidden::{is_hidden_in_lines, mark, visible};
+use crate::labels::hidden::{is_hidden_in_lines, mark, visible};
 
 /// Work that a page may cost; far more than the longest timeline needs.
 const FUEL: u64 = 50_000_000;

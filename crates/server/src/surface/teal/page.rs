@@ -23,8 +23,8 @@ use super::wire::{ResumeArgs, ResumeBody};
 use crate::engine::{HoldView, Once, One, RequestView};
 use crate::html::{Posted, Site, Templates, Token};
 use crate::http::{Problem, mount, rfc3339};
-use crate::words;
-use crate::words::hidden::is_hidden_in_lines;
+use crate::labels;
+use crate::labels::hidden::is_hidden_in_lines;
 
 static PAGES: LazyLock<Templates> =
     LazyLock::new(|| Templates::new(&[("request.html", include_str!("templates/request.html"))]));
@@ -204,7 +204,7 @@ fn page(
         run: facts.id.to_string(),
         session: facts.session.to_string(),
         request: id.to_owned(),
-        status: words::status(status(&view.run)),
+        status: labels::status(status(&view.run)),
         notice: tried.map(|problem| Notice { title: problem.title, text: problem.detail.clone() }),
         hidden: texts.flatten().map(|text| text.chars().filter(|c| is_hidden_in_lines(*c)).count()).sum(),
         calls,
@@ -226,7 +226,7 @@ fn call(view: &HoldView) -> Call {
     let needs_more = matches!(map::needs(row.kind), Some(Needs::Answer | Needs::Truth));
     Call {
         hold: row.id.to_string(),
-        kind: words::kind(row.kind),
+        kind: labels::kind(row.kind),
         tool: row.tool.as_ref().map(ToString::to_string),
         description: view.description.clone().filter(|text| !text.is_empty()),
         reason: ask.reason.clone(),
@@ -238,8 +238,8 @@ fn call(view: &HoldView) -> Call {
         opened: rfc3339(row.opened_at),
         expires: row.expires_at.map(rfc3339),
         decided: row.closed.as_ref().map(|closed| Decided {
-            what: words::decision(Some(row.kind), closed.how),
-            by: words::actor(&closed.by),
+            what: labels::decision(Some(row.kind), closed.how),
+            by: labels::actor(&closed.by),
             at: rfc3339(closed.at),
         }),
         is_elsewhere: row.closed.is_none() && needs_more,

@@ -11,7 +11,7 @@ use standfast_core::json::RawJson;
 use super::fields::Flat;
 use crate::engine::{Decision, HoldView, Once};
 use crate::html::Posted;
-use crate::words::hidden::escaped_json;
+use crate::labels::hidden::escaped_json;
 
 /// Why a form says nothing that could be decided.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use standfast_core::run::Status;
 use standfast_core::time::Timestamp;
 
 use crate::http::rfc3339;
-use crate::words;
+use crate::labels;
 
 /// An instant as a page shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -31,7 +31,7 @@ impl When {
     pub(super) fn new(at: Timestamp, now: Timestamp) -> When {
         let iso = rfc3339(at);
         let text = format!("{} {} UTC", &iso[..10], &iso[11..19]);
-        let distance = words::span(if at > now { at.since(now) } else { now.since(at) });
+        let distance = labels::span(if at > now { at.since(now) } else { now.since(at) });
         let relative = match at > now {
             true => format!("in {distance}"),
             false => format!("{distance} ago"),

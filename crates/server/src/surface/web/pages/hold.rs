@@ -14,9 +14,9 @@ use standfast_core::transcript::approval_text;
 use super::When;
 use crate::engine::HoldView;
 use crate::html::{Failure, Posted};
+use crate::labels;
+use crate::labels::hidden::{escaped_json, is_hidden_in_lines};
 use crate::surface::web::fields::{Field, Flat};
-use crate::words;
-use crate::words::hidden::{escaped_json, is_hidden_in_lines};
 
 /// Characters of a question that is the title of its page; a longer one stands below.
 const TITLE_MAX: usize = 200;
@@ -206,7 +206,7 @@ pub(in crate::surface::web) fn page(shown: &Shown<'_>, tried: Option<&Tried<'_>>
         inbox: row.inbox.as_ref().map(ToString::to_string),
         session: row.session.to_string(),
         owner: run.facts.owner.to_string(),
-        kind: words::kind(row.kind),
+        kind: labels::kind(row.kind),
         opened: When::new(row.opened_at, *now),
         expires: row.expires_at.map(|at| When::new(at, *now)),
         is_late: row.closed.is_none() && row.expires_at.is_some_and(|at| at <= *now),
@@ -325,7 +325,7 @@ fn kept(posted: &Posted) -> Kept {
 
 fn decided(view: &HoldView, closed: &Closed, receipt: Option<&Receipt>, now: Timestamp) -> Decided {
     use standfast_core::project::How;
-    let said = view.recorded.as_ref().and_then(|recorded| words::decided(&recorded.resolution));
+    let said = view.recorded.as_ref().and_then(|recorded| labels::decided(&recorded.resolution));
     let (said_label, said) = said.map(|said| (said.label, said.text)).unzip();
     let call = receipt.and_then(|receipt| receipt.call.as_ref());
     let starts = |call: &CallReceipt| {
@@ -340,23 +340,23 @@ fn decided(view: &HoldView, closed: &Closed, receipt: Option<&Receipt>, now: Tim
     };
     let contradicted = |call: &CallReceipt| {
         let told = |one: &standfast_core::receipt::Contradiction| {
-            format!("{} reported a result of attempt {} anyway", words::actor(&one.by), one.attempt)
+            format!("{} reported a result of attempt {} anyway", labels::actor(&one.by), one.attempt)
         };
         call.contradictions.iter().map(told).collect()
     };
     Decided {
-        what: words::decision(Some(view.row.kind), closed.how),
+        what: labels::decision(Some(view.row.kind), closed.how),
         tone: match closed.how {
             How::Approved | How::Edited | How::Answered => "good",
             How::Denied | How::Failed => "bad",
             How::Expired | How::Withdrawn | How::Superseded => "over",
         },
-        by: words::actor(&closed.by),
+        by: labels::actor(&closed.by),
         at: When::new(closed.at, now),
         said_label,
         said,
         late: receipt.and_then(|receipt| receipt.decision.as_ref()).is_some_and(|decision| decision.late),
-        effect: call.map(|call| words::effect(call.effect)),
+        effect: call.map(|call| labels::effect(call.effect)),
         attempts: call.map(starts).unwrap_or_default(),
         contradictions: call.map(contradicted).unwrap_or_default(),
     }

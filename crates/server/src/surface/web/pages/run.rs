@@ -13,7 +13,7 @@ use standfast_core::time::Timestamp;
 
 use super::{When, tone};
 use crate::engine::RunView;
-use crate::words;
+use crate::labels;
 
 /// The page of a run.
 #[derive(Debug, Serialize)]
@@ -88,7 +88,7 @@ pub(in crate::surface::web) fn page(view: &RunView, log: &[Envelope], now: Times
     let run = &view.run;
     let open = |hold: &Hold| OpenHold {
         id: HoldId { run: run.facts.id, key: hold.key }.to_string(),
-        kind: words::kind(hold.kind),
+        kind: labels::kind(hold.kind),
         tool: run.call(hold.call()).map(|call| call.tool.to_string()),
         opened: When::new(hold.opened_at, now),
     };
@@ -116,7 +116,7 @@ fn run_item(run: &standfast_core::run::Run, now: Timestamp) -> RunItem {
         agent: run.facts.agent.to_string(),
         session: run.facts.session.to_string(),
         owner: run.facts.owner.to_string(),
-        status: words::status(status),
+        status: labels::status(status),
         tone: tone(status),
         started: When::new(run.facts.started_at, now),
         updated: When::new(run.state.at, now),
@@ -133,14 +133,14 @@ fn timeline(run: &standfast_core::run::Run, log: &[Envelope], now: Timestamp) ->
         }
         let hold = hold_of(event);
         let kind = kinds.iter().find(|(key, _)| Some(*key) == hold).map(|(_, kind)| *kind);
-        let told = words::tell(event, kind);
+        let told = labels::describe(event, kind);
         happened.push(Happened {
             seq: seq.0,
             kind: event.kind(),
             title: told.title,
             who: match matches!(event, Event::ModelReplied(_)) {
                 true => run.facts.agent.to_string(),
-                false => words::actor(actor),
+                false => labels::actor(actor),
             },
             at: When::new(*at, now),
             tone: tone_of(event),
@@ -151,7 +151,7 @@ fn timeline(run: &standfast_core::run::Run, log: &[Envelope], now: Timestamp) ->
     happened
 }
 
-fn line(said: words::Said) -> Line {
+fn line(said: labels::LabelledText) -> Line {
     Line { is_code: said.text.starts_with(['{', '[']), label: said.label, text: said.text }
 }
 

@@ -9,8 +9,8 @@ use standfast_core::time::Timestamp;
 
 use super::When;
 use crate::engine::HoldView;
+use crate::labels;
 use crate::settings::Settings;
-use crate::words;
 
 /// Characters of a summary.
 const SUMMARY_MAX: usize = 160;
@@ -88,7 +88,7 @@ pub(in crate::surface::web) fn item(view: &HoldView, now: Timestamp) -> Item {
     let (word, ..) = KINDS[KINDS.iter().position(|(.., kind)| *kind == row.kind).unwrap_or_default()];
     Item {
         id: row.id.to_string(),
-        kind: words::kind(row.kind),
+        kind: labels::kind(row.kind),
         kind_word: word,
         title: shortened(&title),
         reason: view.ask.reason.as_deref().map(shortened),

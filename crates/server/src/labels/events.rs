@@ -1,4 +1,4 @@
-//! What happened in a run, event by event, as a timeline tells it.
+//! Labels of the events of a run, for its timeline.
 //!
 //! Matches are exhaustive: a new event forces a visit here.
 
@@ -8,81 +8,81 @@ use standfast_core::hold::{HoldKind, Resolution};
 use standfast_core::message::{Message, Part, Reply, ToolCall, ToolResult};
 use standfast_core::project::How;
 
-/// An event in words.
+/// The label of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct EventLabel {
     /// What happened.
     pub title: String,
     /// What was said with it.
-    pub said: Vec<Said>,
+    pub said: Vec<LabelledText>,
 }
 
-/// Something that was said: text of people, models and tools.
+/// Text of people, models and tools, with its label.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct LabelledText {
     /// What it is; empty where the title says it.
     pub label: String,
     /// The text, as it is stored.
     pub text: String,
 }
 
-impl Told {
-    fn plain(title: impl Into<String>) -> Told {
-        Told { title: title.into(), said: Vec::new() }
+impl EventLabel {
+    fn plain(title: impl Into<String>) -> EventLabel {
+        EventLabel { title: title.into(), said: Vec::new() }
     }
 
-    fn with(title: impl Into<String>, said: impl IntoIterator<Item = Said>) -> Told {
-        Told { title: title.into(), said: said.into_iter().collect() }
+    fn with(title: impl Into<String>, said: impl IntoIterator<Item = LabelledText>) -> EventLabel {
+        EventLabel { title: title.into(), said: said.into_iter().collect() }
     }
 }
 
-/// Tells an event. A decision is told by the kind of its hold.
+/// Describes an event. A decision is described by the kind of its hold.
 #[must_use]
-pub fn tell(event: &Event, kind: Option<HoldKind>) -> Told {
+pub fn describe(event: &Event, kind: Option<HoldKind>) -> EventLabel {
     match event {
-        Event::RunStarted(started) => Told::plain(format!("Run of {} started", started.agent)),
-        Event::RunClaimed(claimed) => Told::plain(match &claimed.claim {
+        Event::RunStarted(started) => EventLabel::plain(format!("Run of {} started", started.agent)),
+        Event::RunClaimed(claimed) => EventLabel::plain(match &claimed.claim {
             Some(claim) => format!("Claimed by worker {}", claim.worker),
             None => "Taken from the queue".into(),
         }),
         Event::RunReleased(released) => match &released.why {
-            Released::Returned => Told::plain("Released by the worker"),
-            Released::Lapsed => Told::plain("The worker's claim expired"),
-            Released::Suspended => Told::plain("The worker is waiting for an answer"),
-            Released::Failed(error) => Told::with("The worker failed", [unlabelled(error)]),
+            Released::Returned => EventLabel::plain("Released by the worker"),
+            Released::Lapsed => EventLabel::plain("The worker's claim expired"),
+            Released::Suspended => EventLabel::plain("The worker is waiting for an answer"),
+            Released::Failed(error) => EventLabel::with("The worker failed", [unlabelled(error)]),
         },
-        Event::RunRepinned(_) => Told::plain("Moved to another version of the agent"),
+        Event::RunRepinned(_) => EventLabel::plain("Moved to another version of the agent"),
         Event::RunErased(erased) => {
-            Told::with("Contents erased", erased.reason.as_deref().map(|reason| said("reason", reason)))
+            EventLabel::with("Contents erased", erased.reason.as_deref().map(|reason| said("reason", reason)))
         }
         Event::RunEnded(ended) => {
             let reason = ended.reason.as_deref().map(|reason| said("reason", reason));
             let result = ended.result.as_ref().map(|result| labelled("result", result));
-            Told::with(super::outcome(ended.outcome), reason.into_iter().chain(result))
+            EventLabel::with(super::outcome(ended.outcome), reason.into_iter().chain(result))
         }
-        Event::MessageReceived(received) => Told::with("Message", message(&received.message)),
+        Event::MessageReceived(received) => EventLabel::with("Message", message(&received.message)),
         Event::MessageQueued(queued) => {
-            Told::with("Message, queued for the next turn", message(&queued.message))
+            EventLabel::with("Message, queued for the next turn", message(&queued.message))
         }
-        Event::ModelReplied(replied) => Told::with("The agent replied", reply(&replied.reply)),
+        Event::ModelReplied(replied) => EventLabel::with("The agent replied", reply(&replied.reply)),
         Event::ModelFailed(failed) => {
             let title = format!("Model request failed (failure {})", failed.failures);
-            Told::with(title, [unlabelled(&failed.error)])
+            EventLabel::with(title, [unlabelled(&failed.error)])
         }
         Event::CallProposed(proposed) => {
             let context = proposed.context.as_ref().map(|context| labelled("why", context));
             let title = format!("Worker {} proposes a call", proposed.worker);
-            Told::with(title, std::iter::once(call(&proposed.call)).chain(context))
+            EventLabel::with(title, std::iter::once(call(&proposed.call)).chain(context))
         }
-        Event::CallStarted(started) => Told::plain(match started.attempt {
+        Event::CallStarted(started) => EventLabel::plain(match started.attempt {
             0 | 1 => format!("Call {} started", started.call),
             attempt => format!("Call {} started again (attempt {attempt})", started.call),
         }),
         Event::CallReturned(returned) => {
-            Told::plain(format!("Call {} returned before it started", returned.call))
+            EventLabel::plain(format!("Call {} returned before it started", returned.call))
         }
         Event::CallProgressed(progressed) => {
-            Told::with(format!("Progress of call {}", progressed.call), [unlabelled(&progressed.note)])
+            EventLabel::with(format!("Progress of call {}", progressed.call), [unlabelled(&progressed.note)])
         }
         Event::CallFinished(finished) => {
             let what = match (&finished.refused, &finished.result) {
@@ -90,7 +90,7 @@ pub fn tell(event: &Event, kind: Option<HoldKind>) -> Told {
                 (None, ToolResult::Ok(_)) => "finished",
                 (None, ToolResult::Failed(_)) => "failed",
             };
-            Told::with(format!("Call {} {what}", finished.call), [result(&finished.result)])
+            EventLabel::with(format!("Call {} {what}", finished.call), [result(&finished.result)])
         }
         Event::CallOrphaned(orphaned) => {
             let then = match orphaned.then {
@@ -98,42 +98,42 @@ pub fn tell(event: &Event, kind: Option<HoldKind>) -> Told {
                 AfterOrphan::Ask => "a person is asked",
                 AfterOrphan::Unknown => "the outcome stays unknown",
             };
-            Told::plain(format!("Outcome of call {} unknown: {then}", orphaned.call))
+            EventLabel::plain(format!("Outcome of call {} unknown: {then}", orphaned.call))
         }
         Event::CallContradicted(finished) => {
             let title =
                 format!("Call {} reported a result that contradicts a person's decision", finished.call);
-            Told::with(title, [result(&finished.result)])
+            EventLabel::with(title, [result(&finished.result)])
         }
         Event::HoldOpened(opened) => {
             let reason = opened.ask.reason.as_deref().map(|reason| said("reason", reason));
             let question = opened.ask.question.as_ref().map(|question| labelled("question", question));
             let title = format!("Held: {}", super::kind(opened.kind).to_lowercase());
-            Told::with(title, reason.into_iter().chain(question))
+            EventLabel::with(title, reason.into_iter().chain(question))
         }
-        Event::HoldVoted(voted) => Told::plain(format!("{} approved", voted.by)),
+        Event::HoldVoted(voted) => EventLabel::plain(format!("{} approved", voted.by)),
         Event::HoldEdited(edited) => {
-            Told::with("Arguments edited", [labelled("arguments", &edited.edited.arguments)])
+            EventLabel::with("Arguments edited", [labelled("arguments", &edited.edited.arguments)])
         }
-        Event::HoldAssigned(assigned) => Told::plain(match &assigned.to {
+        Event::HoldAssigned(assigned) => EventLabel::plain(match &assigned.to {
             Some(user) => format!("Assigned to {user}"),
             None => "Unassigned".into(),
         }),
-        Event::HoldReminded(_) => Told::plain("Reminder sent"),
-        Event::HoldExpired(expired) => Told::plain(match expired.kept {
+        Event::HoldReminded(_) => EventLabel::plain("Reminder sent"),
+        Event::HoldExpired(expired) => EventLabel::plain(match expired.kept {
             true => "Expired; still open for a late decision",
             false => "Expired",
         }),
-        Event::HoldReopened(_) => Told::plain("Reopened with a new deadline"),
+        Event::HoldReopened(_) => EventLabel::plain("Reopened with a new deadline"),
         Event::HoldResolved(resolved) => {
             let title = super::decision(kind, How::from(&resolved.resolution));
-            Told::with(title, decided(&resolved.resolution))
+            EventLabel::with(title, decided(&resolved.resolution))
         }
     }
 }
 
 /// What belongs to a decision beside its word.
-pub fn decided(resolution: &Resolution) -> Option<Said> {
+pub fn decided(resolution: &Resolution) -> Option<LabelledText> {
     match resolution {
         Resolution::Approve { edited } => {
             edited.as_ref().map(|edited| labelled("arguments", &edited.arguments))
@@ -145,11 +145,11 @@ pub fn decided(resolution: &Resolution) -> Option<Said> {
     }
 }
 
-fn message(message: &Message) -> Vec<Said> {
+fn message(message: &Message) -> Vec<LabelledText> {
     message.parts.iter().map(part).collect()
 }
 
-fn part(part: &Part) -> Said {
+fn part(part: &Part) -> LabelledText {
     match part {
         Part::Text(body) => unlabelled(body),
         Part::Data(body) => labelled("data", body),
@@ -159,33 +159,33 @@ fn part(part: &Part) -> Said {
     }
 }
 
-fn reply(reply: &Reply) -> Vec<Said> {
+fn reply(reply: &Reply) -> Vec<LabelledText> {
     let (words, made) = (reply.text.iter().map(unlabelled), reply.parts.iter().map(part));
     words.chain(made).chain(reply.calls.iter().map(call)).collect()
 }
 
-fn call(call: &ToolCall) -> Said {
+fn call(call: &ToolCall) -> LabelledText {
     let refused = call.refused.as_deref().map(|why| format!(" (refused: {why})")).unwrap_or_default();
     labelled(&format!("call {}: {}{refused}", call.no, call.tool), &call.arguments)
 }
 
-fn result(result: &ToolResult) -> Said {
+fn result(result: &ToolResult) -> LabelledText {
     match result {
         ToolResult::Ok(body) => labelled("result", body),
         ToolResult::Failed(body) => labelled("error", body),
     }
 }
 
-fn unlabelled(body: &Body) -> Said {
+fn unlabelled(body: &Body) -> LabelledText {
     labelled("", body)
 }
 
-fn labelled(label: &str, body: &Body) -> Said {
+fn labelled(label: &str, body: &Body) -> LabelledText {
     said(label, body.inline().unwrap_or("(contents deleted)"))
 }
 
-fn said(label: &str, text: &str) -> Said {
-    Said { label: label.to_owned(), text: text.to_owned() }
+fn said(label: &str, text: &str) -> LabelledText {
+    LabelledText { label: label.to_owned(), text: text.to_owned() }
 }
 
 #[cfg(test)]
@@ -209,10 +209,10 @@ mod tests {
     #[test]
     fn a_decision_is_told_with_what_belongs_to_it() {
         let deny = resolved(Resolution::Deny { reason: Some("not today".into()) });
-        let expected = Told::with("Denied", [said("reason", "not today")]);
-        assert_eq!(tell(&deny, Some(HoldKind::Approval)), expected);
-        let expected = Told::with("It did not happen", [said("reason", "not today")]);
-        assert_eq!(tell(&deny, Some(HoldKind::Recovery)), expected);
+        let expected = EventLabel::with("Denied", [said("reason", "not today")]);
+        assert_eq!(describe(&deny, Some(HoldKind::Approval)), expected);
+        let expected = EventLabel::with("It did not happen", [said("reason", "not today")]);
+        assert_eq!(describe(&deny, Some(HoldKind::Recovery)), expected);
     }
 
     #[test]
@@ -222,7 +222,8 @@ mod tests {
             Part::File { name: Some("a.txt".into()), media_type: None, content: Body::text("https://x") },
         ];
         let received = Event::MessageReceived(MessageReceived { message: Message::of(parts) });
-        let expected = Told::with("Message", [said("", "Look at this"), said("file a.txt", "https://x")]);
-        assert_eq!(tell(&received, None), expected);
+        let expected =
+            EventLabel::with("Message", [said("", "Look at this"), said("file a.txt", "https://x")]);
+        assert_eq!(describe(&received, None), expected);
     }
 }

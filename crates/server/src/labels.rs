@@ -1,7 +1,7 @@
-//! How things are told to people: kinds, states, decisions, who, how long ago.
+//! Labels for people: kinds, states, decisions, actors, durations.
 //!
-//! Words for the surfaces that people read. `hidden.rs` makes visible what a reader could not see, `events.rs` tells
-//! what happened in a run. Protocols have words of their own in their `map.rs`.
+//! For the surfaces that people read. `hidden.rs` makes visible what a reader could not see, `events.rs` describes
+//! what happened in a run. Protocols have terms of their own in their `map.rs`.
 
 mod events;
 pub mod hidden;
@@ -14,7 +14,7 @@ use standfast_core::receipt::CallEffect;
 use standfast_core::run::{Status, Waiting};
 use standfast_core::time::Millis;
 
-pub use events::{Said, Told, decided, tell};
+pub use events::{EventLabel, LabelledText, decided, describe};
 
 /// What a hold waits for.
 #[must_use]
