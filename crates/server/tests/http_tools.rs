@@ -213,7 +213,7 @@ async fn a_broken_connection_is_an_unknown_outcome() {
         let outcome = tool.run(invocation(&json!({"method": "POST", "url": url, "body": "x"}))).await;
         assert!(matches!(&outcome, Outcome::Unknown(why) if why.contains("was sent")), "{outcome:?}");
     }
-    assert!(failure(&tool, json!({ "url": url })).await.contains("no complete answer"));
+    assert!(failure(&tool, json!({ "url": url })).await.contains("the response is incomplete"));
     // The port is closed by now: nobody answers any more.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{gone}/");

@@ -272,7 +272,7 @@ fn approvals_over_a2a_work_as_the_guide_says() {
     let page = page("docs/a2a-approvals.md");
     for chapter in [
         "What is standard about it",
-        "What it is for",
+        "Use cases",
         "Configuration",
         "How it works",
         "With curl",
@@ -283,7 +283,7 @@ fn approvals_over_a2a_work_as_the_guide_says() {
         "Subscribing",
         "Good practice",
         "When it does not work",
-        "The whole of it",
+        "Complete example",
     ] {
         assert!(page.contains(&format!("\n## {chapter}\n")), "there is no chapter {chapter}");
     }

@@ -42,7 +42,7 @@ fn broken(text: &str) -> String {
     std::fs::write(&file, text).unwrap();
     let said = test(&[file.to_str().unwrap()]);
     assert_eq!((said.code, said.err.as_str()), (2, ""), "{said:?}");
-    has(&said.out, &["cannot be run  ", "0 passed, 0 failed, 1 could not be played\n"]);
+    has(&said.out, &["cannot be run  ", "0 passed, 0 failed, 1 could not be run\n"]);
     let shown = format!("  {}:", file.display());
     said.out.lines().find_map(|line| line.strip_prefix(&shown)).unwrap().to_owned()
 }

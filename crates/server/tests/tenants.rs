@@ -65,10 +65,9 @@ impl Site {
         };
         let response = request.send().await.unwrap();
         let status = response.status().as_u16();
-        let headers = response
-            .headers()
-            .iter()
-            .filter(|(name, _)| !["date", "content-length", "set-cookie"].contains(&name.as_str()));
+        let headers = response.headers().iter().filter(|(name, _)| {
+            !["date", "content-length", "set-cookie", "x-request-id"].contains(&name.as_str())
+        });
         let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
         let headers = headers.collect();
         (status, response.text().await.unwrap(), headers)

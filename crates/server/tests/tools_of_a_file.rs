@@ -126,7 +126,7 @@ agents:
     let refused = server.send("other");
     assert_eq!(refused["status"], "completed", "{refused}");
     let told = log(&server, &refused);
-    assert!(told.contains("named in allowed_hosts") && !told.contains("call.started"), "{told}");
+    assert!(told.contains("add it to allowed_hosts") && !told.contains("call.started"), "{told}");
     let run = server.send("named");
     approve(&server, &hold_of(&run, "approval"));
     let request = other.request().await;
@@ -370,7 +370,7 @@ fn without_a_kernel_that_confines_there_is_no_start() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
-        said.contains("tools.shell: commands cannot be confined here") && said.contains("`sandbox: off`"),
+        said.contains("tools.shell: the sandbox is not available") && said.contains("`sandbox: off`"),
         "{said}"
     );
     assert!(!on.path().join("data/standfast.db").exists(), "nothing was opened");

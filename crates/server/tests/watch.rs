@@ -242,8 +242,8 @@ fn arguments_are_edited_as_with_git_commit() {
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     };
     for (name, line, code, expected) in [
-        ("leave", "true", 1, "the arguments are as they were"),
-        ("empty", ": > \"$2\"", 1, "nothing is left of the arguments"),
+        ("leave", "true", 1, "the arguments are unchanged"),
+        ("empty", ": > \"$2\"", 1, "the file is empty"),
         ("fails", "exit 3", 2, "ended with exit status: 3"),
         ("not-json", "echo '{path' > \"$2\"", 1, "these arguments are not JSON"),
         ("misfit", "echo '{\"path\": 7}' > \"$2\"", 1, "what you wrote is kept in "),

@@ -167,8 +167,8 @@ impl Issuer {
                 if kept.said_away_at.is_none_or(|at| now.since(at) >= SAY_AWAY) {
                     kept.said_away_at = Some(now);
                     let meanwhile = match self.is_usable(&kept, now) {
-                        true => "those that are there are used until they are too old",
-                        false => "until they can be, tokens get 503 and let nobody in",
+                        true => "the cached keys are used until max_age",
+                        false => "tokens get 503 until they are available",
                     };
                     tracing::warn!(url = %self.url, %error, "auth: could not fetch the keys of the identity provider; {meanwhile}");
                 }

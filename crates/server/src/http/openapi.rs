@@ -17,7 +17,7 @@ use super::problem::Problem;
 #[openapi(
     info(
         title = "Standfast",
-        description = "Agents that stop and wait: runs, holds, decisions, receipts. Errors are problem details (RFC 9457)."
+        description = "AI agents with human approval: runs, holds, decisions, receipts. Errors are problem details (RFC 9457)."
     ),
     components(schemas(Problem))
 )]

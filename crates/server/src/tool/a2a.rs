@@ -378,8 +378,8 @@ impl RemoteAgent {
     fn login(&self, challenge: &str, state: Option<State>) -> Outcome {
         let name = &self.options.name;
         let reason = match challenge {
-            "" => format!("the remote agent `{name}` asks for a login"),
-            challenge => format!("the remote agent `{name}` asks for a login: {challenge}"),
+            "" => format!("the remote agent `{name}` requires a login"),
+            challenge => format!("the remote agent `{name}` requires a login: {challenge}"),
         };
         let question = "Give the entry of the remote agent below `tools` a header that it takes (or renew the one it \
                         has), then answer: the call goes on.";

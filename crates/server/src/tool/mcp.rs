@@ -167,8 +167,8 @@ fn failed(why: String) -> Outcome {
 /// The server did nothing and asks for a login; once there is one, the call is made again.
 fn login(server: &str, challenge: &str) -> Outcome {
     let reason = match challenge {
-        "" => format!("the MCP server `{server}` asks for a login"),
-        challenge => format!("the MCP server `{server}` asks for a login: {challenge}"),
+        "" => format!("the MCP server `{server}` requires a login"),
+        challenge => format!("the MCP server `{server}` requires a login: {challenge}"),
     };
     let question = "Give the server's entry below `tools` a header that it takes (or renew the one it has), then \
                     answer: the call is made again.";

@@ -91,7 +91,7 @@ fn a_server_that_asks_for_a_login_is_waited_for() {
     let gate = packages().join("gate.js").display().to_string();
     let _gate = node(&[&gate, &port.to_string(), &behind.to_string(), &token.display().to_string()], port);
     let said = refused(folder.path());
-    assert!(said.contains("asks for a login") && said.contains("id.example.org"), "{said}");
+    assert!(said.contains("requires a login") && said.contains("id.example.org"), "{said}");
 
     std::fs::write(&env, "TOKEN=first\n").unwrap();
     let server = serve(folder.path());

@@ -452,7 +452,7 @@ fn a_provider_is_tried_for_real() {
     for (name, sentence) in [
         ("locked", "it does not take the API key (401)"),
         ("away", "its name cannot be looked up"),
-        ("script", "is a script"),
+        ("script", "is scripted"),
         ("work", "did you mean `works`?"),
     ] {
         let (output, said) = check(folder.path(), &[name, "--config", "standfast.yaml"]);

@@ -75,7 +75,7 @@ fn a_login_is_waited_for() {
     let here = serve(folder.path());
     let run = here.begin();
     let hold = here.hold(&run, "auth");
-    assert!(text(&hold["reason"]).contains("asks for a login"), "{hold:#}");
+    assert!(text(&hold["reason"]).contains("requires a login"), "{hold:#}");
     remote.answers(Answers::Well);
     here.ask(&["holds", "answer", text(&hold["id"]), "done"]);
     here.hold(&run, "input");

@@ -151,7 +151,7 @@ async fn what_is_said_must_be_readable() {
             "ops",
             r#"{"items": [{"content_type": "text", "content": "x"}], "task_id": "run_1"}"#,
             404,
-            "nothing",
+            "not found",
         ),
     ] {
         let answer = server.send("POST", &format!("{BASE}/{agent}"), &[], body).await;

@@ -61,7 +61,8 @@ impl Site {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
         let response = request.send().await.unwrap();
-        let headers = response.headers().iter().filter(|(name, _)| *name != "date");
+        let headers =
+            response.headers().iter().filter(|(name, _)| *name != "date" && *name != "x-request-id");
         let headers =
             headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
         let status = response.status().as_u16();

@@ -10,9 +10,10 @@ use crate::config::file::{
 };
 use crate::config::path::Path;
 use crate::config::plan::sub_agent_tool;
+use crate::config::problem::Problem;
 use crate::config::schema::foreign_keys;
 use crate::config::tree::Node;
-use crate::tool::guard::{Blocked, Guard};
+use crate::tool::guard::Blocked;
 
 /// Checks a tool.
 pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut Checked) {
@@ -33,27 +34,27 @@ pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut Checked) {
             without_sandbox(&path, keys.sandbox, tree, found);
         }
         ToolKind::HttpRequest(keys) => {
-            hosts(&path, keys.allowed_hosts.as_deref(), tree, found);
-            only_named_hosts(&path, keys.only_allowed_hosts, keys.allowed_hosts.as_deref(), tree, found);
+            let rules = host_rules(keys.allowed_hosts.as_deref(), keys.only_allowed_hosts);
+            hosts(&path, &rules, tree, found);
         }
         ToolKind::External(keys) => {
             needs(&path, "url", "the address that starts the job", tree, found);
-            hosts(&path, keys.allowed_hosts.as_deref(), tree, found);
-            only_named_hosts(&path, keys.only_allowed_hosts, keys.allowed_hosts.as_deref(), tree, found);
-            let guard = guard(keys.allowed_hosts.as_deref(), others(keys.only_allowed_hosts));
-            address(&path, keys.url.as_deref(), &guard, ("job", "started"), tree, found);
+            let rules = host_rules(keys.allowed_hosts.as_deref(), keys.only_allowed_hosts);
+            hosts(&path, &rules, tree, found);
+            let job = Callee { url: keys.url.as_deref(), what: "job", never: "started" };
+            found.problems.extend(callee(&path, &rules, &job, tree));
             external(&path, keys, tree, found);
         }
         ToolKind::Agent(_) => needs(&path, "agent", "the agent that does the work", tree, found),
         ToolKind::A2a(keys) => {
             needs(&path, "url", "the address of the remote agent", tree, found);
-            hosts(&path, keys.allowed_hosts.as_deref(), tree, found);
-            only_named_hosts(&path, keys.only_allowed_hosts, keys.allowed_hosts.as_deref(), tree, found);
-            let guard = guard(keys.allowed_hosts.as_deref(), others(keys.only_allowed_hosts));
-            address(&path, keys.url.as_deref(), &guard, ("agent", "called"), tree, found);
+            let rules = host_rules(keys.allowed_hosts.as_deref(), keys.only_allowed_hosts);
+            hosts(&path, &rules, tree, found);
+            let agent = Callee { url: keys.url.as_deref(), what: "agent", never: "called" };
+            found.problems.extend(callee(&path, &rules, &agent, tree));
         }
         ToolKind::Mcp(keys) => {
-            hosts(&path, keys.allowed_hosts.as_deref(), tree, found);
+            hosts(&path, &host_rules(keys.allowed_hosts.as_deref(), None), tree, found);
             mcp(&path, tree, found);
             without_sandbox(&path, keys.sandbox, tree, found);
             confined(&path, keys, tree, found);
@@ -121,8 +122,18 @@ fn without_sandbox(path: &Path, sandbox: Option<Sandbox>, tree: &Node, found: &m
     found.notice(tree, &key, what);
 }
 
-fn hosts(path: &Path, allowed_hosts: Option<&[String]>, tree: &Node, found: &mut Checked) {
-    for (no, host) in allowed_hosts.into_iter().flatten().enumerate() {
+/// The hosts that a tool may call.
+struct HostRules<'a> {
+    allowed_hosts: Option<&'a [String]>,
+    only_allowed_hosts: Option<bool>,
+}
+
+fn host_rules(allowed_hosts: Option<&[String]>, only_allowed_hosts: Option<bool>) -> HostRules<'_> {
+    HostRules { allowed_hosts, only_allowed_hosts }
+}
+
+fn hosts(path: &Path, rules: &HostRules<'_>, tree: &Node, found: &mut Checked) {
+    for (no, host) in rules.allowed_hosts.into_iter().flatten().enumerate() {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
         if host.is_empty() || !host.chars().all(is_plain) {
             let what = format!("`{host}` of `{path}.allowed_hosts` is not a host");
@@ -130,40 +141,32 @@ fn hosts(path: &Path, allowed_hosts: Option<&[String]>, tree: &Node, found: &mut
             found.problem(tree, &path.key("allowed_hosts").item(no), what, help);
         }
     }
-}
-
-/// Whoever may call only named hosts must have some.
-fn only_named_hosts(
-    path: &Path,
-    only_allowed_hosts: Option<bool>,
-    allowed_hosts: Option<&[String]>,
-    tree: &Node,
-    found: &mut Checked,
-) {
-    if only_allowed_hosts == Some(true) && allowed_hosts.is_none_or(<[String]>::is_empty) {
+    if rules.only_allowed_hosts == Some(true) && rules.allowed_hosts.is_none_or(<[String]>::is_empty) {
         let what = format!("`{path}` may call only `allowed_hosts`, and there are none");
         let help = "add `allowed_hosts: [HOST]`, or remove it";
         found.problem(tree, &path.key("only_allowed_hosts"), what, help);
     }
 }
 
+/// What a tool calls, in words for a message.
+struct Callee<'a> {
+    url: Option<&'a str>,
+    what: &'static str,
+    never: &'static str,
+}
+
 /// What can be said of an address without a lookup: a call that could never be made is a mistake of the file.
-fn address(
-    path: &Path,
-    url: Option<&str>,
-    guard: &Guard,
-    (what, never): (&str, &str),
-    tree: &Node,
-    found: &mut Checked,
-) {
-    let Some(url) = url else { return };
-    match guard.check_text(url) {
+fn callee(path: &Path, rules: &HostRules<'_>, callee: &Callee<'_>, tree: &Node) -> Option<Problem> {
+    let Callee { url, what, never } = callee;
+    match guard(rules.allowed_hosts, others(rules.only_allowed_hosts)).check_text((*url)?) {
         Err(blocked @ (Blocked::NotNamed(_) | Blocked::NotPublic { .. })) => {
             let what = format!("the {what} of `{path}` could never be {never}: {blocked}");
-            found.problem(tree, &path.key("url"), what, "add the host to `allowed_hosts` of this tool");
+            let help = "add the host to `allowed_hosts` of this tool".to_owned();
+            let path = path.key("url");
+            Some(Problem { at: tree.spot(&path), path, what, help })
         }
         // A malformed address has already been reported.
-        Err(Blocked::Url { .. } | Blocked::NoAddress { .. }) | Ok(_) => {}
+        Err(Blocked::Url { .. } | Blocked::NoAddress { .. }) | Ok(_) => None,
     }
 }
 

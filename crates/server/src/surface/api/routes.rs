@@ -92,7 +92,7 @@ async fn agent(State(app): State<App>, Segment(agent): Segment) -> Answered<Json
     Ok(Json(map::agent(name.to_string(), found)))
 }
 
-/// Begins a run. With `wait: settled` the answer comes when it waits for somebody or is over.
+/// Starts a run. With `wait: settled` the response comes when the run is held or has ended.
 #[utoipa::path(
     post, path = "/agents/{agent}/runs", tag = "runs", params(("agent" = String, Path, description = "The agent's name")),
     request_body = wire::StartRun,
@@ -159,7 +159,7 @@ async fn run(
     }))
 }
 
-/// What the server found when it started.
+/// The startup report: what the server found when it started.
 #[utoipa::path(
     get, path = "/recovery", tag = "operations",
     responses((status = 200, body = wire::RecoveryBody), DefaultAnswers)
@@ -172,14 +172,14 @@ async fn recovery(State(app): State<App>, Extension(who): Who) -> Answered<Json<
     }
 }
 
-/// The events of a run: a page of JSON or, with `Accept: text/event-stream`, a stream that goes on after
+/// The events of a run: a page of JSON or, with `Accept: text/event-stream`, a stream that resumes after
 /// `Last-Event-ID`.
 #[utoipa::path(
     get, path = "/runs/{run}/events", tag = "runs",
     params(
         ("run" = String, Path, description = "The run's id"),
         wire::EventsArgs,
-        ("last-event-id" = Option<String>, Header, description = "Only events behind this one; a number")
+        ("last-event-id" = Option<String>, Header, description = "Only events after this one; a number")
     ),
     responses((status = 200, body = wire::Events), DefaultAnswers)
 )]
@@ -209,7 +209,7 @@ async fn run_events(
     Ok(Json(wire::Events { events, next }).into_response())
 }
 
-/// Says something more to a run.
+/// Sends a further message to a run.
 #[utoipa::path(
     post, path = "/runs/{run}/messages", tag = "runs", params(("run" = String, Path, description = "The run's id")),
     request_body = wire::SendMessage,
@@ -228,7 +228,7 @@ async fn say(
     Ok(Json(map::run_view(&view)))
 }
 
-/// Stops a run.
+/// Cancels a run.
 #[utoipa::path(
     post, path = "/runs/{run}/cancel", tag = "runs", params(("run" = String, Path, description = "The run's id")),
     request_body = Option<wire::CancelRun>,
@@ -269,7 +269,7 @@ async fn holds(
     Ok(Json(wire::Holds { holds, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
-/// A hold with what people need to decide it.
+/// A hold with everything needed to decide it.
 #[utoipa::path(
     get, path = "/holds/{hold}", tag = "holds", params(("hold" = String, Path, description = "The hold's id")),
     responses((status = 200, body = wire::HoldDetail), DefaultAnswers)
@@ -289,7 +289,7 @@ async fn hold(
     post, path = "/holds/{hold}/resolve", tag = "holds",
     params(
         ("hold" = String, Path, description = "The hold's id"),
-        ("idempotency-key" = Option<String>, Header, description = "Makes a repeat safe")
+        ("idempotency-key" = Option<String>, Header, description = "Idempotency key: makes a retry safe")
     ),
     request_body = wire::ResolveHold,
     responses((status = 200, body = wire::Resolved), DefaultAnswers)
@@ -326,7 +326,7 @@ fn asked(body: &wire::ResolveHold) -> Answered<(Wanted, Option<Digest>)> {
     Ok((map::wanted(body)?, digest))
 }
 
-/// What was shown, who decided, and what ran.
+/// The receipt of a hold: what was shown, who decided, and what ran.
 #[utoipa::path(
     get, path = "/holds/{hold}/receipt", tag = "holds", params(("hold" = String, Path, description = "The hold's id")),
     responses((status = 200, body = wire::ReceiptBody), DefaultAnswers)

@@ -52,7 +52,7 @@ async fn subscriptions(
 /// Subscribes a receiver to a run, an agent, or with neither to everything. The secret is shown this once.
 #[utoipa::path(
     post, path = "/subscriptions", tag = "subscriptions", request_body = wire::NewSubscriptionBody,
-    params(("idempotency-key" = Option<String>, Header, description = "Makes a repeat safe")),
+    params(("idempotency-key" = Option<String>, Header, description = "Idempotency key: makes a retry safe")),
     responses((status = 201, body = wire::WithSecret), DefaultAnswers)
 )]
 async fn subscribe(
@@ -90,7 +90,7 @@ async fn subscription(
 #[utoipa::path(
     delete, path = "/subscriptions/{subscription}", tag = "subscriptions",
     params(("subscription" = String, Path, description = "The subscription's id")),
-    responses((status = 204, description = "It is gone"), DefaultAnswers)
+    responses((status = 204, description = "Deleted"), DefaultAnswers)
 )]
 async fn unsubscribe(
     State(app): State<App>,
@@ -187,7 +187,7 @@ async fn dead_letters(
         ("subscription" = String, Path, description = "The subscription's id"),
         ("letter" = String, Path, description = "The dead letter's id")
     ),
-    responses((status = 202, description = "It is on its way"), DefaultAnswers)
+    responses((status = 202, description = "Queued for delivery"), DefaultAnswers)
 )]
 async fn resend(
     State(app): State<App>,

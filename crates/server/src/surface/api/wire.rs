@@ -10,7 +10,7 @@ use standfast_core::execution_state::ExecutionState;
 use standfast_core::receipt::{CallEffect, Report};
 use utoipa::{IntoParams, ToSchema};
 
-/// What begins a run.
+/// A new run.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"input": "Free some space", "session": "night shift", "wait": "settled"}))]
@@ -21,7 +21,7 @@ pub(super) struct StartRun {
     pub(super) wait: Wait,
 }
 
-/// What a client says.
+/// A message of a client.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "input must be a text or {\"parts\": [{\"text\": \"…\"}]}")]
 pub(super) enum Input {
@@ -41,14 +41,14 @@ pub(super) struct InputPart {
     pub(super) text: String,
 }
 
-/// How long the answer waits.
+/// When the response is sent.
 #[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Wait {
-    /// Until the run is durable.
+    /// When the run is durable.
     #[default]
     Accepted,
-    /// Until it waits for somebody or is over.
+    /// When the run is held or has ended.
     Settled,
 }
 
@@ -68,7 +68,7 @@ pub(super) enum OnHold {
     Supersede,
 }
 
-/// What stops a run.
+/// A cancellation.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"reason": "no longer needed"}))]
@@ -145,10 +145,10 @@ pub(super) enum ListedState {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EventsArgs {
-    /// Only events behind this one.
+    /// Only events after this one.
     #[param(format = "uint64")]
     pub(super) after: Option<u64>,
-    /// How many at most, up to 1000; all when it is not given. For JSON only.
+    /// Maximum number of events, up to 1000. Default: all. For JSON only.
     pub(super) limit: Option<usize>,
 }
 
@@ -189,13 +189,13 @@ pub(super) struct RunBody {
     pub(super) session: String,
     pub(super) owner: String,
     pub(super) status: RunStatus,
-    /// Its rows cannot be read; what is known of it may be empty.
+    /// Its rows are unreadable; fields may be empty.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) quarantined: bool,
     /// What a held run waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waiting_for: Option<WaitingWord>,
-    /// When a model that failed is asked again.
+    /// When the failed model request is retried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) retry_at: Option<String>,
     pub(super) started_at: String,
@@ -204,12 +204,12 @@ pub(super) struct RunBody {
     pub(super) seq: u64,
     pub(super) turns: u32,
     pub(super) usage: UsageBody,
-    /// What is waited for.
+    /// The kind of hold.
     pub(super) holds: Vec<OpenHold>,
-    /// What its sub-runs wait for.
+    /// Open holds of its sub-runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) holds_below: Vec<OpenHold>,
-    /// What came out.
+    /// The result.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(super) result: Option<Box<RawText>>,
@@ -268,17 +268,17 @@ pub(super) enum HoldKindWord {
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
 pub(super) struct RecoveryBody {
     pub(super) began_at: String,
-    /// When it had seen everything; null while it still looks.
+    /// When the scan finished; null while it is running.
     pub(super) ended_at: Option<String>,
     /// Runs that wait for a person: a decision, an answer, a login.
     pub(super) waiting_for_person: u64,
-    /// Runs that wait for outside systems only.
+    /// Runs that wait for external systems only.
     pub(super) waiting_for_outside: u64,
-    /// Runs whose deadline passed while no server looked.
+    /// Runs whose deadline passed while no server was running.
     pub(super) expired: u64,
-    /// Runs that a server which is gone had at work.
+    /// Runs that a crashed server was executing.
     pub(super) taken_over: u64,
-    /// Runs whose rows cannot be read.
+    /// Runs with unreadable rows.
     pub(super) quarantined: u64,
 }
 
@@ -306,7 +306,7 @@ pub(super) struct HoldBody {
     pub(super) opened_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) expires_at: Option<String>,
-    /// When it expired, if it was kept open all the same.
+    /// When it expired, if it is still open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) expired_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -364,10 +364,10 @@ pub(super) struct HoldDetail {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(super) answer_schema: Option<Box<RawText>>,
-    /// What the outside system says while its job runs.
+    /// Progress of the external job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) interim: Option<String>,
-    /// The outside system's own name for the job.
+    /// The id of the job in the external system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) external_ref: Option<String>,
     /// When the job is expected to end.
@@ -377,19 +377,19 @@ pub(super) struct HoldDetail {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(super) data: Option<Box<RawText>>,
-    /// The runs above its run, the root first.
+    /// The parent runs, the root first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) path: Vec<Above>,
 }
 
-/// A run above a sub-run.
+/// A parent run of a sub-run.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct Above {
     pub(super) run: String,
     pub(super) agent: String,
 }
 
-/// What a decision came to.
+/// The result of a decision.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Resolved {
     pub(super) outcome: OutcomeWord,
@@ -409,7 +409,7 @@ pub(super) enum OutcomeWord {
     Repeated,
     /// The vote counts, and more are needed.
     Voted,
-    /// The arguments were changed and must be decided on again.
+    /// The arguments were edited and need a new decision.
     Edited,
 }
 
@@ -428,7 +428,7 @@ pub(super) struct ReceiptDetail {
     pub(super) kind: HoldKindWord,
     /// What was shown, revision by revision.
     pub(super) shown: Vec<ShownBody>,
-    /// Who agreed, where several must.
+    /// The votes, if several are needed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) votes: Vec<TimedBody>,
     /// Absent while the hold is open.
@@ -460,7 +460,7 @@ pub(super) struct CallBody {
     pub(super) effect: CallEffect,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) attempts: Vec<TimedBody>,
-    /// Whose word the effect is, when an outside worker ran it.
+    /// Who reported the effect, if an external worker ran the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(super) report: Option<Report>,
@@ -494,9 +494,9 @@ pub(super) struct SessionsArgs {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SessionArgs {
-    /// Needed when several agents have a session of this name.
+    /// Required if several agents have a session of this name.
     pub(super) agent: Option<String>,
-    /// Whose session; yours if it is left out.
+    /// The owner of the session. Default: you.
     pub(super) owner: Option<String>,
 }
 
@@ -505,20 +505,20 @@ pub(super) struct SessionArgs {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DeleteSessionArgs {
-    /// Needed when several agents have a session of this name.
+    /// Required if several agents have a session of this name.
     pub(super) agent: Option<String>,
-    /// Whose session; yours if it is left out.
+    /// The owner of the session. Default: you.
     pub(super) owner: Option<String>,
-    /// Also when a call that changes the world has started.
+    /// Delete even if a call with side effects is running.
     pub(super) force: Option<bool>,
 }
 
-/// What changes of a session.
+/// Changes of a session.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"metadata": {"team": "night", "ticket": null}}))]
 pub(super) struct ChangeSession {
-    /// Merged into what is there; a null takes a key away.
+    /// Merged into the metadata; null removes a key.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub(super) metadata: BTreeMap<String, Box<RawValue>>,
 }
@@ -540,7 +540,7 @@ pub(super) struct SessionBody {
     pub(super) created_at: String,
     /// When its metadata last changed.
     pub(super) updated_at: String,
-    /// It was deleted: it takes no more runs, and what its runs said is erased.
+    /// It was deleted: it accepts no more runs, and the contents of its runs are erased.
     pub(super) closed: bool,
     /// The user's own, for them and administrators, and under `pending_executions` the runs that wait; lists have only the
     /// user's own.
@@ -550,16 +550,16 @@ pub(super) struct SessionBody {
     pub(super) runs_url: String,
 }
 
-/// What deleting came to.
+/// The result of a deletion.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct DeletedSession {
-    /// Runs whose contents are gone.
+    /// Runs whose contents were erased.
     pub(super) erased: Vec<String>,
     /// Runs that cannot be read, and so not be erased either.
     pub(super) left: Vec<String>,
 }
 
-/// The state of a run that waits.
+/// The state of a held run.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub(super) struct ExecutionBody(pub(super) ExecutionState);
@@ -568,7 +568,7 @@ pub(super) struct ExecutionBody(pub(super) ExecutionState);
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Events {
     pub(super) events: Vec<EventBody>,
-    /// What to ask after for more; null when there is no more now.
+    /// The `after` of the next page; null when there is no more now.
     pub(super) next: Option<u64>,
 }
 
@@ -583,16 +583,16 @@ pub(super) struct EventBody {
     /// The hold that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hold: Option<String>,
-    /// What it says, as it is stored.
+    /// Its data, as it is stored.
     #[schema(value_type = serde_json::Value)]
     pub(super) data: Box<RawText>,
 }
 
-/// A piece of a reply that is being made; stored nowhere.
+/// A token delta of a reply; never stored.
 #[derive(Debug, Serialize)]
 pub(super) struct DeltaBody {
     pub(super) turn: u32,
-    /// Counts the pieces of one try from 1.
+    /// Counts the deltas of one attempt from 1.
     pub(super) no: u32,
     pub(super) text: String,
 }

@@ -61,7 +61,7 @@ pub fn alias() -> Router<App> {
     post, path = "/result", tag = "async tools", request_body = wire::SubmitResult,
     responses(
         (status = 200, body = wire::Done),
-        (status = "default", body = wire::ErrorBody, description = "Unknown, settled, not signed, or too often")
+        (status = "default", body = wire::ErrorBody, description = "Unknown, settled, not signed, or rate-limited")
     )
 )]
 async fn result(
@@ -79,7 +79,7 @@ async fn result(
     post, path = "/error", tag = "async tools", request_body = wire::SubmitError,
     responses(
         (status = 200, body = wire::Done),
-        (status = "default", body = wire::ErrorBody, description = "Unknown, settled, not signed, or too often")
+        (status = "default", body = wire::ErrorBody, description = "Unknown, settled, not signed, or rate-limited")
     )
 )]
 async fn error(
@@ -97,7 +97,7 @@ async fn error(
     post, path = "/progress", tag = "async tools", request_body = wire::Progress,
     responses(
         (status = 200, body = wire::Done),
-        (status = "default", body = wire::ErrorBody, description = "Unknown, settled, not signed, or too often")
+        (status = "default", body = wire::ErrorBody, description = "Unknown, settled, not signed, or rate-limited")
     )
 )]
 async fn progress(
@@ -134,7 +134,7 @@ async fn progress(
     ),
     responses(
         (status = 200, body = wire::Done),
-        (status = "default", body = wire::ErrorBody, description = "Unknown, settled, not signed, or too often")
+        (status = "default", body = wire::ErrorBody, description = "Unknown, settled, not signed, or rate-limited")
     )
 )]
 async fn webhook(
@@ -267,7 +267,7 @@ async fn follow(
 /// What a conversation is doing.
 #[utoipa::path(
     get, path = "/session/{id}/status", tag = "async tools",
-    params(("id" = String, Path, description = "The conversation"), wire::SessionArgs),
+    params(("id" = String, Path, description = "The session"), wire::SessionArgs),
     responses((status = 200, body = wire::SessionStatus), (status = "default", body = wire::ErrorBody))
 )]
 async fn session_status(
@@ -283,7 +283,7 @@ async fn session_status(
 /// The calls of a conversation as parts of its messages, oldest first.
 #[utoipa::path(
     get, path = "/session/{id}/parts", tag = "async tools",
-    params(("id" = String, Path, description = "The conversation"), wire::SessionArgs),
+    params(("id" = String, Path, description = "The session"), wire::SessionArgs),
     responses((status = 200, body = Vec<wire::ToolPart>), (status = "default", body = wire::ErrorBody))
 )]
 async fn session_parts(

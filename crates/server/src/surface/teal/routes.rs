@@ -72,12 +72,12 @@ async fn for_browsers(request: Request, next: Next) -> Response {
     post, path = "/tealagents/v1alpha1/{agent}", tag = "teal agents",
     params(
         ("agent" = String, Path, description = "The agent's name"),
-        ("idempotency-key" = Option<String>, Header, description = "Makes a repeat safe")
+        ("idempotency-key" = Option<String>, Header, description = "Idempotency key: makes a retry safe")
     ),
     request_body = wire::UserMessage,
     responses(
-        (status = 200, body = wire::Answered, description = "The output, or what somebody has to decide first"),
-        (status = 202, body = wire::StateResponse, description = "Still at work after the longest wait"),
+        (status = 200, body = wire::Answered, description = "The output, or the request to decide first"),
+        (status = 202, body = wire::StateResponse, description = "Still executing after the longest wait"),
         Errors
     )
 )]
@@ -99,7 +99,7 @@ async fn chat(
     post, path = "/tealagents/v1alpha1/{agent}/sse", tag = "teal agents",
     params(
         ("agent" = String, Path, description = "The agent's name"),
-        ("idempotency-key" = Option<String>, Header, description = "Makes a repeat safe")
+        ("idempotency-key" = Option<String>, Header, description = "Idempotency key: makes a retry safe")
     ),
     request_body = wire::UserMessage,
     responses(
@@ -179,13 +179,13 @@ async fn look(
     params(
         ("request_id" = String, Path, description = "The request's id"),
         wire::ResumeArgs,
-        ("idempotency-key" = Option<String>, Header, description = "Makes a repeat safe")
+        ("idempotency-key" = Option<String>, Header, description = "Idempotency key: makes a retry safe")
     ),
     request_body = wire::ResumeBody,
     responses(
-        (status = 200, body = wire::Answered, description = "The output, what is asked next, or that it was stopped"),
-        (status = 409, body = wire::ErrorBody, description = "Already decided, expired, or over"),
-        (status = 202, body = wire::StateResponse, description = "Still at work after the longest wait"),
+        (status = 200, body = wire::Answered, description = "The output, the next request, or the cancellation"),
+        (status = 409, body = wire::ErrorBody, description = "Already decided, expired, or ended"),
+        (status = 202, body = wire::StateResponse, description = "Still executing after the longest wait"),
         Errors
     )
 )]
@@ -211,7 +211,7 @@ async fn resume(
     params(
         ("request_id" = String, Path, description = "The request's id"),
         wire::ResumeArgs,
-        ("idempotency-key" = Option<String>, Header, description = "Makes a repeat safe")
+        ("idempotency-key" = Option<String>, Header, description = "Idempotency key: makes a retry safe")
     ),
     request_body = wire::ResumeBody,
     responses(

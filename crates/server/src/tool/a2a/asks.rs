@@ -77,7 +77,7 @@ pub(super) fn ask(agent: &str, kind: SuspendFor, task: &Task, note: Option<&str>
         words => format!("The remote agent {agent} asks:\n\n{}", shortened(words, TEXT_BYTES)),
     };
     let asks = match kind {
-        SuspendFor::Auth => "asks for a login before it goes on",
+        SuspendFor::Auth => "requires a login before it continues",
         SuspendFor::Input | SuspendFor::External => "asks",
     };
     let mut reason =

@@ -51,7 +51,7 @@ pub(super) enum No {
     #[error("{0}")]
     UnknownTask(String),
     /// It wants to know who we are.
-    #[error("it asks for a login: {0}")]
+    #[error("it requires a login: {0}")]
     Login(String),
 }
 

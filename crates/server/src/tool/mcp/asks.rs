@@ -144,7 +144,7 @@ fn ask(server: &str, questions: &[(String, Question)], state: &State) -> Pending
     let kind = if schema.is_some() { SuspendFor::Input } else { SuspendFor::Auth };
     let raw = |value: &Value| RawJson::parse(&value.to_string()).ok();
     let ask = Ask {
-        reason: Some(format!("the MCP server `{server}` asks for this before it goes on")),
+        reason: Some(format!("the MCP server `{server}` asks for this before it continues")),
         question: Some(Body::text(texts.join("\n\n"))),
         answer_schema: schema.as_ref().and_then(raw),
         resume: serde_json::to_value(state)

@@ -249,7 +249,7 @@ impl Desk {
                     "auth_url": auth_url,
                 });
                 Ask {
-                    reason: Some(format!("the MCP server `{server}` asks for a login")),
+                    reason: Some(format!("the MCP server `{server}` requires a login")),
                     question: Some(Body::text(question)),
                     data: RawJson::parse(&data.to_string()).ok().map(Body::Json),
                     ..Ask::default()
@@ -261,7 +261,7 @@ impl Desk {
                     said => format!(" It said: {said}"),
                 };
                 let reason = format!(
-                    "the MCP server `{server}` asks for a login, and nobody can be led there: {why}.{said}"
+                    "the MCP server `{server}` requires a login, and the login cannot be started: {why}.{said}"
                 );
                 let question = "Repair what is named, or give the server's entry below `tools` a header that it takes; \
                                 then answer: the call is made again.";
