@@ -210,10 +210,10 @@ fn without_a_run_what_waits_is_watched() {
     let (_, old) = held(&server.address);
     let mut text = Follower::start(&server.address, &["watch"]);
     let mut json = Follower::start(&server.address, &["watch", "--json"]);
-    text.until(&format!("{old}  approval of delete_file (ops): waits"));
+    text.until(&format!("{old}  approval of delete_file (ops): pending"));
     json.until(&old);
     let (_, new) = held(&server.address);
-    text.until(&format!("{new}  approval of delete_file (ops): waits"));
+    text.until(&format!("{new}  approval of delete_file (ops): pending"));
     does(&server.address, &["holds", "deny", &old]);
     text.until(&format!("{old}  approval of delete_file (ops): denied by person:local at 2"));
     let lines = json.until("\"type\":\"decided\"");

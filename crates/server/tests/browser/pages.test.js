@@ -92,7 +92,7 @@ test('deny after kill -9: nothing runs and the reason is told', async () => {
 test('other arguments are checked, kept after a mistake, and run as they were written', async () => {
   const { hold } = await server.held('ops');
   await open(hold);
-  await unfold('Change the arguments');
+  await unfold('Edit the arguments');
   const editor = page.getByLabel('Arguments (JSON)');
   assert.equal(await editor.inputValue(), ARGUMENTS);
   await editor.fill('{"path": 7}');
@@ -221,7 +221,7 @@ test('two windows and an impatient finger: one decision, one effect', async () =
 test('text of models and people runs nothing, loads nothing and hides nothing (T17, T20)', async () => {
   const { hold, run } = await server.held('ops', `${NASTY}\u202egnp.exe`);
   await open(hold);
-  await unfold('Change the arguments');
+  await unfold('Edit the arguments');
   await page.getByLabel('Arguments (JSON)').fill(JSON.stringify({ path: `${NASTY}\u202e` }));
   await press('Approve with these arguments');
   await heading('Approved with edited arguments');
@@ -278,7 +278,7 @@ test('on a phone nothing is wider than the screen and buttons are large', async 
   };
   for (const address of ['/', '/runs', hold, run, receipts.hold]) await fits(address);
   await open(hold);
-  await unfold('Change the arguments');
+  await unfold('Edit the arguments');
   await page.getByLabel('Arguments (JSON)').fill(JSON.stringify({ path }));
   await press('Approve with these arguments');
   await heading('Approved with edited arguments');
