@@ -194,7 +194,8 @@ impl KeySource {
 
     /// Its public half; a public key will do.
     pub fn public(&self) -> Result<PublicKey, HeadError> {
-        let wrong = || HeadError::Key { from: self.to_string(), why: "it is no Ed25519 key in PEM".into() };
+        let wrong =
+            || HeadError::Key { from: self.to_string(), why: "it is not an Ed25519 key in PEM".into() };
         PublicKey::read(&self.text()?).ok_or_else(wrong)
     }
 }

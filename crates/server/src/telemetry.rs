@@ -214,29 +214,25 @@ fn builder() -> Result<PrometheusBuilder, BuildError> {
 fn describe(recorder: &PrometheusRecorder) {
     for (name, words) in [
         (HOLDS_OPEN, "Open holds."),
-        (OLDEST_AGE, "How long the oldest open hold has been open; 0 when none is."),
-        (RUNS, "Runs by state, all that are stored."),
+        (OLDEST_AGE, "Age of the oldest open hold; 0 when none is open."),
+        (RUNS, "Stored runs by state."),
         (STORE_UP, "1 when the store answered this scrape, else 0."),
         (BUILD, "1, with the version of the server."),
     ] {
         recorder.describe_gauge(name.into(), None, words.into());
     }
     for (name, words) in [
-        (DECISION, "From the opening of a hold to its decision by a person or an outside system."),
-        (APPEND, "From handing an append over to its being durable."),
+        (DECISION, "Time from the opening of a hold to its decision."),
+        (APPEND, "Latency of an append until it is durable."),
         (BATCH, "Appends that shared one commit."),
     ] {
         recorder.describe_histogram(name.into(), None, words.into());
     }
-    recorder.describe_counter(
-        EXPIRED.into(),
-        None,
-        "Holds that nobody decided in time, since the start.".into(),
-    );
+    recorder.describe_counter(EXPIRED.into(), None, "Holds that expired, since the start.".into());
     recorder.describe_counter(
         DELIVERIES.into(),
         None,
-        "Tries to tell a subscription of an event, since the start.".into(),
+        "Delivery attempts to subscriptions, since the start.".into(),
     );
 }
 

@@ -167,7 +167,7 @@ fn refusals_are_compared_too() {
         ("not_refused", "step 2 (approve)\n    expected a refusal (not-allowed), but it was done\n"),
         (
             "several",
-            "several open holds could be meant; say which with `tool`, `kind` or `call`; open holds: approval of a (call 1), approval of b (call 2)",
+            "several open holds match; select one with `tool`, `kind` or `call`; open holds: approval of a (call 1), approval of b (call 2)",
         ),
     ] {
         let said = test(&[&fixture(name)]);

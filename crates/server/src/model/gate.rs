@@ -64,7 +64,7 @@ impl Gate {
         };
         while let Some(wait) = self.closed_for(live.now()) {
             if wait > WAIT_HERE {
-                let said = "it asked to be left alone, and nobody asks it before that";
+                let said = "it asked for a pause; no request is sent before that";
                 return Err(Trouble::new(TroubleKind::RateLimited { wait: Some(wait) }, said));
             }
             live.sleep(wait).await;

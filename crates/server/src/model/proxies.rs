@@ -34,7 +34,7 @@ pub(super) fn through(
             "https" => Proxy::https(&address),
             _ => Proxy::http(&address),
         };
-        let proxy = proxy.map_err(|_| format!("the variable {name} is no address of a proxy"))?;
+        let proxy = proxy.map_err(|_| format!("the variable {name} is not a proxy URL"))?;
         client = client.proxy(proxy.no_proxy(NoProxy::from_string(&direct)));
     }
     Ok(client)

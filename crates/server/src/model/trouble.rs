@@ -164,10 +164,10 @@ impl Trouble {
     #[must_use]
     pub fn advice(&self) -> &'static str {
         match self.kind {
-            TroubleKind::UnknownHost => "check base_url, and whether this machine can look up names",
+            TroubleKind::UnknownHost => "check base_url, and DNS on this machine",
             TroubleKind::Unreachable => "check base_url, and whether the server there is running",
             TroubleKind::Untrusted => "check the certificate of the server at base_url",
-            TroubleKind::Slow => "raise timeout, or ask a quicker model",
+            TroubleKind::Slow => "raise timeout, or use a faster model",
             TroubleKind::BadKey => "check api_key: it is wrong, revoked, or of another provider",
             TroubleKind::Forbidden => "check what the key may do, and whether the account may use this model",
             TroubleKind::NotFound => "check model and base_url: one of them does not exist there",
@@ -175,14 +175,14 @@ impl Trouble {
             TroubleKind::RateLimited { .. } => {
                 "wait, or lower max_concurrent, or ask the provider for a higher limit"
             }
-            TroubleKind::OutOfCredit => "look at billing and quota of the account",
-            TroubleKind::Busy { .. } => "wait; the provider's status page may know more",
-            TroubleKind::TooLong => "begin a new run, or use a model with a larger context",
+            TroubleKind::OutOfCredit => "check billing and quota of the account",
+            TroubleKind::Busy { .. } => "wait, and check the provider's status page",
+            TroubleKind::TooLong => "start a new run, or use a model with a larger context",
             TroubleKind::Refused { .. } => "check model, temperature, max_tokens and parameters",
             TroubleKind::NotAStream => "check type and base_url: something else answers there",
             TroubleKind::Garbled => "check type and base_url: what answers there speaks another protocol",
-            TroubleKind::Cut => "look for a proxy or a limit between here and the provider",
-            TroubleKind::Filtered => "say it differently, or ask another model",
+            TroubleKind::Cut => "check proxies and limits between here and the provider",
+            TroubleKind::Filtered => "rephrase the request, or use another model",
             TroubleKind::OutOfTokens => "raise max_tokens",
             TroubleKind::TooLarge => "set max_tokens",
             TroubleKind::Crowded => "raise max_concurrent, or give agents a smaller worker_pool",
@@ -193,36 +193,34 @@ impl Trouble {
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            TroubleKind::UnknownHost => write!(f, "its name cannot be looked up")?,
+            TroubleKind::UnknownHost => write!(f, "its host name cannot be resolved")?,
             TroubleKind::Unreachable => write!(f, "it cannot be reached")?,
             TroubleKind::Untrusted => write!(f, "its certificate is not trusted")?,
-            TroubleKind::Slow => write!(f, "the reply took too long")?,
-            TroubleKind::BadKey => write!(f, "it does not take the API key (401)")?,
+            TroubleKind::Slow => write!(f, "the reply timed out")?,
+            TroubleKind::BadKey => write!(f, "the API key was rejected (401)")?,
             TroubleKind::Forbidden => write!(f, "the API key may not do this (403)")?,
             TroubleKind::NotFound => write!(f, "there is no such model or address (404)")?,
-            TroubleKind::Redirects => write!(f, "it points to another address")?,
+            TroubleKind::Redirects => write!(f, "it redirects to another URL")?,
             TroubleKind::RateLimited { wait: None } => write!(f, "too many requests (429)")?,
             TroubleKind::RateLimited { wait: Some(wait) } => {
-                write!(f, "too many requests (429); it asks to wait {} s", (wait.0 + 999) / 1000)?;
+                write!(f, "too many requests (429); retry after {} s", (wait.0 + 999) / 1000)?;
             }
             TroubleKind::OutOfCredit => write!(f, "the account's quota is used up")?,
             TroubleKind::Busy { status: Some(status), .. } => {
-                write!(f, "it has trouble of its own ({status})")?;
+                write!(f, "provider error ({status})")?;
             }
-            TroubleKind::Busy { status: None, .. } => {
-                write!(f, "it has trouble of its own, said in the stream")?
-            }
-            TroubleKind::TooLong => write!(f, "the conversation is longer than the model can read")?,
-            TroubleKind::Refused { status } => write!(f, "it does not take the request ({status})")?,
-            TroubleKind::NotAStream => write!(f, "what came back is no stream of a reply")?,
-            TroubleKind::Garbled => write!(f, "a piece of the stream cannot be read")?,
+            TroubleKind::Busy { status: None, .. } => write!(f, "provider error in the stream")?,
+            TroubleKind::TooLong => write!(f, "the conversation exceeds the model's context window")?,
+            TroubleKind::Refused { status } => write!(f, "the request was rejected ({status})")?,
+            TroubleKind::NotAStream => write!(f, "the response is not an event stream")?,
+            TroubleKind::Garbled => write!(f, "a malformed event in the stream")?,
             TroubleKind::Cut => write!(f, "the stream ended before the reply did")?,
-            TroubleKind::Filtered => write!(f, "the provider's filter stopped the reply")?,
+            TroubleKind::Filtered => write!(f, "the provider's content filter blocked the reply")?,
             TroubleKind::OutOfTokens => {
-                write!(f, "max_tokens was used up before a word was said")?;
+                write!(f, "max_tokens was reached before any text")?;
             }
-            TroubleKind::TooLarge => write!(f, "the reply is larger than any reply should be")?,
-            TroubleKind::Crowded => write!(f, "too many requests wait for it already")?,
+            TroubleKind::TooLarge => write!(f, "the reply exceeds the size limit")?,
+            TroubleKind::Crowded => write!(f, "the request queue is full")?,
         }
         match self.said.is_empty() {
             true => Ok(()),

@@ -61,7 +61,7 @@ impl Cast {
         if let Some(unknown) = behaviours.keys().find(|tool| !known.contains(tool)) {
             let known: Vec<&str> = known.iter().map(|tool| tool.as_str()).collect();
             return Err(Broken::here(format!(
-                "`results` names {unknown}, which is no scripted tool of the agent; there are: {}",
+                "`results` names {unknown}, which is not a scripted tool of the agent; known tools: {}",
                 known.join(", ")
             )));
         }

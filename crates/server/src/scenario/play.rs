@@ -83,8 +83,7 @@ impl World {
                         None => return Ok(vec![format!("no such hold; {}", expect::open_holds(&state))]),
                     },
                     Found::Several => {
-                        let which =
-                            "several open holds could be meant; say which with `tool`, `kind` or `call`";
+                        let which = "several open holds match; select one with `tool`, `kind` or `call`";
                         return Ok(vec![format!("{which}; {}", expect::open_holds(&state))]);
                     }
                 };
@@ -107,7 +106,7 @@ impl World {
     /// The run that a step is about.
     fn begun(&self, label: Option<&str>) -> Result<&Begun, Broken> {
         match label {
-            None => self.runs.last().ok_or_else(|| Broken::here("no run was begun yet; `send` begins one")),
+            None => self.runs.last().ok_or_else(|| Broken::here("no run was started yet; `send` starts one")),
             Some(label) => {
                 let found = self.runs.iter().rev().find(|begun| begun.label.as_deref() == Some(label));
                 found.ok_or_else(|| Broken::here(format!("no `send` before this step has `run: {label}`")))

@@ -146,7 +146,7 @@ impl World {
                 return Ok(());
             }
             if before - began > RESTLESS {
-                return Err(Broken::here("the runs do not come to rest; does the script call without end?"));
+                return Err(Broken::here("the runs do not settle; does the script call tools endlessly?"));
             }
         }
     }

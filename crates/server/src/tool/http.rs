@@ -163,7 +163,7 @@ fn headers(request: &Request) -> Result<HeaderMap, Trouble> {
 /// The error with what is below it, without the address: it may have secrets in its query.
 fn told(error: &reqwest::Error) -> String {
     let mut text = match (error.is_timeout(), error.is_connect()) {
-        (true, _) => "it took too long".to_owned(),
+        (true, _) => "it timed out".to_owned(),
         (false, true) => "no connection".to_owned(),
         (false, false) => "the connection broke".to_owned(),
     };

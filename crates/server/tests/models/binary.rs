@@ -227,7 +227,7 @@ fn a_try_waits_through_a_restart() {
     let done = second.wait_for(text(&run["id"]), "completed");
     let shown = second.ask(&["show", text(&done["id"])]).to_string();
     let said = format!(
-        "llm `the-llm` (openai, model m) at {}: too many requests (429); it asks to wait 2 s: slow down",
+        "llm `the-llm` (openai, model m) at {}: too many requests (429); retry after 2 s: slow down",
         fake.url
     );
     assert!(shown.contains(&said), "{shown}");
@@ -355,14 +355,9 @@ fn runs_end_whatever_the_model_does() {
             vec![Answer::error("400 Bad Request", "", too_long)],
             "",
             "failed",
-            "the conversation is longer than the model can read",
+            "the conversation exceeds the model's context window",
         ),
-        (
-            vec![Answer::error("401 Unauthorized", "", "{}")],
-            "",
-            "failed",
-            "it does not take the API key (401)",
-        ),
+        (vec![Answer::error("401 Unauthorized", "", "{}")], "", "failed", "the API key was rejected (401)"),
     ];
     for (answers, more, status, reason) in cases {
         let fake = Fake::answering(answers);
@@ -450,8 +445,8 @@ fn a_provider_is_tried_for_real() {
     let json: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((&json["ok"], &json["problem"]), (&false.into(), &"bad_key".into()), "{json}");
     for (name, sentence) in [
-        ("locked", "it does not take the API key (401)"),
-        ("away", "its name cannot be looked up"),
+        ("locked", "the API key was rejected (401)"),
+        ("away", "its host name cannot be resolved"),
         ("script", "is scripted"),
         ("work", "did you mean `works`?"),
     ] {

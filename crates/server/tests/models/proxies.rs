@@ -55,5 +55,5 @@ fn a_provider_that_is_excepted_is_asked_directly() {
 #[test]
 fn a_proxy_that_is_none_is_refused() {
     let said = check("https://models.example.invalid/v1", &[("HTTPS_PROXY", "://ann:canary@")]);
-    assert!(said.contains("HTTPS_PROXY is no address of a proxy") && !said.contains("canary"), "{said}");
+    assert!(said.contains("HTTPS_PROXY is not a proxy URL") && !said.contains("canary"), "{said}");
 }
