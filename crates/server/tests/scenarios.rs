@@ -198,7 +198,7 @@ fn a_file_that_cannot_be_played_says_why_and_where() {
         (with_steps("- wait: 5m\n  reason: because\n"), "3: `reason` does not belong to `wait`"),
         (with_steps("- wait: 5m\n  refused: expired\n"), "3: `refused` does not belong to `wait`"),
         (with_steps("- wait: soon\n"), "3: \"soon\" is not a span"),
-        (with_steps("- approve:\n"), "3: no run was begun yet"),
+        (with_steps("- approve:\n"), "3: no run was started yet"),
         (
             with_steps("- send: a\n- cancel:\n  run: other\n"),
             "4: no `send` before this step has `run: other`",

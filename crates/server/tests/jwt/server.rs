@@ -229,7 +229,7 @@ async fn the_provider_is_away_at_the_start() {
 
     provider.come_back().await;
     server.lets_in(&token).await;
-    assert!(server.log().contains("are there again"), "{}", server.log());
+    assert!(server.log().contains("fetched the keys of the identity provider again"), "{}", server.log());
 }
 
 /// A key is rotated while the server runs: the new one is found, the old one is refused.

@@ -178,7 +178,7 @@ async fn what_is_said_must_be_readable() {
     said["task_id"] = done.body["task_id"].clone();
     let again = server.post(&format!("{BASE}/ops"), &said).await;
     assert_eq!(again.status, 409, "{again:?}");
-    assert!(text(&again.body["detail"]).contains("Leave task_id out"), "{again:?}");
+    assert!(text(&again.body["detail"]).contains("Leave out task_id"), "{again:?}");
     said["session_id"] = json!("s-2");
     let other = server.post(&format!("{BASE}/ops"), &said).await;
     assert_eq!(other.status, 422, "{other:?}");
