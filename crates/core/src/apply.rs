@@ -5,14 +5,16 @@
 
 use crate::actor::Actor;
 use crate::digest;
-use crate::event::{AfterOrphan, Driver, Envelope, Event, HoldOpened, HoldResolved, Released, RunStarted};
+use crate::event::{
+    AfterOrphan, Driver, Envelope, Event, HoldOpened, HoldResolved, ReleaseReason, RunStarted,
+};
 use crate::hold::{Hold, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, RunId};
 use crate::message::{ToolCall, ToolResult};
 use crate::mutant::Mutant;
 use crate::name::RuleId;
 use crate::policy::Effect;
-use crate::run::{Call, CallAttempt, CallState, Facts, InboxPlace, Run, Settled, Stage, State};
+use crate::run::{Call, CallAttempt, CallOutcome, CallState, Facts, InboxEntry, Run, Stage, State};
 use crate::transcript;
 
 /// Folds a whole log. None when it is empty or does not begin with `run.started`.
@@ -70,7 +72,7 @@ fn change(run: &mut Run, envelope: &Envelope) {
         Event::RunReleased(released) => {
             state.claim = None;
             state.claimable_at = released.retry_at;
-            state.asked = released.why == Released::Suspended;
+            state.asked = released.why == ReleaseReason::Suspended;
             state.suspensions += u32::from(state.asked);
         }
         Event::RunRepinned(repinned) => {
@@ -94,9 +96,10 @@ fn change(run: &mut Run, envelope: &Envelope) {
             state.request = None;
             state.calls_made += u32::try_from(replied.reply.calls.len()).unwrap_or(u32::MAX);
             state.calls = replied.reply.calls.iter().map(|call| proposed(call, envelope)).collect();
-            state.stage = match replied.reply.calls.is_empty() {
-                true => Stage::Thinking { failures: 0, retry_at: None },
-                false => Stage::Acting,
+            state.stage = if replied.reply.calls.is_empty() {
+                Stage::Thinking { failures: 0, retry_at: None }
+            } else {
+                Stage::Acting
             };
         }
         Event::ModelFailed(failed) => {
@@ -126,9 +129,9 @@ fn change(run: &mut Run, envelope: &Envelope) {
                 call.state = match (is_over, returned.attempt) {
                     (false, _) => CallState::Ready,
                     // After the end there is no second try: it never ran …
-                    (true, 0 | 1) => CallState::Done(Settled::NotExecuted),
+                    (true, 0 | 1) => CallState::Done(CallOutcome::NotExecuted),
                     // … unless an earlier start, of which nobody has told, did.
-                    (true, _) => CallState::Done(Settled::Unknown),
+                    (true, _) => CallState::Done(CallOutcome::Unknown),
                 };
             });
         }
@@ -140,9 +143,9 @@ fn change(run: &mut Run, envelope: &Envelope) {
         }
         Event::CallFinished(finished) => {
             let settled = match (&finished.refused, &finished.result) {
-                (Some(_), _) => Settled::Refused,
-                (None, ToolResult::Ok(_)) => Settled::Ok,
-                (None, ToolResult::Failed(_)) => Settled::Failed,
+                (Some(_), _) => CallOutcome::Refused,
+                (None, ToolResult::Ok(_)) => CallOutcome::Ok,
+                (None, ToolResult::Failed(_)) => CallOutcome::Failed,
             };
             with_call(state, finished.call, |call| call.state = CallState::Done(settled));
         }
@@ -150,7 +153,7 @@ fn change(run: &mut Run, envelope: &Envelope) {
             AfterOrphan::Retry => call.state = CallState::Ready,
             // The recovery hold that follows in the same link says what it waits for.
             AfterOrphan::Ask => {}
-            AfterOrphan::Unknown => call.state = CallState::Done(Settled::Unknown),
+            AfterOrphan::Unknown => call.state = CallState::Done(CallOutcome::Unknown),
         }),
         Event::CallContradicted(finished) => {
             let this = CallAttempt { call: finished.call, attempt: finished.attempt };
@@ -208,7 +211,7 @@ fn facts(id: RunId, first: &Envelope, started: &RunStarted) -> Facts {
         driver: started.driver,
         parent: started.parent,
         started_at: first.at,
-        inbox: started.inbox.as_ref().map(|inbox| InboxPlace {
+        inbox: started.inbox.as_ref().map(|inbox| InboxEntry {
             inbox: inbox.inbox.clone(),
             kind: inbox.kind.clone(),
             priority: inbox.priority,
@@ -263,7 +266,7 @@ fn proposed(call: &ToolCall, envelope: &Envelope) -> Call {
         satisfied: Vec::new(),
         worker: None,
         state: match call.refused {
-            Some(_) => CallState::Done(Settled::Refused),
+            Some(_) => CallState::Done(CallOutcome::Refused),
             None => CallState::Ready,
         },
     }
@@ -283,7 +286,7 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
         votes: Vec::new(),
         expires_at: opened.expires_at,
         expired_at: None,
-        // Nobody is told of a muted hold, so nobody is reminded of it.
+        // Nobody is notified of a muted hold, so nobody is reminded of it.
         remind_at: opened
             .policy
             .remind_after
@@ -308,20 +311,19 @@ fn open(state: &mut State, envelope: &Envelope, opened: &HoldOpened) {
 
 fn resolve(state: &mut State, envelope: &Envelope, resolved: &HoldResolved) {
     let Some(at) = state.holds.iter().position(|hold| hold.key == resolved.hold) else { return };
-    let hold = match Mutant::DecisionConsumedTwice.is_on() {
-        true => state.holds[at].clone(),
-        false => state.holds.remove(at),
-    };
+    let hold =
+        if Mutant::DecisionConsumedTwice.is_on() { state.holds[at].clone() } else { state.holds.remove(at) };
     state.last_decider = Some(match resolved.role {
         Some(_) => envelope.actor.clone(),
         // Nobody decided: expired, withdrawn or superseded.
         None => Actor::Clock,
     });
     let is_answer = matches!(resolved.resolution, Resolution::Answer { .. });
-    let after = match hold.resumes && is_answer {
+    let after = if hold.resumes && is_answer {
         // The answer is for the tool, which goes on with it.
-        true => CallState::Ready,
-        false => after_resolution(hold.kind, &resolved.resolution),
+        CallState::Ready
+    } else {
+        after_resolution(hold.kind, &resolved.resolution)
     };
     let voids_attempt = hold.kind == HoldKind::Recovery
         && matches!(resolved.resolution, Resolution::Approve { .. } | Resolution::Deny { .. });
@@ -347,17 +349,17 @@ fn resolve(state: &mut State, envelope: &Envelope, resolved: &HoldResolved) {
 pub fn after_resolution(kind: HoldKind, resolution: &Resolution) -> CallState {
     match (kind, resolution) {
         (_, Resolution::Approve { .. }) => CallState::Ready,
-        (HoldKind::Recovery, Resolution::Deny { .. }) => CallState::Done(Settled::NotExecuted),
-        (_, Resolution::Deny { .. }) => CallState::Done(Settled::Denied),
+        (HoldKind::Recovery, Resolution::Deny { .. }) => CallState::Done(CallOutcome::NotExecuted),
+        (_, Resolution::Deny { .. }) => CallState::Done(CallOutcome::Denied),
         // Credentials are there now: the call itself has not run yet.
         (HoldKind::Auth, Resolution::Answer { .. }) => CallState::Ready,
-        (_, Resolution::Answer { .. }) => CallState::Done(Settled::Ok),
-        (_, Resolution::Fail { .. }) => CallState::Done(Settled::Failed),
-        (_, Resolution::Expire) => CallState::Done(Settled::Expired),
+        (_, Resolution::Answer { .. }) => CallState::Done(CallOutcome::Ok),
+        (_, Resolution::Fail { .. }) => CallState::Done(CallOutcome::Failed),
+        (_, Resolution::Expire) => CallState::Done(CallOutcome::Expired),
         (HoldKind::Recovery, Resolution::Withdraw | Resolution::Supersede) => {
-            CallState::Done(Settled::Unknown)
+            CallState::Done(CallOutcome::Unknown)
         }
-        (_, Resolution::Withdraw | Resolution::Supersede) => CallState::Done(Settled::NotExecuted),
+        (_, Resolution::Withdraw | Resolution::Supersede) => CallState::Done(CallOutcome::NotExecuted),
     }
 }
 
@@ -373,7 +375,7 @@ fn settle_turn(run: &mut Run) {
 }
 
 fn is_settled_for_good(call: &Call) -> bool {
-    matches!(call.state, CallState::Done(settled) if settled != Settled::Unknown)
+    matches!(call.state, CallState::Done(settled) if settled != CallOutcome::Unknown)
 }
 
 /// The rules that an approval will satisfy: those that hold now, or the ones shown before if nothing holds any more.

@@ -8,13 +8,13 @@ use crate::body::Body;
 use crate::definition::Definition;
 use crate::digest::{self, Digest};
 use crate::event::{Driver, Inbox, Parent};
-use crate::hold::{Ask, HoldKind, Recorded, Resolution};
+use crate::hold::{Ask, HoldKind, RecordedDecision, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, Secret};
 use crate::json::RawJson;
 use crate::message::{Message, Part, ToolResult, Usage};
 use crate::name::{AgentName, SessionId, Tenant, ToolName, UserId, WorkerName};
 use crate::policy::{Role, Verdicts};
-use crate::run::Heard;
+use crate::run::PromptBasis;
 use crate::time::{Millis, Timestamp};
 
 /// What the rules need beside run and command. Worked out by the engine before the core is asked.
@@ -33,7 +33,7 @@ pub struct Context<'a> {
     /// In what role the actor may decide the hold; none means not at all.
     pub authority: Option<Role>,
     /// The recorded decision, when the hold that the command names is no longer open.
-    pub recorded: Option<&'a Recorded>,
+    pub recorded: Option<&'a RecordedDecision>,
     /// Budgets and caps, always the current ones.
     pub limits: &'a Limits,
     /// The agent or the tenant is over its soft cap of open holds: new ones open muted.
@@ -238,12 +238,12 @@ pub struct Start {
     /// What to do.
     pub message: Message,
     /// Whether the node that stores it works on it at once.
-    pub taken: Taken,
+    pub taken: Admission,
 }
 
 /// Whether a new run waits in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum Admission {
     /// The node that stores it works on it at once.
     AtOnce,
     /// It waits for a node or a worker.
@@ -306,7 +306,7 @@ pub struct FailRun {
     /// What it means.
     pub kind: FailKind,
     /// What the model had before it when it gave up; none when it is not the model that did.
-    pub heard: Option<Heard>,
+    pub heard: Option<PromptBasis>,
 }
 
 /// What a failure of a run means.
@@ -342,7 +342,7 @@ pub struct Resolve {
     /// The hold as the decider saw it.
     pub decide: Decide,
     /// What is decided.
-    pub resolution: Wanted,
+    pub resolution: Choice,
     /// Makes a repeat safe.
     pub idempotency_key: Option<String>,
 }
@@ -360,7 +360,7 @@ pub struct Reject {
 
 /// What a person or a callback decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum Choice {
     /// Run it; on a recovery hold: again.
     Approve,
     /// Run it with these arguments instead.
@@ -412,7 +412,7 @@ pub struct RecordReply {
     /// The model that answered, when it is not the pinned one.
     pub model: Option<String>,
     /// What the model had before it: [`Run::heard`](crate::run::Run::heard) when it was asked.
-    pub heard: Heard,
+    pub heard: PromptBasis,
 }
 
 /// A call as the model wrote it.
@@ -436,7 +436,7 @@ pub struct RecordFailure {
     /// When to ask again; none when asking again cannot help.
     pub retry_at: Option<Timestamp>,
     /// What the model had before it; none when whoever asked it is gone and nobody knows.
-    pub heard: Option<Heard>,
+    pub heard: Option<PromptBasis>,
 }
 
 /// A node is about to run a call.
@@ -516,16 +516,16 @@ impl From<SuspendFor> for HoldKind {
     }
 }
 
-impl Wanted {
+impl Choice {
     /// The resolution without anything that the rules add.
     #[must_use]
     pub fn plain(&self) -> Resolution {
         match self {
-            Wanted::Approve | Wanted::ApproveEdited { .. } => Resolution::Approve { edited: None },
-            Wanted::Deny { reason } => Resolution::Deny { reason: reason.clone() },
-            Wanted::Answer { value } => Resolution::Answer { value: value.clone() },
-            Wanted::Fail { error } => Resolution::Fail { error: error.clone() },
-            Wanted::Withdraw => Resolution::Withdraw,
+            Choice::Approve | Choice::ApproveEdited { .. } => Resolution::Approve { edited: None },
+            Choice::Deny { reason } => Resolution::Deny { reason: reason.clone() },
+            Choice::Answer { value } => Resolution::Answer { value: value.clone() },
+            Choice::Fail { error } => Resolution::Fail { error: error.clone() },
+            Choice::Withdraw => Resolution::Withdraw,
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::time::Timestamp;
 
 /// What follows from a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decided {
+pub struct Transition {
     /// The events to append, in order. There may be some although the command was refused: time that had passed.
     pub events: Vec<Envelope>,
     /// The run after them.
@@ -61,14 +61,14 @@ pub enum Answer {
 }
 
 /// The events that begin a run.
-pub fn start(start: &Start, ctx: &Context<'_>) -> Result<Decided, Refusal> {
+pub fn start(start: &Start, ctx: &Context<'_>) -> Result<Transition, Refusal> {
     clients::start(start, ctx)
 }
 
 /// What follows from a command on a run.
 #[must_use]
-pub fn decide(run: &Run, command: &Command, ctx: &Context<'_>) -> Decided {
-    let nothing = Decided {
+pub fn decide(run: &Run, command: &Command, ctx: &Context<'_>) -> Transition {
+    let nothing = Transition {
         events: Vec::new(),
         run: run.clone(),
         outcome: Ok(Answer::Repeated),
@@ -79,7 +79,7 @@ pub fn decide(run: &Run, command: &Command, ctx: &Context<'_>) -> Decided {
 
 /// What follows from a further command on the run as the earlier ones leave it, for one append.
 #[must_use]
-pub fn decide_more(before: Decided, command: &Command, ctx: &Context<'_>) -> Decided {
+pub fn decide_more(before: Transition, command: &Command, ctx: &Context<'_>) -> Transition {
     // An event draws at most once, so nothing is drawn again for a further command.
     let drawn = u32::try_from(before.events.len()).unwrap_or(u32::MAX);
     // The events of one append share instant and actor: those of its first command.
@@ -121,7 +121,7 @@ pub fn decide_more(before: Decided, command: &Command, ctx: &Context<'_>) -> Dec
         Command::Orphan { call, attempt, node } => calls::orphan(&mut draft, *call, *attempt, *node),
         Command::Tick => clock::remind(&mut draft),
     };
-    Decided { events: draft.events, run: draft.run, outcome, cancel_children: draft.cancel_children }
+    Transition { events: draft.events, run: draft.run, outcome, cancel_children: draft.cancel_children }
 }
 
 /// A decision under way: each event is applied as it is emitted, so that the next rule sees its effect.

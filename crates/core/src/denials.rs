@@ -107,7 +107,7 @@ fn one_spaced(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Wanted;
+    use crate::command::Choice;
     use crate::testing::Story;
 
     /// T28: a denial is remembered with what was denied, and an approval or the model's own words are none.
@@ -116,8 +116,8 @@ mod tests {
         let mut story = Story::new();
         story.replies("", &[("write", r#"{ "n": 1 }"#), ("write", r#"{"n":2}"#)]);
         assert_eq!(denials(&story.events), []);
-        story.decides(1, Wanted::Deny { reason: Some("no".into()) });
-        story.decides(2, Wanted::Approve);
+        story.decides(1, Choice::Deny { reason: Some("no".into()) });
+        story.decides(2, Choice::Approve);
         let found = denials(&story.events);
         assert_eq!(
             found.iter().map(|denial| denial.arguments.as_str()).collect::<Vec<_>>(),

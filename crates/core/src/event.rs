@@ -14,7 +14,7 @@ use crate::body::Body;
 use crate::digest::Digest;
 use crate::hold::{Ask, HoldKind, HoldPolicy, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, Seq};
-use crate::message::{FileDigest, Judged, Message, Reply, ToolCall, ToolResult, is_default};
+use crate::message::{FileDigest, Message, PolicyVerdict, Reply, ToolCall, ToolResult, is_default};
 use crate::name::{AgentName, InboxName, SessionId, Tenant, UserId, WorkerName};
 use crate::policy::Role;
 use crate::time::{Millis, Timestamp};
@@ -218,7 +218,7 @@ pub struct Claim {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunReleased {
     /// Why.
-    pub why: Released,
+    pub why: ReleaseReason,
     /// When it may be claimed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
@@ -227,7 +227,7 @@ pub struct RunReleased {
 /// Why an outside worker no longer has a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Released {
+pub enum ReleaseReason {
     /// It gave it back.
     Returned,
     /// Its deadline passed.
@@ -306,7 +306,7 @@ pub struct ModelReplied {
     pub reply: Reply,
     /// How many of the run's messages the model had heard; later ones are still to be heard.
     pub heard: u32,
-    /// Digest of what the calls of the turn before came to, as the model was asked with it
+    /// Digest of the results of the calls of the turn before, as the model was asked with it
     /// ([`results_digest`](crate::transcript::results_digest)); absent when there was nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_with: Option<Digest>,
@@ -348,7 +348,7 @@ pub struct CallStarted {
     /// The node gives the call back instead of starting it after this instant.
     pub start_by: Timestamp,
     /// What policy said directly before.
-    pub judged: Judged,
+    pub judged: PolicyVerdict,
     /// The id that an outside system is told, and that the hold has once it opens: on record before anybody hears of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<HoldKey>,
@@ -387,7 +387,7 @@ pub struct CallFinished {
     pub result: ToolResult,
     /// The verdict that stopped it directly before its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<Judged>,
+    pub refused: Option<PolicyVerdict>,
 }
 
 /// What `call.orphaned` says.
@@ -428,7 +428,7 @@ pub struct HoldOpened {
     pub digest: Option<Digest>,
     /// The verdict that led to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judged: Option<Judged>,
+    pub judged: Option<PolicyVerdict>,
     /// How many people must agree; 0 and 1 mean one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub votes_needed: u32,
@@ -438,7 +438,7 @@ pub struct HoldOpened {
     /// What deny and silence do.
     #[serde(default, skip_serializing_if = "is_default")]
     pub policy: HoldPolicy,
-    /// Over a cap: listed, but nobody is told.
+    /// Over a cap: listed, but nobody is notified.
     #[serde(default, skip_serializing_if = "is_default")]
     pub muted: bool,
     /// The attempt whose outcome is unknown, on a recovery hold.
@@ -473,9 +473,9 @@ pub struct HoldEdited {
     /// Which hold.
     pub hold: HoldKey,
     /// The new arguments.
-    pub edited: crate::hold::Edited,
+    pub edited: crate::hold::EditedArguments,
     /// What policy says of them.
-    pub judged: Judged,
+    pub judged: PolicyVerdict,
     /// How many people must agree now.
     #[serde(default, skip_serializing_if = "is_default")]
     pub votes_needed: u32,
@@ -541,7 +541,7 @@ pub struct HoldResolved {
     pub late: bool,
     /// What policy said of edited arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judged: Option<Judged>,
+    pub judged: Option<PolicyVerdict>,
     /// Digest of the call that this decision lets run; on an approval always there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,

@@ -13,9 +13,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::messages::{AskedFor, CameTo, FileContent, Place, Speaker, TurnMessage, TurnPart};
+pub use self::messages::{FileContent, LogPosition, Speaker, TurnCall, TurnMessage, TurnPart, TurnResult};
 use self::messages::{json_of, spelled};
-pub use self::restore::{Restored, Setting};
+pub use self::restore::{RestoredRun, Setting};
 use crate::body::Body;
 use crate::definition::Definition;
 use crate::event::{Envelope, Event, Outcome};

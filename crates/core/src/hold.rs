@@ -84,7 +84,7 @@ pub enum Resolution {
     Approve {
         /// Other arguments than those asked for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        edited: Option<Edited>,
+        edited: Option<EditedArguments>,
     },
     /// It must not run; on a recovery hold: it did not happen.
     Deny {
@@ -112,7 +112,7 @@ pub enum Resolution {
 
 /// Arguments that a person put in the place of the model's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Edited {
+pub struct EditedArguments {
     /// The argument text.
     pub arguments: Body,
     /// Digest of tool, argument text and schema.
@@ -279,7 +279,7 @@ pub struct Hold {
     /// What deny and silence do.
     #[serde(default, skip_serializing_if = "is_default")]
     pub policy: HoldPolicy,
-    /// Over a cap: listed, but nobody is told.
+    /// Over a cap: listed, but nobody is notified.
     #[serde(default, skip_serializing_if = "is_default")]
     pub muted: bool,
     /// Who is asked in particular.
@@ -333,7 +333,7 @@ impl Hold {
 
 /// The decision on a hold that is no longer open; later attempts are told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordedDecision {
     /// What was decided.
     pub resolution: Resolution,
     /// By whom.

@@ -55,7 +55,7 @@ pub struct Shard(pub u8);
 
 /// Where a run's rows live. Ids say so, because a memory store loses them at a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum StorageKind {
     /// The server's durable store.
     Durable,
     /// The memory store beside it; its ids begin with `m`.
@@ -106,12 +106,12 @@ const MEMORY_FLAG: u8 = 0x01;
 impl RunId {
     /// A new id, made of an instant and random bytes.
     #[must_use]
-    pub fn new(tenant: &Tenant, place: Place, at: Timestamp, random: [u8; 5]) -> RunId {
+    pub fn new(tenant: &Tenant, place: StorageKind, at: Timestamp, random: [u8; 5]) -> RunId {
         let mut bytes = [0u8; 16];
         bytes[..6].copy_from_slice(&at.0.to_be_bytes()[2..]);
         let flag = match place {
-            Place::Durable => 0,
-            Place::Memory => MEMORY_FLAG,
+            StorageKind::Durable => 0,
+            StorageKind::Memory => MEMORY_FLAG,
         };
         bytes[6] = 0x80 | flag;
         bytes[7] = random[0];
@@ -148,8 +148,8 @@ impl RunId {
 
     /// Which store the run lives in.
     #[must_use]
-    pub fn place(&self) -> Place {
-        if self.0[6] & MEMORY_FLAG == 0 { Place::Durable } else { Place::Memory }
+    pub fn storage(&self) -> StorageKind {
+        if self.0[6] & MEMORY_FLAG == 0 { StorageKind::Durable } else { StorageKind::Memory }
     }
 
     /// The tag of the run's tenant; `tenants` maps it to the name.
@@ -243,22 +243,22 @@ pub struct RequestId {
 pub struct Incarnation(pub [u8; 16]);
 
 /// Writes and reads `prefix + base32(bytes)`, with an `m` in front for runs of a memory store.
-fn text(prefix: &str, place: Place, bytes: &[u8]) -> String {
+fn text(prefix: &str, place: StorageKind, bytes: &[u8]) -> String {
     let m = match place {
-        Place::Durable => "",
-        Place::Memory => "m",
+        StorageKind::Durable => "",
+        StorageKind::Memory => "m",
     };
     format!("{m}{prefix}_{}", base32::encode(bytes))
 }
 
 fn untext<const N: usize>(prefix: &'static str, text: &str) -> Option<[u8; N]> {
     let (place, rest) = match text.strip_prefix('m').filter(|rest| rest.starts_with(prefix)) {
-        Some(rest) => (Place::Memory, rest),
-        None => (Place::Durable, text),
+        Some(rest) => (StorageKind::Memory, rest),
+        None => (StorageKind::Durable, text),
     };
     let bytes = base32::decode::<N>(rest.strip_prefix(prefix)?.strip_prefix('_')?)?;
     let run = RunId(bytes.get(..16)?.try_into().ok()?);
-    (run.place() == place).then_some(bytes)
+    (run.storage() == place).then_some(bytes)
 }
 
 fn join<const N: usize>(run: RunId, number: &[u8], secret: &[u8]) -> [u8; N] {
@@ -281,7 +281,7 @@ macro_rules! id_text {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let to: fn(&$id) -> (RunId, [u8; $len]) = $to;
                 let (run, bytes) = to(self);
-                f.write_str(&text($prefix, run.place(), &bytes))
+                f.write_str(&text($prefix, run.storage(), &bytes))
             }
         }
         impl FromStr for $id {
@@ -389,14 +389,14 @@ id_text!(Incarnation);
 mod tests {
     use super::*;
 
-    fn run(place: Place) -> RunId {
+    fn run(place: StorageKind) -> RunId {
         RunId::new(&Tenant::default_tenant(), place, Timestamp(1_762_000_000_000), [1, 2, 3, 4, 5])
     }
 
     /// Shows S2-38 (128 random bits in the id) and C13 (each lookup resolves from the id alone).
     #[test]
     fn every_id_survives_its_text_form() {
-        let run = run(Place::Durable);
+        let run = run(StorageKind::Durable);
         let secret = Secret([9; 16]);
         let hold = HoldId { run, key: HoldKey { call: CallNo(3), secret } };
         let request = RequestId { run, key: RequestKey { turn: 2, secret } };
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn ids_of_the_memory_store_say_so_and_do_not_pass_for_durable_ones() {
-        let run = run(Place::Memory);
+        let run = run(StorageKind::Memory);
         let text = run.to_string();
         assert!(text.starts_with("mrun_"));
         assert_eq!(text.parse(), Ok(run));
@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn a_run_id_names_its_tenant_and_a_fixed_shard() {
         let tenant = Tenant::default_tenant();
-        let run = run(Place::Durable);
+        let run = run(StorageKind::Durable);
         assert_eq!(run.tenant_tag(), tenant_tag(&tenant));
         // Stored work lists depend on these values: they may never change.
         assert_eq!(run.to_string(), "run_06d3yrjm020030jf7tv1a0r40m");
@@ -434,18 +434,18 @@ mod tests {
 
     #[test]
     fn a_child_is_the_same_for_everyone_and_differs_by_call_and_attempt() {
-        let parent = run(Place::Memory);
+        let parent = run(StorageKind::Memory);
         let child = parent.child(CallNo(1), 1);
         assert_eq!(child, parent.child(CallNo(1), 1));
         assert_ne!(child, parent.child(CallNo(2), 1));
         assert_ne!(child, parent.child(CallNo(1), 2));
-        assert_eq!(child.place(), Place::Memory);
+        assert_eq!(child.storage(), StorageKind::Memory);
         assert_eq!(child.tenant_tag(), parent.tenant_tag());
     }
 
     #[test]
     fn a_child_of_the_other_kind_of_id_is_refused() {
-        let run = run(Place::Durable);
+        let run = run(StorageKind::Durable);
         assert!(run.to_string().parse::<HoldId>().is_err());
         assert!("run_".parse::<RunId>().is_err());
         assert!("".parse::<HoldId>().is_err());

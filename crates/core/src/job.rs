@@ -39,14 +39,14 @@ pub struct Job {
     /// The last thing that it said.
     pub note: Option<Body>,
     /// How far it is.
-    pub stands: Stands,
+    pub stands: JobProgress,
     /// The last event that is about it.
     pub at: Seq,
 }
 
 /// How far a job is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stands {
+pub enum JobProgress {
     /// The outside system is being told; it may answer before the hold is there.
     Starting,
     /// Its hold is open.
@@ -64,13 +64,13 @@ pub enum Stands {
         /// When.
         at: Timestamp,
         /// What came of it.
-        end: End,
+        end: JobEnd,
     },
 }
 
 /// What came of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
+pub enum JobEnd {
     /// Its result.
     Result(Body),
     /// It failed, and this is what it said.
@@ -89,22 +89,22 @@ impl Job {
     /// Whether its result is still welcome.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        !matches!(self.stands, Stands::Over { .. })
+        !matches!(self.stands, JobProgress::Over { .. })
     }
 }
 
 /// What the resolution of its hold means for a job.
 #[must_use]
-pub fn end_of(resolved: &HoldResolved) -> End {
+pub fn end_of(resolved: &HoldResolved) -> JobEnd {
     match &resolved.resolution {
-        Resolution::Answer { value } => End::Result(value.clone()),
-        Resolution::Fail { error } => End::Failed(error.clone()),
-        Resolution::Expire => End::Expired,
-        Resolution::Withdraw if resolved.role.is_some() => End::Withdrawn,
+        Resolution::Answer { value } => JobEnd::Result(value.clone()),
+        Resolution::Fail { error } => JobEnd::Failed(error.clone()),
+        Resolution::Expire => JobEnd::Expired,
+        Resolution::Withdraw if resolved.role.is_some() => JobEnd::Withdrawn,
         Resolution::Approve { .. }
         | Resolution::Deny { .. }
         | Resolution::Withdraw
-        | Resolution::Supersede => End::RunEnded,
+        | Resolution::Supersede => JobEnd::RunEnded,
     }
 }
 
@@ -112,12 +112,12 @@ pub fn end_of(resolved: &HoldResolved) -> End {
 #[must_use]
 pub fn jobs(events: &[Envelope]) -> Vec<Job> {
     let mut seen =
-        Seen { events, calls: Vec::new(), replied_at: Seq(0), jobs: Vec::new(), recovery: Vec::new() };
+        JobScan { events, calls: Vec::new(), replied_at: Seq(0), jobs: Vec::new(), recovery: Vec::new() };
     events.iter().for_each(|envelope| seen.see(envelope));
     seen.jobs
 }
 
-struct Seen<'a> {
+struct JobScan<'a> {
     events: &'a [Envelope],
     calls: Vec<&'a ToolCall>,
     replied_at: Seq,
@@ -126,7 +126,7 @@ struct Seen<'a> {
     recovery: Vec<HoldKey>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> JobScan<'a> {
     fn see(&mut self, envelope: &'a Envelope) {
         match &envelope.event {
             Event::ModelReplied(replied) => {
@@ -136,7 +136,7 @@ impl<'a> Seen<'a> {
             Event::CallProposed(proposed) => self.calls.push(&proposed.call),
             Event::CallStarted(started) => self.started(envelope, started),
             Event::CallReturned(returned) => self.jobs.retain(|job| {
-                let is_it = job.key.call == returned.call && job.stands == Stands::Starting;
+                let is_it = job.key.call == returned.call && job.stands == JobProgress::Starting;
                 !is_it
             }),
             Event::CallProgressed(progressed) => {
@@ -144,7 +144,7 @@ impl<'a> Seen<'a> {
                     job.at = envelope.seq;
                     job.heard_at = Some(envelope.at);
                     job.note = Some(progressed.note.clone());
-                    if let (Stands::Waiting { processing }, Some(now)) =
+                    if let (JobProgress::Waiting { processing }, Some(now)) =
                         (&mut job.stands, progressed.processing)
                     {
                         *processing = now;
@@ -154,17 +154,17 @@ impl<'a> Seen<'a> {
             }
             Event::CallFinished(finished) => {
                 let end = match finished.result.clone() {
-                    ToolResult::Ok(value) => End::Result(value),
-                    ToolResult::Failed(error) => End::Failed(error),
+                    ToolResult::Ok(value) => JobEnd::Result(value),
+                    ToolResult::Failed(error) => JobEnd::Failed(error),
                 };
                 self.end(envelope, finished.call, end);
             }
             Event::CallOrphaned(orphaned) => {
                 if orphaned.then == AfterOrphan::Retry {
-                    self.end(envelope, orphaned.call, End::Abandoned(AGAIN));
+                    self.end(envelope, orphaned.call, JobEnd::Abandoned(AGAIN));
                 } else if let Some(job) = self.open_job(orphaned.call) {
                     job.at = envelope.seq;
-                    job.stands = Stands::Unknown { attempt: orphaned.attempt };
+                    job.stands = JobProgress::Unknown { attempt: orphaned.attempt };
                 }
             }
             Event::HoldOpened(opened) => self.opened(envelope, opened),
@@ -177,7 +177,7 @@ impl<'a> Seen<'a> {
             Event::RunEnded(_) => {
                 for job in self.jobs.iter_mut().filter(|job| job.is_open()) {
                     job.at = envelope.seq;
-                    job.stands = Stands::Over { at: envelope.at, end: End::RunEnded };
+                    job.stands = JobProgress::Over { at: envelope.at, end: JobEnd::RunEnded };
                 }
             }
             Event::RunStarted(_)
@@ -202,15 +202,15 @@ impl<'a> Seen<'a> {
         self.jobs.iter_mut().rev().find(|job| job.key.call == call && job.is_open())
     }
 
-    fn end(&mut self, envelope: &Envelope, call: CallNo, end: End) {
+    fn end(&mut self, envelope: &Envelope, call: CallNo, end: JobEnd) {
         if let Some(job) = self.open_job(call) {
             job.at = envelope.seq;
-            job.stands = Stands::Over { at: envelope.at, end };
+            job.stands = JobProgress::Over { at: envelope.at, end };
         }
     }
 
     fn started(&mut self, envelope: &Envelope, started: &CallStarted) {
-        let job = started.pending.and_then(|key| self.job(key, envelope, Stands::Starting));
+        let job = started.pending.and_then(|key| self.job(key, envelope, JobProgress::Starting));
         self.jobs.extend(job);
     }
 
@@ -230,19 +230,19 @@ impl<'a> Seen<'a> {
             return;
         }
         if !is_known {
-            let job = self.job(opened.hold, envelope, Stands::Starting);
+            let job = self.job(opened.hold, envelope, JobProgress::Starting);
             self.jobs.extend(job);
         }
         if let Some(job) = self.jobs.iter_mut().find(|job| job.key == opened.hold) {
             job.at = envelope.seq;
             job.ask = opened.ask.clone();
             job.expires_at = opened.expires_at;
-            job.stands = Stands::Waiting { processing: false };
+            job.stands = JobProgress::Waiting { processing: false };
         }
     }
 
     fn resolved(&mut self, envelope: &Envelope, resolved: &HoldResolved) {
-        let over = |end| Stands::Over { at: envelope.at, end };
+        let over = |end| JobProgress::Over { at: envelope.at, end };
         if let Some(job) = self.jobs.iter_mut().find(|job| job.key == resolved.hold && job.is_open()) {
             job.at = envelope.seq;
             job.stands = over(end_of(resolved));
@@ -252,17 +252,17 @@ impl<'a> Seen<'a> {
             return;
         }
         let end = match &resolved.resolution {
-            Resolution::Answer { value } => End::Result(value.clone()),
-            Resolution::Fail { error } => End::Failed(error.clone()),
-            Resolution::Approve { .. } => End::Abandoned(AGAIN),
-            Resolution::Deny { .. } => End::Abandoned("a person says that the job was not started"),
+            Resolution::Answer { value } => JobEnd::Result(value.clone()),
+            Resolution::Fail { error } => JobEnd::Failed(error.clone()),
+            Resolution::Approve { .. } => JobEnd::Abandoned(AGAIN),
+            Resolution::Deny { .. } => JobEnd::Abandoned("a person says that the job was not started"),
             // What it did is still not known.
             Resolution::Expire | Resolution::Withdraw | Resolution::Supersede => return,
         };
         self.end(envelope, resolved.hold.call, end);
     }
 
-    fn job(&self, key: HoldKey, envelope: &Envelope, stands: Stands) -> Option<Job> {
+    fn job(&self, key: HoldKey, envelope: &Envelope, stands: JobProgress) -> Option<Job> {
         let call = self.calls.iter().rev().find(|call| call.no == key.call)?;
         Some(Job {
             key,

@@ -4,6 +4,8 @@
 //! a run, [`next`] says what to do now. None of them does IO, reads a clock, draws a random number or fails other
 //! than by refusing. The durable format is [`event`]; how it is chained is [`link`].
 
+#![warn(missing_docs, clippy::wildcard_enum_match_arm)]
+
 pub mod actor;
 pub mod apply;
 pub mod base32;
@@ -32,7 +34,7 @@ pub mod request;
 pub mod run;
 #[cfg(test)]
 mod testing;
+pub mod text_decisions;
 pub mod time;
 pub mod transcript;
-pub mod words;
 pub mod work_time;

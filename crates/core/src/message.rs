@@ -104,7 +104,7 @@ pub struct ToolCall {
     pub replay: Replay,
     /// What policy said of it, unless it is held: then its hold says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judged: Option<Judged>,
+    pub judged: Option<PolicyVerdict>,
     /// Why it was answered without running: unknown tool, bad arguments, a rule that forbids it, a cap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
@@ -135,7 +135,7 @@ pub enum Replay {
 
 /// What policy said of a call, and why: the log explains itself with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Judged {
+pub struct PolicyVerdict {
     /// Allow, hold or deny.
     pub effect: crate::policy::Effect,
     /// The rules that said so.
@@ -149,7 +149,7 @@ pub struct Judged {
     pub grant: Option<crate::name::GrantId>,
 }
 
-/// What a call came to, as the model and the receipt see it.
+/// The outcome of a call, as the model and the receipt see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolResult {

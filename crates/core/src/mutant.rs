@@ -59,7 +59,7 @@ impl Mutant {
     /// Runs `test` on this thread with the rule switched off.
     #[cfg(feature = "mutants")]
     pub fn with<T>(self, test: impl FnOnce() -> T) -> T {
-        let _off = switch::Off;
+        let _off = switch::MutantGuard;
         switch::ON.with(|on| on.set(Some(self)));
         test()
     }
@@ -76,9 +76,9 @@ mod switch {
     }
 
     /// Switches the rule on again, also when the test panics.
-    pub(super) struct Off;
+    pub(super) struct MutantGuard;
 
-    impl Drop for Off {
+    impl Drop for MutantGuard {
         fn drop(&mut self) {
             ON.with(|on| on.set(None));
         }

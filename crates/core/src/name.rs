@@ -47,7 +47,7 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes a text as a name, or says why it is none.
+            /// Takes a text as a name, or says why it is invalid.
             pub fn new(text: impl AsRef<str>) -> Result<Self, BadName> {
                 check($what, text.as_ref())?;
                 Ok(Self(Arc::from(text.as_ref())))

@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// Ask the model.
     Think,
     /// Something is due: let time pass.
@@ -18,7 +18,7 @@ pub enum Next {
         /// May start.
         ready: Vec<CallNo>,
         /// Were started; those by another node are orphans once their `start_by` has passed.
-        started: Vec<Running>,
+        started: Vec<StartedCall>,
     },
     /// Nothing until this instant, or until something outside happens.
     Wait(Option<Timestamp>),
@@ -28,38 +28,39 @@ pub enum Next {
 
 /// A call that somebody started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Running {
+pub struct StartedCall {
     /// Which call.
     pub call: CallNo,
     /// Which start of it.
     pub attempt: u32,
     /// By whom.
     pub node: Incarnation,
-    /// Who gives it back after this instant.
+    /// Latest instant at which the effect may begin; after it the call is returned.
     pub start_by: Timestamp,
 }
 
 /// What the holder of the run should do now.
 #[must_use]
-pub fn next(run: &Run, now: Timestamp) -> Next {
+pub fn next(run: &Run, now: Timestamp) -> NextStep {
     if deadline(run).is_some_and(|at| at <= now) {
-        return Next::Tick;
+        return NextStep::Tick;
     }
     let started = started(run);
     match run.state.stage {
-        Stage::Ended(_) if started.is_empty() => Next::Nothing,
-        Stage::Ended(_) => Next::Act { ready: Vec::new(), started },
+        Stage::Ended(_) if started.is_empty() => NextStep::Nothing,
+        Stage::Ended(_) => NextStep::Act { ready: Vec::new(), started },
         Stage::Thinking { retry_at: Some(at), .. } if at > now && !run.is_blocked() => {
-            Next::Wait(due_at(run))
+            NextStep::Wait(due_at(run))
         }
-        Stage::Thinking { .. } if run.waits_in_inbox() => Next::Wait(due_at(run)),
-        Stage::Thinking { .. } if !run.is_blocked() => Next::Think,
-        Stage::Thinking { .. } => Next::Wait(due_at(run)),
+        Stage::Thinking { .. } if run.waits_in_inbox() => NextStep::Wait(due_at(run)),
+        Stage::Thinking { .. } if !run.is_blocked() => NextStep::Think,
+        Stage::Thinking { .. } => NextStep::Wait(due_at(run)),
         Stage::Acting => {
             let ready = ready(run);
-            match ready.is_empty() && started.is_empty() {
-                true => Next::Wait(due_at(run)),
-                false => Next::Act { ready, started },
+            if ready.is_empty() && started.is_empty() {
+                NextStep::Wait(due_at(run))
+            } else {
+                NextStep::Act { ready, started }
             }
         }
     }
@@ -99,10 +100,10 @@ fn ready(run: &Run) -> Vec<CallNo> {
     ready.filter(|_| is_ours).map(|call| call.no).collect()
 }
 
-fn started(run: &Run) -> Vec<Running> {
+fn started(run: &Run) -> Vec<StartedCall> {
     let running = |call: &crate::run::Call| match call.state {
         CallState::Started { node, start_by } => {
-            Some(Running { call: call.no, attempt: call.attempt, node, start_by })
+            Some(StartedCall { call: call.no, attempt: call.attempt, node, start_by })
         }
         CallState::Ready | CallState::Held | CallState::Done(_) => None,
     };

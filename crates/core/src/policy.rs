@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::id::CallNo;
-use crate::message::{FileDigest, Judged};
+use crate::message::{FileDigest, PolicyVerdict};
 use crate::name::{GrantId, RuleId};
 
 /// What should happen to a call; later ones are stricter.
@@ -58,11 +58,11 @@ pub struct Verdicts {
     pub files: Vec<(CallNo, FileDigest)>,
 }
 
-/// What the verdicts about one call come to.
+/// All verdicts about one call, combined.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Combined {
+pub struct CombinedVerdict {
     /// For the log.
-    pub judged: Judged,
+    pub judged: PolicyVerdict,
     /// Why, in words.
     pub reason: Option<String>,
     /// How many people must agree, if it holds.
@@ -72,24 +72,24 @@ pub struct Combined {
 impl Verdicts {
     /// The strictest wins; of several equally strict ones all rules are named; none at all holds.
     #[must_use]
-    pub fn combine(&self, call: CallNo) -> Combined {
+    pub fn combine(&self, call: CallNo) -> CombinedVerdict {
         let mine: Vec<&Verdict> = self.by_call.iter().filter(|(no, _)| *no == call).map(|(_, v)| v).collect();
         let Some(effect) = mine.iter().map(|v| v.effect).max() else {
-            let judged = Judged {
+            let judged = PolicyVerdict {
                 effect: Effect::Hold,
                 rules: vec![RuleId::no_verdict()],
                 policy: self.policy,
                 grant: None,
             };
-            return Combined { judged, reason: None, votes: 1 };
+            return CombinedVerdict { judged, reason: None, votes: 1 };
         };
         let strictest: Vec<&&Verdict> = mine.iter().filter(|v| v.effect == effect).collect();
         let mut rules: Vec<RuleId> = strictest.iter().map(|v| v.rule.clone()).collect();
         rules.sort();
         rules.dedup();
         let grant = strictest.iter().find_map(|v| v.grant.clone());
-        Combined {
-            judged: Judged { effect, rules, policy: self.policy, grant },
+        CombinedVerdict {
+            judged: PolicyVerdict { effect, rules, policy: self.policy, grant },
             reason: strictest.iter().find_map(|v| v.reason.clone()),
             votes: strictest.iter().map(|v| v.votes).max().unwrap_or(1).max(1),
         }

@@ -10,7 +10,7 @@ use crate::hold::{Hold, HoldKind, Resolution};
 use crate::id::{HoldId, HoldKey, MessageId, RequestId, RunId, Seq};
 use crate::name::{AgentName, InboxName, SessionId, ToolName, UserId};
 use crate::next;
-use crate::run::{Run, Status, Waiting, status};
+use crate::run::{Run, Status, WaitKind, status};
 use crate::time::Timestamp;
 
 /// A run as a store keeps it: the fold, and the columns by which it is found.
@@ -86,9 +86,9 @@ impl From<Status> for Phase {
             Status::Claimed => Phase::Claimed,
             Status::Working => Phase::Working,
             Status::Retrying(_) => Phase::Retrying,
-            Status::Held(Waiting::Person) => Phase::HeldForPerson,
-            Status::Held(Waiting::Auth) => Phase::HeldForAuth,
-            Status::Held(Waiting::External) => Phase::HeldForExternal,
+            Status::Held(WaitKind::Person) => Phase::HeldForPerson,
+            Status::Held(WaitKind::Auth) => Phase::HeldForAuth,
+            Status::Held(WaitKind::External) => Phase::HeldForExternal,
             Status::Ended(Outcome::Completed) => Phase::Completed,
             Status::Ended(Outcome::Failed) => Phase::Failed,
             Status::Ended(Outcome::Canceled) => Phase::Canceled,
@@ -128,19 +128,19 @@ pub struct HoldRow {
     pub digest: Option<Digest>,
     /// Counts the edits.
     pub revision: u32,
-    /// Over a cap: listed, but nobody is told.
+    /// Over a cap: listed, but nobody is notified.
     pub muted: bool,
     /// Who is asked in particular.
     pub assignee: Option<UserId>,
     /// The outside system said that it works on it.
     pub processing: bool,
     /// Its decision, once it has one.
-    pub closed: Option<Closed>,
+    pub closed: Option<HoldClosure>,
 }
 
 /// How a hold was decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Closed {
+pub struct HoldClosure {
     /// The event that says so.
     pub seq: Seq,
     /// When.
@@ -148,13 +148,13 @@ pub struct Closed {
     /// Who caused it.
     pub by: Actor,
     /// What, as one word.
-    pub how: How,
+    pub how: ResolutionKind,
 }
 
 /// A resolution as one word. The numbers are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum How {
+pub enum ResolutionKind {
     /// It may run.
     Approved = 1,
     /// It may run with other arguments.
@@ -173,37 +173,37 @@ pub enum How {
     Superseded = 8,
 }
 
-impl How {
+impl ResolutionKind {
     /// All of them.
-    pub const ALL: [How; 8] = [
-        How::Approved,
-        How::Edited,
-        How::Denied,
-        How::Answered,
-        How::Failed,
-        How::Expired,
-        How::Withdrawn,
-        How::Superseded,
+    pub const ALL: [ResolutionKind; 8] = [
+        ResolutionKind::Approved,
+        ResolutionKind::Edited,
+        ResolutionKind::Denied,
+        ResolutionKind::Answered,
+        ResolutionKind::Failed,
+        ResolutionKind::Expired,
+        ResolutionKind::Withdrawn,
+        ResolutionKind::Superseded,
     ];
 
     /// The word behind a stored number.
     #[must_use]
-    pub fn from_number(number: u8) -> Option<How> {
-        How::ALL.into_iter().find(|how| *how as u8 == number)
+    pub fn from_number(number: u8) -> Option<ResolutionKind> {
+        ResolutionKind::ALL.into_iter().find(|how| *how as u8 == number)
     }
 }
 
-impl From<&Resolution> for How {
-    fn from(resolution: &Resolution) -> How {
+impl From<&Resolution> for ResolutionKind {
+    fn from(resolution: &Resolution) -> ResolutionKind {
         match resolution {
-            Resolution::Approve { edited: None } => How::Approved,
-            Resolution::Approve { edited: Some(_) } => How::Edited,
-            Resolution::Deny { .. } => How::Denied,
-            Resolution::Answer { .. } => How::Answered,
-            Resolution::Fail { .. } => How::Failed,
-            Resolution::Expire => How::Expired,
-            Resolution::Withdraw => How::Withdrawn,
-            Resolution::Supersede => How::Superseded,
+            Resolution::Approve { edited: None } => ResolutionKind::Approved,
+            Resolution::Approve { edited: Some(_) } => ResolutionKind::Edited,
+            Resolution::Deny { .. } => ResolutionKind::Denied,
+            Resolution::Answer { .. } => ResolutionKind::Answered,
+            Resolution::Fail { .. } => ResolutionKind::Failed,
+            Resolution::Expire => ResolutionKind::Expired,
+            Resolution::Withdraw => ResolutionKind::Withdrawn,
+            Resolution::Supersede => ResolutionKind::Superseded,
         }
     }
 }
@@ -282,8 +282,8 @@ pub fn hold_rows(run: RunId, events: &[Envelope]) -> Vec<HoldRow> {
 }
 
 fn closed(row: HoldRow, envelope: &Envelope, resolved: &HoldResolved) -> HoldRow {
-    let how = How::from(&resolved.resolution);
-    let closed = Closed { seq: envelope.seq, at: envelope.at, by: envelope.actor.clone(), how };
+    let how = ResolutionKind::from(&resolved.resolution);
+    let closed = HoldClosure { seq: envelope.seq, at: envelope.at, by: envelope.actor.clone(), how };
     HoldRow { closed: Some(closed), ..row }
 }
 

@@ -1,7 +1,7 @@
 //! The receipt of a hold: what was shown, who decided, and what ran.
 //!
 //! Made from the log alone, so that it can be made again by anyone who has the log, and says where in the chain each
-//! part of it stands. What an outside worker ran is its word, and the receipt says whose. What each call came to is
+//! part of it stands. What an outside worker ran is its word, and the receipt says whose. The outcome of each call is
 //! `transcript/results.rs`; the walk over the log is `receipt/walk.rs`.
 
 #[cfg(test)]
@@ -16,12 +16,12 @@ use crate::digest::Digest;
 use crate::event::{Driver, Envelope};
 use crate::hold::{Ask, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, Seq};
-use crate::message::{Judged, ToolResult, is_default};
+use crate::message::{PolicyVerdict, ToolResult, is_default};
 use crate::name::{GrantId, RuleId, ToolName, UserId};
 use crate::policy::{Effect, Role};
 use crate::time::Timestamp;
 use crate::transcript::ResultKind;
-use crate::transcript::results::{self, Followed, Ran, Track};
+use crate::transcript::results::{self, CallTracks, Execution, Track};
 
 /// What was shown, who decided, and what ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -31,7 +31,7 @@ pub struct Receipt {
     /// What it waits, or waited, for.
     pub kind: HoldKind,
     /// What was shown, revision by revision.
-    pub shown: Vec<Shown>,
+    pub shown: Vec<ShownRevision>,
     /// Who agreed, where several must.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub votes: Vec<Vote>,
@@ -47,7 +47,7 @@ pub struct Receipt {
 
 /// What people were asked to decide on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Shown {
+pub struct ShownRevision {
     /// The event that showed it.
     pub seq: Seq,
     /// When.
@@ -110,7 +110,7 @@ pub struct Decision {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     /// What, as one word.
-    pub word: Word,
+    pub word: DecisionWord,
     /// What, with reason, answer or edited arguments.
     pub resolution: Resolution,
     /// The key that the decision was sent with.
@@ -120,7 +120,7 @@ pub struct Decision {
     pub late: bool,
     /// What policy said of edited arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub judged: Option<Judged>,
+    pub judged: Option<PolicyVerdict>,
     /// Digest of the call that it lets run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
@@ -129,7 +129,7 @@ pub struct Decision {
 /// A decision as one word, by the kind of its hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Word {
+pub enum DecisionWord {
     /// It may run.
     Approved,
     /// It may run with other arguments.
@@ -207,7 +207,7 @@ pub struct Attempt {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
     /// What policy said directly before.
-    pub judged: Judged,
+    pub judged: PolicyVerdict,
 }
 
 /// What an outside worker said of a call.
@@ -262,7 +262,7 @@ pub fn receipt(hold: HoldKey, events: &[Envelope]) -> Option<Receipt> {
     Some(receipt)
 }
 
-fn effect(followed: &Followed<'_>, track: &Track<'_>) -> CallEffect {
+fn effect(followed: &CallTracks<'_>, track: &Track<'_>) -> CallEffect {
     if track.is_running {
         return CallEffect::Running;
     }
@@ -270,9 +270,9 @@ fn effect(followed: &Followed<'_>, track: &Track<'_>) -> CallEffect {
         return CallEffect::Waiting;
     };
     match (came_to.ran, came_to.kind) {
-        (Ran::Perhaps, _) => CallEffect::OutcomeUnknown,
-        (Ran::No, _) => CallEffect::NotExecuted,
-        (Ran::Yes, ResultKind::Failed) => CallEffect::Failed,
-        (Ran::Yes, _) => CallEffect::Executed,
+        (Execution::Perhaps, _) => CallEffect::OutcomeUnknown,
+        (Execution::No, _) => CallEffect::NotExecuted,
+        (Execution::Yes, ResultKind::Failed) => CallEffect::Failed,
+        (Execution::Yes, _) => CallEffect::Executed,
     }
 }

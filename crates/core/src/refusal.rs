@@ -6,8 +6,8 @@ use std::fmt;
 
 use crate::digest::Digest;
 use crate::event::Outcome;
-use crate::hold::{HoldKind, Recorded, Resolution};
-use crate::id::{CallNo, HoldKey};
+use crate::hold::{HoldKind, RecordedDecision, Resolution};
+use crate::id::{CallNo, HoldId};
 use crate::name::WorkerName;
 use crate::time::Timestamp;
 
@@ -21,27 +21,27 @@ pub enum Refusal {
     /// The run waits for a person, and the message decides nothing.
     Held {
         /// What it waits for.
-        open: Vec<HoldKey>,
+        open: Vec<HoldId>,
     },
     /// There is no such hold in this run.
-    NoSuchHold(HoldKey),
+    NoSuchHold(HoldId),
     /// The hold has its decision.
-    AlreadyDecided(Box<Recorded>),
+    AlreadyDecided(Box<RecordedDecision>),
     /// The hold's time has passed.
-    Expired(HoldKey),
-    /// The caller may not decide it.
-    NotAllowed(HoldKey),
+    Expired(HoldId),
+    /// The caller may not decide the hold; without a hold: may not change the run.
+    NotAllowed(Option<HoldId>),
     /// This kind of hold does not take this decision.
     WrongKind {
         /// Which hold.
-        hold: HoldKey,
+        hold: HoldId,
         /// Its kind.
         kind: HoldKind,
     },
     /// What the decider saw is no longer what would run.
     Stale {
         /// Which hold.
-        hold: HoldKey,
+        hold: HoldId,
         /// What would run now.
         digest: Option<Digest>,
         /// Counts the edits.
@@ -50,7 +50,7 @@ pub enum Refusal {
     /// The arguments were edited, so a decision must repeat digest or revision.
     MustRepeatDigest {
         /// Which hold.
-        hold: HoldKey,
+        hold: HoldId,
         /// What would run now.
         digest: Option<Digest>,
         /// Counts the edits.
@@ -59,21 +59,23 @@ pub enum Refusal {
     /// A rule forbids the edited arguments.
     Forbidden {
         /// Which hold.
-        hold: HoldKey,
+        hold: HoldId,
         /// What the rule says.
         reason: String,
     },
     /// The hold did not expire, so there is nothing to reopen.
-    NotExpired(HoldKey),
+    NotExpired(HoldId),
     /// There is no such call in the current turn.
     NoSuchCall(CallNo),
     /// The call is not in the state that the command needs.
     CallNotReady(CallNo),
-    /// The result is for a start of the call that no longer counts.
+    /// The result is for an attempt of the call that is no longer the current one.
     StaleAttempt {
         /// Which call.
         call: CallNo,
-        /// The start that counts.
+        /// The attempt that was reported.
+        attempt: u32,
+        /// The current one.
         current: u32,
     },
     /// The stored arguments are not the ones that were decided on.
@@ -87,14 +89,14 @@ pub enum Refusal {
     },
     /// The instant to start by has passed.
     TooLate(CallNo),
-    /// Whoever started the call may still be at it.
+    /// The node that started the call may still be running it.
     NotOrphanedYet {
         /// Which call.
         call: CallNo,
         /// From when it can be said.
         from: Timestamp,
     },
-    /// The model is not due, or what it said was asked with something else than what is stored.
+    /// The run is not waiting for a model reply, or the reply was made from something else than what is stored.
     NotThinking,
     /// A call has started that may have changed the world; the run cannot simply fail.
     CallStarted(CallNo),
@@ -110,7 +112,7 @@ pub enum Refusal {
     /// A cap was reached.
     Cap {
         /// Of what.
-        what: Capped,
+        what: CapKind,
         /// The cap.
         max: u32,
     },
@@ -120,7 +122,7 @@ pub enum Refusal {
 
 /// What can be capped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Capped {
+pub enum CapKind {
     /// Sub-runs of a run.
     Children,
     /// Sub-runs below sub-runs.
@@ -135,12 +137,12 @@ impl fmt::Display for Refusal {
             Refusal::Ended(outcome) => {
                 write!(f, "the run is over ({}); start a new one in the same session", outcome_word(*outcome))
             }
-            Refusal::NotEnded => f.write_str("the run is not over; cancel it first"),
+            Refusal::NotEnded => f.write_str("the run has not ended; cancel it first"),
             Refusal::Held { open } => {
                 let ids: Vec<String> = open.iter().map(ToString::to_string).collect();
-                write!(f, "the run still waits and this decides nothing; open holds: {}", ids.join(", "))
+                write!(f, "the run is held, and this message decides nothing; open holds: {}", ids.join(", "))
             }
-            Refusal::NoSuchHold(hold) => write!(f, "there is no hold {hold} in this run"),
+            Refusal::NoSuchHold(hold) => write!(f, "there is no hold {hold} in this run; reload the run"),
             Refusal::AlreadyDecided(recorded) => write!(
                 f,
                 "this hold was already decided: {} by {} at {}",
@@ -151,8 +153,11 @@ impl fmt::Display for Refusal {
             Refusal::Expired(hold) => {
                 write!(f, "hold {hold} expired; its deadline had passed before this decision")
             }
-            Refusal::NotAllowed(hold) => {
+            Refusal::NotAllowed(Some(hold)) => {
                 write!(f, "you may not decide hold {hold}; ask one of its approvers")
+            }
+            Refusal::NotAllowed(None) => {
+                f.write_str("you may not change this run; ask its owner or an administrator")
             }
             Refusal::WrongKind { hold, kind } => {
                 write!(f, "hold {hold} does not take this decision; {}", takes(*kind))
@@ -167,25 +172,35 @@ impl fmt::Display for Refusal {
                 "the arguments of hold {hold} were edited: repeat revision {revision} or digest {} to decide",
                 shown(*digest)
             ),
-            Refusal::Forbidden { hold, reason } => write!(f, "hold {hold} cannot be approved so: {reason}"),
+            Refusal::Forbidden { hold, reason } => {
+                write!(f, "hold {hold} cannot be approved with these arguments: {reason}")
+            }
             Refusal::NotExpired(hold) => write!(f, "hold {hold} has not expired, so it cannot be reopened"),
             Refusal::NoSuchCall(call) => write!(f, "there is no call {call} in the run's current turn"),
             Refusal::CallNotReady(call) => {
-                write!(f, "call {call} is not in a state to do this; look at the run again")
+                write!(f, "call {call} is not in a state that allows this; reload the run")
             }
-            Refusal::StaleAttempt { call, current } => {
-                write!(f, "this is not about the start of call {call} that counts, which is number {current}")
+            Refusal::StaleAttempt { call, attempt, current } if attempt == current => {
+                write!(f, "attempt {attempt} of call {call} has already ended and takes no more reports")
+            }
+            Refusal::StaleAttempt { call, attempt, current } => {
+                write!(
+                    f,
+                    "this reports attempt {attempt} of call {call}, but attempt {current} is the current one"
+                )
             }
             Refusal::Tampered { call, decided, stored } => write!(
                 f,
                 "the stored arguments of call {call} have digest {stored}, but {} was decided on; nothing was started",
                 shown(*decided)
             ),
-            Refusal::TooLate(call) => write!(f, "it is too late to start call {call} under this lease"),
-            Refusal::NotOrphanedYet { call, from } => {
-                write!(f, "whoever started call {call} may still be at it until {}", from.0)
+            Refusal::TooLate(call) => {
+                write!(f, "it is too late to start call {call} under this lease; renew the lease first")
             }
-            Refusal::NotThinking => f.write_str("the model is not due in this run"),
+            Refusal::NotOrphanedYet { call, from } => {
+                write!(f, "call {call} may still be running on the node that started it until {}", from.0)
+            }
+            Refusal::NotThinking => f.write_str("this run is not waiting for a model reply"),
             Refusal::CallStarted(call) => {
                 write!(
                     f,
@@ -234,11 +249,11 @@ pub fn resolution_word(resolution: &Resolution) -> &'static str {
     }
 }
 
-fn capped_word(what: Capped) -> &'static str {
+fn capped_word(what: CapKind) -> &'static str {
     match what {
-        Capped::Children => "sub-runs of a run",
-        Capped::Depth => "sub-runs below each other",
-        Capped::OpenHolds => "open holds of a run",
+        CapKind::Children => "sub-runs of a run",
+        CapKind::Depth => "nested sub-runs",
+        CapKind::OpenHolds => "open holds of a run",
     }
 }
 
@@ -246,7 +261,7 @@ fn takes(kind: HoldKind) -> &'static str {
     match kind {
         HoldKind::Approval => "an approval takes approve (also with edited arguments) or deny",
         HoldKind::Input => "a question takes an answer or deny",
-        HoldKind::External => "an outside job takes its result or fail, a sub-run only its own end",
+        HoldKind::External => "an outside job takes its result or fail; a sub-run only its own result",
         HoldKind::Auth => "a login takes an answer, deny or fail",
         HoldKind::Recovery => {
             "an unknown outcome takes approve (run again), an answer (it happened) or deny (it did not happen)"

@@ -69,7 +69,7 @@ pub fn requests(events: &[Envelope]) -> Vec<Request> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{SuspendFor, Wanted};
+    use crate::command::{Choice, SuspendFor};
     use crate::message::ToolResult;
     use crate::testing::{Story, body};
 
@@ -85,16 +85,16 @@ mod tests {
         let first = story.run.request().unwrap();
         assert_eq!(keys(&story), [first]);
         assert_eq!(requests(&story.events)[0].holds.len(), 2);
-        story.decides(1, Wanted::Approve);
+        story.decides(1, Choice::Approve);
         assert_eq!(story.run.request(), Some(first), "also when its first hold is decided");
-        story.decides(2, Wanted::Deny { reason: None });
+        story.decides(2, Choice::Deny { reason: None });
         story.begins(1);
         // What the same turn asks later belongs to the same request.
         story.suspends(1, SuspendFor::Input);
         assert_eq!(story.run.request(), Some(first));
         assert_eq!(keys(&story), [first]);
         assert_eq!(requests(&story.events)[0].holds.len(), 3);
-        story.decides(1, Wanted::Answer { value: body("\"x\"") });
+        story.decides(1, Choice::Answer { value: body("\"x\"") });
         story.replies("", &[("read", "{}")]);
         story.begins(3);
         story.finishes(3, ToolResult::Ok(body("1")));
@@ -111,8 +111,8 @@ mod tests {
         let first = story.run.request().unwrap();
         story.proposes("deploy", r#"{"n":2}"#);
         assert_eq!((story.run.request(), keys(&story)), (Some(first), vec![first]));
-        story.decides(1, Wanted::Deny { reason: None });
-        story.decides(2, Wanted::Deny { reason: None });
+        story.decides(1, Choice::Deny { reason: None });
+        story.decides(2, Choice::Deny { reason: None });
         story.proposes("write", r#"{"n":3}"#);
         assert_eq!(keys(&story), [first, story.run.request().unwrap()]);
     }

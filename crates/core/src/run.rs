@@ -9,7 +9,7 @@ use crate::actor::Actor;
 use crate::digest::{self, Digest};
 use crate::event::{Claim, Driver, Outcome, Parent};
 use crate::hold::{Hold, HoldKind};
-use crate::id::{CallNo, HoldKey, Incarnation, RequestKey, RunId, Seq};
+use crate::id::{CallNo, HoldId, HoldKey, Incarnation, RequestKey, RunId, Seq};
 use crate::message::{FileDigest, Replay, Usage, is_default};
 use crate::name::{AgentName, InboxName, RuleId, SessionId, Tenant, ToolName, UserId, WorkerName};
 use crate::time::Timestamp;
@@ -46,12 +46,12 @@ pub struct Facts {
     /// When it started.
     pub started_at: Timestamp,
     /// Its place in an inbox.
-    pub inbox: Option<InboxPlace>,
+    pub inbox: Option<InboxEntry>,
 }
 
 /// A run's place in an inbox, as far as workers choose by it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InboxPlace {
+pub struct InboxEntry {
     /// Which inbox.
     pub inbox: InboxName,
     /// The kind of work.
@@ -95,7 +95,7 @@ pub struct State {
     /// The calls of the current turn; of an outside run, those not yet settled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
-    /// Digest of what the calls of this turn came to so far, while somebody may still be asked with it.
+    /// Digest of the results of the calls of this turn so far, while somebody may still be asked with it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "res")]
     pub results: Option<Digest>,
     /// How many calls were ever made.
@@ -213,13 +213,13 @@ pub enum CallState {
     /// It waits for the hold that names it.
     Held,
     /// It has its result.
-    Done(Settled),
+    Done(CallOutcome),
 }
 
-/// What a call came to.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Settled {
+pub enum CallOutcome {
     /// The tool, a person or an outside system gave the result.
     Ok,
     /// The tool or the outside system failed.
@@ -248,18 +248,18 @@ pub struct CallAttempt {
 /// What a model has before it when it is asked: counted and digested, not by position, because positions move when
 /// somebody else's append comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Heard {
+pub struct PromptBasis {
     /// Replies so far.
     pub turn: u32,
     /// Messages so far.
     pub messages: u32,
-    /// Digest of what the calls of the last reply came to; none when nothing did.
+    /// Digest of the results of the calls of the last reply; none when they have none.
     pub results: Option<Digest>,
 }
 
 /// What a held run waits for, when there are several holds: what a person can do first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Waiting {
+pub enum WaitKind {
     /// A person's decision or answer.
     Person,
     /// A login.
@@ -280,7 +280,7 @@ pub enum Status {
     /// The model failed and is asked again at this instant.
     Retrying(Timestamp),
     /// Nothing can go on until something outside happens.
-    Held(Waiting),
+    Held(WaitKind),
     /// It is over.
     Ended(Outcome),
 }
@@ -299,6 +299,12 @@ impl Run {
     #[must_use]
     pub fn call(&self, no: CallNo) -> Option<&Call> {
         self.state.calls.iter().find(|call| call.no == no)
+    }
+
+    /// A hold of this run as the world names it.
+    #[must_use]
+    pub fn hold_id(&self, key: HoldKey) -> HoldId {
+        HoldId { run: self.facts.id, key }
     }
 
     /// The open hold with this key. Compares the secret in constant time.
@@ -325,14 +331,14 @@ impl Run {
 
     /// What a model that is asked now has before it.
     #[must_use]
-    pub fn heard(&self) -> Heard {
-        Heard { turn: self.state.turn, messages: self.state.messages, results: self.state.results }
+    pub fn heard(&self) -> PromptBasis {
+        PromptBasis { turn: self.state.turn, messages: self.state.messages, results: self.state.results }
     }
 
     /// Whether a model that was asked with this would be told the same today, but for messages that came since: those
     /// it hears in the next turn.
     #[must_use]
-    pub fn is_asked_with(&self, heard: Heard) -> bool {
+    pub fn is_asked_with(&self, heard: PromptBasis) -> bool {
         heard.turn == self.state.turn && heard.results == self.state.results
     }
 
@@ -369,19 +375,19 @@ impl Run {
 
     /// What a held run waits for.
     #[must_use]
-    pub fn waiting(&self) -> Option<Waiting> {
+    pub fn waiting(&self) -> Option<WaitKind> {
         if !self.is_held() {
             return None;
         }
         let of = |kind: HoldKind| match kind {
-            HoldKind::Approval | HoldKind::Input | HoldKind::Recovery => Waiting::Person,
-            HoldKind::Auth => Waiting::Auth,
-            HoldKind::External => Waiting::External,
+            HoldKind::Approval | HoldKind::Input | HoldKind::Recovery => WaitKind::Person,
+            HoldKind::Auth => WaitKind::Auth,
+            HoldKind::External => WaitKind::External,
         };
-        let rank = |waiting: &Waiting| match waiting {
-            Waiting::Person => 0,
-            Waiting::Auth => 1,
-            Waiting::External => 2,
+        let rank = |waiting: &WaitKind| match waiting {
+            WaitKind::Person => 0,
+            WaitKind::Auth => 1,
+            WaitKind::External => 2,
         };
         self.state.holds.iter().map(|hold| of(hold.kind)).min_by_key(rank)
     }

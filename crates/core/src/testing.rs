@@ -9,18 +9,18 @@ use self::pieces::{asked, context, definition};
 pub(crate) use self::pieces::{body, json, reply, suspension, tool, user, worker};
 use crate::actor::Actor;
 use crate::command::{
-    AskedCall, Begin, ClaimRun, Command, Context, Decide, Entropy, FinishCall, Limits, OnHold, Propose,
-    Resolve, Say, Start, Suspend, SuspendFor, Taken, Wanted,
+    Admission, AskedCall, Begin, Choice, ClaimRun, Command, Context, Decide, Entropy, FinishCall, Limits,
+    OnHold, Propose, Resolve, Say, Start, Suspend, SuspendFor,
 };
-use crate::decide::{self, Answer, Decided};
+use crate::decide::{self, Answer, Transition};
 use crate::definition::Definition;
 use crate::event::{Driver, Envelope};
-use crate::id::{CallNo, HoldKey, Incarnation, Place, RunId};
+use crate::id::{CallNo, HoldKey, Incarnation, RunId, StorageKind};
 use crate::message::{Message, ToolResult};
 use crate::name::{RuleId, SessionId, Tenant};
 use crate::policy::{Effect, Role, Verdict, Verdicts};
 use crate::refusal::Refusal;
-use crate::run::{Heard, Run};
+use crate::run::{PromptBasis, Run};
 use crate::time::{Millis, Timestamp};
 use crate::transcript::stored_call;
 
@@ -58,7 +58,7 @@ impl Story {
         let now = Timestamp(1_762_000_000_000);
         let tenant = Tenant::default_tenant();
         let start = Start {
-            id: RunId::new(&tenant, Place::Durable, now, [1, 2, 3, 4, 5]),
+            id: RunId::new(&tenant, StorageKind::Durable, now, [1, 2, 3, 4, 5]),
             tenant,
             agent: definition.agent.clone(),
             session: SessionId::new("ctx-1").unwrap(),
@@ -68,12 +68,12 @@ impl Story {
             parent: None,
             inbox: None,
             message: Message::text("tidy up"),
-            taken: Taken::AtOnce,
+            taken: Admission::AtOnce,
         };
         let (verdicts, limits) = (Verdicts::default(), Limits::default());
         let alice = Actor::Client(user("alice"));
         let ctx = context(now, alice, &definition, &verdicts, &limits);
-        let Decided { events, run, .. } = decide::start(&start, &ctx).unwrap();
+        let Transition { events, run, .. } = decide::start(&start, &ctx).unwrap();
         Story { run, events, now, definition, votes: 1, bans: Vec::new() }
     }
 
@@ -111,7 +111,7 @@ impl Story {
         self.replies_having_heard(heard, text, calls);
     }
 
-    pub(crate) fn replies_having_heard(&mut self, heard: Heard, text: &str, calls: &[(&str, &str)]) {
+    pub(crate) fn replies_having_heard(&mut self, heard: PromptBasis, text: &str, calls: &[(&str, &str)]) {
         let reply = reply(heard, text, calls);
         self.by(Actor::Node(NODE), Command::RecordReply(reply));
     }
@@ -180,11 +180,11 @@ impl Story {
     }
 
     /// Bob decides the open hold of the call.
-    pub(crate) fn decides(&mut self, no: u32, wanted: Wanted) -> Answer {
+    pub(crate) fn decides(&mut self, no: u32, wanted: Choice) -> Answer {
         self.decides_as("bob", no, wanted)
     }
 
-    pub(crate) fn decides_as(&mut self, name: &str, no: u32, wanted: Wanted) -> Answer {
+    pub(crate) fn decides_as(&mut self, name: &str, no: u32, wanted: Choice) -> Answer {
         let hold = self.hold(no);
         let revision = self.run.hold(hold).map(|hold| hold.revision);
         let decide = Decide { hold, digest: None, revision };

@@ -1,7 +1,7 @@
 //! The conversation that a model is asked with, made from a run's events.
 //!
 //! Every call has at most one result, directly behind the reply that asked for it, and exactly one once the turn is
-//! over or the run has ended: providers refuse anything else. What each call came to is `transcript/results.rs`, what
+//! over or the run has ended: providers refuse anything else. The outcome of each call is `transcript/results.rs`, what
 //! will run is `transcript/stored.rs`, what people are asked with is `transcript/prompt.rs`, what a reply names as what it
 //! was asked with is `transcript/digest.rs`. How a provider spells a conversation is not known here.
 
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::digest::results_digest;
 pub use self::prompt::approval_text;
-use self::results::{Followed, Ran};
+use self::results::{CallTracks, Execution};
 pub use self::stored::{Continuation, continuation, stored_call};
 use crate::body::{BlobForm, Body};
 use crate::event::{Driver, Envelope, Event};
@@ -74,7 +74,7 @@ pub struct ReplyCall {
     pub arguments: Body,
 }
 
-/// What a call came to.
+/// The outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallResult {
     /// Which call.
@@ -92,7 +92,7 @@ pub struct CallResult {
     pub ran_with: Option<Body>,
 }
 
-/// What a call came to, as one word.
+/// The outcome of a call, as one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultKind {
@@ -145,7 +145,7 @@ impl CallResult {
     #[must_use]
     pub fn told(&self) -> Option<String> {
         #[derive(Serialize)]
-        struct Edited {
+        struct EditedResult {
             note: &'static str,
             arguments_that_ran: RawJson,
             result: RawJson,
@@ -154,7 +154,8 @@ impl CallResult {
             return self.content.inline().map(str::to_owned);
         };
         let note = "a person changed the arguments of this call; it ran with these";
-        let told = Edited { note, arguments_that_ran: as_json(arguments)?, result: as_json(&self.content)? };
+        let told =
+            EditedResult { note, arguments_that_ran: as_json(arguments)?, result: as_json(&self.content)? };
         serde_json::to_string(&told).ok()
     }
 
@@ -189,7 +190,7 @@ pub(crate) fn as_json(body: &Body) -> Option<RawJson> {
 }
 
 /// What an event says to the model in the name of the user.
-fn heard(followed: &Followed<'_>, envelope: &Envelope) -> Option<UserMessage> {
+fn heard(followed: &CallTracks<'_>, envelope: &Envelope) -> Option<UserMessage> {
     let seq = envelope.seq;
     match &envelope.event {
         Event::MessageReceived(received) | Event::MessageQueued(received) => {
@@ -241,46 +242,49 @@ fn answer(value: &Body) -> Message {
 }
 
 /// What was known when a reply was made.
-enum Known {
+enum ReplyBasis {
     /// This many messages.
     Messages(u32),
     /// Everything before this event.
     Before(Seq),
 }
 
-impl Known {
+impl ReplyBasis {
     fn covers(&self, message: &UserMessage, told: u32) -> bool {
         match self {
-            Known::Messages(heard) => told < *heard,
-            Known::Before(seq) => message.seq < *seq,
+            ReplyBasis::Messages(heard) => told < *heard,
+            ReplyBasis::Before(seq) => message.seq < *seq,
         }
     }
 }
 
 /// A reply, and what was known when it was made.
-fn replied(envelope: &Envelope) -> Option<(Known, AssistantReply)> {
+fn replied(envelope: &Envelope) -> Option<(ReplyBasis, AssistantReply)> {
     let seq = envelope.seq;
     if let Event::ModelReplied(replied) = &envelope.event {
         let reply = &replied.reply;
         let (text, opaque, model) = (reply.text.clone(), reply.opaque.clone(), reply.model.clone());
         let calls = reply.calls.iter().map(asked).collect();
-        return Some((Known::Messages(replied.heard), AssistantReply { seq, text, calls, opaque, model }));
+        return Some((
+            ReplyBasis::Messages(replied.heard),
+            AssistantReply { seq, text, calls, opaque, model },
+        ));
     }
     let Event::CallProposed(proposed) = &envelope.event else {
         return None;
     };
     let calls = vec![asked(&proposed.call)];
-    Some((Known::Before(seq), AssistantReply { seq, text: None, calls, opaque: None, model: None }))
+    Some((ReplyBasis::Before(seq), AssistantReply { seq, text: None, calls, opaque: None, model: None }))
 }
 
 fn asked(call: &ToolCall) -> ReplyCall {
     ReplyCall { no: call.no, id: call.id.clone(), tool: call.tool.clone(), arguments: call.arguments.clone() }
 }
 
-fn result(followed: &Followed<'_>, asked: &ReplyCall) -> Option<CallResult> {
+fn result(followed: &CallTracks<'_>, asked: &ReplyCall) -> Option<CallResult> {
     let track = followed.calls.get(&asked.no)?;
     let came_to = followed.result(track)?;
-    let edited = track.sent.filter(|_| came_to.ran != Ran::No);
+    let edited = track.sent.filter(|_| came_to.ran != Execution::No);
     Some(CallResult {
         call: asked.no,
         id: asked.id.clone(),

@@ -7,7 +7,7 @@ use crate::actor::Actor;
 use crate::apply::{apply, begin};
 use crate::event::{Envelope, Event};
 use crate::id::{Incarnation, RunId};
-use crate::next::{Next, next};
+use crate::next::{NextStep, next};
 use crate::run::Run;
 use crate::time::Millis;
 
@@ -50,8 +50,8 @@ pub fn worked(id: RunId, log: &[Envelope]) -> Millis {
 
 fn is_busy(run: &Run) -> bool {
     match next(run, run.state.at) {
-        Next::Think | Next::Act { .. } => true,
-        Next::Tick | Next::Wait(_) | Next::Nothing => false,
+        NextStep::Think | NextStep::Act { .. } => true,
+        NextStep::Tick | NextStep::Wait(_) | NextStep::Nothing => false,
     }
 }
 
@@ -79,7 +79,7 @@ fn has_it(holder: Holder, node: Incarnation, event: &Event) -> bool {
 mod tests {
     use super::*;
     use crate::body::Body;
-    use crate::command::Wanted;
+    use crate::command::Choice;
     use crate::message::ToolResult;
     use crate::testing::Story;
 
@@ -94,7 +94,7 @@ mod tests {
         story.replies("", &[("write", "{}")]);
         assert_eq!(seconds(&story), 1, "the model's time");
         story.waits(Millis::seconds(40));
-        story.decides(1, Wanted::Approve);
+        story.decides(1, Choice::Approve);
         story.begins(1);
         assert_eq!(seconds(&story), 1, "nobody had it until the call began");
         story.finishes(1, ToolResult::Ok(Body::text("done")));

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use serde::Deserialize;
 use standfast_core::digest::{self, Digest};
 use standfast_core::event::Event;
-use standfast_core::id::{Place, RunId, Seq};
+use standfast_core::id::{RunId, Seq, StorageKind};
 use standfast_core::json::RawJson;
 use standfast_core::link::{Chain, FIRST_PREVIOUS, Link};
 use standfast_core::message::Replay;
@@ -93,8 +93,12 @@ fn the_loose_key_groups_what_the_digest_tells_apart() {
 
 #[test]
 fn links_have_the_hashes_that_another_program_computed() {
-    let run =
-        RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(1_762_000_000_000), [1, 2, 3, 4, 5]);
+    let run = RunId::new(
+        &Tenant::default_tenant(),
+        StorageKind::Durable,
+        Timestamp(1_762_000_000_000),
+        [1, 2, 3, 4, 5],
+    );
     let (mut previous, mut next) = (FIRST_PREVIOUS, Seq(1));
     for vector in link_vectors() {
         let events: Vec<Event> = serde_json::from_str(&vector.payload).unwrap();

@@ -15,10 +15,10 @@ use proptest::test_runner::{Config, TestRunner};
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
 use standfast_core::command::{
-    AskedCall, ClaimRun, Command, Decide, Edit, FailKind, FailRun, OnHold, RecordFailure, Reject, Resolve,
-    SuspendFor, Wanted,
+    AskedCall, Choice, ClaimRun, Command, Decide, Edit, FailKind, FailRun, OnHold, RecordFailure, Reject,
+    Resolve, SuspendFor,
 };
-use standfast_core::decide::{Answer, Decided};
+use standfast_core::decide::{Answer, Transition};
 use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
 use standfast_core::event::{Driver, Event, Parent};
@@ -32,7 +32,7 @@ use standfast_core::next;
 use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
 use standfast_core::project::{self, HoldRow};
 use standfast_core::refusal::Refusal;
-use standfast_core::run::{Call, CallState, Settled, Stage};
+use standfast_core::run::{Call, CallOutcome, CallState, Stage};
 use standfast_core::time::Millis;
 use support::chain::{broken_links, check_chain, sealed};
 use support::decisions::check_decision;
@@ -173,10 +173,7 @@ fn play(setup: &Setup, steps: &[Step]) -> Result<Vec<&'static str>, String> {
     for (at, step) in steps.iter().enumerate() {
         scene.definition = definitions[&scene.run.state.definition].clone();
         prepare(&mut scene, setup, step);
-        let command = match step.is_noise {
-            true => noise(&scene, step),
-            false => sensible(&scene, step),
-        };
+        let command = if step.is_noise { noise(&scene, step) } else { sensible(&scene, step) };
         if waits_for_a_child(&scene, &command) && !step.detail.is_multiple_of(4) {
             scene.authority = Some(Role::System);
         }
@@ -212,7 +209,7 @@ const TOOL_GONE: &str = "refused: the tool is gone";
 const CHILD_ENDED: &str = "a sub-run said what it came to";
 
 /// What a case should reach beside every kind of event.
-fn notable(scene: &Scene, command: &Command, decided: &Decided) -> Option<&'static str> {
+fn notable(scene: &Scene, command: &Command, decided: &Transition) -> Option<&'static str> {
     match (command, &decided.outcome) {
         (Command::Begin(_), Err(Refusal::Tampered { .. })) => Some(TAMPERED),
         (Command::Begin(begin), Ok(Answer::Refused))
@@ -363,7 +360,7 @@ fn about_call(scene: &Scene, step: &Step, call: &Call) -> Vec<Command> {
             Command::Orphan { call: no, attempt, node: OTHER_NODE },
         ],
         CallState::Held => vec![progress(no, step), finish_call(no, attempt, step)],
-        CallState::Done(Settled::Unknown) => vec![finish_call(no, attempt, step)],
+        CallState::Done(CallOutcome::Unknown) => vec![finish_call(no, attempt, step)],
         CallState::Done(_) => vec![],
     }
 }
@@ -377,23 +374,23 @@ fn about_hold(scene: &Scene, step: &Step, hold: &Hold) -> Vec<Command> {
     };
     let mut options = match hold.kind {
         HoldKind::Approval => vec![
-            decide(Wanted::Approve),
-            decide(Wanted::Approve),
-            decide(Wanted::Approve),
-            decide(Wanted::ApproveEdited { arguments: arguments(step) }),
+            decide(Choice::Approve),
+            decide(Choice::Approve),
+            decide(Choice::Approve),
+            decide(Choice::ApproveEdited { arguments: arguments(step) }),
             decide(support::deny()),
             Command::Vote(seen.clone()),
             Command::Edit(Edit { decide: seen.clone(), arguments: arguments(step) }),
         ],
         HoldKind::Input => vec![decide(support::answer()), decide(support::deny())],
         HoldKind::External => {
-            vec![decide(support::answer()), decide(support::fail()), decide(Wanted::Withdraw)]
+            vec![decide(support::answer()), decide(support::fail()), decide(Choice::Withdraw)]
         }
         HoldKind::Auth => vec![decide(support::answer()), decide(support::deny()), decide(support::fail())],
         HoldKind::Recovery => {
             vec![
-                decide(Wanted::Approve),
-                decide(Wanted::Approve),
+                decide(Choice::Approve),
+                decide(Choice::Approve),
                 decide(support::answer()),
                 decide(support::deny()),
             ]
@@ -493,17 +490,18 @@ fn noise(scene: &Scene, step: &Step) -> Command {
         Some(opened.hold)
     });
     let known: Vec<HoldKey> = past.collect();
-    let hold = match known.is_empty() || step.detail.is_multiple_of(5) {
-        true => HoldKey { call, secret: Secret([9; 16]) },
-        false => known[usize::from(step.detail) % known.len()],
+    let hold = if known.is_empty() || step.detail.is_multiple_of(5) {
+        HoldKey { call, secret: Secret([9; 16]) }
+    } else {
+        known[usize::from(step.detail) % known.len()]
     };
     let wanted = match step.detail % 6 {
-        0 => Wanted::Approve,
-        1 => Wanted::ApproveEdited { arguments: arguments(step) },
+        0 => Choice::Approve,
+        1 => Choice::ApproveEdited { arguments: arguments(step) },
         2 => support::deny(),
         3 => support::answer(),
         4 => support::fail(),
-        _ => Wanted::Withdraw,
+        _ => Choice::Withdraw,
     };
     let digest = step.detail.is_multiple_of(3).then_some(Digest([step.who; 32]));
     let seen = Decide { hold, digest, revision: step.detail.is_multiple_of(4).then_some(attempt) };
@@ -563,9 +561,10 @@ impl OnlyIf for Command {
 /// What a model says that was asked with another turn, or with a decision that lost its race.
 fn stale_reply(scene: &Scene, step: &Step) -> Command {
     let Command::RecordReply(mut reply) = scene.reply(vec![]) else { unreachable!("a reply") };
-    match step.who.is_multiple_of(2) {
-        true => reply.heard.turn += 1,
-        false => reply.heard.results = Some(Digest([step.who; 32])),
+    if step.who.is_multiple_of(2) {
+        reply.heard.turn += 1
+    } else {
+        reply.heard.results = Some(Digest([step.who; 32]))
     }
     Command::RecordReply(reply)
 }

@@ -12,8 +12,8 @@ use standfast_core::actor::Actor;
 use standfast_core::digest::Digest;
 use standfast_core::event::{Event, RunClaimed, RunErased};
 use standfast_core::id::{
-    CallId, CallNo, HoldId, HoldKey, MessageId, Place, RequestId, RequestKey, RunId, Secret, Seq, Shard,
-    tenant_tag,
+    CallId, CallNo, HoldId, HoldKey, MessageId, RequestId, RequestKey, RunId, Secret, Seq, Shard,
+    StorageKind, tenant_tag,
 };
 use standfast_core::link::{Chain, FIRST_PREVIOUS, Link};
 use standfast_core::name::{Tenant, UserId};
@@ -108,7 +108,7 @@ fn ids_keep_their_text() {
         request.key.to_string(),
         CallId { run, no: CallNo(7) }.to_string(),
         MessageId { run, seq: Seq(12) }.to_string(),
-        RunId::new(&Tenant::default_tenant(), Place::Memory, AT, [1, 2, 3, 4, 5]).to_string(),
+        RunId::new(&Tenant::default_tenant(), StorageKind::Memory, AT, [1, 2, 3, 4, 5]).to_string(),
     ];
     let golden = [
         "run_06d3yrjm020030jf7tv1a0r40m",
@@ -136,12 +136,12 @@ fn a_child_keeps_its_id() {
 }
 
 /// A tenant, its tag, and three of its runs with their shards.
-type Tenanted = (&'static str, u32, [(&'static str, u8); 3]);
+type TenantField = (&'static str, u32, [(&'static str, u8); 3]);
 
 /// Stored work lists are keyed by the shard: it may never change.
 #[test]
 fn tenants_keep_their_tags_and_runs_their_shards() {
-    let golden: [Tenanted; 3] = [
+    let golden: [TenantField; 3] = [
         (
             "default",
             0x4f3e_b615,
@@ -173,9 +173,9 @@ fn tenants_keep_their_tags_and_runs_their_shards() {
     for (name, tag, runs) in golden {
         let tenant = Tenant::new(name).unwrap();
         let made = [
-            RunId::new(&tenant, Place::Durable, AT, [1, 2, 3, 4, 5]),
-            RunId::new(&tenant, Place::Durable, Timestamp(AT.0 + 1), [9; 5]),
-            RunId::new(&tenant, Place::Memory, AT, [255; 5]),
+            RunId::new(&tenant, StorageKind::Durable, AT, [1, 2, 3, 4, 5]),
+            RunId::new(&tenant, StorageKind::Durable, Timestamp(AT.0 + 1), [9; 5]),
+            RunId::new(&tenant, StorageKind::Memory, AT, [255; 5]),
         ];
         assert_eq!(tenant_tag(&tenant), tag);
         for (made, (text, shard)) in made.into_iter().zip(runs) {
@@ -186,7 +186,7 @@ fn tenants_keep_their_tags_and_runs_their_shards() {
 }
 
 fn run() -> RunId {
-    RunId::new(&Tenant::default_tenant(), Place::Durable, AT, [1, 2, 3, 4, 5])
+    RunId::new(&Tenant::default_tenant(), StorageKind::Durable, AT, [1, 2, 3, 4, 5])
 }
 
 fn secret() -> Secret {

@@ -9,15 +9,17 @@ mod support;
 
 use standfast_core::apply::after_resolution;
 use standfast_core::body::Body;
-use standfast_core::command::{Command, OnHold, SuspendFor, Wanted};
+use standfast_core::command::{Choice, Command, OnHold, SuspendFor};
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
 use standfast_core::event::{Event, Outcome};
-use standfast_core::hold::{AfterGrace, Edited, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
+use standfast_core::hold::{
+    AfterGrace, EditedArguments, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution,
+};
 use standfast_core::id::{CallNo, HoldKey};
 use standfast_core::message::ToolResult;
 use standfast_core::refusal::Refusal;
-use standfast_core::run::{CallState, Settled, Stage};
+use standfast_core::run::{CallOutcome, CallState, Stage};
 use standfast_core::time::Millis;
 use support::{Scene, answer, cancel, deny, fail, finish, say};
 
@@ -35,9 +37,9 @@ fn waiting(kind: HoldKind, policy: HoldPolicy) -> (Scene, HoldKey) {
 }
 
 /// The decision that this kind of hold is for.
-fn usual(kind: HoldKind) -> Wanted {
+fn usual(kind: HoldKind) -> Choice {
     match kind {
-        HoldKind::Approval | HoldKind::Recovery => Wanted::Approve,
+        HoldKind::Approval | HoldKind::Recovery => Choice::Approve,
         HoldKind::Input | HoldKind::External | HoldKind::Auth => answer(),
     }
 }
@@ -56,7 +58,7 @@ fn column_superseded_by_a_message() {
             HoldKind::Approval | HoldKind::Input => {
                 assert_eq!(said, Ok(Answer::Done));
                 assert_eq!(scene.resolution(hold), Some(Resolution::Supersede));
-                assert_eq!(state_of_call(&scene), CallState::Done(Settled::NotExecuted));
+                assert_eq!(state_of_call(&scene), CallState::Done(CallOutcome::NotExecuted));
                 assert_eq!(scene.run.state.stage, Stage::Thinking { failures: 0, retry_at: None });
             }
             HoldKind::External | HoldKind::Auth => {
@@ -65,7 +67,7 @@ fn column_superseded_by_a_message() {
                 assert_eq!(scene.hold(), hold);
             }
             HoldKind::Recovery => {
-                assert_eq!(said, Err(Refusal::Held { open: vec![hold] }));
+                assert_eq!(said, Err(Refusal::Held { open: vec![scene.run.hold_id(hold)] }));
                 assert_eq!(scene.log.len(), before);
             }
         }
@@ -80,7 +82,7 @@ fn column_superseded_only_when_the_message_asks_to() {
         let said = scene.send(say(OnHold::Refuse));
         let expected = match kind {
             HoldKind::Approval | HoldKind::Input | HoldKind::Recovery => {
-                Err(Refusal::Held { open: vec![hold] })
+                Err(Refusal::Held { open: vec![scene.run.hold_id(hold)] })
             }
             HoldKind::External | HoldKind::Auth => Ok(Answer::Done),
         };
@@ -97,9 +99,9 @@ fn column_cancel() {
         assert_eq!(scene.resolution(hold), Some(Resolution::Withdraw));
         let settled = match kind {
             HoldKind::Approval | HoldKind::Input | HoldKind::External | HoldKind::Auth => {
-                Settled::NotExecuted
+                CallOutcome::NotExecuted
             }
-            HoldKind::Recovery => Settled::Unknown,
+            HoldKind::Recovery => CallOutcome::Unknown,
         };
         assert_eq!(state_of_call(&scene), CallState::Done(settled));
     }
@@ -124,7 +126,7 @@ fn column_expiry_default_an_outside_job_that_is_late_is_an_error_for_the_model()
     scene.later(Millis::hours(24));
     scene.send(Command::Tick).unwrap();
     assert_eq!(scene.resolution(hold), Some(Resolution::Expire));
-    assert_eq!(state_of_call(&scene), CallState::Done(Settled::Expired));
+    assert_eq!(state_of_call(&scene), CallState::Done(CallOutcome::Expired));
     assert_eq!(scene.run.state.stage, Stage::Thinking { failures: 0, retry_at: None });
 }
 
@@ -171,7 +173,11 @@ fn column_late_answer_is_refused() {
         let policy = HoldPolicy { timeout: Some(MINUTE), ..HoldPolicy::default() };
         let (mut scene, hold) = waiting(kind, policy);
         scene.later(Millis::hours(24));
-        assert_eq!(scene.resolves(hold, usual(kind)), Err(Refusal::Expired(hold)), "{kind:?}");
+        assert_eq!(
+            scene.resolves(hold, usual(kind)),
+            Err(Refusal::Expired(scene.run.hold_id(hold))),
+            "{kind:?}"
+        );
         let recorded = support::recorded(&scene.log, hold).unwrap();
         assert_eq!(recorded.resolution, Resolution::Expire);
         assert_eq!(scene.resolves(hold, usual(kind)), Err(Refusal::AlreadyDecided(Box::new(recorded))));
@@ -195,7 +201,7 @@ fn column_late_answer_to_a_kept_hold() {
             let last = late.log.last().map(|envelope| envelope.event.clone());
             assert!(matches!(last, Some(Event::HoldResolved(resolved)) if resolved.late), "{kind:?}");
             scene.later(Millis::seconds(1));
-            assert_eq!(scene.resolves(hold, usual(kind)), Err(Refusal::Expired(hold)));
+            assert_eq!(scene.resolves(hold, usual(kind)), Err(Refusal::Expired(scene.run.hold_id(hold))));
             assert_eq!(scene.run.outcome(), Some(outcome));
         }
     }
@@ -211,7 +217,7 @@ fn column_late_answer_after_reopening_is_not_late() {
     let expires_at = Some(scene.now.plus(MINUTE));
     scene.send(Command::Reopen { hold, expires_at }).unwrap();
     assert_eq!((scene.hold_of(1).expired_at, scene.hold_of(1).expires_at), (None, expires_at));
-    scene.resolves(hold, Wanted::Approve).unwrap();
+    scene.resolves(hold, Choice::Approve).unwrap();
     let last = scene.log.last().map(|envelope| envelope.event.clone());
     assert!(matches!(last, Some(Event::HoldResolved(resolved)) if !resolved.late));
 }
@@ -219,11 +225,15 @@ fn column_late_answer_after_reopening_is_not_late() {
 #[test]
 fn column_late_answer_a_true_result_closes_an_unknown_outcome() {
     let results = [
-        (ToolResult::Ok(Body::text("sent")), Resolution::Answer { value: Body::text("sent") }, Settled::Ok),
+        (
+            ToolResult::Ok(Body::text("sent")),
+            Resolution::Answer { value: Body::text("sent") },
+            CallOutcome::Ok,
+        ),
         (
             ToolResult::Failed(Body::text("full")),
             Resolution::Fail { error: Body::text("full") },
-            Settled::Failed,
+            CallOutcome::Failed,
         ),
     ];
     for (result, resolution, settled) in results {
@@ -244,8 +254,12 @@ fn column_who() {
         let (mut scene, hold) = waiting(kind, HoldPolicy::default());
         scene.authority = None;
         let before = scene.log.len();
-        for wanted in [usual(kind), deny(), fail(), Wanted::Withdraw] {
-            assert_eq!(scene.resolves(hold, wanted), Err(Refusal::NotAllowed(hold)), "{kind:?}");
+        for wanted in [usual(kind), deny(), fail(), Choice::Withdraw] {
+            assert_eq!(
+                scene.resolves(hold, wanted),
+                Err(Refusal::NotAllowed(Some(scene.run.hold_id(hold)))),
+                "{kind:?}"
+            );
         }
         assert_eq!(scene.log.len(), before);
     }
@@ -260,10 +274,12 @@ fn column_deny() {
             let decided = scene.resolves(hold, deny());
             let (answer, outcome, state) = match kind {
                 HoldKind::Approval | HoldKind::Input | HoldKind::Auth => {
-                    (Ok(Answer::Done), outcome, CallState::Done(Settled::Denied))
+                    (Ok(Answer::Done), outcome, CallState::Done(CallOutcome::Denied))
                 }
-                HoldKind::Recovery => (Ok(Answer::Done), None, CallState::Done(Settled::NotExecuted)),
-                HoldKind::External => (Err(Refusal::WrongKind { hold, kind }), None, CallState::Held),
+                HoldKind::Recovery => (Ok(Answer::Done), None, CallState::Done(CallOutcome::NotExecuted)),
+                HoldKind::External => {
+                    (Err(Refusal::WrongKind { hold: scene.run.hold_id(hold), kind }), None, CallState::Held)
+                }
             };
             assert_eq!(
                 (decided, scene.run.outcome(), state_of_call(&scene)),
@@ -277,8 +293,8 @@ fn column_deny() {
 /// What each kind of hold takes, and where its call stands afterwards (C25: an answer never settles an approval).
 #[test]
 fn table_of_decisions() {
+    use CallOutcome::{Denied, Expired, Failed, NotExecuted, Ok as Answered, Unknown};
     use CallState::{Done, Ready};
-    use Settled::{Denied, Expired, Failed, NotExecuted, Ok as Answered, Unknown};
     // Rows: approval, input, external, auth, recovery.
     let rows: [(Resolution, [bool; 5], [CallState; 5]); 8] = [
         (Resolution::Approve { edited: None }, [true, false, false, false, true], [Ready; 5]),
@@ -318,7 +334,7 @@ fn table_of_decisions() {
 #[test]
 fn table_of_decisions_as_commands() {
     for kind in HoldKind::ALL {
-        let offers = [Wanted::Approve, support::edited(), deny(), answer(), fail(), Wanted::Withdraw];
+        let offers = [Choice::Approve, support::edited(), deny(), answer(), fail(), Choice::Withdraw];
         let takes = match kind {
             HoldKind::Approval => [true, true, true, false, false, false],
             HoldKind::Input => [false, false, true, true, false, false],
@@ -330,7 +346,11 @@ fn table_of_decisions_as_commands() {
             let (mut scene, hold) = waiting(kind, HoldPolicy::default());
             let before = scene.log.len();
             let decided = scene.resolves(hold, wanted.clone());
-            let expected = if takes { Ok(Answer::Done) } else { Err(Refusal::WrongKind { hold, kind }) };
+            let expected = if takes {
+                Ok(Answer::Done)
+            } else {
+                Err(Refusal::WrongKind { hold: scene.run.hold_id(hold), kind })
+            };
             assert_eq!(decided, expected, "{kind:?} {wanted:?}");
             assert_eq!(scene.log.len() > before, takes);
         }
@@ -351,6 +371,6 @@ fn table_of_properties() {
     assert_eq!(rows, expected);
 }
 
-fn an_edit() -> Edited {
-    Edited { arguments: Body::text("{}"), digest: Digest([1; 32]), revision: 1, files: Vec::new() }
+fn an_edit() -> EditedArguments {
+    EditedArguments { arguments: Body::text("{}"), digest: Digest([1; 32]), revision: 1, files: Vec::new() }
 }

@@ -9,7 +9,7 @@ mod support;
 use std::collections::BTreeSet;
 
 use standfast_core::command::{
-    ClaimRun, Command, Decide, Edit, FailKind, FailRun, OnHold, Resolve, SuspendFor, Wanted,
+    Choice, ClaimRun, Command, Decide, Edit, FailKind, FailRun, OnHold, Resolve, SuspendFor,
 };
 use standfast_core::digest::Digest;
 use standfast_core::event::{Driver, Parent};
@@ -25,7 +25,7 @@ use support::{
 };
 
 /// What was refused, and how its text should read.
-type Refused = (Refusal, String);
+type RefusalRow = (Refusal, String);
 
 macro_rules! every_refusal {
     ($($name:literal => $pattern:pat),* $(,)?) => {
@@ -65,7 +65,7 @@ every_refusal! {
     "erased" => Refusal::Erased,
 }
 
-const ROWS: &[fn() -> Refused] = &[
+const ROWS: &[fn() -> RefusalRow] = &[
     a_message_to_a_run_that_is_over,
     erasing_a_run_that_is_not_over,
     a_message_that_decides_nothing,
@@ -73,6 +73,7 @@ const ROWS: &[fn() -> Refused] = &[
     a_second_decision,
     a_decision_after_the_deadline,
     a_decision_by_someone_else,
+    moving_a_run_of_someone_else,
     an_answer_to_an_approval,
     an_approval_of_a_question,
     an_approval_of_an_outside_job,
@@ -87,6 +88,7 @@ const ROWS: &[fn() -> Refused] = &[
     beginning_a_call_that_waits,
     suspending_a_call_that_no_node_began,
     a_result_of_an_earlier_start,
+    a_result_that_is_there_already,
     arguments_changed_in_the_store,
     beginning_after_the_lease,
     orphaning_a_call_that_may_still_run,
@@ -118,96 +120,113 @@ fn every_refusal_can_happen() {
     assert_eq!(happened, NAMES.iter().copied().collect());
 }
 
-fn a_message_to_a_run_that_is_over() -> Refused {
+fn a_message_to_a_run_that_is_over() -> RefusalRow {
     let mut scene = Scene::of_loop();
     scene.send(cancel()).unwrap();
     let text = "the run is over (canceled); start a new one in the same session";
     (scene.send(say(OnHold::Refuse)).unwrap_err(), text.into())
 }
 
-fn erasing_a_run_that_is_not_over() -> Refused {
+fn erasing_a_run_that_is_not_over() -> RefusalRow {
     let erase = Command::Erase { reason: None };
-    (Scene::of_loop().send(erase).unwrap_err(), "the run is not over; cancel it first".into())
+    (Scene::of_loop().send(erase).unwrap_err(), "the run has not ended; cancel it first".into())
 }
 
-fn a_message_that_decides_nothing() -> Refused {
+fn a_message_that_decides_nothing() -> RefusalRow {
     let (mut scene, hold) = Scene::waiting_for_approval(HoldPolicy::default());
-    let text = format!("the run still waits and this decides nothing; open holds: {hold}");
+    let id = scene.run.hold_id(hold);
+    let text = format!("the run is held, and this message decides nothing; open holds: {id}");
     (scene.send(say(OnHold::Refuse)).unwrap_err(), text)
 }
 
-fn a_decision_on_a_hold_that_never_was() -> Refused {
+fn a_decision_on_a_hold_that_never_was() -> RefusalRow {
+    let mut scene = Scene::of_loop();
     let hold = HoldKey { call: CallNo(1), secret: Secret([9; 16]) };
-    (Scene::of_loop().resolves(hold, deny()).unwrap_err(), format!("there is no hold {hold} in this run"))
+    let text = format!("there is no hold {} in this run; reload the run", scene.run.hold_id(hold));
+    (scene.resolves(hold, deny()).unwrap_err(), text)
 }
 
-fn a_second_decision() -> Refused {
+fn a_second_decision() -> RefusalRow {
     let (mut scene, hold) = Scene::waiting_for_approval(HoldPolicy::default());
-    scene.resolves(hold, Wanted::Approve).unwrap();
+    scene.resolves(hold, Choice::Approve).unwrap();
     scene.actor = person("bob");
     let text = format!("this hold was already decided: approved by person:alice at {}", scene.now.0);
     (scene.resolves(hold, deny()).unwrap_err(), text)
 }
 
-fn a_decision_after_the_deadline() -> Refused {
+fn a_decision_after_the_deadline() -> RefusalRow {
     let policy = HoldPolicy { timeout: Some(Millis::seconds(60)), ..HoldPolicy::default() };
     let (mut scene, hold) = Scene::waiting_for_approval(policy);
+    let id = scene.run.hold_id(hold);
     scene.later(Millis::seconds(60));
-    let text = format!("hold {hold} expired; its deadline had passed before this decision");
-    (scene.resolves(hold, Wanted::Approve).unwrap_err(), text)
+    let text = format!("hold {id} expired; its deadline had passed before this decision");
+    (scene.resolves(hold, Choice::Approve).unwrap_err(), text)
 }
 
-fn a_decision_by_someone_else() -> Refused {
+fn a_decision_by_someone_else() -> RefusalRow {
     let (mut scene, hold) = Scene::waiting_for_approval(HoldPolicy::default());
+    let id = scene.run.hold_id(hold);
     scene.authority = None;
-    let text = format!("you may not decide hold {hold}; ask one of its approvers");
-    (scene.resolves(hold, Wanted::Approve).unwrap_err(), text)
+    let text = format!("you may not decide hold {id}; ask one of its approvers");
+    (scene.resolves(hold, Choice::Approve).unwrap_err(), text)
 }
 
-fn an_answer_to_an_approval() -> Refused {
+fn moving_a_run_of_someone_else() -> RefusalRow {
+    let mut scene = Scene::of_loop();
+    scene.authority = None;
+    let repin = Command::Repin { definition: Digest([3; 32]) };
+    let text = "you may not change this run; ask its owner or an administrator";
+    (scene.send(repin).unwrap_err(), text.into())
+}
+
+fn an_answer_to_an_approval() -> RefusalRow {
     let (mut scene, hold) = Scene::waiting_for_approval(HoldPolicy::default());
+    let id = scene.run.hold_id(hold);
     let takes = "an approval takes approve (also with edited arguments) or deny";
-    (scene.resolves(hold, answer()).unwrap_err(), format!("hold {hold} does not take this decision; {takes}"))
+    (scene.resolves(hold, answer()).unwrap_err(), format!("hold {id} does not take this decision; {takes}"))
 }
 
-fn an_approval_of_a_question() -> Refused {
+fn an_approval_of_a_question() -> RefusalRow {
     wrong_for(SuspendFor::Input, "a question takes an answer or deny")
 }
 
-fn an_approval_of_an_outside_job() -> Refused {
-    wrong_for(SuspendFor::External, "an outside job takes its result or fail, a sub-run only its own end")
+fn an_approval_of_an_outside_job() -> RefusalRow {
+    wrong_for(SuspendFor::External, "an outside job takes its result or fail; a sub-run only its own result")
 }
 
-fn a_persons_result_of_a_sub_run() -> Refused {
+fn a_persons_result_of_a_sub_run() -> RefusalRow {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
     scene.begins_and_suspends(suspend_for_child(1, 1)).unwrap();
     let hold = scene.hold();
+    let id = scene.run.hold_id(hold);
     let text = format!(
-        "hold {hold} does not take this decision; an outside job takes its result or fail, a sub-run only its own end"
+        "hold {id} does not take this decision; an outside job takes its result or fail; a sub-run only its own result"
     );
     (scene.resolves(hold, answer()).unwrap_err(), text)
 }
 
-fn an_approval_of_a_login() -> Refused {
+fn an_approval_of_a_login() -> RefusalRow {
     wrong_for(SuspendFor::Auth, "a login takes an answer, deny or fail")
 }
 
-fn wrong_for(kind: SuspendFor, takes: &str) -> Refused {
+fn wrong_for(kind: SuspendFor, takes: &str) -> RefusalRow {
     let (mut scene, hold) = Scene::suspended(kind, HoldPolicy::default());
+    let id = scene.run.hold_id(hold);
     (
-        scene.resolves(hold, Wanted::Approve).unwrap_err(),
-        format!("hold {hold} does not take this decision; {takes}"),
+        scene.resolves(hold, Choice::Approve).unwrap_err(),
+        format!("hold {id} does not take this decision; {takes}"),
     )
 }
 
-fn a_failure_of_an_unknown_outcome() -> Refused {
+fn a_failure_of_an_unknown_outcome() -> RefusalRow {
     let (mut scene, hold) = Scene::with_unknown_outcome();
+    let id = scene.run.hold_id(hold);
     let takes =
         "an unknown outcome takes approve (run again), an answer (it happened) or deny (it did not happen)";
     (
         scene.resolves(hold, support::fail()).unwrap_err(),
-        format!("hold {hold} does not take this decision; {takes}"),
+        format!("hold {id} does not take this decision; {takes}"),
     )
 }
 
@@ -220,62 +239,79 @@ fn an_edited_hold() -> (Scene, HoldKey, Digest) {
     (scene, hold, digest)
 }
 
-fn a_decision_on_what_was_shown_before_an_edit() -> Refused {
+fn a_decision_on_what_was_shown_before_an_edit() -> RefusalRow {
     let (mut scene, hold, digest) = an_edited_hold();
+    let id = scene.run.hold_id(hold);
     let decide = Decide { hold, digest: None, revision: Some(0) };
-    let approve = Resolve { decide, resolution: Wanted::Approve, idempotency_key: None };
-    let text = format!("hold {hold} has changed since you saw it: it is now revision 1 with digest {digest}");
+    let approve = Resolve { decide, resolution: Choice::Approve, idempotency_key: None };
+    let text = format!("hold {id} has changed since you saw it: it is now revision 1 with digest {digest}");
     (scene.send(Command::Resolve(approve)).unwrap_err(), text)
 }
 
-fn a_decision_after_an_edit_that_repeats_nothing() -> Refused {
+fn a_decision_after_an_edit_that_repeats_nothing() -> RefusalRow {
     let (mut scene, hold, digest) = an_edited_hold();
+    let id = scene.run.hold_id(hold);
     let text =
-        format!("the arguments of hold {hold} were edited: repeat revision 1 or digest {digest} to decide");
-    (scene.resolves(hold, Wanted::Approve).unwrap_err(), text)
+        format!("the arguments of hold {id} were edited: repeat revision 1 or digest {digest} to decide");
+    (scene.resolves(hold, Choice::Approve).unwrap_err(), text)
 }
 
-fn an_edit_into_what_a_rule_forbids() -> Refused {
+fn an_edit_into_what_a_rule_forbids() -> RefusalRow {
     let (mut scene, hold) = Scene::waiting_for_approval(HoldPolicy::default());
+    let id = scene.run.hold_id(hold);
     scene.verdicts = the_policy_says(Effect::Deny);
-    let text = format!("hold {hold} cannot be approved so: not executed: the policy forbids this call (r)");
+    let text = format!(
+        "hold {id} cannot be approved with these arguments: not executed: the policy forbids this call (r)"
+    );
     (scene.resolves(hold, support::edited()).unwrap_err(), text)
 }
 
-fn reopening_a_hold_that_has_not_expired() -> Refused {
+fn reopening_a_hold_that_has_not_expired() -> RefusalRow {
     let (mut scene, hold) = Scene::waiting_for_approval(HoldPolicy::default());
+    let id = scene.run.hold_id(hold);
     let reopen = Command::Reopen { hold, expires_at: None };
-    (scene.send(reopen).unwrap_err(), format!("hold {hold} has not expired, so it cannot be reopened"))
+    (scene.send(reopen).unwrap_err(), format!("hold {id} has not expired, so it cannot be reopened"))
 }
 
-fn a_result_of_a_call_that_never_was() -> Refused {
+fn a_result_of_a_call_that_never_was() -> RefusalRow {
     (Scene::of_loop().finishes(7, 1).unwrap_err(), "there is no call 7 in the run's current turn".into())
 }
 
-fn beginning_a_call_that_waits() -> Refused {
+fn beginning_a_call_that_waits() -> RefusalRow {
     let (mut scene, _) = Scene::waiting_for_approval(HoldPolicy::default());
-    let text = "call 1 is not in a state to do this; look at the run again";
+    let text = "call 1 is not in a state that allows this; reload the run";
     (scene.begins(1).unwrap_err(), text.into())
 }
 
-fn suspending_a_call_that_no_node_began() -> Refused {
+fn suspending_a_call_that_no_node_began() -> RefusalRow {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
-    let text = "call 1 is not in a state to do this; look at the run again";
+    let text = "call 1 is not in a state that allows this; reload the run";
     (scene.send(Command::Suspend(suspend(1, 0, SuspendFor::External))).unwrap_err(), text.into())
 }
 
-fn a_result_of_an_earlier_start() -> Refused {
+fn a_result_of_an_earlier_start() -> RefusalRow {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
     scene.begins(1).unwrap();
     scene.send(Command::Return { call: CallNo(1), attempt: 1 }).unwrap();
     scene.begins(1).unwrap();
-    let text = "this is not about the start of call 1 that counts, which is number 2";
+    let text = "this reports attempt 1 of call 1, but attempt 2 is the current one";
     (scene.finishes(1, 1).unwrap_err(), text.into())
 }
 
-fn arguments_changed_in_the_store() -> Refused {
+fn a_result_that_is_there_already() -> RefusalRow {
+    let mut scene = Scene::of_loop();
+    scene.the_model_asks(&[SHELL, SHELL]);
+    scene.begins(1).unwrap();
+    scene.finishes(1, 1).unwrap();
+    (
+        scene.finishes(1, 1).unwrap_err(),
+        "attempt 1 of call 1 has already ended and takes no more reports".into(),
+    )
+}
+
+fn arguments_changed_in_the_store() -> RefusalRow {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
     let decided = scene.run.call(CallNo(1)).unwrap().digest.unwrap();
@@ -289,30 +325,36 @@ fn arguments_changed_in_the_store() -> Refused {
     (refusal, text)
 }
 
-fn beginning_after_the_lease() -> Refused {
+fn beginning_after_the_lease() -> RefusalRow {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
     let begin = scene.begin(1);
     scene.later(Millis::seconds(60));
-    (scene.send(begin).unwrap_err(), "it is too late to start call 1 under this lease".into())
+    (
+        scene.send(begin).unwrap_err(),
+        "it is too late to start call 1 under this lease; renew the lease first".into(),
+    )
 }
 
-fn orphaning_a_call_that_may_still_run() -> Refused {
+fn orphaning_a_call_that_may_still_run() -> RefusalRow {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
     scene.begins(1).unwrap();
     let until = scene.now.plus(Millis::seconds(62));
     let orphan = Command::Orphan { call: CallNo(1), attempt: 1, node: OTHER_NODE };
-    (scene.send(orphan).unwrap_err(), format!("whoever started call 1 may still be at it until {}", until.0))
+    (
+        scene.send(orphan).unwrap_err(),
+        format!("call 1 may still be running on the node that started it until {}", until.0),
+    )
 }
 
-fn a_reply_that_nobody_waits_for() -> Refused {
+fn a_reply_that_nobody_waits_for() -> RefusalRow {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
-    (scene.send(scene.reply(vec![])).unwrap_err(), "the model is not due in this run".into())
+    (scene.send(scene.reply(vec![])).unwrap_err(), "this run is not waiting for a model reply".into())
 }
 
-fn failing_a_run_whose_call_has_started() -> Refused {
+fn failing_a_run_whose_call_has_started() -> RefusalRow {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
     scene.begins(1).unwrap();
@@ -322,23 +364,23 @@ fn failing_a_run_whose_call_has_started() -> Refused {
     (scene.send(Command::Fail(fail)).unwrap_err(), text.into())
 }
 
-fn a_model_reply_for_an_outside_run() -> Refused {
+fn a_model_reply_for_an_outside_run() -> RefusalRow {
     let mut scene = Scene::of_worker();
     (scene.send(scene.reply(vec![])).unwrap_err(), "this run is driven by someone else".into())
 }
 
-fn speaking_for_a_run_that_another_worker_has() -> Refused {
+fn speaking_for_a_run_that_another_worker_has() -> RefusalRow {
     let heartbeat = Command::Heartbeat { worker: worker("w-2") };
     (Scene::of_worker().send(heartbeat).unwrap_err(), "the run is claimed by w-1".into())
 }
 
-fn speaking_for_a_run_that_nobody_has() -> Refused {
+fn speaking_for_a_run_that_nobody_has() -> RefusalRow {
     let mut scene = Scene::start(an_agent(), Driver::Outside);
     let heartbeat = Command::Heartbeat { worker: worker("w-1") };
     (scene.send(heartbeat).unwrap_err(), "nobody has claimed the run; claim it first".into())
 }
 
-fn claiming_a_run_before_it_is_due_again() -> Refused {
+fn claiming_a_run_before_it_is_due_again() -> RefusalRow {
     let mut scene = Scene::of_worker();
     let kind = FailKind::Transient { retry_at: scene.now.plus(Millis::seconds(9)) };
     scene
@@ -354,7 +396,7 @@ fn claiming_a_run_before_it_is_due_again() -> Refused {
     (scene.send(Command::Claim(claim)).unwrap_err(), "the run cannot be claimed now".into())
 }
 
-fn one_hold_too_many() -> Refused {
+fn one_hold_too_many() -> RefusalRow {
     let mut scene = Scene::of_loop();
     scene.limits.open_holds = 1;
     scene.the_model_asks(&[SHELL, SHELL]);
@@ -365,7 +407,7 @@ fn one_hold_too_many() -> Refused {
     (scene.send(second).unwrap_err(), "the limit of 1 open holds of a run is reached".into())
 }
 
-fn one_sub_run_too_many() -> Refused {
+fn one_sub_run_too_many() -> RefusalRow {
     let mut scene = Scene::of_loop();
     scene.limits.children = 1;
     scene.the_model_asks(&[SHELL, SHELL]);
@@ -380,19 +422,19 @@ fn below(depth: u32) -> Option<Parent> {
     Some(Parent { run: run_id(), call: CallNo(1), hold, depth })
 }
 
-fn one_sub_run_too_deep() -> Refused {
+fn one_sub_run_too_deep() -> RefusalRow {
     let mut scene = Scene::start_below(an_agent(), Driver::Loop, below(8)).unwrap();
     scene.the_model_asks(&[SHELL]);
     let deeper = scene.begins_and_suspends(suspend_for_child(1, 1));
-    (deeper.unwrap_err(), "the limit of 8 sub-runs below each other is reached".into())
+    (deeper.unwrap_err(), "the limit of 8 nested sub-runs is reached".into())
 }
 
-fn starting_too_deep() -> Refused {
+fn starting_too_deep() -> RefusalRow {
     let Err(refusal) = Scene::start_below(an_agent(), Driver::Loop, below(9)) else { panic!("it started") };
-    (refusal, "the limit of 8 sub-runs below each other is reached".into())
+    (refusal, "the limit of 8 nested sub-runs is reached".into())
 }
 
-fn a_result_after_erasure() -> Refused {
+fn a_result_after_erasure() -> RefusalRow {
     let mut scene = Scene::of_loop();
     scene.the_model_asks(&[SHELL]);
     scene.begins(1).unwrap();
@@ -408,12 +450,12 @@ fn the_same_decision_with_the_same_key_is_a_repeat_and_another_one_is_refused() 
     let with_key = |resolution, key: &str| {
         Command::Resolve(Resolve { decide: as_seen(hold), resolution, idempotency_key: Some(key.into()) })
     };
-    scene.send(with_key(Wanted::Approve, "k-1")).unwrap();
+    scene.send(with_key(Choice::Approve, "k-1")).unwrap();
     let before = scene.log.len();
-    assert_eq!(scene.send(with_key(Wanted::Approve, "k-1")), Ok(standfast_core::decide::Answer::Repeated));
-    assert!(matches!(scene.send(with_key(Wanted::Approve, "k-2")), Err(Refusal::AlreadyDecided(_))));
+    assert_eq!(scene.send(with_key(Choice::Approve, "k-1")), Ok(standfast_core::decide::Answer::Repeated));
+    assert!(matches!(scene.send(with_key(Choice::Approve, "k-2")), Err(Refusal::AlreadyDecided(_))));
     assert!(matches!(scene.send(with_key(deny(), "k-1")), Err(Refusal::AlreadyDecided(_))));
-    assert!(matches!(scene.send(resolve(hold, Wanted::Approve)), Err(Refusal::AlreadyDecided(_))));
+    assert!(matches!(scene.send(resolve(hold, Choice::Approve)), Err(Refusal::AlreadyDecided(_))));
     assert_eq!(scene.log.len(), before);
 }
 
@@ -421,9 +463,9 @@ fn the_same_decision_with_the_same_key_is_a_repeat_and_another_one_is_refused() 
 #[test]
 fn a_stranger_is_not_told_who_decided() {
     let (mut scene, hold) = Scene::waiting_for_approval(HoldPolicy::default());
-    scene.resolves(hold, Wanted::Approve).unwrap();
+    scene.resolves(hold, Choice::Approve).unwrap();
     scene.authority = None;
-    assert_eq!(scene.resolves(hold, deny()), Err(Refusal::NotAllowed(hold)));
+    assert_eq!(scene.resolves(hold, deny()), Err(Refusal::NotAllowed(Some(scene.run.hold_id(hold)))));
 }
 
 /// A claim that somebody has is not given away, and a second node is told that the run is taken.
@@ -442,7 +484,7 @@ fn a_result_counts_once() {
     scene.the_model_asks(&[SHELL, SHELL]);
     scene.begins(1).unwrap();
     scene.finishes(1, 1).unwrap();
-    let again = Err(Refusal::StaleAttempt { call: CallNo(1), current: 1 });
+    let again = Err(Refusal::StaleAttempt { call: CallNo(1), attempt: 1, current: 1 });
     assert_eq!(scene.send(Command::FinishCall(finish(1, 1))), again);
     let orphan = Command::Orphan { call: CallNo(1), attempt: 1, node: NODE };
     assert_eq!(scene.send(orphan), Err(Refusal::CallNotReady(CallNo(1))));

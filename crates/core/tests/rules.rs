@@ -8,7 +8,7 @@ mod support;
 
 use standfast_core::body::Body;
 use standfast_core::command::{
-    ClaimRun, Command, Decide, FailKind, FailRun, OnHold, RecordFailure, Resolve, Suspend, SuspendFor, Wanted,
+    Choice, ClaimRun, Command, Decide, FailKind, FailRun, OnHold, RecordFailure, Resolve, Suspend, SuspendFor,
 };
 use standfast_core::decide::{self, Answer};
 use standfast_core::definition::Definition;
@@ -18,11 +18,11 @@ use standfast_core::hold::{HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
 use standfast_core::id::{CallNo, RequestId};
 use standfast_core::message::FileDigest;
 use standfast_core::name::{RuleId, ToolName};
-use standfast_core::next::{self, Next};
+use standfast_core::next::{self, NextStep};
 use standfast_core::policy::{Effect, Role, Verdicts};
 use standfast_core::project;
 use standfast_core::refusal::Refusal;
-use standfast_core::run::{CallState, Settled};
+use standfast_core::run::{CallOutcome, CallState};
 use standfast_core::time::Millis;
 use support::{
     LOOKUP, NODE, SHELL, Scene, an_agent, answer, cancel, deny, finish, resolve, say, suspend,
@@ -40,9 +40,9 @@ fn a_call_given_back_after_the_end_was_not_executed() {
     let before = scene.log.len();
     scene.send(Command::Return { call: CallNo(1), attempt: 1 }).unwrap();
     assert_eq!(scene.kinds_after(before), ["call.returned"]);
-    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(Settled::NotExecuted));
-    assert_eq!(next::next(&scene.run, scene.now), Next::Nothing);
-    let stale = Refusal::StaleAttempt { call: CallNo(1), current: 1 };
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(CallOutcome::NotExecuted));
+    assert_eq!(next::next(&scene.run, scene.now), NextStep::Nothing);
+    let stale = Refusal::StaleAttempt { call: CallNo(1), attempt: 1, current: 1 };
     assert_eq!(scene.finishes(1, 1), Err(stale), "it says that it never ran");
 }
 
@@ -77,7 +77,7 @@ fn a_message_that_cannot_supersede_an_unknown_outcome_supersedes_nothing() {
     scene.verdicts = the_rule_says("new", Effect::Hold, 1);
     scene.begins(2).unwrap();
     let before = scene.clone();
-    let open = scene.run.state.holds.iter().map(|hold| hold.key).collect();
+    let open = scene.run.state.holds.iter().map(|hold| scene.run.hold_id(hold.key)).collect();
     assert_eq!(scene.send(say(OnHold::Supersede)), Err(Refusal::Held { open }));
     assert_eq!((scene.run, scene.log), (before.run, before.log));
 }
@@ -101,7 +101,7 @@ fn the_server_lets_a_tool_look_again_and_says_nothing_else() {
     assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Ready);
     let mut others = waits(None);
     let hold = others.hold();
-    let refused = Err(Refusal::WrongKind { hold, kind: HoldKind::External });
+    let refused = Err(Refusal::WrongKind { hold: others.run.hold_id(hold), kind: HoldKind::External });
     assert_eq!(others.resolves(hold, answer()), refused);
 }
 
@@ -205,15 +205,22 @@ fn only_the_server_itself_says_what_a_sub_run_came_to() {
     let (hold, kind, before) = (scene.hold(), HoldKind::External, scene.log.len());
     for role in [Role::Owner, Role::Approver, Role::Admin, Role::Callback] {
         scene.authority = Some(role);
-        for wanted in [answer(), support::fail(), Wanted::Withdraw] {
-            assert_eq!(scene.resolves(hold, wanted), Err(Refusal::WrongKind { hold, kind }), "{role:?}");
+        for wanted in [answer(), support::fail(), Choice::Withdraw] {
+            assert_eq!(
+                scene.resolves(hold, wanted),
+                Err(Refusal::WrongKind { hold: scene.run.hold_id(hold), kind }),
+                "{role:?}"
+            );
         }
     }
     scene.authority = Some(Role::System);
-    assert_eq!(scene.resolves(hold, Wanted::Withdraw), Err(Refusal::WrongKind { hold, kind }));
+    assert_eq!(
+        scene.resolves(hold, Choice::Withdraw),
+        Err(Refusal::WrongKind { hold: scene.run.hold_id(hold), kind })
+    );
     assert_eq!(scene.log.len(), before);
     assert_eq!(scene.resolves(hold, answer()), Ok(Answer::Done));
-    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(Settled::Ok));
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(CallOutcome::Ok));
 }
 
 /// Rule 3: policy is asked directly before a call leaves our hands, whoever then does it.
@@ -279,7 +286,7 @@ fn a_worker_may_still_report_what_it_ran_when_the_run_was_canceled_meanwhile() {
     let mut scene = Scene::of_worker();
     scene.send(the_worker_proposes(SHELL)).unwrap();
     scene.send(cancel()).unwrap();
-    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(Settled::Unknown));
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(CallOutcome::Unknown));
     let mut report = finish(1, 0);
     report.worker = Some(worker("w-1"));
     assert_eq!(scene.send(Command::FinishCall(report)), Ok(Answer::Done));
@@ -291,7 +298,7 @@ fn what_a_worker_did_not_report_before_it_asked_a_person_is_unknown() {
     let mut scene = Scene::of_worker();
     scene.send(the_worker_proposes(SHELL)).unwrap();
     scene.send(Command::Suspend(suspend(0, 0, SuspendFor::Input))).unwrap();
-    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(Settled::Unknown));
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(CallOutcome::Unknown));
 }
 
 /// Rule 8 answers only the hold that said something pinned is gone, never a worker's question.
@@ -309,9 +316,9 @@ fn moving_a_run_to_another_definition_answers_no_workers_question() {
 fn moving_a_run_to_another_definition_lets_a_blocked_loop_go_on() {
     let mut scene = Scene::of_loop();
     scene.send(Command::Suspend(suspend(0, 0, SuspendFor::Input))).unwrap();
-    assert_eq!(next::next(&scene.run, scene.now), Next::Wait(None));
+    assert_eq!(next::next(&scene.run, scene.now), NextStep::Wait(None));
     scene.send(Command::Repin { definition: Digest([3; 32]) }).unwrap();
-    assert_eq!(next::next(&scene.run, scene.now), Next::Think);
+    assert_eq!(next::next(&scene.run, scene.now), NextStep::Think);
 }
 
 /// Rule 11: over the hard cap a call is refused and the model is told, also directly before its start.
@@ -323,7 +330,7 @@ fn a_call_that_would_need_one_hold_too_many_is_refused_and_not_tried_for_ever() 
     scene.verdicts = the_rule_says("new", Effect::Hold, 1);
     assert_eq!(scene.begins(1), Ok(Answer::Held));
     assert_eq!(scene.begins(2), Ok(Answer::Refused));
-    assert_eq!(scene.run.call(CallNo(2)).unwrap().state, CallState::Done(Settled::Refused));
+    assert_eq!(scene.run.call(CallNo(2)).unwrap().state, CallState::Done(CallOutcome::Refused));
 }
 
 /// Rule 11: over a soft cap nobody is told of the hold, so nobody is reminded of it either.
@@ -414,7 +421,10 @@ fn a_decision_on_a_hold_that_ended_with_its_run_is_told_so() {
     scene.the_model_asks(&[SHELL, LOOKUP]);
     let (expires, withdrawn) = (scene.hold_of(1).key, scene.hold_of(2).key);
     scene.later(Millis::seconds(100));
-    assert_eq!(scene.decided(&resolve(expires, deny())).outcome, Err(Refusal::Expired(expires)));
+    assert_eq!(
+        scene.decided(&resolve(expires, deny())).outcome,
+        Err(Refusal::Expired(scene.run.hold_id(expires)))
+    );
     assert_eq!(scene.decided(&resolve(withdrawn, deny())).outcome, Err(Refusal::Ended(Outcome::Failed)));
 }
 
@@ -424,7 +434,10 @@ fn a_hold_that_expires_this_instant_is_not_said_to_be_unknown() {
     let policy = HoldPolicy { timeout: Some(Millis::seconds(60)), ..HoldPolicy::default() };
     let (mut scene, hold) = Scene::waiting_for_approval(policy);
     scene.later(Millis::seconds(60));
-    assert_eq!(scene.send(Command::Reopen { hold, expires_at: None }), Err(Refusal::Expired(hold)));
+    assert_eq!(
+        scene.send(Command::Reopen { hold, expires_at: None }),
+        Err(Refusal::Expired(scene.run.hold_id(hold)))
+    );
 }
 
 /// A result must not bring contents back that were deleted; that its outcome stays unknown can still be noted.
@@ -437,7 +450,7 @@ fn a_result_after_erasure_is_not_kept() {
     scene.send(Command::Erase { reason: None }).unwrap();
     assert_eq!(scene.finishes(1, 1), Err(Refusal::Erased));
     assert_eq!(scene.send(Command::Orphan { call: CallNo(1), attempt: 1, node: NODE }), Ok(Answer::Done));
-    assert_eq!(next::next(&scene.run, scene.now), Next::Nothing);
+    assert_eq!(next::next(&scene.run, scene.now), NextStep::Nothing);
 }
 
 /// Rule 3: with a quorum an edit drops the votes, and the hold stays open for the new arguments.
@@ -458,7 +471,7 @@ fn an_edit_drops_the_votes() {
 fn a_late_result_is_the_truth_or_a_contradiction() {
     let (mut scene, _) = Scene::with_unknown_outcome();
     assert_eq!(scene.finishes(1, 1), Ok(Answer::Done));
-    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(Settled::Ok));
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(CallOutcome::Ok));
     let (mut scene, hold) = Scene::with_unknown_outcome();
     scene.resolves(hold, deny()).unwrap();
     assert_eq!(scene.finishes(1, 1), Ok(Answer::Contradicted));
@@ -476,7 +489,7 @@ fn a_changed_tool_is_asked_about_again() {
     assert_eq!(scene.hold_of(1).rules, [RuleId::schema_changed()]);
     assert_ne!(scene.run.call(CallNo(1)).unwrap().digest, before);
     let hold = scene.hold();
-    scene.resolves(hold, Wanted::Approve).unwrap();
+    scene.resolves(hold, Choice::Approve).unwrap();
     assert_eq!(scene.begins(1), Ok(Answer::Done));
 }
 
@@ -493,17 +506,17 @@ fn a_changed_file_is_asked_about_again() {
     scene.the_model_asks(&[SHELL]);
     let digest = |scene: &Scene| scene.run.call(CallNo(1)).unwrap().digest;
     let (before, hold) = (digest(&scene), scene.hold());
-    scene.resolves(hold, Wanted::Approve).unwrap();
+    scene.resolves(hold, Choice::Approve).unwrap();
     scene.verdicts = with_file(Effect::Hold, "second");
     assert_eq!(scene.begins(1), Ok(Answer::Held));
     assert!(scene.hold_of(1).rules.contains(&RuleId::files_changed()));
     assert_eq!(scene.hold_of(1).revision, 1);
     assert_ne!(digest(&scene), before);
     let hold = scene.hold();
-    let blind = scene.resolves(hold, Wanted::Approve);
+    let blind = scene.resolves(hold, Choice::Approve);
     assert!(matches!(blind, Err(Refusal::MustRepeatDigest { .. })), "{blind:?}");
     let decide = Decide { hold, digest: digest(&scene), revision: None };
-    let seen = Resolve { decide, resolution: Wanted::Approve, idempotency_key: None };
+    let seen = Resolve { decide, resolution: Choice::Approve, idempotency_key: None };
     scene.send(Command::Resolve(seen)).unwrap();
     assert_eq!(scene.begins(1), Ok(Answer::Done));
 
@@ -566,7 +579,7 @@ fn a_tool_that_is_gone_after_a_move_is_refused() {
     without.tools.remove(&ToolName::new(SHELL).unwrap());
     scene.moves_to(without);
     assert_eq!(scene.begins(1), Ok(Answer::Refused));
-    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(Settled::Refused));
+    assert_eq!(scene.run.call(CallNo(1)).unwrap().state, CallState::Done(CallOutcome::Refused));
 }
 
 /// Rule 1: credentials that arrive let the call begin again; the run is held until then.
@@ -588,10 +601,10 @@ fn an_approval_of_a_changed_tool_holds_for_one_move_only() {
     assert_eq!(scene.begins(1), Ok(Answer::Held));
     scene.moves_to(an_agent());
     let hold = scene.hold();
-    scene.resolves(hold, Wanted::Approve).unwrap();
+    scene.resolves(hold, Choice::Approve).unwrap();
     assert_eq!(scene.begins(1), Ok(Answer::Held), "what was approved was shown with the other schema");
     let hold = scene.hold();
-    scene.resolves(hold, Wanted::Approve).unwrap();
+    scene.resolves(hold, Choice::Approve).unwrap();
     assert_eq!(scene.begins(1), Ok(Answer::Done));
 }
 
@@ -604,6 +617,6 @@ fn the_request_of_a_turn_outlives_its_first_hold() {
     scene.the_model_asks(&[SHELL, SHELL]);
     let request = scene.run.request().unwrap();
     assert!(scene.run.state.holds.iter().all(|hold| hold.key.secret != request.secret));
-    scene.resolves(scene.hold_of(1).key, Wanted::Approve).unwrap();
+    scene.resolves(scene.hold_of(1).key, Choice::Approve).unwrap();
     assert_eq!(scene.run.request(), Some(request));
 }

@@ -9,7 +9,6 @@ mod client;
 mod colour;
 mod data;
 mod edit;
-mod exec_child;
 mod holds;
 mod inbox;
 mod keys;
@@ -31,6 +30,7 @@ mod watch;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use standfast_tools::exec_child;
 
 /// A server for AI agents that must stop and wait: for a person's approval, an answer, a long job, a login.
 ///
@@ -46,45 +46,45 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve what a configuration file says, or without one the embedded demo: a scripted agent that asks before it
-    /// deletes something, without key and network.
+    /// Start the server, with a configuration file or with the embedded demo: a scripted agent that needs approval to
+    /// delete a file. The demo needs no API key and no network.
     Serve(serve::Serve),
-    /// Send a message to an agent; it begins a run.
+    /// Send a message to an agent and start a run.
     Send(send::Send),
     /// List runs, newest first.
     Runs(runs::Runs),
-    /// Show a run: how it stands, and everything that happened.
+    /// Show a run: its status and its event log.
     Show(runs::Show),
-    /// List what waits, look at it, decide it.
+    /// List pending holds, show one, approve, deny or answer it.
     Holds(holds::Holds),
-    /// Go through the tasks that wait in inboxes and answer them; list, add and stop tasks.
+    /// Answer pending tasks of inboxes one by one; list, add and cancel tasks.
     Inbox(inbox::Inbox),
-    /// Stop a run.
+    /// Cancel a run.
     Cancel(runs::Cancel),
-    /// Follow a run until it waits or ends; without a run, follow what waits.
+    /// Follow a run until it waits or ends; without a run, follow pending holds.
     Watch(watch::Watch),
-    /// Play scenarios: a scripted model, scripted people and tools, a virtual clock, the real engine. No server.
+    /// Run scenario tests: scripted model, people and tools, a virtual clock, the real engine. Needs no server.
     Test(test::Test),
-    /// List the servers that share a database: which are there, of which version, with how much of the work.
+    /// List the nodes that share a database, with version and load.
     Nodes(nodes::Nodes),
-    /// Make, list and revoke API keys, in a server's database. The server may be running.
+    /// Create, list and revoke API keys in a server's database. The server may be running.
     #[command(subcommand)]
     Keys(keys::Keys),
-    /// Say who is told of what: list, make, test and delete subscriptions, and send again what could not be told.
+    /// Manage webhook subscriptions: list, create, test and delete them, resend failed deliveries.
     #[command(subcommand)]
     Subscriptions(subscriptions::Subscriptions),
-    /// Try out the models of a configuration.
+    /// Test the models of a configuration file.
     #[command(subcommand)]
     Llm(llm::Llm),
-    /// Check a configuration file and say what each agent comes to.
+    /// Validate a config file and show each agent's effective settings.
     Validate(validate::Validate),
-    /// Print the JSON Schema of the configuration file; editors complete with it.
+    /// Print the JSON Schema of the configuration file, for completion in editors.
     Schema(schema::Schema),
-    /// Write everything of a database, or one conversation, as JSON lines; or readable files.
+    /// Export a database, or one session, as JSON lines or as readable files.
     Export(moving::Export),
-    /// Read the lines of an export into a database. Runs that wait go on waiting there.
+    /// Import an export into a database. Pending holds stay pending.
     Import(moving::Import),
-    /// Prove what is stored.
+    /// Verify and export the audit log.
     #[command(subcommand)]
     Audit(Audit),
     /// Run one command for the server and end it with the server.
@@ -94,8 +94,8 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum Audit {
-    /// Check every hash chain of a database, SQLite or Postgres, and that everything stored of a run follows from its
-    /// events; with signed heads also that nothing is gone or was rolled back. Reads only; the server may be running.
+    /// Verify every hash chain of a database, SQLite or Postgres, and that every row follows from the events of its run;
+    /// with signed heads also that nothing was deleted or rolled back. Read-only; the server may be running.
     Verify {
         #[command(flatten)]
         what: audit::Audited,
@@ -105,8 +105,8 @@ enum Audit {
         #[arg(long)]
         json: bool,
     },
-    /// Sign where every hash chain of a database ends now, and add that to a file of signed heads. A server does it by
-    /// itself when its configuration has `server.audit`.
+    /// Sign the current end of every hash chain and append it to a file of signed heads. A server does this itself when
+    /// its configuration has `server.audit`.
     Head {
         #[command(flatten)]
         what: audit::Audited,
@@ -116,15 +116,15 @@ enum Audit {
         #[arg(long)]
         json: bool,
     },
-    /// Print the log of every run, or of one, as JSON lines: one for each event, with the hash of its link. Verified as
-    /// it is read; the server may be running.
+    /// Print the event log of every run, or of one, as JSON lines, each with the hash of its link. Verified while reading;
+    /// the server may be running.
     Export {
         #[command(flatten)]
         what: audit::Audited,
         /// Only this run.
         #[arg(long, value_name = "ID")]
         run: Option<String>,
-        /// Print the summary, on standard error, as one JSON object too.
+        /// Also print the summary, on standard error, as one JSON object.
         #[arg(long)]
         json: bool,
     },

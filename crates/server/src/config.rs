@@ -16,6 +16,7 @@ mod mcp;
 mod mode;
 mod models;
 mod nearest;
+mod own_files;
 mod path;
 mod plan;
 mod problem;
@@ -29,10 +30,12 @@ mod tree;
 
 use std::path::{Path as FilePath, PathBuf};
 
+use file::File;
 use garde::Validate;
 
+use crate::database::Database;
+
 pub use build::{Beside, BuildError, Built, kept_key};
-pub use database::{Database, Postgres};
 pub use expand::{Lookup, Unset};
 pub use mode::{Effective, EffectiveMode};
 pub use nearest::advice;
@@ -43,9 +46,6 @@ pub use reference::markdown as reference;
 pub use schema::published as schema;
 pub use source::{Source, Spot};
 pub use stores::Lives;
-
-use crate::conformance::Passes;
-use file::{ConformancePass, File};
 
 /// A configuration that is right.
 #[derive(Debug)]
@@ -62,8 +62,6 @@ pub struct Config {
     pub database: Option<Database>,
     /// What one should know.
     pub notices: Vec<Notice>,
-    /// Whether it is for conformance kits, and in which of their passes.
-    pub conformance: Option<Passes>,
 }
 
 /// Why there is no configuration.
@@ -138,22 +136,21 @@ pub fn check(
     }
     let agents = plan::agents(&file);
     let database = stores::database(&file, &tree, folder);
-    let conformance = (file.server.conformance == Some(true)).then(|| {
-        let has = |pass| file.server.conformance_passes.contains(&pass);
-        let passes = Passes {
-            reduced_capabilities: has(ConformancePass::ReducedCapabilities),
-            auth: has(ConformancePass::Auth),
-            required_extension: has(ConformancePass::RequiredExtension),
-        };
-        passes.in_environment(lookup)
-    });
-    Ok(Config { source, folder: folder.to_owned(), file, agents, database, notices, conformance })
+    let config = Config { source, folder: folder.to_owned(), file, agents, database, notices };
+    let exposed = config.exposed_files(&tree);
+    if exposed.is_empty() {
+        return Ok(config);
+    }
+    let Config { source, notices, .. } = config;
+    let mut problems = exposed;
+    problems.sort_by_key(|problem| problem.at);
+    Err(Problems { source, problems, notices })
 }
 
 /// The types. What does not fit has been left out and told before this.
 fn typed(shaped: serde_json::Value, tree: &tree::Node, problems: &mut Vec<Problem>) -> File {
     serde_json::from_value(shaped).unwrap_or_else(|error| {
-        let help = "this is a mistake of Standfast's own check; please report it with the file".to_owned();
+        let help = "this is a bug in Standfast's validation; please report it with the file".to_owned();
         problems.push(Problem { at: tree.at, path: Path::top(), what: error.to_string(), help });
         File::default()
     })
@@ -165,9 +162,10 @@ fn out_of_bounds(file: &File, tree: &tree::Node) -> Vec<Problem> {
     let told = report.iter().map(|(path, error)| {
         let path = garde_path(&path.to_string());
         let words = error.message().to_owned();
-        let what = match words.starts_with("must") {
-            true => format!("`{path}` {words}"),
-            false => format!("`{path}` is {}", words.replace("length is ", "")),
+        let what = if words.starts_with("must") {
+            format!("`{path}` {words}")
+        } else {
+            format!("`{path}` is {}", words.replace("length is ", ""))
         };
         let bound = words.split_whitespace().next_back().unwrap_or_default();
         let help = if words.starts_with("lower") || words.contains("length") {

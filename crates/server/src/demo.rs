@@ -12,15 +12,13 @@ use std::sync::Arc;
 use standfast_core::body::Body;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::HoldPolicy;
-use standfast_core::id::Place;
 use standfast_core::json::{BadJson, RawJson};
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, BadName, ToolName};
-
-use crate::model::scripted::{Line, Script};
-use crate::settings::{Agent, Approvers, Settings, Streaming, Tracking};
-use crate::tool::suspend::{self, SuspendForInput};
-use crate::tool::{Invocation, Outcome, Running, Tool};
+use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::tool::suspend::{self, SuspendForInput};
+use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
+use standfast_models::scripted::{Line, Script};
 
 /// The file in the data directory that has a line for each start of the demo's tool.
 pub const EFFECTS: &str = "demo-effects.log";
@@ -93,18 +91,9 @@ fn ops(data: &Path) -> Result<Agent, BadDemo> {
     let script = Script { lines: vec![asks, Line::streams("I have dealt with the old cache.")] };
     let effects = WritesALine { effects: data.join(EFFECTS) };
     Ok(Agent {
-        digest: definition.digest(),
-        definition: Arc::new(definition),
-        model: Arc::new(script),
         tools: BTreeMap::from([(tool.clone(), Arc::new(effects) as Arc<dyn Tool>)]),
         needs_approval: BTreeSet::from([tool]),
-        approvers: Approvers::default(),
-        worker_pool: 64,
-        may_work: None,
-        streaming: Streaming::On,
-        tracking: Tracking::On,
-        lives: Place::Durable,
-        serves: None,
+        ..Agent::new(definition, Arc::new(script))
     })
 }
 
@@ -124,18 +113,8 @@ fn asks(name: &str, prompt: &str, lines: Vec<Line>) -> Result<Agent, BadDemo> {
         holds: HoldPolicy::default(),
     };
     Ok(Agent {
-        digest: definition.digest(),
-        definition: Arc::new(definition),
-        model: Arc::new(Script { lines }),
         tools: BTreeMap::from([(tool, Arc::new(SuspendForInput) as Arc<dyn Tool>)]),
-        needs_approval: BTreeSet::new(),
-        approvers: Approvers::default(),
-        worker_pool: 64,
-        may_work: None,
-        streaming: Streaming::On,
-        tracking: Tracking::On,
-        lives: Place::Durable,
-        serves: None,
+        ..Agent::new(definition, Arc::new(Script { lines }))
     })
 }
 

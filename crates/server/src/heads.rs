@@ -22,12 +22,12 @@ use serde_json::value::RawValue;
 use standfast_core::digest::{self, Digest};
 use standfast_core::id::{RunId, Seq};
 use standfast_core::time::{Millis, Timestamp};
-use standfast_store::audit::Covered;
+use standfast_engine::clock::Clock;
+use standfast_store::audit::SignedCoverage;
 use standfast_store::{postgres, sqlite};
 use tokio::sync::watch;
 
-use crate::clock::Clock;
-use crate::config::Database;
+use crate::database::Database;
 
 /// Goes before what is signed, so that no signature for anything else fits.
 const LABEL: &[u8] = b"standfast.head.1\0";
@@ -176,9 +176,10 @@ impl KeySource {
                 let mut command = Command::new(program);
                 command.args(arguments).stdin(Stdio::null()).stderr(Stdio::inherit());
                 let output = command.output().map_err(|error| failed(error.to_string()))?;
-                match output.status.success() {
-                    true => String::from_utf8(output.stdout).map_err(|_| failed("it prints no text".into())),
-                    false => Err(failed(format!("it ended with {}", output.status))),
+                if output.status.success() {
+                    String::from_utf8(output.stdout).map_err(|_| failed("it prints no text".into()))
+                } else {
+                    Err(failed(format!("it ended with {}", output.status)))
                 }
             }
         }
@@ -186,14 +187,16 @@ impl KeySource {
 
     /// The key.
     pub fn key(&self) -> Result<HeadKey, HeadError> {
-        let no_key = "it is no Ed25519 key in PKCS#8; `openssl genpkey -algorithm ed25519` makes one";
+        let no_key =
+            "it is not an Ed25519 key in PKCS#8; create one with `openssl genpkey -algorithm ed25519`";
         let wrong = || HeadError::Key { from: self.to_string(), why: no_key.into() };
         HeadKey::read(&self.text()?).ok_or_else(wrong)
     }
 
     /// Its public half; a public key will do.
     pub fn public(&self) -> Result<PublicKey, HeadError> {
-        let wrong = || HeadError::Key { from: self.to_string(), why: "it is no Ed25519 key in PEM".into() };
+        let wrong =
+            || HeadError::Key { from: self.to_string(), why: "it is not an Ed25519 key in PEM".into() };
         PublicKey::read(&self.text()?).ok_or_else(wrong)
     }
 }
@@ -242,7 +245,7 @@ struct Head {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SignedHeads {
     /// What must still be there.
-    pub covered: Covered,
+    pub covered: SignedCoverage,
     /// How many heads there are.
     pub heads: u64,
     /// When the newest was signed.
@@ -310,8 +313,8 @@ impl SignedHeads {
 }
 
 /// Where every chain of a database ends now.
-fn current(database: &Database) -> Result<Covered, HeadError> {
-    let mut now = Covered::default();
+fn current(database: &Database) -> Result<SignedCoverage, HeadError> {
+    let mut now = SignedCoverage::default();
     let failed = |error: &dyn fmt::Display| HeadError::Database(error.to_string());
     let (runs, entries) = (&mut now.runs, &mut now.entries);
     let take_run = |run, seq, hash| {
@@ -410,8 +413,8 @@ pub async fn keep_signing(
                 );
             }
             Ok(Ok(None)) => {}
-            Ok(Err(error)) => tracing::error!(%error, "audit: no head was signed"),
-            Err(panic) => tracing::error!(%panic, "audit: no head was signed"),
+            Ok(Err(error)) => tracing::error!(%error, "audit: could not sign a head"),
+            Err(panic) => tracing::error!(%panic, "audit: could not sign a head"),
         }
         if *stopping.borrow() {
             return;
@@ -435,7 +438,7 @@ fn signed(head: &Head, key: &HeadKey) -> Result<String, serde_json::Error> {
 }
 
 /// A database that lost something is not signed over: the head would say that all is well.
-fn refuse_lost(before: &Covered, now: &Covered) -> Result<(), HeadError> {
+fn refuse_lost(before: &SignedCoverage, now: &SignedCoverage) -> Result<(), HeadError> {
     let lost = |what: String| Err(HeadError::Lost { what });
     let mut runs: Vec<(&RunId, &(Seq, Digest))> = before.runs.iter().collect();
     runs.sort_unstable_by_key(|(run, _)| **run);

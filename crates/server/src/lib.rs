@@ -1,30 +1,12 @@
-//! The server: everything between the stored runs and the world.
+//! The server: what makes one program of the engine, its models and tools, and the surfaces.
 //!
-//! Direction inside: surfaces → engine → (store, model, tool). `engine` is the only write path; `policy` and `auth` work
-//! out verdicts and authority before the core is asked; `clock` is the one file that reads time and draws randomness.
-//! `surface` has one folder for each protocol, `http` what they share, `html` what their pages share; `scenario` plays
-//! people's own tests. `telemetry` is what the server measures of itself, `vault` the secrets that it keeps, `heads` what it signs
-//! of its database. `config` turns a
-//! file into `settings`.
+//! `config` turns a file into the engine's settings, with models and tools; `demo` and `conformance` are agents that need
+//! no file; `app` puts the surfaces together; `scenario` plays people's own tests; `heads` is what the server signs of its
+//! database. The command line is the program's (`main.rs`, `cli/`).
 
-pub mod auth;
-pub mod card_key;
-pub mod clock;
+pub mod app;
 pub mod config;
-pub mod conformance;
+pub mod database;
 pub mod demo;
-pub mod engine;
 pub mod heads;
-mod html;
-pub mod http;
-mod http_date;
-pub mod model;
-pub mod policy;
 pub mod scenario;
-pub mod schema;
-pub mod settings;
-pub mod surface;
-pub mod telemetry;
-pub mod tool;
-pub mod vault;
-pub mod words;

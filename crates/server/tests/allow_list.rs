@@ -8,9 +8,9 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use standfast::tool::command::{CommandOptions, CommandTool, authority, rules};
-use standfast::tool::sandbox::Confinement;
-use standfast::tool::{Because, Judgement, Tool};
+use standfast_engine::tool::{Because, Judgement, Tool};
+use standfast_tools::command::{CommandOptions, CommandTool, authority, rules};
+use standfast_tools::sandbox::Confinement;
 
 const BYPASS: &str = include_str!("corpus/bypass.txt");
 const AUTHORITY: &str = include_str!("corpus/authority.txt");
@@ -447,7 +447,7 @@ fn t26_changing_what_is_outside_asks_with_a_sandbox_too() {
         std::os::unix::fs::symlink(target, work.join(link)).unwrap();
     }
     for confinement in [Confinement::On, Confinement::Off] {
-        if confinement == Confinement::On && standfast::tool::sandbox::probe().is_err() {
+        if confinement == Confinement::On && standfast_tools::sandbox::probe().is_err() {
             println!("this kernel cannot confine; checked without");
             continue;
         }

@@ -9,20 +9,18 @@ mod tooling;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use standfast::tool::command::{CommandOptions, CommandTool};
-use standfast::tool::sandbox::Confinement;
-use standfast::tool::{Outcome, Tool};
 use standfast_core::body::Body;
 use standfast_core::message::ToolResult;
 use standfast_core::time::Millis;
+use standfast_engine::tool::{Outcome, Tool};
+use standfast_tools::command::{CommandOptions, CommandTool};
+use standfast_tools::sandbox::Confinement;
 
 use tooling::invocation;
-
-const SHIM: &str = env!("CARGO_BIN_EXE_standfast");
 
 /// Everything may run, and nothing is confined: what is shown here is how commands start and end.
 fn options() -> CommandOptions {
@@ -34,7 +32,7 @@ fn tool() -> CommandTool {
 }
 
 fn with(options: CommandOptions) -> CommandTool {
-    CommandTool::through(options, PathBuf::from(SHIM)).unwrap()
+    CommandTool::through(options, standfast_testkit::binary::path()).unwrap()
 }
 
 fn through(shim: &str) -> CommandTool {
@@ -246,7 +244,7 @@ async fn a_dropped_call_ends_the_command_and_what_it_started() {
 fn a_dead_server_ends_the_command_and_what_it_started() {
     let word = unique(4);
     let script = format!("sleep {word} & sleep {word}");
-    let mut shim = Command::new(SHIM)
+    let mut shim = standfast_testkit::standfast()
         .args(["exec-child", "--time-limit-ms=60000", "--output-limit=1000", "--", "sh", "-c", &script])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -8,12 +8,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::clock::Clock;
-use standfast::engine::Engine;
-use standfast::settings::{Connections, Settings};
-use standfast::{demo, http};
+use standfast::{app, demo};
 use standfast_core::time::Millis;
+use standfast_engine::Engine;
+use standfast_engine::clock::Clock;
+use standfast_engine::settings::{Connections, FixedSettings, Settings};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_surfaces::http;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -35,10 +36,13 @@ struct Site {
 async fn serve(connections: Connections) -> Site {
     let data = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&SqliteOptions::at(data.path().join("standfast.db"))).unwrap();
-    let settings = Settings { connections: connections.clone(), ..demo::settings(data.path()).unwrap() };
+    let settings = Settings {
+        fixed: FixedSettings { connections: connections.clone(), ..FixedSettings::default() },
+        ..demo::settings(data.path()).unwrap()
+    };
     let engine = Engine::new(Arc::new(store), Clock::system(), settings);
     let (stop, stopping) = watch::channel(false);
-    let router = http::router(http::App { engine, stopping: stopping.clone() });
+    let router = app::router(http::App { engine, stopping: stopping.clone() });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = tokio::spawn(async move { http::serve(listener, router, &connections, stopping).await });

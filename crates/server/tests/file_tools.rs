@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
-use standfast::tool::files::{FileKind, FileLimits, FileTool, PATH_RULE};
-use standfast::tool::workspace::{BadWorkspace, Workspace};
-use standfast::tool::{Because, Judgement, Outcome, Tool};
 use standfast_core::body::Body;
 use standfast_core::message::{Replay, ToolResult};
+use standfast_engine::tool::{Because, Judgement, Outcome, Tool};
+use standfast_tools::files::{FileKind, FileLimits, FileTool, PATH_RULE};
+use standfast_tools::workspace::{BadWorkspace, Workspace};
 use tempfile::TempDir;
 
 use tooling::invocation;

@@ -2,25 +2,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
-#[path = "tooling/other_server.rs"]
-mod other_server;
 mod tooling;
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use standfast::clock::Clock;
-use standfast::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
-use standfast::tool::guard::{Blocked, Guard, Others, is_public};
-use standfast::tool::http::HttpLimits;
-use standfast::tool::http_request::{ADDRESS_RULE, HttpRequest, HttpRequestOptions};
-use standfast::tool::{Because, Judgement, Outcome, Tool};
 use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
 use standfast_core::message::ToolResult;
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::clock::Clock;
+use standfast_engine::outbound::guard::{Blocked, Guard, Others, is_public};
+use standfast_engine::outbound::http::HttpLimits;
+use standfast_engine::tool::{Because, Judgement, Outcome, Tool};
+use standfast_tools::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
+use standfast_tools::http_request::{ADDRESS_RULE, HttpRequest, HttpRequestOptions};
 
-use other_server::{OtherServer, answer};
+use standfast_testkit::other_server::{OtherServer, answer};
 use tooling::invocation;
 
 fn naming(hosts: &[String]) -> Guard {
@@ -213,7 +211,7 @@ async fn a_broken_connection_is_an_unknown_outcome() {
         let outcome = tool.run(invocation(&json!({"method": "POST", "url": url, "body": "x"}))).await;
         assert!(matches!(&outcome, Outcome::Unknown(why) if why.contains("was sent")), "{outcome:?}");
     }
-    assert!(failure(&tool, json!({ "url": url })).await.contains("no complete answer"));
+    assert!(failure(&tool, json!({ "url": url })).await.contains("the response is incomplete"));
     // The port is closed by now: nobody answers any more.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{gone}/");

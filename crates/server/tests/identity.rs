@@ -5,50 +5,38 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
+use standfast_testkit::Process;
 use tempfile::TempDir;
 
 /// A running server; dropping it is `kill -9`.
 struct Server {
-    child: Child,
-    base: String,
+    program: Process,
     data: TempDir,
     client: Client,
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn standfast(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    let mut command = standfast_testkit::standfast();
     command.args(arguments).env("RUST_LOG", "warn").env_remove("STANDFAST_KEY");
     command
 }
 
 fn serve(more: &[&str]) -> Server {
     let data = tempfile::tempdir().unwrap();
-    let (child, base) = spawn(data.path(), more);
-    Server { child, base, data, client: Client::builder().no_proxy().build().unwrap() }
+    let program = spawn(data.path(), more);
+    Server { program, data, client: Client::builder().no_proxy().build().unwrap() }
 }
 
-fn spawn(data: &Path, more: &[&str]) -> (Child, String) {
+fn spawn(data: &Path, more: &[&str]) -> Process {
     let listen = if more.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"] };
     let mut command = standfast(&["serve"]);
-    command.args(listen).args(more).arg("--data").arg(data);
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    (child, line.trim().strip_prefix("Standfast listens on ").unwrap().to_owned())
+    standfast_testkit::start(command.args(listen).args(more).arg("--data").arg(data))
 }
 
 fn keys(data: &Path, arguments: &[&str]) -> Output {
@@ -69,7 +57,7 @@ struct Answer {
 
 async fn answer(request: RequestBuilder) -> Answer {
     let response = request.send().await.unwrap();
-    let headers = response.headers().iter().filter(|(name, _)| *name != "date");
+    let headers = response.headers().iter().filter(|(name, _)| *name != "date" && *name != "x-request-id");
     let headers =
         headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
     Answer { status: response.status().as_u16(), headers, body: response.text().await.unwrap() }
@@ -84,9 +72,9 @@ impl Answer {
 impl Server {
     /// Kills it and starts it again with other arguments.
     fn restart(&mut self, more: &[&str]) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        (self.child, self.base) = spawn(self.data.path(), more);
+        self.program.child.kill().unwrap();
+        self.program.child.wait().unwrap();
+        self.program = spawn(self.data.path(), more);
     }
 
     /// Makes a key while the server runs.
@@ -99,12 +87,14 @@ impl Server {
     }
 
     fn get(&self, key: &str, path: &str) -> RequestBuilder {
-        let request = self.client.get(format!("{}{path}", self.base)).timeout(Duration::from_secs(30));
+        let request =
+            self.client.get(format!("{}{path}", self.program.base)).timeout(Duration::from_secs(30));
         if key.is_empty() { request } else { request.bearer_auth(key) }
     }
 
     fn post(&self, key: &str, path: &str, body: &str) -> RequestBuilder {
-        let request = self.client.post(format!("{}{path}", self.base)).timeout(Duration::from_secs(30));
+        let request =
+            self.client.post(format!("{}{path}", self.program.base)).timeout(Duration::from_secs(30));
         let request = request.header("content-type", "application/json").body(body.to_owned());
         if key.is_empty() { request } else { request.bearer_auth(key) }
     }
@@ -340,12 +330,43 @@ async fn an_approver_who_is_taken_off_the_list_sees_nothing_any_more() {
     assert_eq!(server.decide(&cy, &hold).await.status, 200);
 }
 
+/// RFC 9110, 11.6.1: every surface names the scheme once, whatever the form of its errors.
+#[tokio::test]
+async fn every_surface_sends_one_challenge() {
+    let server = serve(&["--auth", "keys"]);
+    let rpc = r#"{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "run_x"}}"#;
+    for request in [
+        server.get("", "/api/v1/holds"),
+        server.get("", "/v1/agents/ops/tasks/run_x"),
+        server.post("", "/", rpc),
+        server.post("", "/v1/agents/ops", rpc),
+        server.get("", "/async-tool/calls"),
+        server.get("", "/no-such-path"),
+    ] {
+        let refused = answer(request).await;
+        let challenges = refused.headers.iter().filter(|(name, _)| name == "www-authenticate").count();
+        assert_eq!((refused.status, challenges), (401, 1), "{refused:?}");
+    }
+}
+
+/// The help names every scope, and the default that the server goes by.
+#[test]
+fn the_help_names_every_scope() {
+    let help = text(standfast(&["keys", "create", "--help"]).output().unwrap().stdout);
+    let about = help.split_once("--scope").unwrap().1;
+    let about = about.split_once("--expires").unwrap().0.split_whitespace().collect::<Vec<_>>().join(" ");
+    for scope in ["runs:read", "runs:write", "holds:decide", "inbox:work", "admin"] {
+        assert!(about.contains(scope), "{scope} is missing: {about}");
+    }
+    assert!(about.contains("Default: runs:read, runs:write, holds:decide"), "{about}");
+}
+
 /// A browser asks its user for the key; scripts are told to send it as a bearer.
 #[tokio::test]
 async fn a_browser_can_send_the_key_as_a_password() {
     let server = serve(&["--auth", "keys"]);
     let key = server.key(&["--user", "ann"]);
-    let url = format!("{}/api/v1/holds", server.base);
+    let url = format!("{}/api/v1/holds", server.program.base);
     let page = answer(server.client.get(&url).header("accept", "text/html,*/*")).await;
     let challenges: Vec<&str> = page
         .headers
@@ -370,7 +391,7 @@ async fn a_browser_can_send_the_key_as_a_password() {
 async fn the_commands_send_the_key() {
     let server = serve(&["--auth", "keys"]);
     let key = server.key(&["--user", "ann"]);
-    let runs = || standfast(&["runs", "--server", &server.base]);
+    let runs = || standfast(&["runs", "--server", &server.program.base]);
     let without = runs().output().unwrap();
     let said = text(without.stderr);
     assert_eq!((without.status.code(), said.contains("STANDFAST_KEY")), (Some(1), true), "{said}");
@@ -402,7 +423,7 @@ async fn listening_elsewhere_needs_keys_or_a_flag() {
         assert_eq!((output.status.code(), said.contains(expected)), (Some(2), true), "{said}");
     }
 
-    let here = |server: &Server| server.base.replace("0.0.0.0", "127.0.0.1") + "/api/v1/holds";
+    let here = |server: &Server| server.program.base.replace("0.0.0.0", "127.0.0.1") + "/api/v1/holds";
     let keyed = serve(&["--listen", "0.0.0.0:0", "--auth", "keys", "--host", "approve.example"]);
     let key = keyed.key(&["--user", "ann"]);
     for (host, status) in
@@ -423,7 +444,7 @@ async fn wrong_keys_are_throttled_and_valid_ones_never() {
     let server = serve(&["--auth", "keys"]);
     let (known, unused) = (server.key(&["--user", "alice"]), server.key(&["--user", "bob"]));
     let page = |password: &str| {
-        let request = server.client.get(format!("{}/", server.base)).header("accept", "text/html");
+        let request = server.client.get(format!("{}/", server.program.base)).header("accept", "text/html");
         request.basic_auth("anyone", Some(password)).send()
     };
     let wrong = format!("sf_{}", "x".repeat(60));
@@ -441,8 +462,9 @@ async fn wrong_keys_are_throttled_and_valid_ones_never() {
     let refused = refused.unwrap();
     let seconds: u32 = refused.headers()["retry-after"].to_str().unwrap().parse().unwrap();
     assert!((1..=60).contains(&seconds), "{seconds}");
-    assert!(refused.text().await.unwrap().contains("Too many wrong keys"));
-    let api = |key: &str| server.client.get(format!("{}/api/v1/runs", server.base)).bearer_auth(key).send();
+    assert!(refused.text().await.unwrap().contains("Too many failed attempts"));
+    let api =
+        |key: &str| server.client.get(format!("{}/api/v1/runs", server.program.base)).bearer_auth(key).send();
     assert_eq!(api(&wrong).await.unwrap().status(), 429);
     for key in [&known, &unused, &server.key(&["--user", "carol"])] {
         assert_eq!(page(key).await.unwrap().status(), 200, "a valid key is let in");
@@ -453,9 +475,9 @@ async fn wrong_keys_are_throttled_and_valid_ones_never() {
         429,
         "a valid key of others changes nothing for a wrong one"
     );
-    let nothing = server.client.get(format!("{}/api/v1/runs", server.base));
+    let nothing = server.client.get(format!("{}/api/v1/runs", server.program.base));
     assert_eq!(nothing.send().await.unwrap().status(), 401);
-    let up = server.client.get(format!("{}/healthz", server.base));
+    let up = server.client.get(format!("{}/healthz", server.program.base));
     assert_eq!(up.send().await.unwrap().status(), 200);
 }
 
@@ -471,10 +493,10 @@ async fn failures_count_for_the_client_behind_a_trusted_proxy() {
     let text = "llms: {script: {type: scripted, script: script.yaml}}\nagents: {ops: {llm: script, task: {}}}\n\
                 server: {auth: {api_keys: true}, trusted_proxies: [127.0.0.0/8]}\n";
     std::fs::write(&config, text).unwrap();
-    let (child, base) = spawn(data.path(), &["--config", config.to_str().unwrap()]);
-    let server = Server { child, base, data, client: Client::builder().no_proxy().build().unwrap() };
+    let program = spawn(data.path(), &["--config", config.to_str().unwrap()]);
+    let server = Server { program, data, client: Client::builder().no_proxy().build().unwrap() };
     let ask = async |forwarded: &str, key: &str| {
-        let request = server.client.get(format!("{}/api/v1/runs", server.base)).bearer_auth(key);
+        let request = server.client.get(format!("{}/api/v1/runs", server.program.base)).bearer_auth(key);
         request.header("x-forwarded-for", forwarded).send().await.unwrap().status().as_u16()
     };
     let wrong = format!("sf_{}", "x".repeat(60));
@@ -490,10 +512,10 @@ async fn failures_count_for_the_client_behind_a_trusted_proxy() {
     let key = server.key(&["--user", "alice"]);
     // The same prefix with another secret, and the check that fits it, from many clients.
     let prefix = key.split('_').nth(1).unwrap();
-    let forged = |n: u8| standfast::auth::ApiKey::new([n; standfast::auth::KEY_BYTES]).reveal();
+    let forged = |n: u8| standfast_engine::auth::ApiKey::new([n; standfast_engine::auth::KEY_BYTES]).reveal();
     let mut seen = Vec::new();
     for n in 0..25 {
-        let other = server.client.get(format!("{}/api/v1/runs", server.base)).bearer_auth(forged(1));
+        let other = server.client.get(format!("{}/api/v1/runs", server.program.base)).bearer_auth(forged(1));
         let client = format!("192.0.2.{n}");
         seen.push(other.header("x-forwarded-for", client).send().await.unwrap().status().as_u16());
     }
@@ -521,15 +543,16 @@ async fn a_stream_ends_when_its_reader_may_not_see_the_run_any_more() {
         )
     };
     std::fs::write(&config, text("bob")).unwrap();
-    let (child, base) = spawn(data.path(), &["--config", config.to_str().unwrap()]);
-    let server = Server { child, base, data, client: Client::builder().no_proxy().build().unwrap() };
+    let program = spawn(data.path(), &["--config", config.to_str().unwrap()]);
+    let server = Server { program, data, client: Client::builder().no_proxy().build().unwrap() };
     let (ann, bob) = (server.key(&["--user", "ann"]), server.key(&["--user", "bob"]));
     let (run, hold) = server.held(&ann).await;
-    let stream = server.client.get(format!("{}/api/v1/runs/{run}/events", server.base));
+    let stream = server.client.get(format!("{}/api/v1/runs/{run}/events", server.program.base));
     let stream = stream.header("accept", "text/event-stream").bearer_auth(&bob).send().await.unwrap();
     assert_eq!(stream.status(), 200);
     std::fs::write(&config, text("carol")).unwrap();
-    let reloaded = Command::new("kill").args(["-HUP", &server.child.id().to_string()]).status().unwrap();
+    let reloaded =
+        Command::new("kill").args(["-HUP", &server.program.child.id().to_string()]).status().unwrap();
     assert!(reloaded.success());
     for _ in 0..600 {
         if server.status(&bob, &format!("/api/v1/runs/{run}")).await == 404 {
@@ -550,7 +573,7 @@ async fn a_stream_ends_when_its_key_is_revoked() {
     let (lost, kept) = (server.key(&["--user", "alice"]), server.key(&["--user", "alice"]));
     let (run, _) = server.held(&lost).await;
     let open = |key: &str| {
-        let request = server.client.get(format!("{}/api/v1/runs/{run}/events", server.base));
+        let request = server.client.get(format!("{}/api/v1/runs/{run}/events", server.program.base));
         request.header("accept", "text/event-stream").bearer_auth(key).send()
     };
     let (lost_stream, mut kept_stream) = (open(&lost).await.unwrap(), open(&kept).await.unwrap());
@@ -561,7 +584,8 @@ async fn a_stream_ends_when_its_key_is_revoked() {
     assert!(whole.contains("event: problem") && whole.contains("no longer valid"), "{whole}");
     // The other one has heard what there was, and goes on.
     assert!(kept_stream.chunk().await.unwrap().is_some());
-    let canceled = server.client.post(format!("{}/api/v1/runs/{run}/cancel", server.base)).bearer_auth(&kept);
+    let canceled =
+        server.client.post(format!("{}/api/v1/runs/{run}/cancel", server.program.base)).bearer_auth(&kept);
     let canceled = canceled.header("content-type", "application/json").body("{}").send().await.unwrap();
     assert_eq!(canceled.status(), 200);
     let hears = async {

@@ -6,55 +6,55 @@
 
 #[path = "operations/files.rs"]
 mod files;
-#[path = "tooling/started.rs"]
-mod started;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use standfast::auth::Principal;
-use standfast::clock::Clock;
-use standfast::engine::{
-    Decision, Engine, EngineError, NewRun, RunList, Seen, SessionError, SessionList, SessionName,
-};
-use standfast::model::{Asked, Live, Model, Prompt};
-use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
-use standfast::tool::{Invocation, Running, Tool};
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::event::Outcome;
 use standfast_core::hold::{HoldKind, HoldPolicy};
-use standfast_core::id::{HoldId, Place, RunId, Seq};
+use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay};
 use standfast_core::name::{AgentName, SessionId, ToolName, UserId};
-use standfast_core::run::{Status, Waiting, status};
+use standfast_core::run::{Status, WaitKind, status};
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::auth::Principal;
+use standfast_engine::clock::Clock;
+use standfast_engine::model::{Asked, Live, Model, Prompt};
+use standfast_engine::settings::{Agent, FixedSettings, Settings};
+use standfast_engine::tool::{Invocation, Running, Tool};
+use standfast_engine::{
+    Decision, Engine, EngineError, LookedUpRun, NewRun, RunList, SessionError, SessionList, SessionName,
+};
 use standfast_store::Observer;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
-use started::{Started, started};
+use standfast_testkit::{Process, until_found};
 
 /// A running server and what it writes to its log; dropping it is `kill -9`.
 struct Server {
-    program: Started,
+    program: Process,
     client: reqwest::Client,
 }
 
 fn serve(data: &Path) -> Server {
     let log = std::fs::File::create(data.join("log")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    let mut command = standfast_testkit::standfast();
     command
         .args(["serve", "--listen", "127.0.0.1:0", "--data"])
         .arg(data)
         .env("RUST_LOG", "info")
         .stderr(log);
-    Server { program: started(&mut command), client: reqwest::Client::builder().no_proxy().build().unwrap() }
+    Server {
+        program: standfast_testkit::start(&mut command),
+        client: reqwest::Client::builder().no_proxy().build().unwrap(),
+    }
 }
 
 impl Server {
@@ -93,14 +93,11 @@ impl Server {
     }
 
     async fn until(&self, run: &str, status: &str) -> Value {
-        for _ in 0..400 {
+        until_found(&format!("{run} is {status}"), async || {
             let body = self.read(&format!("/api/v1/runs/{run}")).await;
-            if body["status"] == status {
-                return body;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("{run} did not become {status}");
+            (body["status"] == status).then_some(body)
+        })
+        .await
     }
 
     async fn recovered(&self) -> Value {
@@ -281,7 +278,7 @@ impl Site {
 
     fn server(&self, clock: Clock) -> Engine {
         let settings = self.settings();
-        let observer = Some(settings.telemetry.clone() as Arc<dyn Observer>);
+        let observer = Some(settings.fixed.telemetry.clone() as Arc<dyn Observer>);
         let file = self.directory.path().join("standfast.db");
         let store = SqliteStore::open(&SqliteOptions { observer, ..SqliteOptions::at(file) }).unwrap();
         let engine = Engine::new(Arc::new(store), clock, settings);
@@ -292,7 +289,11 @@ impl Site {
     fn settings(&self) -> Settings {
         let agents = [agent(), other_agent()].map(|name| (name.clone(), Arc::new(self.agent(name))));
         let agents = BTreeMap::from(agents);
-        Settings { agents, lease: self.lease, poll: Millis(20), ..Settings::usual() }
+        Settings {
+            agents,
+            fixed: FixedSettings { lease: self.lease, poll: Millis(20), ..FixedSettings::default() },
+            ..Settings::usual()
+        }
     }
 
     fn agent(&self, name: AgentName) -> Agent {
@@ -318,18 +319,10 @@ impl Site {
             holds: self.holds.clone(),
         };
         Agent {
-            digest: definition.digest(),
-            definition: Arc::new(definition),
-            model: self.model.clone(),
             tools: BTreeMap::from([(tool.clone(), Arc::new(Hangs) as Arc<dyn Tool>)]),
             needs_approval: BTreeSet::from([tool]),
-            approvers: Approvers::default(),
             worker_pool: 8,
-            may_work: None,
-            streaming: Streaming::On,
-            tracking: Tracking::On,
-            lives: Place::Durable,
-            serves: None,
+            ..Agent::new(definition, self.model.clone())
         }
     }
 }
@@ -345,7 +338,7 @@ impl Tool for Hangs {
 /// A model that does what it is told with each prompt.
 struct Does<F>(F);
 
-impl<F: Fn(&Prompt) -> Option<standfast::model::ModelReply> + Send + Sync> Model for Does<F> {
+impl<F: Fn(&Prompt) -> Option<standfast_engine::model::ModelReply> + Send + Sync> Model for Does<F> {
     fn ask<'a>(&'a self, prompt: Prompt, _: &'a Live) -> Asked<'a> {
         Box::pin(async move {
             match (self.0)(&prompt) {
@@ -391,14 +384,14 @@ async fn until(engine: &Engine, run: RunId, wanted: impl Fn(Status) -> bool) {
 }
 
 async fn reason(engine: &Engine, run: RunId) -> String {
-    match engine.look_up(&alice(), run).await.unwrap() {
-        Seen::Run(view) => view.reason.unwrap(),
-        Seen::Quarantined(found) => found.why,
+    match engine.reads().look_up(&alice(), run).await.unwrap() {
+        LookedUpRun::Run(found) => engine.reads().run_view(&found).await.unwrap().reason.unwrap(),
+        LookedUpRun::Quarantined(found) => found.why,
     }
 }
 
-fn says(text: &str) -> Option<standfast::model::ModelReply> {
-    Some(standfast::model::ModelReply { text: Some(text.into()), ..Default::default() })
+fn says(text: &str) -> Option<standfast_engine::model::ModelReply> {
+    Some(standfast_engine::model::ModelReply { text: Some(text.into()), ..Default::default() })
 }
 
 /// S0-47, F26: a model call that never outlives its server is counted before it is tried again, and ends the run.
@@ -456,18 +449,18 @@ async fn the_report_tells_what_expired_and_what_was_taken_over() {
             arguments: "{}".into(),
             problem: None,
         };
-        Some(standfast::model::ModelReply { calls: vec![hang], ..Default::default() })
+        Some(standfast_engine::model::ModelReply { calls: vec![hang], ..Default::default() })
     }));
     site.holds.timeout = Some(Millis::hours(1));
     let noon = Timestamp(1_800_000_000_000);
     let first = site.server(Clock::standing_at(noon));
-    let held = |status| status == Status::Held(Waiting::Person);
+    let held = |status| status == Status::Held(WaitKind::Person);
     let (expires, hangs) = (start(&first, "expires").await, start(&first, "hangs").await);
     until(&first, expires, held).await;
     until(&first, hangs, held).await;
     let hold = first.load(hangs).await.unwrap().row.run.state.holds[0].key;
     let hold = HoldId { run: hangs, key: hold };
-    let decision = Decision { hold, wanted: Wanted::Approve, digest: None, revision: None, once: None };
+    let decision = Decision { hold, wanted: Choice::Approve, digest: None, revision: None, once: None };
     first.decide(&alice(), decision).await.unwrap();
     let is_started = |engine: Engine| async move {
         let events = engine.events(hangs, Seq(0)).await.unwrap();
@@ -484,12 +477,12 @@ async fn the_report_tells_what_expired_and_what_was_taken_over() {
     until(&second, hangs, held).await;
     assert_eq!(second.load(hangs).await.unwrap().row.run.state.holds[0].kind, HoldKind::Recovery);
     second.clock().advance(Millis::seconds(60));
-    while second.recovery().ended_at.is_none() {
+    while second.startup_report().ended_at.is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let found = second.recovery();
+    let found = second.startup_report();
     assert_eq!((found.waiting_for_person, found.expired, found.taken_over), (0, 1, 1));
-    assert!(second.metrics(&Principal::local()).await.contains("standfast_holds_expired_total 1\n"));
+    assert!(second.reads().metrics(&Principal::local()).await.contains("standfast_holds_expired_total 1\n"));
 }
 
 /// C35, T15: a run that cannot be read is still nobody's but its owner's.
@@ -503,15 +496,15 @@ async fn an_unreadable_run_is_shown_to_its_owner_only() {
     drop(first);
     change(site.directory.path(), "UPDATE runs SET head = zeroblob(32)");
     let second = site.server(Clock::system());
-    let Ok(Seen::Quarantined(found)) = second.look_up(&alice(), run).await else {
+    let Ok(LookedUpRun::Quarantined(found)) = second.reads().look_up(&alice(), run).await else {
         panic!("it can be read");
     };
     assert_eq!(found.facts.unwrap().owner, alice().user);
-    assert_eq!(second.look_up(&person("bob"), run).await, Err(EngineError::NotFound));
+    assert_eq!(second.reads().look_up(&person("bob"), run).await.err(), Some(EngineError::NotFound));
     let list = RunList { agent: None, session: None, cursor: None, limit: 10 };
-    let listed = second.runs(&alice(), list.clone()).await.unwrap();
+    let listed = second.reads().runs(&alice(), list.clone()).await.unwrap();
     assert_eq!((listed.items.len(), listed.unreadable.len()), (0, 1));
-    let listed = second.runs(&person("bob"), list).await.unwrap();
+    let listed = second.reads().runs(&person("bob"), list).await.unwrap();
     assert_eq!((listed.items.len(), listed.unreadable.len()), (0, 0));
 }
 
@@ -531,17 +524,17 @@ async fn a_session_of_several_agents_is_asked_about() {
         server.start(&alice(), new).await.unwrap();
     }
     let name = SessionName { session: session.clone(), agent: None, owner: None };
-    let Err(SessionError::Ambiguous { agents }) = server.session(&alice(), &name).await else {
+    let Err(SessionError::Ambiguous { agents }) = server.sessions().session(&alice(), &name).await else {
         panic!("it is not ambiguous");
     };
     assert_eq!(agents, [other_agent(), agent()]);
     let named = SessionName { agent: Some(agent()), ..name };
-    assert_eq!(server.session(&alice(), &named).await.unwrap().row.key.agent, agent());
-    let foreign = server.session(&person("bob"), &named).await;
+    assert_eq!(server.sessions().session(&alice(), &named).await.unwrap().row.key.agent, agent());
+    let foreign = server.sessions().session(&person("bob"), &named).await;
     assert!(matches!(foreign, Err(SessionError::Engine(EngineError::NotFound))));
     let list = SessionList { agent: None, cursor: None, limit: 10 };
-    assert_eq!(server.sessions(&alice(), list.clone()).await.unwrap().items.len(), 2);
-    assert_eq!(server.sessions(&person("bob"), list).await.unwrap().items.len(), 0);
-    let deleted = server.delete_session(&person("bob"), &named, true).await;
+    assert_eq!(server.sessions().list(&alice(), list.clone()).await.unwrap().items.len(), 2);
+    assert_eq!(server.sessions().list(&person("bob"), list).await.unwrap().items.len(), 0);
+    let deleted = server.submit().delete_session(&person("bob"), &named, true).await;
     assert!(matches!(deleted, Err(SessionError::Engine(EngineError::NotFound))));
 }

@@ -12,17 +12,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use standfast::tool::command::{CommandOptions, CommandTool};
-use standfast::tool::sandbox::{self, Confinement, Isolation, NoSandbox, Reach};
-use standfast::tool::{Outcome, Tool};
 use standfast_core::body::Body;
 use standfast_core::message::ToolResult;
 use standfast_core::time::Millis;
+use standfast_engine::tool::{Outcome, Tool};
+use standfast_tools::command::{CommandOptions, CommandTool};
+use standfast_tools::sandbox::{self, Confinement, Isolation, NoSandbox, Reach};
 use tempfile::TempDir;
 
 use tooling::invocation;
 
-const SHIM: &str = env!("CARGO_BIN_EXE_standfast");
+/// The product, which runs commands for itself.
+fn shim() -> PathBuf {
+    standfast_testkit::binary::path()
+}
 
 /// A workspace, and beside it what a command must not reach.
 struct Place {
@@ -68,7 +71,7 @@ impl Place {
 }
 
 fn with(options: CommandOptions) -> Option<CommandTool> {
-    let tool = CommandTool::through(options, PathBuf::from(SHIM));
+    let tool = CommandTool::through(options, shim());
     match sandbox::probe() {
         Ok(()) => Some(tool.unwrap()),
         Err(why) => {
@@ -330,12 +333,12 @@ fn a_workspace_around_what_is_protected_is_refused() {
     }
     for protected in ["work/config.yaml", "work/data/standfast.db", "work"] {
         let options = CommandOptions { protected: vec![place.at(protected)], ..place.options() };
-        let refused = CommandTool::through(options, PathBuf::from(SHIM)).unwrap_err();
+        let refused = CommandTool::through(options, shim()).unwrap_err();
         let expected = NoSandbox::Exposed { protected: place.at(protected), workspace: place.at("work") };
         assert_eq!(refused, expected);
     }
     let missing = CommandOptions { working_directory: Some(place.at("nowhere")), ..place.options() };
-    let refused = CommandTool::through(missing, PathBuf::from(SHIM)).unwrap_err();
+    let refused = CommandTool::through(missing, shim()).unwrap_err();
     assert!(matches!(refused, NoSandbox::Directory { .. }), "{refused}");
 }
 
@@ -367,12 +370,11 @@ enum Who {
 impl Who {
     /// Only root can be somebody else.
     fn all() -> Vec<Who> {
-        match rustix::process::geteuid().is_root() {
-            true => vec![Who::Oneself, Who::Nobody],
-            false => {
-                println!("not root: tried as this user only");
-                vec![Who::Oneself]
-            }
+        if rustix::process::geteuid().is_root() {
+            vec![Who::Oneself, Who::Nobody]
+        } else {
+            println!("not root: tried as this user only");
+            vec![Who::Oneself]
         }
     }
 
@@ -383,7 +385,9 @@ impl Who {
         }
         let (program, wrapper) = (place.at("standfast"), place.at("as-nobody"));
         if !program.exists() {
-            std::fs::hard_link(SHIM, &program).or_else(|_| std::fs::copy(SHIM, &program).map(drop)).unwrap();
+            std::fs::hard_link(shim(), &program)
+                .or_else(|_| std::fs::copy(shim(), &program).map(drop))
+                .unwrap();
             let words = "exec setpriv --reuid=65534 --regid=65534 --clear-groups --";
             std::fs::write(&wrapper, format!("#!/bin/sh\n{words} {} \"$@\"\n", program.display())).unwrap();
             let open = |path: &Path| {
@@ -665,7 +669,7 @@ async fn t23_git_starts_no_program_that_files_name() {
 }
 
 fn with_or_without(options: CommandOptions) -> CommandTool {
-    CommandTool::through(options, PathBuf::from(SHIM)).unwrap()
+    CommandTool::through(options, shim()).unwrap()
 }
 
 /// Living processes with this word among their arguments.

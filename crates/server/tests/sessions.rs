@@ -4,31 +4,30 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
-#[path = "tooling/started.rs"]
-mod started;
-
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use standfast_core::command::Entropy;
-use standfast_core::execution_state::{ExecutionState, Restored, Setting, execution_state};
+use standfast_core::execution_state::{ExecutionState, RestoredRun, Setting, execution_state};
 use standfast_core::name::{Tenant, UserId};
 use standfast_core::time::Timestamp;
 
-use started::{Started, started};
+use standfast_testkit::Process;
 
 /// A running server; dropping it is `kill -9`.
 struct Server {
-    program: Started,
+    program: Process,
     client: reqwest::Client,
 }
 
 fn serve(data: &Path) -> Server {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    let mut command = standfast_testkit::standfast();
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
-    Server { program: started(&mut command), client: reqwest::Client::builder().no_proxy().build().unwrap() }
+    Server {
+        program: standfast_testkit::start(&mut command),
+        client: reqwest::Client::builder().no_proxy().build().unwrap(),
+    }
 }
 
 impl Server {
@@ -40,10 +39,8 @@ impl Server {
             Some(body) => request.header("content-type", "application/json").body(body.to_string()),
             None => request,
         };
-        let response = request.send().await.unwrap();
-        let status = response.status().as_u16();
-        let text = response.text().await.unwrap();
-        (status, serde_json::from_str(&text).unwrap_or(Value::Null))
+        let answer = standfast_testkit::http::answer(request).await;
+        (answer.status, answer.body)
     }
 
     async fn get(&self, path: &str) -> Value {
@@ -87,14 +84,12 @@ async fn a_session_shows_the_runs_that_wait() {
     assert_eq!(server.get(&format!("{path}/pending_executions/{two}")).await, pending[&two]);
 
     for id in [&hold, session["metadata"]["pending_executions"][&two]["task_id"].as_str().unwrap()] {
-        let resolve = match id.starts_with("hold_") {
-            true => format!("/api/v1/holds/{id}/resolve"),
-            false => format!("/api/v1/runs/{id}/cancel"),
+        let resolve = if id.starts_with("hold_") {
+            format!("/api/v1/holds/{id}/resolve")
+        } else {
+            format!("/api/v1/runs/{id}/cancel")
         };
-        let body = match id.starts_with("hold_") {
-            true => json!({"resolution": "deny"}),
-            false => json!({}),
-        };
+        let body = if id.starts_with("hold_") { json!({"resolution": "deny"}) } else { json!({}) };
         assert_eq!(server.ask("POST", &resolve, Some(body)).await.0, 200);
     }
     for _ in 0..400 {
@@ -128,7 +123,7 @@ async fn a_run_is_restored_from_its_exported_state() {
         at: Timestamp(1_762_000_000_000),
         entropy: Entropy([3; 32]),
     });
-    let Restored { run: made, events } = restored.unwrap();
+    let RestoredRun { run: made, events } = restored.unwrap();
     let again = execution_state(&made, &agent.definition, &events);
     let again: Value = serde_json::from_slice(&again.to_json()).unwrap();
     for (field, value) in exported.as_object().unwrap() {
@@ -286,14 +281,14 @@ async fn a_deleted_session_loses_its_contents_and_takes_no_more_runs() {
     drop(server);
     let bytes = std::fs::read(data.path().join("standfast.db")).unwrap();
     assert!(bytes.windows(4).any(|window| window == b"/srv"), "the other session keeps its arguments");
-    let verify = Command::new(env!("CARGO_BIN_EXE_standfast"))
+    let verify = standfast_testkit::standfast()
         .args(["audit", "verify"])
         .arg(data.path().join("standfast.db"))
         .output()
         .unwrap();
     let said = String::from_utf8(verify.stdout).unwrap();
     assert!(verify.status.success() && said.contains("1 erased"), "{said}");
-    let export = Command::new(env!("CARGO_BIN_EXE_standfast"))
+    let export = standfast_testkit::standfast()
         .args(["audit", "export"])
         .arg(data.path().join("standfast.db"))
         .output()
@@ -319,10 +314,10 @@ async fn a_deleted_session_loses_its_contents_and_takes_no_more_runs() {
 #[tokio::test]
 async fn a_session_belongs_to_its_user() {
     let data = tempfile::tempdir().unwrap();
-    let standfast = || Command::new(env!("CARGO_BIN_EXE_standfast"));
+    let standfast = || standfast_testkit::standfast();
     let mut command = standfast();
     command.args(["serve", "--listen", "127.0.0.1:0", "--auth", "keys", "--approver", "user:zoe", "--data"]);
-    let program = started(command.arg(data.path()).env("RUST_LOG", "warn"));
+    let program = standfast_testkit::start(command.arg(data.path()).env("RUST_LOG", "warn"));
     let key = |arguments: &[&str]| {
         let made =
             standfast().args(["keys", "create", "--data"]).arg(data.path()).args(arguments).output().unwrap();

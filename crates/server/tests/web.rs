@@ -1,6 +1,6 @@
 //! The pages over HTTP, on a real SQLite file: what they show, what they refuse, what their forms do.
 //!
-//! A browser is a cookie and a client here; `tests/browser` has the same pages in a real one. Each caller has a
+//! A browser is a cookie and a client here; `crates/e2e/browser` has the same pages in a real one. Each caller has a
 //! listener of their own on the same engine.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -12,27 +12,26 @@ use std::sync::Arc;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::redirect::Policy;
-use standfast::auth::{ApiKey, KEY_BYTES, KeyFacts, Party, Principal};
-use standfast::clock::Clock;
-use standfast::engine::{Engine, NewRun};
-use standfast::http;
-use standfast::model::scripted::{Line, Script};
-use standfast::settings::{
-    Access, Agent, Approvers, Auth, Connections, SelfApproval, Settings, Streaming, Tracking,
-};
-use standfast::tool::suspend::{self, SuspendForInput};
-use standfast::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast::app;
 use standfast_core::body::Body;
 use standfast_core::command::SuspendFor;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::{Ask, HoldPolicy};
-use standfast_core::id::{HoldId, Place, RunId};
+use standfast_core::id::{HoldId, RunId};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName, UserId};
 use standfast_core::time::{Millis, Timestamp};
-use standfast_store::Store;
+use standfast_engine::auth::{ApiKey, Approvers, KEY_BYTES, KeyFacts, Party, Principal, SelfApproval};
+use standfast_engine::clock::Clock;
+use standfast_engine::settings::{Access, Agent, Auth, Connections, FixedSettings, Settings};
+use standfast_engine::tool::suspend::{self, SuspendForInput};
+use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_engine::{Engine, NewRun};
+use standfast_models::scripted::{Line, Script};
+use standfast_store::SecretStore;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_surfaces::http;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -121,7 +120,12 @@ impl Site {
         });
         let access = Access { auth: Auth::Keys, ..Access::default() };
         let agents = BTreeMap::from(agents);
-        let settings = Settings { agents, access, poll: Millis(50), ..Settings::usual() };
+        let settings = Settings {
+            agents,
+            access,
+            fixed: FixedSettings { poll: Millis(50), ..FixedSettings::default() },
+            ..Settings::usual()
+        };
         let store = Arc::new(store);
         let engine = Engine::new(store.clone(), clock, settings);
         engine.work();
@@ -134,7 +138,7 @@ impl Site {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let app = http::App { engine: self.engine.clone(), stopping: self.stopping.clone() };
-        let (router, stopping) = (http::router(app), self.stopping.clone());
+        let (router, stopping) = (app::router(app), self.stopping.clone());
         tokio::spawn(async move { http::serve(listener, router, &Connections::default(), stopping).await });
         let key = format!("Bearer {}", key_of(user, &self.store).await);
         let headers = HeaderMap::from_iter([(AUTHORIZATION, key.parse().unwrap())]);
@@ -155,7 +159,7 @@ impl Site {
             once: None,
         };
         let run = self.engine.start(&who("alice"), new).await.unwrap();
-        let view = self.engine.settled_run(&who("alice"), run, Millis::seconds(30)).await.unwrap();
+        let view = self.engine.reads().settled_run(&who("alice"), run, Millis::seconds(30)).await.unwrap();
         (run, HoldId { run, key: view.run.state.holds[0].key })
     }
 
@@ -212,18 +216,11 @@ fn agent(
         holds: holds.clone(),
     };
     Agent {
-        digest: definition.digest(),
-        definition: Arc::new(definition),
-        model: Arc::new(Script { lines: vec![line, Line::says("Done.")] }),
         tools,
         needs_approval: BTreeSet::from([tool("delete_file")]),
         approvers: approvers.clone(),
         worker_pool: 5,
-        may_work: None,
-        streaming: Streaming::On,
-        tracking: Tracking::On,
-        lives: Place::Durable,
-        serves: None,
+        ..Agent::new(definition, Arc::new(Script { lines: vec![line, Line::says("Done.")] }))
     }
 }
 
@@ -286,9 +283,10 @@ impl Browser {
 
     fn request(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
         let request = self.client.request(method, format!("{}{path}", self.base));
-        match self.token.is_empty() {
-            true => request,
-            false => request.header("cookie", format!("standfast_csrf={}", self.token)),
+        if self.token.is_empty() {
+            request
+        } else {
+            request.header("cookie", format!("standfast_csrf={}", self.token))
         }
     }
 
@@ -327,9 +325,8 @@ fn origin(value: &'static str) -> HeaderMap {
 }
 
 fn encoded(text: &str) -> String {
-    let byte = |byte: u8| match byte.is_ascii_alphanumeric() {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
+    let byte = |byte: u8| {
+        if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     };
     text.bytes().map(byte).collect()
 }
@@ -443,7 +440,7 @@ async fn what_is_shown_is_what_runs() {
     let page = alice.get(&format!("/approve/{hold}")).await;
     let shown = "{&quot;path&quot;:  &quot;&#x2f;srv&#x2f;&lt;b&gt;old&lt;&#x2f;b&gt;<span class=\"mark\">⟨U+202E⟩</span>&quot;, \
                  &quot;size&quot;: 9007199254740993}</pre>";
-    page.says(shown).says("May delete_file run?").says("Cannot be undone").says("Look closely");
+    page.says(shown).says("Approve delete_file?").says("Cannot be undone").says("Check carefully");
     page.does_not_say("\u{202e}").does_not_say("<b>old").says(&page.hidden("digest")[..8]);
     for fact in [run.to_string(), hold.to_string(), "alice".into(), "ops".into()] {
         page.says(&fact);
@@ -455,7 +452,7 @@ async fn what_is_shown_is_what_runs() {
     );
     assert_eq!(site.effects(), [ARGUMENTS]);
     let decided = alice.get(&format!("/approve/{hold}")).await;
-    decided.says("Approved").says("by <strong>alice</strong>").says("It ran.").says("Start 1 at");
+    decided.says("Approved").says("by <strong>alice</strong>").says("It ran.").says("Attempt 1 at");
     decided.does_not_say("<form").does_not_say("<button");
 
     let timeline = alice.get(&format!("/runs/{run}")).await;
@@ -466,7 +463,7 @@ async fn what_is_shown_is_what_runs() {
     for text in [
         "Run of ops started",
         "call 1: delete_file",
-        "Waits: approval",
+        "Held: approval",
         "Approved",
         "Call 1 finished",
         "Done.",
@@ -488,9 +485,9 @@ async fn a_stale_page_is_told_what_changed() {
     for (digest, revision, status, text) in [
         (digest.as_str(), "7", 409, "Changed since you saw it"),
         (other.as_str(), "0", 409, "Changed since you saw it"),
-        ("", "0", 422, "does not say what was shown"),
-        (digest.as_str(), "", 422, "does not say what was shown"),
-        ("nonsense", "0", 422, "does not say what was shown"),
+        ("", "0", 422, "The form is incomplete"),
+        (digest.as_str(), "", 422, "The form is incomplete"),
+        ("nonsense", "0", 422, "The form is incomplete"),
     ] {
         let fields = [("decision", "approve"), ("digest", digest), ("revision", revision)];
         let page = alice.post(&path, &fields).await;
@@ -513,7 +510,7 @@ async fn edited_arguments_are_checked_and_kept() {
         (r#"{"path": "a", "path": "b"}"#, "more than once"),
         (r#"{"path": 7}"#, "At &#x2f;path: 7 is not of type"),
         (r#"{}"#, "is a required property"),
-        ("", "There are no arguments"),
+        ("", "Arguments are missing"),
     ] {
         let page = alice.decide(hold, &[("decision", "edit"), ("arguments", entered)]).await;
         assert_eq!(page.status, 422, "{entered}");
@@ -524,7 +521,7 @@ async fn edited_arguments_are_checked_and_kept() {
     let good = "{\"path\":\r\n  \"/srv/other\"}";
     assert_eq!(alice.decide(hold, &[("decision", "edit"), ("arguments", good)]).await.status, 303);
     let decided = alice.get(&format!("/approve/{hold}")).await;
-    decided.says("Approved with other arguments").says("&quot;&#x2f;srv&#x2f;other&quot;");
+    decided.says("Approved with edited arguments").says("&quot;&#x2f;srv&#x2f;other&quot;");
     assert_eq!(site.effects().join("\n"), "{\"path\":\n  \"/srv/other\"}");
 
     let (_, untouched) = site.held("ops").await;
@@ -580,7 +577,7 @@ async fn every_question_has_its_form() {
     assert_eq!(alice.decide(hold, &[("decision", "fields"), ("field-0", "3")]).await.status, 303);
 
     let (_, hold) = site.held("json").await;
-    alice.get(&format!("/approve/{hold}")).await.says("must fit this schema").says("&quot;array&quot;");
+    alice.get(&format!("/approve/{hold}")).await.says("must match this schema").says("&quot;array&quot;");
     assert_eq!(alice.decide(hold, &[("decision", "answer"), ("value", "a, b")]).await.status, 422);
     let page = alice.decide(hold, &[("decision", "answer"), ("value", "[1]")]).await;
     assert_eq!(page.status, 422);
@@ -604,8 +601,8 @@ async fn every_kind_of_hold_has_its_choices() {
     ] {
         let (_, hold) = site.held("lost").await;
         let page = alice.get(&format!("/approve/{hold}")).await;
-        page.says("What did lost do?")
-            .says("nobody knows what it did")
+        page.says("Did lost take effect?")
+            .says("its outcome is unknown")
             .says("Run it again")
             .says("It did not happen");
         assert_eq!(alice.decide(hold, &[("decision", decision), value]).await.status, 303);
@@ -632,7 +629,7 @@ async fn every_kind_of_hold_has_its_choices() {
     let (_, hold) = site.held("job").await;
     let page = alice.decide(hold, &[("decision", "approve")]).await;
     assert_eq!(page.status, 422, "C25: an outside job takes no approval");
-    page.says("Not a decision for this");
+    page.says("Wrong decision for this kind of hold");
 }
 
 /// T12, T15: what is not yours looks like nothing; what you may only look at has no buttons.
@@ -655,19 +652,19 @@ async fn others_see_nothing_and_lookers_decide_nothing() {
         let page = mallory.post(&foreign, &fields).await;
         assert_eq!((page.status, &page.body), (404, &nothing.body), "{foreign}");
     }
-    mallory.get("/").await.says("Nothing waits.");
-    mallory.get("/runs").await.says("There are no runs yet.");
+    mallory.get("/").await.says("Nothing is pending.");
+    mallory.get("/runs").await.says("No runs yet.");
 
     let alice = site.browser("alice").await;
     let page = alice.get(&path).await;
-    page.says("You may look at this, but not decide it").does_not_say("<button");
+    page.says("you are not one of its approvers").does_not_say("<button");
     let bob = site.browser("bob").await;
     let digest = bob.get(&path).await.hidden("digest");
     let page = alice.post(&path, &[("decision", "approve"), ("revision", "0"), ("digest", &digest)]).await;
     assert_eq!(page.status, 403);
     page.says("You may not decide this");
     assert_eq!(site.effects(), Vec::<String>::new());
-    bob.get("/").await.says("May delete_file run?");
+    bob.get("/").await.says("Approve delete_file?");
     assert_eq!(bob.decide(hold, &[("decision", "approve")]).await.status, 303);
     assert_eq!(site.effects().len(), 1);
 }
@@ -706,7 +703,7 @@ async fn a_run_is_started_and_canceled_from_a_page() {
     let path = started.headers["location"].to_str().unwrap().to_owned();
     let run: RunId = path.strip_prefix("/runs/").unwrap().parse().unwrap();
     let page = alice.get(&path).await;
-    page.says("Waits for a person").says("Free\nspace").says("Cancel this run").says("/approve/hold_");
+    page.says("Waiting for a person").says("Free\nspace").says("Cancel this run").says("/approve/hold_");
     let hold = HoldId { run, key: site.engine.load(run).await.unwrap().row.run.state.holds[0].key };
     let canceled = alice.post(&format!("{path}/cancel"), &[("reason", "changed <my> mind")]).await;
     assert_eq!(canceled.status, 303);
@@ -723,7 +720,7 @@ async fn what_waits_is_listed_and_paged() {
     let holds = HoldPolicy { timeout: Some(Millis::hours(2)), ..HoldPolicy::default() };
     let site = Site::with(Clock::standing_at(noon), holds, Approvers::default());
     let alice = site.browser("alice").await;
-    alice.get("/").await.says("Nothing waits.").says("Start a run");
+    alice.get("/").await.says("Nothing is pending.").says("Start a run");
     let (_, approval) = site.held("ops").await;
     for agent in ["options", "lost", "job", "login"] {
         site.held(agent).await;
@@ -731,25 +728,25 @@ async fn what_waits_is_listed_and_paged() {
     site.engine.clock().advance(Millis::seconds(90 * 60));
     let page = alice.get("/").await;
     for text in [
-        "May delete_file run?",
+        "Approve delete_file?",
         "Which?",
         "two &lt;disks&gt;",
-        "What did lost do?",
-        "job waits for its result",
+        "Did lost take effect?",
+        "Waiting for the result of job",
     ] {
         page.says(text);
     }
     page.says("login needs a login")
-        .says("has waited")
+        .says("pending for")
         .says("1 h 30 min")
         .says("in 30 min")
         .says("⟨U+202E⟩")
         .does_not_say("\u{202e}");
     for (kind, says, does_not) in [
-        ("approval", "May delete_file run?", "Which?"),
-        ("input", "Which?", "May delete_file run?"),
-        ("recovery", "What did lost do?", "Which?"),
-        ("external", "job waits", "Which?"),
+        ("approval", "Approve delete_file?", "Which?"),
+        ("input", "Which?", "Approve delete_file?"),
+        ("recovery", "Did lost take effect?", "Which?"),
+        ("external", "Waiting for the result of job", "Which?"),
         ("auth", "needs a login", "Which?"),
     ] {
         alice.get(&format!("/?kind={kind}")).await.says(says).does_not_say(does_not);

@@ -3,7 +3,7 @@
 //! What is proven of one run, and of a tenant's audit, is the same for every backend and stands here; how rows are found
 //! and read is the backend's ([`crate::sqlite::verify`], [`crate::postgres::verify`]). Everything that a page or an API
 //! shows of a run is folded from its chain again and compared with what is stored. A chain that was sealed anew by
-//! whoever can write the database follows from itself; only what signed heads say of it ([`Covered`]) tells.
+//! whoever can write the database follows from itself; only what signed heads say of it ([`SignedCoverage`]) tells.
 
 use std::collections::{HashMap, HashSet};
 
@@ -49,7 +49,7 @@ pub struct Finding {
 
 /// What signed heads say was there: it still has to be.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Covered {
+pub struct SignedCoverage {
     /// Of each run its last event and the hash of the link that it stands in.
     pub runs: HashMap<RunId, (Seq, Digest)>,
     /// Of each tenant's audit the last entry and its hash.
@@ -58,7 +58,7 @@ pub struct Covered {
 
 /// The log of a run, as far as it verifies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportedRun {
     /// The run.
     pub run: RunId,
     /// Its links up to the first that does not verify.
@@ -171,8 +171,8 @@ impl StoredHold {
 
 /// What is known of the rest of the database when a run is looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
-    covered: Covered,
+pub(crate) struct AuditContext {
+    covered: SignedCoverage,
     proofs: HashMap<RunId, Proof>,
     definitions: HashSet<(String, Digest)>,
     seen: HashSet<RunId>,
@@ -204,7 +204,13 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    pub(crate) fn take(&mut self, tenant: &str, entry: &AuditEntry, known: &mut Known, report: &mut Report) {
+    pub(crate) fn take(
+        &mut self,
+        tenant: &str,
+        entry: &AuditEntry,
+        known: &mut AuditContext,
+        report: &mut Report,
+    ) {
         report.entries += 1;
         let before = self.last.take().filter(|(of, _, _)| of == tenant);
         let (next, previous) = before.map_or((1, None), |(_, no, hash)| (no + 1, Some(hash)));
@@ -232,7 +238,7 @@ impl Entries {
     }
 
     /// When there are no more.
-    pub(crate) fn end(self, known: &Known, report: &mut Report) {
+    pub(crate) fn end(self, known: &AuditContext, report: &mut Report) {
         for (tenant, (no, _)) in &known.covered.entries {
             let last = self.heads.get(tenant).map_or(0, |(no, _)| *no);
             if last < *no && !self.wrong.contains(tenant) {
@@ -247,9 +253,9 @@ fn audit_of(tenant: &str) -> String {
     format!("audit of tenant {tenant}")
 }
 
-impl Known {
-    pub(crate) fn of(covered: &Covered) -> Known {
-        Known { covered: covered.clone(), ..Known::default() }
+impl AuditContext {
+    pub(crate) fn of(covered: &SignedCoverage) -> AuditContext {
+        AuditContext { covered: covered.clone(), ..AuditContext::default() }
     }
 
     /// A definition that is stored under this digest.
@@ -297,7 +303,7 @@ impl Known {
 
 /// What was seen of one run.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct RunFindings {
     /// Nobody wanted to look at it.
     pub(crate) is_skipped: bool,
     pub(crate) links: u64,
@@ -308,7 +314,7 @@ pub(crate) struct Seen {
 
 impl Report {
     /// Counts a run that was looked at.
-    pub(crate) fn add(&mut self, run: RunId, seen: Seen, known: &mut Known) {
+    pub(crate) fn add(&mut self, run: RunId, seen: RunFindings, known: &mut AuditContext) {
         known.seen.insert(run);
         self.links += seen.links;
         self.events += seen.events;
@@ -322,23 +328,27 @@ impl Report {
     }
 
     /// A second look: nothing was wrong after all.
-    pub(crate) fn look_again(&mut self, run: RunId, looked: Result<Seen, StoreError>) {
+    pub(crate) fn look_again(&mut self, run: RunId, looked: Result<RunFindings, StoreError>) {
         if looked.is_ok_and(|seen| seen.wrong.is_none()) {
             self.findings.retain(|finding| finding.run != run.to_string());
         }
     }
 
     /// A run that could not be looked at.
-    pub(crate) fn add_unreadable(&mut self, run: RunId, error: &StoreError, known: &mut Known) {
+    pub(crate) fn add_unreadable(&mut self, run: RunId, error: &StoreError, known: &mut AuditContext) {
         known.seen.insert(run);
         self.findings.push(Finding { run: run.to_string(), what: error.to_string() });
     }
 }
 
 /// Looks at one run: its chain, its fold, its rows, its large values.
-pub(crate) fn look_at(evidence: &dyn Evidence, known: &Known, run: RunId) -> Result<Seen, StoreError> {
+pub(crate) fn look_at(
+    evidence: &dyn Evidence,
+    known: &AuditContext,
+    run: RunId,
+) -> Result<RunFindings, StoreError> {
     let links = evidence.links(run)?;
-    let mut seen = Seen { links: links.len() as u64, ..Seen::default() };
+    let mut seen = RunFindings { links: links.len() as u64, ..RunFindings::default() };
     let (mut previous, mut next) = (FIRST_PREVIOUS, Seq(1));
     let mut events: Vec<Envelope> = Vec::new();
     for link in &links {
@@ -369,7 +379,7 @@ pub(crate) fn look_at(evidence: &dyn Evidence, known: &Known, run: RunId) -> Res
 /// Without contents there is nothing to fold: what is left is compared with the proof of the deletion.
 fn wrong_with_remains(
     evidence: &dyn Evidence,
-    known: &Known,
+    known: &AuditContext,
     links: &[Link],
     stored: &Run,
 ) -> Result<Option<String>, StoreError> {
@@ -398,7 +408,7 @@ fn wrong_with_remains(
 /// The first thing that rows or large values say otherwise than the events.
 fn wrong_with_rows(
     evidence: &dyn Evidence,
-    known: &Known,
+    known: &AuditContext,
     events: &[Envelope],
     stored: &Run,
 ) -> Result<Option<String>, StoreError> {
@@ -459,15 +469,15 @@ fn wrong_holds(run: RunId, tenant: &str, wanted: &[HoldRow], found: &[StoredHold
 /// Looks at a run and takes what its log says, as far as it verifies; passes over it when only another one is wanted.
 pub(crate) fn look_and_export(
     evidence: &dyn Evidence,
-    known: &Known,
+    known: &AuditContext,
     only: Option<RunId>,
     run: RunId,
-) -> Result<(Seen, Option<Exported>), StoreError> {
+) -> Result<(RunFindings, Option<ExportedRun>), StoreError> {
     if only.is_some_and(|only| only != run) {
-        return Ok((Seen { is_skipped: true, ..Seen::default() }, None));
+        return Ok((RunFindings { is_skipped: true, ..RunFindings::default() }, None));
     }
     let seen = look_at(evidence, known, run)?;
-    let exported = Exported { run, links: exported(evidence, run)?, wrong: seen.wrong.clone() };
+    let exported = ExportedRun { run, links: exported(evidence, run)?, wrong: seen.wrong.clone() };
     Ok((seen, Some(exported)))
 }
 

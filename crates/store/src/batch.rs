@@ -4,7 +4,7 @@
 //! generic lists, guards and puts. A backend knows these by shape, not by meaning.
 
 use standfast_core::body::Blob;
-use standfast_core::decide::Decided;
+use standfast_core::decide::Transition;
 use standfast_core::digest::Digest;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::id::{HoldId, Incarnation, RunId, Seq};
@@ -19,7 +19,7 @@ use crate::query::{Lease, SessionKey};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     /// What the run must look like for it to be written.
-    pub expected: Expected,
+    pub expected: ExpectedHead,
     /// The events.
     pub link: Link,
     /// The run after them.
@@ -39,21 +39,21 @@ pub struct Batch {
 /// What a run must look like for an append to be written. The hash is compared too: an append that was decided ahead
 /// on a link which lost its race must lose as well, even when the winner has the same number of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Expected {
+pub struct ExpectedHead {
     /// Position of its last event; 0 when it must not exist.
     pub seq: Seq,
     /// Hash of its last link.
     pub head: Digest,
 }
 
-impl Expected {
+impl ExpectedHead {
     /// The run must not exist.
-    pub const NEW: Expected = Expected { seq: Seq(0), head: FIRST_PREVIOUS };
+    pub const NEW: ExpectedHead = ExpectedHead { seq: Seq(0), head: FIRST_PREVIOUS };
 
     /// The run must look like this row.
     #[must_use]
-    pub fn after(row: &RunRow) -> Expected {
-        Expected { seq: row.run.state.seq, head: row.head }
+    pub fn after(row: &RunRow) -> ExpectedHead {
+        ExpectedHead { seq: row.run.state.seq, head: row.head }
     }
 }
 
@@ -124,14 +124,14 @@ pub enum Put {
         /// Until when it is remembered.
         expires_at: Timestamp,
     },
-    /// Somebody outside is to be told of the run's events from this link on.
+    /// A receiver is to be notified of the run's events from this link on.
     Notice(Notice),
     /// Who may see and decide an open hold.
     Audience {
         /// Which hold.
         hold: HoldId,
         /// Who.
-        who: Vec<Who>,
+        who: Vec<AudienceMember>,
     },
     /// A large value of the run.
     Blob(Blob),
@@ -151,10 +151,10 @@ pub enum Put {
     },
 }
 
-/// Somebody outside is to be told of a run's events.
+/// A receiver is to be notified of a run's events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// Who is told.
+    /// The recipient.
     pub subscription: String,
     /// Whose turn it counts for: the owner of the subscription.
     pub owner: String,
@@ -166,7 +166,7 @@ pub struct Notice {
 
 /// A user, group or role that may see and decide holds, such as `user:alice`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Who(pub String);
+pub struct AudienceMember(pub String);
 
 /// What a decided change is sealed with.
 #[derive(Debug, Clone)]
@@ -184,9 +184,9 @@ pub struct Seal {
 impl Batch {
     /// Seals decided events onto a run. None when there is nothing to write.
     #[must_use]
-    pub fn seal(before: Option<&RunRow>, decided: &Decided, seal: Seal) -> Option<Batch> {
+    pub fn seal(before: Option<&RunRow>, decided: &Transition, seal: Seal) -> Option<Batch> {
         let first = decided.events.first()?;
-        let expected = before.map_or(Expected::NEW, Expected::after);
+        let expected = before.map_or(ExpectedHead::NEW, ExpectedHead::after);
         let (events, blobs) = outsourced(&decided.events);
         let link = Link::seal(
             decided.run.facts.id,

@@ -10,8 +10,8 @@ use standfast_core::event::Driver;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, Incarnation, MessageId, RequestId, RequestKey, RunId, Seq};
 use standfast_core::name::{AgentName, BadName, InboxName, SessionId, ToolName, UserId};
-use standfast_core::project::{Closed, HoldRow, How};
-use standfast_core::run::InboxPlace;
+use standfast_core::project::{HoldClosure, HoldRow, ResolutionKind};
+use standfast_core::run::InboxEntry;
 use standfast_core::time::Timestamp;
 
 use crate::batch::LeaseChange;
@@ -20,17 +20,17 @@ use crate::query::Lease;
 
 /// What a row says that cannot be.
 #[derive(Debug)]
-pub(crate) struct Corrupt(pub(crate) String);
+pub(crate) struct CorruptRow(pub(crate) String);
 
-impl Corrupt {
+impl CorruptRow {
     pub(crate) fn of(self, run: RunId) -> StoreError {
         StoreError::Corrupt { run, why: self.0 }
     }
 }
 
-impl From<BadName> for Corrupt {
-    fn from(error: BadName) -> Corrupt {
-        Corrupt(error.to_string())
+impl From<BadName> for CorruptRow {
+    fn from(error: BadName) -> CorruptRow {
+        CorruptRow(error.to_string())
     }
 }
 
@@ -45,7 +45,7 @@ struct InboxFacts {
 }
 
 /// The JSON of a run's inbox facts.
-pub(crate) fn inbox_facts(place: &InboxPlace) -> String {
+pub(crate) fn inbox_facts(place: &InboxEntry) -> String {
     let facts = InboxFacts {
         kind: place.kind.clone(),
         target_agent: place.target_agent.clone(),
@@ -67,9 +67,9 @@ pub(crate) fn inbox_place(
     inbox: &str,
     priority: Option<u8>,
     facts: Option<&str>,
-) -> Result<InboxPlace, Corrupt> {
+) -> Result<InboxEntry, CorruptRow> {
     let facts: InboxFacts = parse(facts.unwrap_or_default())?;
-    Ok(InboxPlace {
+    Ok(InboxEntry {
         inbox: InboxName::new(inbox)?,
         kind: facts.kind,
         priority: priority.unwrap_or_default(),
@@ -120,11 +120,11 @@ pub(crate) fn driver_number(driver: Driver) -> i64 {
 }
 
 /// The driver behind a number.
-pub(crate) fn driver(number: i64) -> Result<Driver, Corrupt> {
+pub(crate) fn driver(number: i64) -> Result<Driver, CorruptRow> {
     match number {
         0 => Ok(Driver::Loop),
         1 => Ok(Driver::Outside),
-        other => Err(Corrupt(format!("there is no driver {other}"))),
+        other => Err(CorruptRow(format!("there is no driver {other}"))),
     }
 }
 
@@ -140,8 +140,8 @@ pub(crate) fn kind_number(kind: HoldKind) -> i64 {
 }
 
 /// Reads JSON that this store wrote.
-pub(crate) fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Corrupt> {
-    serde_json::from_str(text).map_err(|error| Corrupt(format!("a row cannot be read: {error}")))
+pub(crate) fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, CorruptRow> {
+    serde_json::from_str(text).map_err(|error| CorruptRow(format!("a row cannot be read: {error}")))
 }
 
 /// What a decided hold was, kept with its row.
@@ -226,7 +226,7 @@ impl Record {
             muted: self.muted,
             assignee: self.assignee,
             processing: self.processing,
-            closed: How::from_number(self.how).map(|how| Closed {
+            closed: ResolutionKind::from_number(self.how).map(|how| HoldClosure {
                 seq: self.closed_seq,
                 at: self.closed_at,
                 by: self.closed_by,

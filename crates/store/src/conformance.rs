@@ -22,7 +22,6 @@ pub mod differential;
 pub mod erasing;
 pub mod faults;
 pub mod flaky;
-pub mod forward;
 pub mod guards;
 pub mod hold_lists;
 pub mod key_notes;
@@ -62,24 +61,24 @@ pub type Factory = fn() -> Box<dyn Backend>;
 /// A store in memory; it is never closed, because nothing would be left of it.
 #[must_use]
 pub fn memory() -> Box<dyn Backend> {
-    Box::new(InMemory(Arc::new(MemoryStore::new())))
+    Box::new(MemoryBackend(Arc::new(MemoryStore::new())))
 }
 
 /// A SQLite file in a directory of its own, which goes with it.
 #[must_use]
 pub fn sqlite() -> Box<dyn Backend> {
-    Box::new(InFile(tempfile::tempdir().unwrap()))
+    Box::new(SqliteBackend(tempfile::tempdir().unwrap()))
 }
 
 /// A database of its own on the Postgres that the tests share.
 #[must_use]
 pub fn postgres() -> Box<dyn Backend> {
-    Box::new(InDatabase(cluster::shared().database()))
+    Box::new(PostgresBackend(cluster::shared().database()))
 }
 
-struct InDatabase(String);
+struct PostgresBackend(String);
 
-impl Backend for InDatabase {
+impl Backend for PostgresBackend {
     fn open(&self) -> Arc<dyn Store> {
         Arc::new(PostgresStore::open(&PostgresOptions::at(self.0.as_str())).unwrap())
     }
@@ -87,36 +86,36 @@ impl Backend for InDatabase {
 
 /// A memory store beside another one that stands for the durable one.
 #[must_use]
-pub fn beside() -> Box<dyn Backend> {
+pub fn split() -> Box<dyn Backend> {
     let (durable, memory) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
-    Box::new(SideBySide(Arc::new(crate::beside::Beside::new(durable, memory))))
+    Box::new(SplitBackend(Arc::new(crate::split_store::SplitStore::new(durable, memory))))
 }
 
-struct SideBySide(Arc<crate::beside::Beside>);
+struct SplitBackend(Arc<crate::split_store::SplitStore>);
 
-impl Backend for SideBySide {
+impl Backend for SplitBackend {
     fn open(&self) -> Arc<dyn Store> {
         self.0.clone()
     }
 }
 
-struct InMemory(Arc<MemoryStore>);
+struct MemoryBackend(Arc<MemoryStore>);
 
-impl Backend for InMemory {
+impl Backend for MemoryBackend {
     fn open(&self) -> Arc<dyn Store> {
         self.0.clone()
     }
 }
 
-struct InFile(tempfile::TempDir);
+struct SqliteBackend(tempfile::TempDir);
 
-impl InFile {
+impl SqliteBackend {
     fn path(&self) -> PathBuf {
         self.0.path().join("standfast.db")
     }
 }
 
-impl Backend for InFile {
+impl Backend for SqliteBackend {
     fn open(&self) -> Arc<dyn Store> {
         Arc::new(SqliteStore::open(&SqliteOptions::at(self.path())).unwrap())
     }

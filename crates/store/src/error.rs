@@ -8,13 +8,13 @@ use standfast_core::id::RunId;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// Somebody else appended first, or the run exists already. Nothing was written; load and decide again.
-    #[error("run {run} has changed since it was loaded")]
+    #[error("run {run} has changed since it was loaded; try again")]
     Conflict {
         /// Which run.
         run: RunId,
     },
     /// A guard did not hold. Nothing was written; decide again with that fact.
-    #[error("guard {which} did not hold: {why}")]
+    #[error("guard {which} of the append failed: {why}")]
     Guard {
         /// Position of the guard among all guards of the append.
         which: usize,
@@ -34,7 +34,7 @@ pub enum StoreError {
         why: String,
     },
     /// The answer was lost: it may have been written or not. Read the link at that sequence to find out.
-    #[error("it is not known whether the store wrote it: {why}")]
+    #[error("the store did not answer, so the write may or may not have happened: {why}")]
     Unknown {
         /// What happened.
         why: String,

@@ -2,39 +2,50 @@
 //!
 //! A store knows rows and locks, nothing of what they mean: events, rows and guards come in by shape. The contract is
 //! [`Store`]; what an append consists of is [`Batch`]. Backends: [`memory`] (the reference), [`sqlite`] (the embedded
-//! default), [`postgres`] (many nodes), [`beside`] (memory beside a durable one). `conformance` is the one suite that
-//! every backend passes; [`ahead`] drives a run without waiting for each of its appends.
+//! default), [`postgres`] (many nodes), [`split_store`] (memory beside a durable one). `conformance` is the one suite that
+//! every backend passes; [`pipeline`] appends to a run without waiting for each append.
 
-pub mod ahead;
-mod alone;
+#![warn(missing_docs)]
+
 pub mod audit;
 mod batch;
-pub mod beside;
 mod columns;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod contract;
 mod error;
+pub mod export;
+mod fairness;
+mod layer;
 pub mod memory;
-pub mod moving;
 mod observer;
+pub mod pipeline;
 pub mod postgres;
 mod query;
-mod spread;
+mod recipient;
+mod shard_balance;
+mod single_node;
+pub mod split_store;
 pub mod sqlite;
 mod subscription;
-mod turns;
 
-pub use batch::{Batch, Expected, Guard, LeaseChange, Notice, Put, Seal, Who};
-pub use contract::{Answer, Store};
+pub use batch::{AudienceMember, Batch, ExpectedHead, Guard, LeaseChange, Notice, Put, Seal};
+pub use contract::{
+    Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, Store,
+    WorkStore,
+};
 pub use error::StoreError;
+pub use layer::{
+    AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, SecretLayer, SessionLayer, WorkLayer,
+};
 pub use observer::Observer;
 pub use query::{
-    Audience, AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldFilter,
-    HoldQuery, InboxCounts, KeyNote, KeyRecord, Lease, NodeRow, OpenHolds, Page, RunFilter, RunQuery,
-    SCAN_MAX, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet,
-    Stored, Unreadable,
+    Audience, AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat,
+    HoldFilter, HoldQuery, InboxCounts, KeyNote, KeyRecord, Lease, NodeRow, OpenHolds, Page, RunFilter,
+    RunQuery, SCAN_MAX, SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice,
+    ShardSet, StoredRun, UnreadableRun,
 };
+pub use recipient::Recipient;
 pub use subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Scope, Subscription, SubscriptionCount, SubscriptionQuery,
 };

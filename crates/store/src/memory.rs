@@ -17,15 +17,17 @@ use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 
-use crate::alone::Alone;
 use crate::batch::Batch;
-use crate::contract::{Answer, Store};
+use crate::contract::{
+    Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, WorkStore,
+};
 use crate::error::StoreError;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
-    SessionRow, SettleNotice, ShardSet, Stored,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
+    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
+    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
+use crate::single_node::SingleNode;
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
 };
@@ -35,7 +37,7 @@ use state::State;
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
-    alone: Alone,
+    node: SingleNode,
 }
 
 impl MemoryStore {
@@ -56,12 +58,12 @@ fn answer<T: Send + 'static>(result: Result<T, StoreError>) -> Answer<T> {
     Box::pin(ready(result))
 }
 
-impl Store for MemoryStore {
+impl RunStore for MemoryStore {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         answer(self.state().append(batches))
     }
 
-    fn load(&self, run: RunId) -> Answer<Stored> {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         answer(self.state().load(run))
     }
 
@@ -77,7 +79,41 @@ impl Store for MemoryStore {
         answer(Ok(self.state().definition(&tenant, digest)))
     }
 
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
+        answer(Ok(self.state().facts(run)))
+    }
+
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        answer(self.state().find_hold(hold))
+    }
+
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
+        answer(Ok(self.state().list_runs(&query)))
+    }
+
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
+        answer(Ok(self.state().list_holds(&query)))
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        answer(Ok(self.state().tenants()))
+    }
+
+    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
+        answer(Ok(self.state().ended_runs(&query)))
+    }
+
+    fn erase(&self, run: RunId) -> Answer<()> {
+        answer(self.state().erase(run))
+    }
+
+    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
+        answer(self.state().quarantine(run, why))
+    }
+}
+
+impl WorkStore for MemoryStore {
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
         answer(Ok(self.state().claim_due(&claim)))
     }
 
@@ -90,12 +126,24 @@ impl Store for MemoryStore {
         answer(Ok(()))
     }
 
-    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
-        answer(Ok(self.state().facts(run)))
+    fn time(&self) -> Answer<Option<Timestamp>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 
-    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
-        answer(self.state().quarantine(run, why))
+    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
+        self.node.shards(beat)
+    }
+
+    fn leave(&self, node: Incarnation) -> Answer<()> {
+        self.node.leave(node)
+    }
+
+    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
+        self.node.nodes(now)
+    }
+
+    fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
+        None
     }
 
     fn counts(&self, tenant: Tenant) -> Answer<Counts> {
@@ -105,34 +153,16 @@ impl Store for MemoryStore {
     fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
         answer(Ok(self.state().inbox_counts(&tenant)))
     }
+}
 
-    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
-        answer(Ok(self.state().list_runs(&query)))
-    }
-
-    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
-        answer(Ok(self.state().list_holds(&query)))
-    }
-
-    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
-        answer(self.state().find_hold(hold))
-    }
-
-    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
-        answer(Ok(self.state().find_key(tenant, key)))
-    }
-
-    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
-        self.state().note_keys(notes);
-        answer(Ok(()))
-    }
-
-    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
-        answer(Ok(self.state().forget_keys(until, limit)))
-    }
-
+impl DeliveryStore for MemoryStore {
     fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
         answer(Ok(self.state().due_notices(&query)))
+    }
+
+    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
+        self.state().settle_notice(no, settle);
+        answer(Ok(()))
     }
 
     fn subscription(&self, tenant: Tenant, id: String) -> Answer<Option<Subscription>> {
@@ -166,16 +196,9 @@ impl Store for MemoryStore {
     fn resend(&self, tenant: Tenant, no: i64, at: Timestamp) -> Answer<bool> {
         answer(Ok(self.state().resend(&tenant, no, at)))
     }
+}
 
-    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
-        self.state().settle_notice(no, settle);
-        answer(Ok(()))
-    }
-
-    fn tenants(&self) -> Answer<Vec<Tenant>> {
-        answer(Ok(self.state().tenants()))
-    }
-
+impl SessionStore for MemoryStore {
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
         answer(Ok(self.state().session(&key)))
     }
@@ -187,23 +210,24 @@ impl Store for MemoryStore {
     fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
         answer(Ok(self.state().change_session(&key, change, at)))
     }
+}
 
-    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
-        answer(Ok(self.state().ended_runs(&query)))
+impl IdempotencyStore for MemoryStore {
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
+        answer(Ok(self.state().find_key(tenant, key)))
     }
 
-    fn erase(&self, run: RunId) -> Answer<()> {
-        answer(self.state().erase(run))
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.state().note_keys(notes);
+        answer(Ok(()))
     }
 
-    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
-        answer(Ok(self.state().sealed(&tenant, &name)))
+    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
+        answer(Ok(self.state().forget_keys(until, limit)))
     }
+}
 
-    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
-        answer(Ok(self.state().change_sealed(change)))
-    }
-
+impl SecretStore for MemoryStore {
     fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
         answer(Ok(self.state().credential(&prefix)))
     }
@@ -220,6 +244,16 @@ impl Store for MemoryStore {
         answer(Ok(self.state().revoke_credential(&tenant, &prefix, at)))
     }
 
+    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
+        answer(Ok(self.state().sealed(&tenant, &name)))
+    }
+
+    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
+        answer(Ok(self.state().change_sealed(change)))
+    }
+}
+
+impl AuditStore for MemoryStore {
     fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()> {
         self.state().put_audit(tenant, at, entry);
         answer(Ok(()))
@@ -227,25 +261,5 @@ impl Store for MemoryStore {
 
     fn audit_entries(&self, tenant: Tenant, after: u64, limit: usize) -> Answer<Vec<AuditEntry>> {
         answer(Ok(self.state().audit_entries(&tenant, after, limit)))
-    }
-
-    fn time(&self) -> Answer<Option<Timestamp>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
-
-    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
-        self.alone.shards(beat)
-    }
-
-    fn leave(&self, node: Incarnation) -> Answer<()> {
-        self.alone.leave(node)
-    }
-
-    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
-        self.alone.nodes(now)
-    }
-
-    fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
-        None
     }
 }

@@ -9,6 +9,7 @@ mod append;
 mod audit;
 mod connect;
 mod counts;
+mod deliveries;
 mod failure;
 mod group;
 mod hints;
@@ -23,7 +24,6 @@ mod rows;
 mod schema;
 mod side;
 mod sql;
-mod telling;
 mod types;
 mod work;
 mod writer;
@@ -42,23 +42,25 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::broadcast;
 
 use crate::batch::Batch;
-use crate::contract::{Answer, Store};
+use crate::contract::{
+    Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, WorkStore,
+};
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
-    SessionRow, SettleNotice, ShardSet, Stored,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
+    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
+    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
 };
 use connect::Connector;
-use group::Encoded;
+use group::EncodedBatch;
 use hints::Hints;
 use numbers::Numbers;
 use pool::Pool;
-use side::Side;
+use side::SideConnection;
 use writer::Writer;
 
 pub use audit::{audit_entries, export, heads, verify, verify_against};
@@ -68,18 +70,18 @@ pub use schema::OpenError;
 #[derive(Debug)]
 pub struct PostgresStore {
     writer: Writer,
-    shared: Arc<Shared>,
+    shared: Arc<Connections>,
     hints: Arc<Hints>,
     runtime: Option<Runtime>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct Connections {
     pool: Pool,
-    side: Side,
+    side: SideConnection,
     /// For saying that this node is there, and for nothing else: whoever waited behind something slow would be taken for
     /// dead.
-    beats: Side,
+    beats: SideConnection,
 }
 
 /// Where the database is and how it is used.
@@ -124,7 +126,7 @@ impl PostgresOptions {
 
 impl PostgresStore {
     /// Connects and brings the schema up to date; waits while another node does. Refuses a schema that is newer than
-    /// this program, a standby, and a database with tables of something else. Blocks until that is done.
+    /// this program, a standby, and a database with tables of another program. Blocks until that is done.
     pub fn open(options: &PostgresOptions) -> Result<PostgresStore, OpenError> {
         let connector = Arc::new(Connector::new(options)?);
         let unusable = |why: String| OpenError::Unusable { place: connector.place().to_owned(), why };
@@ -154,10 +156,10 @@ impl PostgresStore {
         let handle = runtime.handle().clone();
         Ok(PostgresStore {
             writer: Writer::new(connector.clone(), numbers, hints.clone(), handle, options),
-            shared: Arc::new(Shared {
+            shared: Arc::new(Connections {
                 pool: Pool::new(connector.clone(), options.readers),
-                side: Side::new(connector.clone()),
-                beats: Side::new(connector),
+                side: SideConnection::new(connector.clone()),
+                beats: SideConnection::new(connector),
             }),
             hints,
             runtime: Some(runtime),
@@ -165,7 +167,7 @@ impl PostgresStore {
     }
 
     /// Begins at once, whether or not anybody waits for the answer.
-    fn begin<T: Send + 'static, F>(&self, work: impl FnOnce(Arc<Shared>) -> F) -> Answer<T>
+    fn begin<T: Send + 'static, F>(&self, work: impl FnOnce(Arc<Connections>) -> F) -> Answer<T>
     where
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
@@ -191,12 +193,12 @@ impl Drop for PostgresStore {
     }
 }
 
-impl Store for PostgresStore {
+impl RunStore for PostgresStore {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
-        self.writer.hand_over(batches.into_iter().map(Encoded::new).collect())
+        self.writer.hand_over(batches.into_iter().map(EncodedBatch::new).collect())
     }
 
-    fn load(&self, run: RunId) -> Answer<Stored> {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         self.begin(|shared| async move { read::load(&shared.pool, run).await })
     }
 
@@ -212,32 +214,12 @@ impl Store for PostgresStore {
         self.begin(move |shared| async move { read::definition(&shared.pool, &tenant, digest).await })
     }
 
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
-        self.begin(move |shared| async move { work::claim_due(&shared.pool, &claim).await })
-    }
-
-    fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
-        self.begin(move |shared| async move { work::renew(&shared.pool, runs, node, until).await })
-    }
-
-    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
-        self.begin(move |shared| async move { work::release(&shared.pool, run, node, wake_at).await })
-    }
-
     fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
         self.begin(move |shared| async move { read::facts(&shared.pool, run).await })
     }
 
-    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
-        self.begin(move |shared| async move { work::quarantine(&shared.side, run, &why).await })
-    }
-
-    fn counts(&self, tenant: Tenant) -> Answer<Counts> {
-        self.begin(move |shared| async move { counts::counts(&shared.pool, &tenant).await })
-    }
-
-    fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
-        self.begin(move |shared| async move { counts::inboxes(&shared.pool, &tenant).await })
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        self.begin(move |shared| async move { read::find_hold(&shared.pool, hold).await })
     }
 
     fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
@@ -248,76 +230,8 @@ impl Store for PostgresStore {
         self.begin(move |shared| async move { lists::list_holds(&shared.pool, &query).await })
     }
 
-    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
-        self.begin(move |shared| async move { read::find_hold(&shared.pool, hold).await })
-    }
-
-    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
-        self.begin(move |shared| async move { read::find_key(&shared.pool, &tenant, &key).await })
-    }
-
-    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
-        self.begin(move |shared| async move { work::note_keys(&shared.pool, notes).await })
-    }
-
-    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
-        self.begin(move |shared| async move { work::forget_keys(&shared.pool, until, limit).await })
-    }
-
-    fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
-        self.begin(move |shared| async move { telling::due_notices(&shared.pool, &query).await })
-    }
-
-    fn subscription(&self, tenant: Tenant, id: String) -> Answer<Option<Subscription>> {
-        self.begin(move |shared| async move { telling::find(&shared.pool, &tenant, &id).await })
-    }
-
-    fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
-        self.begin(move |shared| async move { telling::list(&shared.pool, &query).await })
-    }
-
-    fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize> {
-        self.begin(move |shared| async move { telling::count(&shared.pool, &count).await })
-    }
-
-    fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
-        self.begin(move |shared| async move { telling::put(&shared.side, subscription).await })
-    }
-
-    fn change_subscription(&self, before: String, after: Subscription) -> Answer<bool> {
-        self.begin(move |shared| async move { telling::change(&shared.side, before, after).await })
-    }
-
-    fn delete_subscription(&self, tenant: Tenant, id: String) -> Answer<bool> {
-        self.begin(move |shared| async move { telling::delete(&shared.pool, &tenant, &id).await })
-    }
-
-    fn dead_letters(&self, query: DeadQuery) -> Answer<Page<DeadLetter>> {
-        self.begin(move |shared| async move { telling::dead_letters(&shared.pool, &query).await })
-    }
-
-    fn resend(&self, tenant: Tenant, no: i64, at: Timestamp) -> Answer<bool> {
-        self.begin(move |shared| async move { telling::resend(&shared.pool, &tenant, no, at).await })
-    }
-
-    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
-        self.begin(move |shared| async move { telling::settle_notice(&shared.pool, no, settle).await })
-    }
-
     fn tenants(&self) -> Answer<Vec<Tenant>> {
         self.begin(move |shared| async move { read::tenants(&shared.pool).await })
-    }
-
-    fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
-        self.begin(move |shared| async move { read::session(&shared.pool, key).await })
-    }
-
-    fn list_sessions(&self, query: SessionQuery) -> Answer<Page<SessionRow>> {
-        self.begin(move |shared| async move { lists::list_sessions(&shared.pool, &query).await })
-    }
-
-    fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
-        self.begin(move |shared| async move { work::change_session(&shared.pool, &key, &change, at).await })
     }
 
     fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
@@ -328,40 +242,22 @@ impl Store for PostgresStore {
         self.begin(move |shared| async move { work::erase(&shared.side, run).await })
     }
 
-    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
-        self.begin(move |shared| async move { read::sealed(&shared.pool, &tenant, &name).await })
+    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
+        self.begin(move |shared| async move { work::quarantine(&shared.side, run, &why).await })
+    }
+}
+
+impl WorkStore for PostgresStore {
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
+        self.begin(move |shared| async move { work::claim_due(&shared.pool, &claim).await })
     }
 
-    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
-        self.begin(move |shared| async move { work::change_sealed(&shared.pool, &change).await })
+    fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
+        self.begin(move |shared| async move { work::renew(&shared.pool, runs, node, until).await })
     }
 
-    fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
-        self.begin(move |shared| async move { read::credential(&shared.pool, &prefix).await })
-    }
-
-    fn put_credential(&self, credential: Credential) -> Answer<bool> {
-        self.begin(move |shared| async move { work::put_credential(&shared.pool, &credential).await })
-    }
-
-    fn list_credentials(&self, tenant: Tenant) -> Answer<Vec<Credential>> {
-        self.begin(move |shared| async move { read::credentials(&shared.pool, &tenant).await })
-    }
-
-    fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
-        self.begin(
-            move |shared| async move { work::revoke_credential(&shared.pool, &tenant, &prefix, at).await },
-        )
-    }
-
-    fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()> {
-        self.begin(move |shared| async move { work::put_audit(&shared.pool, &tenant, at, &entry).await })
-    }
-
-    fn audit_entries(&self, tenant: Tenant, after: u64, limit: usize) -> Answer<Vec<AuditEntry>> {
-        self.begin(
-            move |shared| async move { read::audit_entries(&shared.pool, &tenant, after, limit).await },
-        )
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
+        self.begin(move |shared| async move { work::release(&shared.pool, run, node, wake_at).await })
     }
 
     fn time(&self) -> Answer<Option<Timestamp>> {
@@ -383,5 +279,123 @@ impl Store for PostgresStore {
     fn hints(&self) -> Option<broadcast::Receiver<ShardSet>> {
         let runtime = self.runtime.as_ref()?;
         Some(self.hints.hear(&self.shared.pool.connector, runtime.handle()))
+    }
+
+    fn counts(&self, tenant: Tenant) -> Answer<Counts> {
+        self.begin(move |shared| async move { counts::counts(&shared.pool, &tenant).await })
+    }
+
+    fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
+        self.begin(move |shared| async move { counts::inboxes(&shared.pool, &tenant).await })
+    }
+}
+
+impl DeliveryStore for PostgresStore {
+    fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
+        self.begin(move |shared| async move { deliveries::due_notices(&shared.pool, &query).await })
+    }
+
+    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
+        self.begin(move |shared| async move { deliveries::settle_notice(&shared.pool, no, settle).await })
+    }
+
+    fn subscription(&self, tenant: Tenant, id: String) -> Answer<Option<Subscription>> {
+        self.begin(move |shared| async move { deliveries::find(&shared.pool, &tenant, &id).await })
+    }
+
+    fn list_subscriptions(&self, query: SubscriptionQuery) -> Answer<Vec<Subscription>> {
+        self.begin(move |shared| async move { deliveries::list(&shared.pool, &query).await })
+    }
+
+    fn count_subscriptions(&self, count: SubscriptionCount) -> Answer<usize> {
+        self.begin(move |shared| async move { deliveries::count(&shared.pool, &count).await })
+    }
+
+    fn put_subscription(&self, subscription: Subscription) -> Answer<bool> {
+        self.begin(move |shared| async move { deliveries::put(&shared.side, subscription).await })
+    }
+
+    fn change_subscription(&self, before: String, after: Subscription) -> Answer<bool> {
+        self.begin(move |shared| async move { deliveries::change(&shared.side, before, after).await })
+    }
+
+    fn delete_subscription(&self, tenant: Tenant, id: String) -> Answer<bool> {
+        self.begin(move |shared| async move { deliveries::delete(&shared.pool, &tenant, &id).await })
+    }
+
+    fn dead_letters(&self, query: DeadQuery) -> Answer<Page<DeadLetter>> {
+        self.begin(move |shared| async move { deliveries::dead_letters(&shared.pool, &query).await })
+    }
+
+    fn resend(&self, tenant: Tenant, no: i64, at: Timestamp) -> Answer<bool> {
+        self.begin(move |shared| async move { deliveries::resend(&shared.pool, &tenant, no, at).await })
+    }
+}
+
+impl SessionStore for PostgresStore {
+    fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
+        self.begin(move |shared| async move { read::session(&shared.pool, key).await })
+    }
+
+    fn list_sessions(&self, query: SessionQuery) -> Answer<Page<SessionRow>> {
+        self.begin(move |shared| async move { lists::list_sessions(&shared.pool, &query).await })
+    }
+
+    fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
+        self.begin(move |shared| async move { work::change_session(&shared.pool, &key, &change, at).await })
+    }
+}
+
+impl IdempotencyStore for PostgresStore {
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
+        self.begin(move |shared| async move { read::find_key(&shared.pool, &tenant, &key).await })
+    }
+
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.begin(move |shared| async move { work::note_keys(&shared.pool, notes).await })
+    }
+
+    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
+        self.begin(move |shared| async move { work::forget_keys(&shared.pool, until, limit).await })
+    }
+}
+
+impl SecretStore for PostgresStore {
+    fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
+        self.begin(move |shared| async move { read::credential(&shared.pool, &prefix).await })
+    }
+
+    fn put_credential(&self, credential: Credential) -> Answer<bool> {
+        self.begin(move |shared| async move { work::put_credential(&shared.pool, &credential).await })
+    }
+
+    fn list_credentials(&self, tenant: Tenant) -> Answer<Vec<Credential>> {
+        self.begin(move |shared| async move { read::credentials(&shared.pool, &tenant).await })
+    }
+
+    fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
+        self.begin(
+            move |shared| async move { work::revoke_credential(&shared.pool, &tenant, &prefix, at).await },
+        )
+    }
+
+    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
+        self.begin(move |shared| async move { read::sealed(&shared.pool, &tenant, &name).await })
+    }
+
+    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
+        self.begin(move |shared| async move { work::change_sealed(&shared.pool, &change).await })
+    }
+}
+
+impl AuditStore for PostgresStore {
+    fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()> {
+        self.begin(move |shared| async move { work::put_audit(&shared.pool, &tenant, at, &entry).await })
+    }
+
+    fn audit_entries(&self, tenant: Tenant, after: u64, limit: usize) -> Answer<Vec<AuditEntry>> {
+        self.begin(
+            move |shared| async move { read::audit_entries(&shared.pool, &tenant, after, limit).await },
+        )
     }
 }

@@ -12,14 +12,14 @@ use standfast_core::project::{Phase, RunRow};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 
-use crate::batch::Who;
+use crate::batch::AudienceMember;
 
 /// A page looks at this many rows at most; its cursor says where it stopped.
 pub const SCAN_MAX: usize = 2000;
 
 /// A run as loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredRun {
     /// The row.
     pub row: RunRow,
     /// Who works on it, if anyone.
@@ -54,11 +54,11 @@ pub struct Claim {
 
 /// A run that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claimed {
+pub enum ClaimedRun {
     /// Now leased to the node that asked.
     Run {
         /// The run.
-        stored: Box<Stored>,
+        stored: Box<StoredRun>,
         /// The lease that ran out, if somebody had one: whoever had it has died, or lost touch.
         from: Option<Lease>,
     },
@@ -155,8 +155,8 @@ pub struct Page<T> {
     /// What was found.
     pub items: Vec<T>,
     /// What was found and cannot be read; empty for anything but runs.
-    pub unreadable: Vec<Unreadable>,
-    /// Where to go on; none when there is no more.
+    pub unreadable: Vec<UnreadableRun>,
+    /// Where to continue; none when there is no more.
     pub next: Option<u64>,
 }
 
@@ -170,7 +170,7 @@ impl<T> Page<T> {
 
 /// A run whose rows cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreadable {
+pub struct UnreadableRun {
     /// Which run.
     pub run: RunId,
     /// What its columns still say of it, if they do.
@@ -208,7 +208,7 @@ pub struct OpenHolds {
 pub struct InboxCounts {
     /// The inbox.
     pub inbox: InboxName,
-    /// Runs by phase; none with zero. One that was put aside counts as failed.
+    /// Runs by phase; none with zero. A quarantined run counts as failed.
     pub runs: BTreeMap<Phase, u64>,
 }
 
@@ -234,7 +234,7 @@ pub struct SessionQuery {
     pub agent: Option<AgentName>,
     /// With which name; none means any.
     pub session: Option<SessionId>,
-    /// Where to go on.
+    /// Where to continue.
     pub cursor: Option<u64>,
     /// How many at most.
     pub limit: usize,
@@ -251,7 +251,7 @@ pub struct RunQuery {
     pub phases: Vec<Phase>,
     /// Only those that changed at this instant or later; none means any.
     pub since: Option<Timestamp>,
-    /// Where to go on.
+    /// Where to continue.
     pub cursor: Option<u64>,
     /// How many at most.
     pub limit: usize,
@@ -287,7 +287,7 @@ pub struct HoldQuery {
     pub filter: HoldFilter,
     /// Only of one of these kinds; empty means any.
     pub kinds: Vec<HoldKind>,
-    /// Where to go on.
+    /// Where to continue.
     pub cursor: Option<u64>,
     /// How many at most.
     pub limit: usize,
@@ -299,7 +299,7 @@ pub enum Audience {
     /// All of the tenant: for administrators.
     Everyone,
     /// Those that one of these may see.
-    AnyOf(Vec<Who>),
+    AnyOf(Vec<AudienceMember>),
 }
 
 /// What a list of holds is narrowed by.
@@ -326,14 +326,14 @@ pub struct EndedQuery {
     pub tenant: Tenant,
     /// Whose last event was before this instant.
     pub before: Timestamp,
-    /// Where to go on.
+    /// Where to continue.
     pub cursor: Option<u64>,
     /// How many at most.
     pub limit: usize,
 }
 
 /// A run that such a question looked at.
-pub(crate) struct LookedAt {
+pub(crate) struct ScannedRun {
     pub(crate) no: i64,
     pub(crate) run: RunId,
     pub(crate) is_wanted: bool,
@@ -347,7 +347,7 @@ impl EndedQuery {
 
     /// The page that looking at these runs comes to. Runs are numbered as they begin: where none of so many is old, those
     /// behind them are not either.
-    pub(crate) fn page(&self, looked_at: &[LookedAt]) -> Page<RunId> {
+    pub(crate) fn page(&self, looked_at: &[ScannedRun]) -> Page<RunId> {
         let mut items = Vec::new();
         for one in looked_at.iter().filter(|one| one.is_wanted) {
             items.push(one.run);
@@ -436,7 +436,7 @@ pub struct Credential {
 pub struct DueNotice {
     /// Names it when it is settled.
     pub no: i64,
-    /// Who is told.
+    /// The recipient.
     pub subscription: String,
     /// Whose turn it counts for.
     pub owner: String,
@@ -451,7 +451,7 @@ pub struct DueNotice {
 /// What became of a notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettleNotice {
-    /// Everything up to and with this event was told. What came after it is told next.
+    /// Everything up to and including this event was delivered; what came after it is next.
     Delivered {
         /// The last event told.
         upto: Seq,

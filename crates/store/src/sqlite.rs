@@ -8,6 +8,7 @@
 mod append;
 mod audit;
 mod credentials;
+mod deliveries;
 mod erase;
 mod files;
 mod names;
@@ -18,7 +19,6 @@ mod rows;
 mod schema;
 mod sql;
 mod tally;
-mod telling;
 mod work;
 mod writer;
 
@@ -33,24 +33,26 @@ use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 
-use crate::alone::Alone;
 use crate::batch::Batch;
-use crate::contract::{Answer, Store};
+use crate::contract::{
+    Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, WorkStore,
+};
 use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::query::{
-    AuditEntry, Claim, Claimed, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery, InboxCounts,
-    KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey, SessionQuery,
-    SessionRow, SettleNotice, ShardSet, Stored,
+    AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
+    InboxCounts, KeyNote, KeyRecord, NodeRow, Page, RunQuery, SealedChange, SessionChange, SessionKey,
+    SessionQuery, SessionRow, SettleNotice, ShardSet, StoredRun,
 };
+use crate::single_node::SingleNode;
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
 };
-use append::Encoded;
+use append::EncodedBatch;
 use credentials::CredentialChange;
+use deliveries::SubscriptionChange;
 use read::Readers;
 use tally::Tallies;
-use telling::SubscriptionChange;
 use writer::{Job, Writer};
 
 pub use audit::{audit_entries, export, heads, verify, verify_against};
@@ -64,7 +66,7 @@ pub struct SqliteStore {
     readers: Arc<Readers>,
     tallies: Arc<Tallies>,
     observer: Option<Arc<dyn Observer>>,
-    alone: Alone,
+    node: SingleNode,
 }
 
 /// Where the file is and how it is used.
@@ -101,7 +103,7 @@ impl SqliteStore {
             readers,
             tallies,
             observer: options.observer.clone(),
-            alone: Alone::default(),
+            node: SingleNode::default(),
         })
     }
 
@@ -113,21 +115,21 @@ impl SqliteStore {
 
     fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&read::Reading<'_>) -> Result<T, StoreError>,
+        read: impl FnOnce(&read::ReadSession<'_>) -> Result<T, StoreError>,
     ) -> Answer<T> {
         let result = self.readers.read(read);
         Box::pin(std::future::ready(result))
     }
 }
 
-impl Store for SqliteStore {
+impl RunStore for SqliteStore {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
-        let encoded: Vec<Encoded> = batches.into_iter().map(Encoded::new).collect();
+        let encoded: Vec<EncodedBatch> = batches.into_iter().map(EncodedBatch::new).collect();
         let now = self.observer.as_ref().map_or(0, |observer| observer.now());
         self.writer.hand_over(|reply| Job::Append(encoded, now, reply))
     }
 
-    fn load(&self, run: RunId) -> Answer<Stored> {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         let loaded = self.readers.read(|reading| reading.load(run));
         if let Err(StoreError::Corrupt { run, .. }) = &loaded {
             self.tallies.quarantined(*run);
@@ -147,33 +149,32 @@ impl Store for SqliteStore {
         self.read(|reading| reading.definition(&tenant, digest))
     }
 
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
-        let claimed = self.writer.hand_over(|reply| Job::Claim(claim, reply));
-        let tallies = self.tallies.clone();
-        Box::pin(async move {
-            let claimed = claimed.await?;
-            for one in &claimed {
-                if let Claimed::Corrupt { run, .. } = one {
-                    tallies.quarantined(*run);
-                }
-            }
-            Ok(claimed)
-        })
-    }
-
-    fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
-        match runs.is_empty() {
-            true => self.writer.probe(),
-            false => self.writer.hand_over(|reply| Job::Renew(runs, node, until, reply)),
-        }
-    }
-
-    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
-        self.writer.hand_over(|reply| Job::Release(run, node, wake_at, reply))
-    }
-
     fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
         self.read(|reading| reading.facts(run))
+    }
+
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        self.read(|reading| reading.find_hold(hold))
+    }
+
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
+        self.read(|reading| reading.list_runs(&query))
+    }
+
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
+        self.read(|reading| reading.list_holds(&query))
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        self.read(|reading| reading.tenants())
+    }
+
+    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
+        self.read(|reading| reading.ended_runs(&query))
+    }
+
+    fn erase(&self, run: RunId) -> Answer<()> {
+        self.writer.hand_over(|reply| Job::Erase(run, reply))
     }
 
     fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
@@ -185,6 +186,54 @@ impl Store for SqliteStore {
             Ok(())
         })
     }
+}
+
+impl WorkStore for SqliteStore {
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
+        let claimed = self.writer.hand_over(|reply| Job::Claim(claim, reply));
+        let tallies = self.tallies.clone();
+        Box::pin(async move {
+            let claimed = claimed.await?;
+            for one in &claimed {
+                if let ClaimedRun::Corrupt { run, .. } = one {
+                    tallies.quarantined(*run);
+                }
+            }
+            Ok(claimed)
+        })
+    }
+
+    fn renew(&self, runs: Vec<RunId>, node: Incarnation, until: Timestamp) -> Answer<Vec<RunId>> {
+        if runs.is_empty() {
+            self.writer.probe()
+        } else {
+            self.writer.hand_over(|reply| Job::Renew(runs, node, until, reply))
+        }
+    }
+
+    fn release(&self, run: RunId, node: Incarnation, wake_at: Option<Timestamp>) -> Answer<()> {
+        self.writer.hand_over(|reply| Job::Release(run, node, wake_at, reply))
+    }
+
+    fn time(&self) -> Answer<Option<Timestamp>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
+        self.node.shards(beat)
+    }
+
+    fn leave(&self, node: Incarnation) -> Answer<()> {
+        self.node.leave(node)
+    }
+
+    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
+        self.node.nodes(now)
+    }
+
+    fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
+        None
+    }
 
     fn counts(&self, tenant: Tenant) -> Answer<Counts> {
         self.tallies.counts(&self.readers, tenant)
@@ -193,33 +242,15 @@ impl Store for SqliteStore {
     fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
         self.read(|reading| reading.inbox_counts(&tenant))
     }
+}
 
-    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
-        self.read(|reading| reading.list_runs(&query))
-    }
-
-    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
-        self.read(|reading| reading.list_holds(&query))
-    }
-
-    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
-        self.read(|reading| reading.find_hold(hold))
-    }
-
-    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
-        self.read(|reading| reading.find_key(&tenant, &key))
-    }
-
-    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
-        self.writer.hand_over(|reply| Job::NoteKeys(KeyNote::last_of_each(notes), reply))
-    }
-
-    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
-        self.writer.hand_over(|reply| Job::ForgetKeys(until, limit, reply))
-    }
-
+impl DeliveryStore for SqliteStore {
     fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
         self.read(|reading| reading.due_notices(&query))
+    }
+
+    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
+        self.writer.hand_over(|reply| Job::SettleNotice(no, settle, reply))
     }
 
     fn subscription(&self, tenant: Tenant, id: String) -> Answer<Option<Subscription>> {
@@ -257,15 +288,9 @@ impl Store for SqliteStore {
         let change = SubscriptionChange::Resend { tenant, no, at };
         self.writer.hand_over(|reply| Job::Subscription(change, reply))
     }
+}
 
-    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
-        self.writer.hand_over(|reply| Job::SettleNotice(no, settle, reply))
-    }
-
-    fn tenants(&self) -> Answer<Vec<Tenant>> {
-        self.read(|reading| reading.tenants())
-    }
-
+impl SessionStore for SqliteStore {
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
         self.read(|reading| reading.session(&key))
     }
@@ -277,23 +302,23 @@ impl Store for SqliteStore {
     fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
         self.writer.hand_over(|reply| Job::ChangeSession(key, change, at, reply))
     }
+}
 
-    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
-        self.read(|reading| reading.ended_runs(&query))
+impl IdempotencyStore for SqliteStore {
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
+        self.read(|reading| reading.find_key(&tenant, &key))
     }
 
-    fn erase(&self, run: RunId) -> Answer<()> {
-        self.writer.hand_over(|reply| Job::Erase(run, reply))
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.writer.hand_over(|reply| Job::NoteKeys(KeyNote::last_of_each(notes), reply))
     }
 
-    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
-        self.read(|reading| reading.sealed(&tenant, &name))
+    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
+        self.writer.hand_over(|reply| Job::ForgetKeys(until, limit, reply))
     }
+}
 
-    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
-        self.writer.hand_over(|reply| Job::Sealed(change, reply))
-    }
-
+impl SecretStore for SqliteStore {
     fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
         self.read(|reading| reading.credential(&prefix))
     }
@@ -311,31 +336,21 @@ impl Store for SqliteStore {
         self.writer.hand_over(|reply| Job::Credential(change, reply))
     }
 
+    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
+        self.read(|reading| reading.sealed(&tenant, &name))
+    }
+
+    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
+        self.writer.hand_over(|reply| Job::Sealed(change, reply))
+    }
+}
+
+impl AuditStore for SqliteStore {
     fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()> {
         self.writer.hand_over(|reply| Job::Audit(tenant, at, entry, reply))
     }
 
     fn audit_entries(&self, tenant: Tenant, after: u64, limit: usize) -> Answer<Vec<AuditEntry>> {
         self.read(|reading| reading.audit_entries(&tenant, after, limit))
-    }
-
-    fn time(&self) -> Answer<Option<Timestamp>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
-
-    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
-        self.alone.shards(beat)
-    }
-
-    fn leave(&self, node: Incarnation) -> Answer<()> {
-        self.alone.leave(node)
-    }
-
-    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
-        self.alone.nodes(now)
-    }
-
-    fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
-        None
     }
 }

@@ -1,4 +1,4 @@
-//! Who outside is told of what: subscriptions, notices that are due, and what could not be told.
+//! Deliveries: subscriptions, due notices and dead letters.
 //!
 //! A store knows of a subscription whose runs it is about and which kinds of events it wants, as bits; the rest is a
 //! JSON document of the server's. An append that brings a wanted kind puts a notice for it, in the same transaction.
@@ -68,7 +68,7 @@ impl Scope {
 }
 
 impl Notice {
-    /// What a subscription is told of a batch.
+    /// The notice of a batch for a subscription.
     pub(crate) fn of_batch(batch: &Batch, subscription: String, owner: String) -> Notice {
         Notice { subscription, owner, from: batch.link.header.first, due_at: batch.link.header.at }
     }
@@ -179,7 +179,7 @@ pub struct DeadQuery {
     pub tenant: Tenant,
     /// Of which subscription.
     pub subscription: String,
-    /// Where to go on.
+    /// Where to continue.
     pub cursor: Option<u64>,
     /// How many at most.
     pub limit: usize,

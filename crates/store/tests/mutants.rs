@@ -9,14 +9,14 @@ use std::panic::{self, AssertUnwindSafe};
 
 use standfast_core::mutant::Mutant;
 
-use scenario_runner::backends::InMemory;
+use scenario_runner::backends::MemoryBackend;
 use scenario_runner::script::{self, Scenario};
 use scenario_runner::{folder, play};
 
 /// The scenarios that fail now, and why.
 fn failing(scenarios: &[Scenario]) -> Vec<(String, String)> {
     let fails = |scenario: &Scenario| {
-        let played = panic::catch_unwind(AssertUnwindSafe(|| play(scenario, Box::new(InMemory))));
+        let played = panic::catch_unwind(AssertUnwindSafe(|| play(scenario, Box::new(MemoryBackend))));
         let why = match played {
             Ok(Ok(_)) => return None,
             Ok(Err(why)) => why,

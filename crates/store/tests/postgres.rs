@@ -18,8 +18,8 @@ use standfast_store::conformance::cluster::{query_count, query_text, run, shared
 use standfast_store::conformance::support::{BEGIN, NewRun, Scribe, block_on, checked, events_of};
 use standfast_store::postgres::{OpenError, PostgresOptions, PostgresStore};
 use standfast_store::{
-    Claim, Claimed, Guard, Heartbeat, NoticeQuery, Put, RunFilter, Scope, ShardSet, Store, StoreError,
-    Subscription,
+    Claim, ClaimedRun, DeliveryStore, Guard, Heartbeat, NoticeQuery, Put, RunFilter, RunStore, Scope,
+    ShardSet, StoreError, Subscription, WorkStore,
 };
 
 fn open(url: &str) -> Arc<PostgresStore> {
@@ -393,8 +393,8 @@ fn a_row_that_cannot_be_read_concerns_its_own_run_only() {
     let runs: Vec<_> = claimed
         .iter()
         .map(|one| match one {
-            Claimed::Run { stored, .. } => (stored.row.run.facts.id, true),
-            Claimed::Corrupt { run, .. } => (*run, false),
+            ClaimedRun::Run { stored, .. } => (stored.row.run.facts.id, true),
+            ClaimedRun::Corrupt { run, .. } => (*run, false),
         })
         .collect();
     assert_eq!(runs, [(broken, false), (older, true), (whole, true)]);

@@ -14,7 +14,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use standfast_store::Store;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
-use scenario_runner::backends::{Backend, InMemory};
+use scenario_runner::backends::{Backend, MemoryBackend};
 use scenario_runner::script::{self, Scenario};
 use scenario_runner::world::World;
 use scenario_runner::{folder, play, steps};
@@ -41,34 +41,33 @@ fn on_both(scenario: Scenario) -> [Trial; 2] {
     let (a, b) = (scenario.clone(), scenario);
     [
         Trial::test(format!("memory::{}", a.name), move || {
-            play(&a, Box::new(InMemory)).map(drop).map_err(Failed::from)
+            play(&a, Box::new(MemoryBackend)).map(drop).map_err(Failed::from)
         }),
         Trial::test(format!("sqlite::{}", b.name), move || {
-            let on_disk = play(&b, Box::new(OnDisk::new()?))?;
-            let in_memory = play(&b, Box::new(InMemory))?;
-            match on_disk == in_memory {
-                true => Ok(()),
-                false => {
-                    Err(format!("the chains differ: {on_disk:?} on disk, {in_memory:?} in memory").into())
-                }
+            let on_disk = play(&b, Box::new(SqliteBackend::new()?))?;
+            let in_memory = play(&b, Box::new(MemoryBackend))?;
+            if on_disk == in_memory {
+                Ok(())
+            } else {
+                Err(format!("the chains differ: {on_disk:?} on disk, {in_memory:?} in memory").into())
             }
         }),
     ]
 }
 
 /// Keeps runs in a file that each restart closes and opens.
-struct OnDisk {
+struct SqliteBackend {
     folder: tempfile::TempDir,
 }
 
-impl OnDisk {
-    fn new() -> Result<OnDisk, String> {
+impl SqliteBackend {
+    fn new() -> Result<SqliteBackend, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        Ok(OnDisk { folder })
+        Ok(SqliteBackend { folder })
     }
 }
 
-impl Backend for OnDisk {
+impl Backend for SqliteBackend {
     fn open(&mut self) -> Result<Arc<dyn Store>, String> {
         let options = SqliteOptions::at(self.folder.path().join("runs.db"));
         let store = SqliteStore::open(&options).map_err(|error| error.to_string())?;
@@ -105,7 +104,7 @@ fn the_readme_is_understood() -> Result<(), Failed> {
     let mut blocks = text.split("```").skip(1).step_by(2);
     let example = blocks.next().and_then(|block| block.strip_prefix("scenario\n"));
     let example = script::read("README", example.ok_or("the README begins with an example")?)?;
-    play(&example, Box::new(InMemory))?;
+    play(&example, Box::new(MemoryBackend))?;
     for block in blocks {
         let sentences =
             block.strip_prefix("sentences\n").ok_or("a block of the README is no list of sentences")?;
@@ -116,7 +115,7 @@ fn the_readme_is_understood() -> Result<(), Failed> {
 
 /// Whether a sentence of the README means something, tried on a run whose first call waits for approval.
 fn understands(sentence: &str) -> Result<(), String> {
-    let mut world = World::new(Box::new(InMemory))?;
+    let mut world = World::new(Box::new(MemoryBackend))?;
     let prelude =
         ["given tool delete_file needs approval", "client says \"go\"", "model calls delete_file {}"];
     for line in prelude {

@@ -18,7 +18,8 @@ use standfast_store::conformance::support::{
 };
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{
-    Claim, Claimed, HoldFilter, Lease, LeaseChange, RunFilter, RunQuery, ShardSet, Store, StoreError, Stored,
+    Claim, ClaimedRun, HoldFilter, Lease, LeaseChange, RunFilter, RunQuery, RunStore, ShardSet, StoreError,
+    StoredRun, WorkStore,
 };
 
 fn claim(scribe: &Scribe, limit: usize) -> Claim {
@@ -36,7 +37,7 @@ fn a_row_of_an_older_fold_is_rebuilt_wherever_it_is_read() {
         .unwrap();
     let store = open(&file).unwrap();
     let run = scene.victim.run.facts.id;
-    let stored = Stored { row: scene.victim.clone(), lease: Some(Lease { node: NODE, until }) };
+    let stored = StoredRun { row: scene.victim.clone(), lease: Some(Lease { node: NODE, until }) };
     assert_eq!(block_on(store.load(run)), Ok(stored));
     assert_eq!(block_on(store.find_hold(scene.hold)), Ok(Some(hold_row(&scene.victim, scene.hold))));
     let runs = block_on(store.list_runs(runs_by(RunFilter::All))).unwrap().items;
@@ -44,8 +45,7 @@ fn a_row_of_an_older_fold_is_rebuilt_wherever_it_is_read() {
     let holds = block_on(store.list_holds(holds_by(HoldFilter::All))).unwrap().items;
     assert_eq!(holds.len(), 3);
     let claimed = block_on(store.claim_due(claim(&Scribe::new(1), 10))).unwrap();
-    let is_victim =
-        |claimed: &Claimed| matches!(claimed, Claimed::Run { stored, .. } if stored.row == scene.victim);
+    let is_victim = |claimed: &ClaimedRun| matches!(claimed, ClaimedRun::Run { stored, .. } if stored.row == scene.victim);
     assert!(claimed.iter().any(is_victim), "{claimed:?}");
     assert_eq!(block_on(store.release(run, NODE, None)), Ok(()));
     let batch = Scribe::new(2).batch(&scene.victim, &Command::Cancel { reason: None });

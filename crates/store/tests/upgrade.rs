@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use standfast_core::command::{Command, Wanted};
+use standfast_core::command::{Choice, Command};
 use standfast_core::id::HoldId;
 use standfast_core::name::Tenant;
 use standfast_core::project::RunRow;
@@ -85,7 +85,7 @@ fn expect_whole(store: &dyn Store, scribe: &mut Scribe, held: &[(RunRow, HoldId)
     assert_eq!(open.items.len(), held.len());
     for (row, hold) in held {
         assert_eq!(checked(store, row.run.facts.id).as_ref(), Ok(row));
-        let batch = scribe.batch(row, &resolve(hold.key, Wanted::Approve));
+        let batch = scribe.batch(row, &resolve(hold.key, Choice::Approve));
         let after = batch.row.clone();
         block_on(store.append(vec![batch])).unwrap();
         assert_eq!(checked(store, row.run.facts.id), Ok(after));

@@ -65,11 +65,10 @@ fn files_below(folder: &Path) -> Result<BTreeSet<String>> {
         for entry in entries {
             let entry = entry?;
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-            match entry.file_type()?.is_dir() {
-                true => open.push((entry.path(), format!("{name}/"))),
-                false => {
-                    found.insert(name);
-                }
+            if entry.file_type()?.is_dir() {
+                open.push((entry.path(), format!("{name}/")))
+            } else {
+                found.insert(name);
             }
         }
     }

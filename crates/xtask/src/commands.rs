@@ -16,6 +16,9 @@ pub(crate) enum Command {
     Faults(Vec<OsString>),
     Tidy,
     TidyMissing,
+    TidyGraph,
+    TidySvg(OsString),
+    Product,
     Book,
 }
 
@@ -31,7 +34,7 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "test",
         arguments: "",
-        summary: "what CI does: needs, format, clippy, tests, browser tests, doc tests, tidy, book, deny",
+        summary: "what CI does: format, tidy, needs, clippy, product, tests, browser tests, doc tests, book, deny",
     },
     Subcommand {
         name: "bench",
@@ -45,8 +48,13 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
     },
     Subcommand {
         name: "tidy",
-        arguments: "[--missing]",
-        summary: "the repository's rules; --missing lists the requirements that no test names",
+        arguments: "[OPTION]",
+        summary: "the repository's rules; --missing lists the requirements that no test names, --graph prints who uses whom, --svg FILE draws it",
+    },
+    Subcommand {
+        name: "product",
+        arguments: "",
+        summary: "build the program that the tests from outside are handed, without features of tests",
     },
     Subcommand {
         name: "book",
@@ -95,7 +103,14 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         Some("faults") => Ok(Command::Faults(rest)),
         Some("tidy") if rest.is_empty() => Ok(Command::Tidy),
         Some("tidy") if rest == ["--missing"] => Ok(Command::TidyMissing),
-        Some("tidy") => bail!("`cargo xtask tidy` takes --missing or nothing, it got {}", joined(&rest)),
+        Some("tidy") if rest == ["--graph"] => Ok(Command::TidyGraph),
+        Some("tidy") => match <[OsString; 2]>::try_from(rest) {
+            Ok([option, file]) if option == "--svg" => Ok(Command::TidySvg(file)),
+            Ok(others) => bail!("{TIDY_TAKES}, it got {}", joined(&others)),
+            Err(others) => bail!("{TIDY_TAKES}, it got {}", joined(&others)),
+        },
+        Some("product") if rest.is_empty() => Ok(Command::Product),
+        Some("product") => bail!("`cargo xtask product` takes no arguments, it got {}", joined(&rest)),
         Some("book") if rest.is_empty() => Ok(Command::Book),
         Some("book") => bail!("`cargo xtask book` takes no arguments, it got {}", joined(&rest)),
         Some(_) | None => bail!(
@@ -105,6 +120,9 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         ),
     }
 }
+
+/// What a wrong call of `tidy` is told.
+const TIDY_TAKES: &str = "`cargo xtask tidy` takes --missing, --graph, --svg FILE or nothing";
 
 /// The text of `cargo xtask help`.
 pub(crate) fn help() -> String {
@@ -153,15 +171,21 @@ mod tests {
     }
 
     #[test]
-    fn tidy_has_one_option() {
+    fn tidy_takes_one_option() {
         assert_eq!(parsed("tidy").unwrap(), Command::Tidy);
         assert_eq!(parsed("tidy --missing").unwrap(), Command::TidyMissing);
+        assert_eq!(parsed("tidy --graph").unwrap(), Command::TidyGraph);
+        assert_eq!(parsed("tidy --svg a.svg").unwrap(), Command::TidySvg("a.svg".into()));
+        assert!(parsed("tidy --svg").is_err());
         assert!(parsed("tidy --all").unwrap_err().to_string().contains("`--all`"));
     }
 
     #[test]
     fn an_unknown_subcommand_names_the_known_ones() {
         let message = parsed("tset").unwrap_err().to_string();
-        assert!(message.contains("`tset`; known: test, bench, faults, tidy, book, help"), "{message}");
+        assert!(
+            message.contains("`tset`; known: test, bench, faults, tidy, product, book, help"),
+            "{message}"
+        );
     }
 }

@@ -9,18 +9,21 @@ use anyhow::{Context, Result, bail};
 
 use crate::{needs, process};
 
-/// The approval cycle: over HTTP, or with `--store` as the first argument the store's part of it alone. With `--a2a`, what it
+/// The approval cycle, as what is shipped is built: over HTTP, or with `--store` as the first argument the store's part of it alone. With `--a2a`, what it
 /// is compared with is installed before.
 pub(crate) fn bench(root: &Path, arguments: &[OsString]) -> Result<()> {
     match arguments.split_first() {
-        Some((first, rest)) if first == "--store" => {
-            process::cargo_with(root, &["bench", "-p", "standfast-store", "--bench", "cycle", "--"], rest)
-        }
+        Some((first, rest)) if first == "--store" => process::cargo_with(
+            root,
+            &["bench", "--profile", "dist", "-p", "standfast-store", "--bench", "cycle", "--"],
+            rest,
+        ),
         Some(_) | None => {
             if arguments.iter().any(|argument| argument == "--a2a") {
                 needs::install_for_a2a_bench(root)?;
             }
-            process::cargo_with(root, &["bench", "-p", "standfast", "--bench", "http", "--"], arguments)
+            let bench = ["bench", "--profile", "dist", "-p", "standfast", "--bench", "http", "--"];
+            process::cargo_with(root, &bench, arguments)
         }
     }
 }
@@ -39,8 +42,16 @@ pub(crate) fn faults(root: &Path, arguments: &[OsString]) -> Result<()> {
     let only = arguments.iter().skip_while(|argument| *argument != "--only").nth(1);
     let simulation = ["test", "--release", "-p", "standfast", "--test", "simulation", "--", "--full"];
     let programs = [&store[..], &server, &simulation];
-    let mut found: Vec<_> =
-        programs.iter().map(|program| process::cargo_with(root, program, arguments)).collect();
+    let mut found = Vec::new();
+    if only.is_none() {
+        // Tests that are too long for every run.
+        let nightly = ["nextest", "run", "--profile", "nightly", "-p", "standfast"];
+        found.push(process::cargo(
+            root,
+            &[&nightly[..], &["--test", "faults", "--test", "simulation"]].concat(),
+        ));
+    }
+    found.extend(programs.iter().map(|program| process::cargo_with(root, program, arguments)));
     // These are tests that play each case as often as they are told to.
     for (row, test, rounds) in [("F27", "sandbox", 40), ("F30", "engine", 20)] {
         let is_wanted = only.is_none_or(|only| only.to_string_lossy().split(',').any(|one| one == row));

@@ -1,7 +1,7 @@
 //! `cargo xtask`: the repository's own commands, so that a person and CI run the same thing.
 //!
 //! Knows how to build, check and measure the product, never how the product works. `commands.rs` has the list
-//! of subcommands, `test.rs` what CI does, `long_runs.rs` what takes too long for it, `tidy/` the rules that a
+//! of subcommands, `test.rs` what CI does, `product.rs` the program that is tested, `long_runs.rs` what takes too long for it, `tidy/` the rules that a
 //! compiler cannot check, `book.rs` the guide.
 
 mod book;
@@ -9,6 +9,7 @@ mod commands;
 mod long_runs;
 mod needs;
 mod process;
+mod product;
 mod test;
 mod tidy;
 
@@ -42,6 +43,9 @@ fn run() -> Result<()> {
         Command::Faults(arguments) => long_runs::faults(&root, &arguments),
         Command::Tidy => tidy::check(&root),
         Command::TidyMissing => tidy::missing(&root),
+        Command::TidyGraph => tidy::show_graph(&root),
+        Command::TidySvg(file) => tidy::draw_graph(&root, file.as_ref()),
+        Command::Product => product::build(&root).map(|path| println!("{}", path.display())),
         Command::Book => book::build_and_check(&root),
     }
 }

@@ -37,12 +37,12 @@ const CARGO_TOOLS: &[CargoTool] = &[
         known_as: KnownAs::Subcommand("nextest"),
         install: &["install", "cargo-nextest", "--locked"],
     },
-    // Pinned: deny.toml is written for this version's schema. About two minutes on two cores, once.
+    // Pinned: deny.toml is written for this version's schema.
     CargoTool {
         known_as: KnownAs::Subcommand("deny"),
         install: &["install", "cargo-deny", "--locked", "--version", "0.20.2"],
     },
-    // Pinned: docs/book.toml is written for it. Without its server and file watcher; a minute and a half on two cores, once.
+    // Pinned: docs/book.toml is written for it. Without its server and file watcher.
     CargoTool {
         known_as: KnownAs::Program(MDBOOK),
         install: &[
@@ -77,16 +77,16 @@ const SYSTEM_PACKAGES: &[SystemPackage] = &[
 ];
 
 /// Where the browser tests and their package.json are.
-pub(crate) const BROWSER_TESTS: &str = "crates/server/tests/browser";
+pub(crate) const BROWSER_TESTS: &str = "crates/e2e/browser";
 
 /// Where the MCP servers are that the tests talk to, by their package.json.
-const MCP_TESTS: &str = "crates/server/tests/mcp";
+const MCP_TESTS: &str = "crates/e2e/tests/outside/mcp";
 
 /// Where the official clients of A2A are driven from, with the lists of their packages.
-const CLIENT_TESTS: &str = "crates/server/tests/clients";
+const CLIENT_TESTS: &str = "crates/e2e/clients";
 
 /// The clients of an older version of A2A, which cannot be installed beside those of the newest.
-const OLDER_CLIENT_TESTS: &str = "crates/server/tests/clients/v03";
+const OLDER_CLIENT_TESTS: &str = "crates/e2e/clients/v03";
 
 /// Environments of Python below the target folder, and the folders with the lists of their packages.
 const PYTHON: &[(&str, &str)] =
@@ -106,7 +106,7 @@ pub(crate) fn install_missing(root: &Path) -> Result<()> {
             KnownAs::Program(name) => process::installed(name).is_some(),
         };
         if !is_there {
-            process::cargo(root, tool.install)?;
+            process::run(root, install(root, tool))?;
         }
     }
     let missing: Vec<&str> = SYSTEM_PACKAGES
@@ -124,6 +124,17 @@ pub(crate) fn install_missing(root: &Path) -> Result<()> {
     process::run(&root.join(OLDER_CLIENT_TESTS), npm(&["ci"]))?;
     process::run(&root.join(EXAMPLES), npm(&["ci"]))?;
     PYTHON.iter().try_for_each(|(environment, packages)| python(root, environment, packages))
+}
+
+/// How a tool is installed: from source, as there are no packages of these versions, but built quickly. They check a
+/// repository in seconds either way; and what one needs, the next need not build again.
+fn install(root: &Path, tool: &CargoTool) -> Command {
+    let mut command = process::cargo_command(tool.install);
+    command.env("CARGO_TARGET_DIR", process::target_folder(root).join("tools"));
+    for (setting, value) in [("OPT_LEVEL", "1"), ("LTO", "off"), ("CODEGEN_UNITS", "16"), ("DEBUG", "0")] {
+        command.env(format!("CARGO_PROFILE_RELEASE_{setting}"), value);
+    }
+    command
 }
 
 /// The server that ours is compared with over A2A.
@@ -191,6 +202,20 @@ fn please_install(missing: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever reads README or CONTRIBUTING before the first run knows everything that it installs.
+    #[test]
+    fn the_documents_name_every_tool_and_package() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let tools = CARGO_TOOLS.iter().map(|tool| tool.install[1]);
+        let packages = SYSTEM_PACKAGES.iter().map(|package| package.debian_name);
+        let needed: Vec<&str> = tools.chain(packages).chain(["python3-venv"]).collect();
+        for page in ["README.md", "CONTRIBUTING.md"] {
+            let text = std::fs::read_to_string(root.join(page)).unwrap();
+            let missing: Vec<&&str> = needed.iter().filter(|name| !text.contains(**name)).collect();
+            assert!(missing.is_empty(), "{page} does not name {missing:?}");
+        }
+    }
 
     #[test]
     fn the_message_names_the_packages_and_the_command() {

@@ -31,9 +31,16 @@ pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Result<()> {
 
 /// Like [`cargo`], with arguments of the caller's at the end, which need not be UTF-8.
 pub(crate) fn cargo_with(root: &Path, arguments: &[&str], more: &[OsString]) -> Result<()> {
-    let mut command = Command::new(cargo_program());
-    command.args(arguments).args(more);
+    let mut command = cargo_command(arguments);
+    command.args(more);
     run(root, command)
+}
+
+/// The cargo that runs us with these arguments, for whoever adds to it.
+pub(crate) fn cargo_command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(cargo_program());
+    command.args(arguments);
+    command
 }
 
 /// Like [`cargo`], for tests that play each of their cases so many times.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{book, needs, process, tidy};
+use crate::{book, needs, process, product, tidy};
 
 struct Step {
     name: &'static str,
@@ -17,22 +17,26 @@ struct Step {
 
 /// Cheap checks come first, so that a slip in formatting is not found after ten minutes of tests.
 const STEPS: &[Step] = &[
-    Step { name: "needs", run: needs::install_missing },
     Step { name: "format", run: |root| process::cargo(root, &["fmt", "--all", "--", "--check"]) },
+    Step { name: "tidy", run: tidy::check },
+    Step { name: "needs", run: needs::install_missing },
     Step { name: "clippy", run: clippy },
-    Step {
-        name: "tests",
-        run: |root| process::cargo(root, &["nextest", "run", "--workspace", "--profile", "ci"]),
-    },
+    Step { name: "product", run: |root| product::build(root).map(drop) },
+    Step { name: "tests", run: tests },
     Step { name: "browser", run: browser },
     Step { name: "doc tests", run: |root| process::cargo(root, &["test", "--doc", "--workspace"]) },
-    Step { name: "tidy", run: tidy::check },
     Step { name: "book", run: book::build_and_check },
     Step {
         name: "deny",
         run: |root| process::cargo(root, &["deny", "check", "bans", "licenses", "sources"]),
     },
 ];
+
+/// How many tests nextest runs at a time.
+const TEST_THREADS: &str = "NEXTEST_TEST_THREADS";
+
+/// Most of what tests take is waiting: for leases that run out, retries that are due, servers that come back.
+const TESTS_FOR_EACH_CORE: usize = 2;
 
 /// How long a step took and whether it passed.
 struct Timing {
@@ -62,11 +66,21 @@ fn run_steps(root: &Path, steps: &[Step]) -> Result<()> {
     outcome
 }
 
-/// The pages in Chromium, against the program that the step before built.
+/// All tests, with the program that the step before built.
+fn tests(root: &Path) -> Result<()> {
+    let mut nextest = process::cargo_command(&["nextest", "run", "--workspace", "--profile", "ci"]);
+    nextest.env(product::VARIABLE, product::path(root));
+    if std::env::var_os(TEST_THREADS).is_none() {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        nextest.env(TEST_THREADS, (cores * TESTS_FOR_EACH_CORE).to_string());
+    }
+    process::run(root, nextest)
+}
+
+/// The pages in Chromium, against the same program.
 fn browser(root: &Path) -> Result<()> {
-    process::cargo(root, &["build", "-p", "standfast"])?;
     let mut npm = needs::npm(&["test"]);
-    npm.env("STANDFAST_BINARY", process::target_folder(root).join("debug").join("standfast"));
+    npm.env(product::VARIABLE, product::path(root));
     process::run(&root.join(needs::BROWSER_TESTS), npm)
 }
 

@@ -3,7 +3,7 @@
 //! `call.started` is durable before the effect; whoever finds a started call that nobody runs any more never guesses
 //! what it did (rule 2).
 
-use super::judge::{self, Opening};
+use super::judge::{self, NewHold};
 use super::{Answer, Draft};
 use crate::body::Body;
 use crate::command::{Begin, FinishCall, Suspend, SuspendFor};
@@ -11,16 +11,16 @@ use crate::definition::ToolSpec;
 use crate::digest::{self, Digest};
 use crate::event::{
     AfterOrphan, CallFinished, CallOrphaned, CallProgressed, CallReturned, CallStarted, Driver, Event,
-    HoldResolved, Released, RunReleased,
+    HoldResolved, ReleaseReason, RunReleased,
 };
 use crate::hold::{Ask, Hold, HoldKind, HoldPolicy, Resolution, name_files};
 use crate::id::{CallNo, HoldKey, Incarnation};
-use crate::message::{FileDigest, Judged, Replay, ToolResult};
+use crate::message::{FileDigest, PolicyVerdict, Replay, ToolResult};
 use crate::mutant::Mutant;
 use crate::name::RuleId;
-use crate::policy::{Combined, Effect, Role};
-use crate::refusal::{Capped, Refusal};
-use crate::run::{Call, CallAttempt, CallState, Settled, Stage};
+use crate::policy::{CombinedVerdict, Effect, Role};
+use crate::refusal::{CapKind, Refusal};
+use crate::run::{Call, CallAttempt, CallOutcome, CallState, Stage};
 
 pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refusal> {
     draft.refuse_if_ended()?;
@@ -43,7 +43,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
         return Err(Refusal::Tampered { call: call.no, decided: call.digest, stored });
     }
     let Some(schema) = schema else {
-        let judged = Judged { effect: Effect::Deny, rules: Vec::new(), policy: None, grant: None };
+        let judged = PolicyVerdict { effect: Effect::Deny, rules: Vec::new(), policy: None, grant: None };
         let reason = format!("not executed: the agent no longer has a tool {}", call.tool);
         return Ok(refuse(draft, &call, judged, Some(reason)));
     };
@@ -78,7 +78,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, begin: &Begin) -> Result<Answer, Refu
 }
 
 /// Policy may only become stricter while a run waits: what now forbids the call wins.
-fn refuse(draft: &mut Draft<'_>, call: &Call, judged: Judged, reason: Option<String>) -> Answer {
+fn refuse(draft: &mut Draft<'_>, call: &Call, judged: PolicyVerdict, reason: Option<String>) -> Answer {
     let text = reason.unwrap_or_else(|| judge::forbidden(&judged));
     let result = ToolResult::Failed(Body::text(text));
     draft.emit(Event::CallFinished(CallFinished {
@@ -102,7 +102,7 @@ fn ask_again(
     draft: &mut Draft<'_>,
     call: &Call,
     exhibit: Exhibit,
-    combined: Combined,
+    combined: CombinedVerdict,
     unsatisfied: Vec<RuleId>,
 ) -> Answer {
     let max = draft.ctx.limits.open_holds;
@@ -120,16 +120,16 @@ fn ask_again(
     rules.extend(unsatisfied);
     rules.sort();
     rules.dedup();
-    let opening = Opening {
+    let opening = NewHold {
         call: call.no,
         policy: draft.ctx.definition.policy_for(&call.tool),
         ask: Ask { reason, ..Ask::default() },
-        judged: Some(Judged { effect: Effect::Hold, rules, ..combined.judged }),
+        judged: Some(PolicyVerdict { effect: Effect::Hold, rules, ..combined.judged }),
         votes: combined.votes,
         digest: Some(exhibit.digest),
         files: exhibit.files,
         revision: exhibit.revision,
-        ..Opening::default()
+        ..NewHold::default()
     };
     judge::open(draft, opening);
     Answer::Held
@@ -181,7 +181,7 @@ pub(super) fn finish(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<Answe
         return Ok(Answer::Contradicted);
     }
     let call = call(draft, finish.call)?;
-    let stale = Refusal::StaleAttempt { call: call.no, current: call.attempt };
+    let stale = Refusal::StaleAttempt { call: call.no, attempt: finish.attempt, current: call.attempt };
     if call.attempt != finish.attempt {
         return Err(stale);
     }
@@ -198,10 +198,10 @@ pub(super) fn finish(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<Answe
         }
         CallState::Held => answer_recovery(draft, finish)?,
         // The truth about an unknown outcome is welcome however late, from whoever was allowed to run the call.
-        CallState::Done(Settled::Unknown) if call.worker == finish.worker => {
+        CallState::Done(CallOutcome::Unknown) if call.worker == finish.worker => {
             draft.emit(Event::CallFinished(finished));
         }
-        CallState::Done(Settled::Unknown) => return Err(Refusal::ClaimedByOther { holder: call.worker }),
+        CallState::Done(CallOutcome::Unknown) => return Err(Refusal::ClaimedByOther { holder: call.worker }),
         CallState::Ready | CallState::Done(_) => return Err(stale),
     }
     Ok(Answer::Done)
@@ -245,18 +245,18 @@ pub(super) fn suspend(draft: &mut Draft<'_>, suspend: &Suspend) -> Result<Answer
     } else {
         may_suspend_call(draft, suspend)?;
     }
-    let opening = Opening {
+    let opening = NewHold {
         call: suspend.call,
         kind,
         policy,
         ask: suspend.ask.clone(),
         secret: suspend.secret,
-        ..Opening::default()
+        ..NewHold::default()
     };
     judge::open(draft, opening);
     if draft.run.state.claim.is_some() && suspend.call == CallNo::RUN {
         super::clock::unreported_calls_are_unknown(draft);
-        draft.emit(Event::RunReleased(RunReleased { why: Released::Suspended, retry_at: None }));
+        draft.emit(Event::RunReleased(RunReleased { why: ReleaseReason::Suspended, retry_at: None }));
     }
     Ok(Answer::Done)
 }
@@ -285,10 +285,10 @@ fn may_suspend_call(draft: &Draft<'_>, suspend: &Suspend) -> Result<(), Refusal>
     if suspend.ask.child.is_some() {
         let limits = draft.ctx.limits;
         if draft.run.state.children >= limits.children {
-            return Err(Refusal::Cap { what: Capped::Children, max: limits.children });
+            return Err(Refusal::Cap { what: CapKind::Children, max: limits.children });
         }
         if draft.run.facts.parent.map_or(0, |parent| parent.depth) >= limits.depth {
-            return Err(Refusal::Cap { what: Capped::Depth, max: limits.depth });
+            return Err(Refusal::Cap { what: CapKind::Depth, max: limits.depth });
         }
     }
     Ok(())
@@ -319,12 +319,12 @@ pub(super) fn orphan(
     };
     draft.emit(Event::CallOrphaned(CallOrphaned { call: no, attempt, then }));
     if then == AfterOrphan::Ask {
-        let opening = Opening {
+        let opening = NewHold {
             call: no,
             kind: HoldKind::Recovery,
             policy: HoldPolicy::default(),
             attempt,
-            ..Opening::default()
+            ..NewHold::default()
         };
         judge::open(draft, opening);
     }
@@ -343,7 +343,9 @@ fn refuse_if_erased(draft: &Draft<'_>) -> Result<(), Refusal> {
 fn refuse_unless_current(call: &Call, attempt: u32) -> Result<(), Refusal> {
     match call.state {
         CallState::Started { .. } if call.attempt == attempt => Ok(()),
-        CallState::Started { .. } => Err(Refusal::StaleAttempt { call: call.no, current: call.attempt }),
+        CallState::Started { .. } => {
+            Err(Refusal::StaleAttempt { call: call.no, attempt, current: call.attempt })
+        }
         CallState::Ready | CallState::Held | CallState::Done(_) => Err(Refusal::CallNotReady(call.no)),
     }
 }
@@ -351,8 +353,9 @@ fn refuse_unless_current(call: &Call, attempt: u32) -> Result<(), Refusal> {
 /// A recovery hold opens whatever the cap says: an unknown outcome is never dropped.
 fn refuse_over_cap(draft: &Draft<'_>) -> Result<(), Refusal> {
     let max = draft.ctx.limits.open_holds;
-    match draft.run.state.holds.len() >= max {
-        true => Err(Refusal::Cap { what: Capped::OpenHolds, max: u32::try_from(max).unwrap_or(u32::MAX) }),
-        false => Ok(()),
+    if draft.run.state.holds.len() >= max {
+        Err(Refusal::Cap { what: CapKind::OpenHolds, max: u32::try_from(max).unwrap_or(u32::MAX) })
+    } else {
+        Ok(())
     }
 }

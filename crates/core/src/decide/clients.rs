@@ -2,18 +2,18 @@
 //!
 //! Knows nothing of what a message means: words that decide a hold arrive as `Resolve` (`words.rs`, `holds.rs`).
 
-use super::{Answer, Decided, Draft};
+use super::{Answer, Draft, Transition};
 use crate::apply;
-use crate::command::{Context, OnHold, Say, Start, Taken};
+use crate::command::{Admission, Context, OnHold, Say, Start};
 use crate::event::{Envelope, Event, MessageReceived, Outcome, RunErased, RunStarted};
 use crate::hold::Resolution;
 use crate::id::Seq;
-use crate::refusal::{Capped, Refusal};
+use crate::refusal::{CapKind, Refusal};
 use crate::run::{CallState, Stage};
 
-pub(super) fn start(start: &Start, ctx: &Context<'_>) -> Result<Decided, Refusal> {
+pub(super) fn start(start: &Start, ctx: &Context<'_>) -> Result<Transition, Refusal> {
     if start.parent.is_some_and(|parent| parent.depth > ctx.limits.depth) {
-        return Err(Refusal::Cap { what: Capped::Depth, max: ctx.limits.depth });
+        return Err(Refusal::Cap { what: CapKind::Depth, max: ctx.limits.depth });
     }
     let event = Event::RunStarted(RunStarted {
         tenant: start.tenant.clone(),
@@ -24,7 +24,7 @@ pub(super) fn start(start: &Start, ctx: &Context<'_>) -> Result<Decided, Refusal
         definition: start.definition,
         parent: start.parent,
         inbox: start.inbox.clone(),
-        taken: start.taken == Taken::AtOnce,
+        taken: start.taken == Admission::AtOnce,
     });
     let started = Envelope { seq: Seq(1), at: ctx.now, actor: ctx.actor.clone(), event };
     let Some(run) = apply::begin(start.id, &started) else { unreachable!("the event is run.started") };
@@ -38,7 +38,7 @@ pub(super) fn start(start: &Start, ctx: &Context<'_>) -> Result<Decided, Refusal
         drawn: 0,
     };
     draft.emit(Event::MessageReceived(MessageReceived { message: start.message.clone() }));
-    Ok(Decided {
+    Ok(Transition {
         events: draft.events,
         run: draft.run,
         outcome: Ok(Answer::Done),
@@ -64,7 +64,9 @@ pub(super) fn say(draft: &mut Draft<'_>, say: &Say) -> Result<Answer, Refusal> {
             draft.run = run;
             draft.events.truncate(events);
         }
-        return Err(Refusal::Held { open: draft.run.state.holds.iter().map(|hold| hold.key).collect() });
+        return Err(Refusal::Held {
+            open: draft.run.state.holds.iter().map(|hold| draft.run.hold_id(hold.key)).collect(),
+        });
     }
     let received = MessageReceived { message: say.message.clone() };
     let is_busy = match draft.run.state.stage {
@@ -75,10 +77,7 @@ pub(super) fn say(draft: &mut Draft<'_>, say: &Say) -> Result<Answer, Refusal> {
         Stage::Acting => draft.run.state.calls.iter().any(|call| !matches!(call.state, CallState::Done(_))),
         Stage::Ended(_) => false,
     };
-    draft.emit(match is_busy {
-        true => Event::MessageQueued(received),
-        false => Event::MessageReceived(received),
-    });
+    draft.emit(if is_busy { Event::MessageQueued(received) } else { Event::MessageReceived(received) });
     Ok(Answer::Done)
 }
 

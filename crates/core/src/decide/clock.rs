@@ -5,7 +5,7 @@
 
 use super::{Answer, Draft};
 use crate::event::{
-    AfterOrphan, CallOrphaned, Driver, Event, HoldExpired, HoldReminded, Outcome, Released, RunReleased,
+    AfterOrphan, CallOrphaned, Driver, Event, HoldExpired, HoldReminded, Outcome, ReleaseReason, RunReleased,
 };
 use crate::hold::{AfterGrace, Hold, OnDeny, OnTimeout, Resolution};
 use crate::id::CallNo;
@@ -90,7 +90,7 @@ fn lapse(draft: &mut Draft<'_>, by: Timestamp) {
         return;
     }
     unreported_calls_are_unknown(draft);
-    draft.emit(Event::RunReleased(RunReleased { why: Released::Lapsed, retry_at: None }));
+    draft.emit(Event::RunReleased(RunReleased { why: ReleaseReason::Lapsed, retry_at: None }));
     if draft.run.attempts() >= max_attempts(draft) {
         let reason = format!("no worker reported back in {} attempts", draft.run.attempts());
         draft.end(Outcome::Failed, Some(reason), None);
@@ -119,8 +119,5 @@ pub(super) fn remind(draft: &mut Draft<'_>) -> Result<Answer, Refusal> {
         let next_at = hold.policy.remind_after.map(|span| draft.now.plus(span));
         draft.emit(Event::HoldReminded(HoldReminded { hold: hold.key, next_at }));
     }
-    match draft.events.is_empty() {
-        true => Ok(Answer::Repeated),
-        false => Ok(Answer::Done),
-    }
+    if draft.events.is_empty() { Ok(Answer::Repeated) } else { Ok(Answer::Done) }
 }

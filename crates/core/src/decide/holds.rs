@@ -6,20 +6,20 @@
 use super::judge;
 use super::{Answer, Draft};
 use crate::body::Body;
-use crate::command::{Decide, Edit, Reject, Resolve, Wanted};
+use crate::command::{Choice, Decide, Edit, Reject, Resolve};
 use crate::definition::ToolSpec;
 use crate::digest::{self, Digest};
 use crate::event::{
     Driver, Event, HoldAssigned, HoldEdited, HoldReopened, HoldResolved, HoldVoted, Outcome, RunRepinned,
     ShownSchema,
 };
-use crate::hold::{Edited, Hold, HoldKind, OnDeny, Recorded, Resolution};
+use crate::hold::{EditedArguments, Hold, HoldKind, OnDeny, RecordedDecision, Resolution};
 use crate::id::{CallNo, HoldKey};
 use crate::json::RawJson;
-use crate::message::Judged;
+use crate::message::PolicyVerdict;
 use crate::mutant::Mutant;
 use crate::name::UserId;
-use crate::policy::{Combined, Effect, Role};
+use crate::policy::{CombinedVerdict, Effect, Role};
 use crate::refusal::Refusal;
 use crate::run::{Call, CallState};
 use crate::time::Timestamp;
@@ -36,25 +36,25 @@ pub(super) fn resolve(
     let role = authority(draft, key)?;
     let is_withdrawable = hold.kind == HoldKind::External && hold.child.is_none();
     let is_taken = match &wanted.resolution {
-        Wanted::Withdraw => is_withdrawable,
-        Wanted::ApproveEdited { .. } => hold.kind == HoldKind::Approval,
-        Wanted::Approve | Wanted::Deny { .. } | Wanted::Answer { .. } | Wanted::Fail { .. } => {
+        Choice::Withdraw => is_withdrawable,
+        Choice::ApproveEdited { .. } => hold.kind == HoldKind::Approval,
+        Choice::Approve | Choice::Deny { .. } | Choice::Answer { .. } | Choice::Fail { .. } => {
             hold.kind.takes(&wanted.resolution.plain())
         }
     };
-    // What a sub-run came to is the sub-run's to say. The server itself says nothing else, except that a tool which
+    // The outcome of a sub-run is the sub-run's to say. The server itself says nothing else, except that a tool which
     // finds out by itself how things are outside may look again.
     let is_others = match role {
         Role::System => hold.child.is_none() && !hold.resumes,
         Role::Owner | Role::Approver | Role::Admin | Role::Callback => hold.child.is_some(),
     };
     if !is_taken || is_others {
-        return Err(Refusal::WrongKind { hold: key, kind: hold.kind });
+        return Err(Refusal::WrongKind { hold: draft.run.hold_id(key), kind: hold.kind });
     }
     refuse_if_stale(draft, &hold, &wanted.decide)?;
     match &wanted.resolution {
-        Wanted::Approve if hold.has_quorum() => cast_vote(draft, &hold, role, wanted.idempotency_key.clone()),
-        Wanted::ApproveEdited { arguments } => {
+        Choice::Approve if hold.has_quorum() => cast_vote(draft, &hold, role, wanted.idempotency_key.clone()),
+        Choice::ApproveEdited { arguments } => {
             let change = checked_edit(draft, &hold, arguments)?;
             if hold.has_quorum() || change.needs_new_decision {
                 return Ok(emit_edit(draft, &hold, change, role));
@@ -63,11 +63,11 @@ pub(super) fn resolve(
             emit(draft, &hold, wanted, resolution, role, Some(change.verdict.judged));
             Ok(Answer::Done)
         }
-        Wanted::Approve
-        | Wanted::Deny { .. }
-        | Wanted::Answer { .. }
-        | Wanted::Fail { .. }
-        | Wanted::Withdraw => {
+        Choice::Approve
+        | Choice::Deny { .. }
+        | Choice::Answer { .. }
+        | Choice::Fail { .. }
+        | Choice::Withdraw => {
             emit(draft, &hold, wanted, wanted.resolution.plain(), role, None);
             after_deny(draft, &hold, &wanted.resolution);
             Ok(Answer::Done)
@@ -116,7 +116,10 @@ pub(super) fn reject(
         }
     }
     draft.refuse_if_ended()?;
-    let role = authority(draft, reject.holds.first().copied().unwrap_or(RUN_ITSELF))?;
+    let role = match reject.holds.first() {
+        Some(first) => authority(draft, *first)?,
+        None => authority_over_the_run(draft)?,
+    };
     for key in &reject.holds {
         let Some(hold) = draft.run.hold(*key).cloned() else { continue };
         let takes_a_no = match hold.kind {
@@ -149,7 +152,7 @@ pub(super) fn vote(
     };
     let role = authority(draft, decide.hold)?;
     if hold.kind != HoldKind::Approval {
-        return Err(Refusal::WrongKind { hold: decide.hold, kind: hold.kind });
+        return Err(Refusal::WrongKind { hold: draft.run.hold_id(decide.hold), kind: hold.kind });
     }
     refuse_if_stale(draft, &hold, decide)?;
     cast_vote(draft, &hold, role, None)
@@ -162,7 +165,7 @@ pub(super) fn edit(draft: &mut Draft<'_>, edit: &Edit, open_before: &[HoldKey]) 
     };
     let role = authority(draft, key)?;
     if hold.kind != HoldKind::Approval {
-        return Err(Refusal::WrongKind { hold: key, kind: hold.kind });
+        return Err(Refusal::WrongKind { hold: draft.run.hold_id(key), kind: hold.kind });
     }
     refuse_if_stale(draft, &hold, &edit.decide)?;
     let change = checked_edit(draft, &hold, &edit.arguments)?;
@@ -196,7 +199,7 @@ pub(super) fn reopen(
     let is_expired = hold.expired_at.is_some();
     authority(draft, key)?;
     if !is_expired {
-        return Err(Refusal::NotExpired(key));
+        return Err(Refusal::NotExpired(draft.run.hold_id(key)));
     }
     draft.emit(Event::HoldReopened(HoldReopened { hold: key, expires_at }));
     Ok(Answer::Done)
@@ -210,7 +213,7 @@ pub(super) fn repin(draft: &mut Draft<'_>, definition: Digest) -> Result<Answer,
         return Err(Refusal::CallStarted(call.no));
     }
     let blocking = draft.run.state.holds.iter().find(|hold| hold.call() == CallNo::RUN).cloned();
-    let role = authority(draft, blocking.as_ref().map_or(RUN_ITSELF, |hold| hold.key))?;
+    let role = authority_over_the_run(draft)?;
     if draft.run.state.definition == definition {
         return Ok(Answer::Repeated);
     }
@@ -237,9 +240,6 @@ fn shown_schemas(draft: &Draft<'_>) -> Vec<ShownSchema> {
     draft.run.state.calls.iter().filter(is_unsettled).filter_map(shown).collect()
 }
 
-/// Stands for the run in a refusal that concerns no hold.
-const RUN_ITSELF: HoldKey = HoldKey { call: CallNo::RUN, secret: crate::id::Secret([0; 16]) };
-
 /// What is said of a hold that is not open: who decided it and when, or that its time had passed.
 fn closed(
     draft: &Draft<'_>,
@@ -259,7 +259,7 @@ fn closed(
             Ok(Answer::Repeated)
         }
         Some(recorded) => Err(Refusal::AlreadyDecided(Box::new(recorded.clone()))),
-        None => Err(Refusal::NoSuchHold(key)),
+        None => Err(Refusal::NoSuchHold(draft.run.hold_id(key))),
     }
 }
 
@@ -271,33 +271,40 @@ fn closed_by_time(draft: &Draft<'_>, key: HoldKey) -> Refusal {
     });
     match draft.run.outcome() {
         Some(outcome) if !expired => Refusal::Ended(outcome),
-        Some(_) | None => Refusal::Expired(key),
+        Some(_) | None => Refusal::Expired(draft.run.hold_id(key)),
     }
 }
 
 /// The same decision with the same key, and only with a key, is a repeat.
-fn is_repeat(wanted: &Resolve, recorded: &Recorded) -> bool {
+fn is_repeat(wanted: &Resolve, recorded: &RecordedDecision) -> bool {
     let same_decision = match (&wanted.resolution, &recorded.resolution) {
-        (Wanted::ApproveEdited { arguments }, Resolution::Approve { edited: Some(edited) }) => {
+        (Choice::ApproveEdited { arguments }, Resolution::Approve { edited: Some(edited) }) => {
             edited.arguments.inline() == Some(arguments.text())
         }
-        (Wanted::ApproveEdited { .. }, _) => false,
+        (Choice::ApproveEdited { .. }, _) => false,
         (wanted, recorded) => wanted.plain() == *recorded,
     };
     same_decision && wanted.idempotency_key.is_some() && wanted.idempotency_key == recorded.idempotency_key
 }
 
-fn authority(draft: &Draft<'_>, key: HoldKey) -> Result<Role, Refusal> {
-    match draft.ctx.authority {
-        Some(role) => Ok(role),
-        None if Mutant::AuthorityUnchecked.is_on() => Ok(Role::Owner),
-        None => Err(Refusal::NotAllowed(key)),
-    }
+/// In which role the sender decides this hold.
+fn authority(draft: &Draft<'_>, hold: HoldKey) -> Result<Role, Refusal> {
+    role(draft).ok_or_else(|| Refusal::NotAllowed(Some(draft.run.hold_id(hold))))
+}
+
+/// In which role the sender changes the run itself. Whoever may not is told the id of no hold.
+fn authority_over_the_run(draft: &Draft<'_>) -> Result<Role, Refusal> {
+    role(draft).ok_or(Refusal::NotAllowed(None))
+}
+
+fn role(draft: &Draft<'_>) -> Option<Role> {
+    let unchecked = Mutant::AuthorityUnchecked.is_on().then_some(Role::Owner);
+    draft.ctx.authority.or(unchecked)
 }
 
 fn refuse_if_stale(draft: &Draft<'_>, hold: &Hold, decide: &Decide) -> Result<(), Refusal> {
     let digest = draft.run.call(hold.call()).and_then(|call| call.digest);
-    let (hold, revision) = (hold.key, hold.revision);
+    let (hold, revision) = (draft.run.hold_id(hold.key), hold.revision);
     let has_other_digest = decide.digest.is_some_and(|seen| Some(seen) != digest);
     if has_other_digest || decide.revision.is_some_and(|seen| seen != revision) {
         return Err(Refusal::Stale { hold, digest, revision });
@@ -310,7 +317,9 @@ fn refuse_if_stale(draft: &Draft<'_>, hold: &Hold, decide: &Decide) -> Result<()
 
 /// Each person counts once; the last one needed decides.
 fn cast_vote(draft: &mut Draft<'_>, hold: &Hold, role: Role, key: Option<String>) -> Result<Answer, Refusal> {
-    let Some(by) = draft.ctx.actor.user().cloned() else { return Err(Refusal::NotAllowed(hold.key)) };
+    let Some(by) = draft.ctx.actor.user().cloned() else {
+        return Err(Refusal::NotAllowed(Some(draft.run.hold_id(hold.key))));
+    };
     if hold.votes.contains(&by) {
         return Ok(Answer::Repeated);
     }
@@ -335,14 +344,14 @@ fn cast_vote(draft: &mut Draft<'_>, hold: &Hold, role: Role, key: Option<String>
 
 /// Edited arguments that policy has looked at.
 struct Change {
-    edited: Edited,
-    verdict: Combined,
+    edited: EditedArguments,
+    verdict: CombinedVerdict,
     /// A rule that this hold's deciders were not shown holds the new arguments.
     needs_new_decision: bool,
 }
 
 fn checked_edit(draft: &Draft<'_>, hold: &Hold, arguments: &RawJson) -> Result<Change, Refusal> {
-    let forbidden = |reason: String| Refusal::Forbidden { hold: hold.key, reason };
+    let forbidden = |reason: String| Refusal::Forbidden { hold: draft.run.hold_id(hold.key), reason };
     let Some(call) = draft.run.call(hold.call()) else { return Err(Refusal::NoSuchCall(hold.call())) };
     let Some(spec) = draft.ctx.definition.tools.get(&call.tool) else {
         return Err(forbidden(format!("the agent no longer has a tool {}", call.tool)));
@@ -355,7 +364,7 @@ fn checked_edit(draft: &Draft<'_>, hold: &Hold, arguments: &RawJson) -> Result<C
     let files = draft.ctx.verdicts.files(call.no);
     let digest = digest::of_call_with(&call.tool, arguments.text(), schema, digest::of_files(&files));
     let revision = hold.revision + 1;
-    let edited = Edited { arguments: Body::Json(arguments.clone()), digest, revision, files };
+    let edited = EditedArguments { arguments: Body::Json(arguments.clone()), digest, revision, files };
     let needs_new_decision = !judge::unsatisfied(&verdict.judged, &hold.rules).is_empty();
     Ok(Change { edited, verdict, needs_new_decision })
 }
@@ -378,7 +387,7 @@ fn emit(
     wanted: &Resolve,
     resolution: Resolution,
     role: Role,
-    judged: Option<Judged>,
+    judged: Option<PolicyVerdict>,
 ) {
     let shown = draft.run.call(hold.call()).and_then(|call| call.digest);
     let digest = match &resolution {
@@ -416,8 +425,8 @@ fn resolved(hold: &Hold, resolution: Resolution, role: Option<Role>) -> Event {
 
 /// Deny tells the model, or ends the run, as the hold's policy says (C4). On a recovery hold it is a statement of
 /// fact, not a refusal.
-fn after_deny(draft: &mut Draft<'_>, hold: &Hold, wanted: &Wanted) {
-    let Wanted::Deny { reason } = wanted else { return };
+fn after_deny(draft: &mut Draft<'_>, hold: &Hold, wanted: &Choice) {
+    let Choice::Deny { reason } = wanted else { return };
     let blocks_the_loop = hold.call() == CallNo::RUN && draft.run.facts.driver == Driver::Loop;
     if blocks_the_loop {
         draft.end(Outcome::Failed, reason.clone(), None);

@@ -11,16 +11,16 @@ use crate::event::{Event, HoldOpened};
 use crate::hold::{Ask, HoldKind, HoldPolicy, OnTimeout, name_files};
 use crate::id::{CallNo, HoldKey};
 use crate::json::RawJson;
-use crate::message::{FileDigest, Judged, ToolCall};
+use crate::message::{FileDigest, PolicyVerdict, ToolCall};
 use crate::mutant::Mutant;
 use crate::name::{RuleId, ToolName};
-use crate::policy::{Combined, Effect};
+use crate::policy::{CombinedVerdict, Effect};
 use crate::time::Millis;
 
 /// A call that was looked at, and the hold it needs, if it needs one.
 pub(super) struct Judgement {
     pub(super) call: ToolCall,
-    pub(super) hold: Option<Combined>,
+    pub(super) hold: Option<CombinedVerdict>,
 }
 
 /// Looks at one call: its name, its text, what policy says.
@@ -75,7 +75,7 @@ pub(super) fn judge(draft: &Draft<'_>, no: CallNo, asked: &AskedCall) -> Judgeme
 }
 
 /// The combined verdict on a call.
-pub(super) fn verdict(draft: &Draft<'_>, no: CallNo) -> Combined {
+pub(super) fn verdict(draft: &Draft<'_>, no: CallNo) -> CombinedVerdict {
     let mut combined = draft.ctx.verdicts.combine(no);
     if Mutant::MissingVerdictAllows.is_on() && combined.judged.rules == [RuleId::no_verdict()] {
         combined.judged.effect = Effect::Allow;
@@ -84,7 +84,7 @@ pub(super) fn verdict(draft: &Draft<'_>, no: CallNo) -> Combined {
 }
 
 /// What a rule that forbids says when it gives no reason of its own.
-pub(super) fn forbidden(judged: &Judged) -> String {
+pub(super) fn forbidden(judged: &PolicyVerdict) -> String {
     let rules: Vec<&str> = judged.rules.iter().map(RuleId::as_str).collect();
     format!("not executed: the policy forbids this call ({})", rules.join(", "))
 }
@@ -97,8 +97,9 @@ pub(super) fn hold_whole_batch(judgements: &mut [Judgement]) {
     let ready = |j: &&mut Judgement| j.hold.is_none() && j.call.refused.is_none();
     for judgement in judgements.iter_mut().filter(ready) {
         let policy = judgement.call.judged.as_ref().and_then(|judged| judged.policy);
-        let judged = Judged { effect: Effect::Hold, rules: vec![RuleId::batch()], policy, grant: None };
-        judgement.hold = Some(Combined { judged, reason: None, votes: 1 });
+        let judged =
+            PolicyVerdict { effect: Effect::Hold, rules: vec![RuleId::batch()], policy, grant: None };
+        judgement.hold = Some(CombinedVerdict { judged, reason: None, votes: 1 });
     }
 }
 
@@ -121,30 +122,30 @@ pub(super) fn too_many_holds(max: usize) -> String {
 }
 
 /// Opens the approval hold of a call that was judged.
-pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: Combined) {
+pub(super) fn open_approval(draft: &mut Draft<'_>, call: &ToolCall, combined: CombinedVerdict) {
     let policy = draft.ctx.definition.policy_for(&call.tool);
     let ask = Ask { reason: name_files(combined.reason, &call.files), ..Ask::default() };
     open(
         draft,
-        Opening {
+        NewHold {
             call: call.no,
             kind: HoldKind::Approval,
             policy,
             ask,
             judged: Some(combined.judged),
             votes: combined.votes,
-            ..Opening::default()
+            ..NewHold::default()
         },
     );
 }
 
 /// What a new hold is made of.
-pub(super) struct Opening {
+pub(super) struct NewHold {
     pub(super) call: CallNo,
     pub(super) kind: HoldKind,
     pub(super) policy: HoldPolicy,
     pub(super) ask: Ask,
-    pub(super) judged: Option<Judged>,
+    pub(super) judged: Option<PolicyVerdict>,
     pub(super) votes: u32,
     pub(super) digest: Option<digest::Digest>,
     pub(super) files: Vec<FileDigest>,
@@ -153,9 +154,9 @@ pub(super) struct Opening {
     pub(super) secret: Option<crate::id::Secret>,
 }
 
-impl Default for Opening {
-    fn default() -> Opening {
-        Opening {
+impl Default for NewHold {
+    fn default() -> NewHold {
+        NewHold {
             call: CallNo::RUN,
             kind: HoldKind::Approval,
             policy: HoldPolicy::default(),
@@ -172,7 +173,7 @@ impl Default for Opening {
 }
 
 /// Opens a hold.
-pub(super) fn open(draft: &mut Draft<'_>, opening: Opening) -> HoldKey {
+pub(super) fn open(draft: &mut Draft<'_>, opening: NewHold) -> HoldKey {
     let secret = match opening.secret {
         Some(secret) => secret,
         None => draft.draw("hold"),
@@ -209,7 +210,7 @@ pub(super) fn external_policy(timeout: Option<Millis>, has_child: bool) -> HoldP
 }
 
 /// Rules that hold a call now and that nobody has satisfied yet.
-pub(super) fn unsatisfied(judged: &Judged, satisfied: &[RuleId]) -> Vec<RuleId> {
+pub(super) fn unsatisfied(judged: &PolicyVerdict, satisfied: &[RuleId]) -> Vec<RuleId> {
     match judged.effect {
         Effect::Hold => judged.rules.iter().filter(|rule| !satisfied.contains(rule)).cloned().collect(),
         Effect::Allow | Effect::Deny => Vec::new(),
@@ -225,8 +226,9 @@ fn unnamed() -> ToolName {
 
 fn unknown_tool(draft: &Draft<'_>, tool: &ToolName) -> String {
     let known: Vec<&str> = draft.ctx.definition.tools.keys().map(ToolName::as_str).collect();
-    match known.is_empty() {
-        true => format!("there is no tool {tool}; this agent has no tools"),
-        false => format!("there is no tool {tool}; the tools are: {}", known.join(", ")),
+    if known.is_empty() {
+        format!("there is no tool {tool}; this agent has no tools")
+    } else {
+        format!("there is no tool {tool}; the tools are: {}", known.join(", "))
     }
 }

@@ -12,7 +12,7 @@ use crate::id::CallNo;
 use crate::message::Reply;
 use crate::mutant::Mutant;
 use crate::refusal::Refusal;
-use crate::run::{Heard, Stage};
+use crate::run::{PromptBasis, Stage};
 
 pub(super) fn reply(draft: &mut Draft<'_>, reply: &RecordReply) -> Result<Answer, Refusal> {
     refuse_unless_thinking(draft)?;
@@ -79,15 +79,15 @@ pub(super) fn failure(draft: &mut Draft<'_>, failure: &RecordFailure) -> Result<
 /// What the model says counts only if it was asked with what is stored. A stored reply is never replaced, so one that was
 /// thought of before it is late (rule 1); and one that was asked with a decision or a result that lost its race is about
 /// something that never was. Either is thrown away, and the model is asked anew.
-pub(super) fn refuse_if_outdated(draft: &Draft<'_>, heard: Option<Heard>) -> Result<(), Refusal> {
-    let is_asked_with = |heard: Heard| match Mutant::TranscriptUnchecked.is_on() {
-        true => heard.turn == draft.run.state.turn,
-        false => draft.run.is_asked_with(heard),
+pub(super) fn refuse_if_outdated(draft: &Draft<'_>, heard: Option<PromptBasis>) -> Result<(), Refusal> {
+    let is_asked_with = |heard: PromptBasis| {
+        if Mutant::TranscriptUnchecked.is_on() {
+            heard.turn == draft.run.state.turn
+        } else {
+            draft.run.is_asked_with(heard)
+        }
     };
-    match heard.is_none_or(is_asked_with) {
-        true => Ok(()),
-        false => Err(Refusal::NotThinking),
-    }
+    if heard.is_none_or(is_asked_with) { Ok(()) } else { Err(Refusal::NotThinking) }
 }
 
 fn refuse_unless_thinking(draft: &Draft<'_>) -> Result<u32, Refusal> {

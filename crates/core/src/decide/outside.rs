@@ -7,7 +7,7 @@ use super::clock::{max_attempts, unreported_calls_are_unknown};
 use super::{Answer, Draft, judge, model};
 use crate::body::Body;
 use crate::command::{ClaimRun, FailKind, FailRun, Propose};
-use crate::event::{CallProposed, Claim, Driver, Event, Outcome, Released, RunClaimed, RunReleased};
+use crate::event::{CallProposed, Claim, Driver, Event, Outcome, ReleaseReason, RunClaimed, RunReleased};
 use crate::id::CallNo;
 use crate::message::Replay;
 use crate::name::WorkerName;
@@ -84,7 +84,7 @@ pub(super) fn fail(draft: &mut Draft<'_>, fail: &FailRun) -> Result<Answer, Refu
         {
             unreported_calls_are_unknown(draft);
             draft.withdraw_holds();
-            let why = Released::Failed(fail.detail.clone().unwrap_or_else(|| Body::text(&fail.error)));
+            let why = ReleaseReason::Failed(fail.detail.clone().unwrap_or_else(|| Body::text(&fail.error)));
             draft.emit(Event::RunReleased(RunReleased { why, retry_at: Some(retry_at) }));
         }
         FailKind::Transient { .. } | FailKind::Final | FailKind::OutOfTime => {
@@ -108,7 +108,7 @@ pub(super) fn release(draft: &mut Draft<'_>, worker: &WorkerName) -> Result<Answ
     unreported_calls_are_unknown(draft);
     // What it asked for was for itself; the next worker asks for its own.
     draft.withdraw_holds();
-    draft.emit(Event::RunReleased(RunReleased { why: Released::Returned, retry_at: None }));
+    draft.emit(Event::RunReleased(RunReleased { why: ReleaseReason::Returned, retry_at: None }));
     Ok(Answer::Done)
 }
 
@@ -122,9 +122,10 @@ pub(super) fn refuse_unless_claimed_by(
         return Err(Refusal::WrongDriver);
     }
     let holder = draft.run.state.claim.as_ref().map(|claim| &claim.worker);
-    match holder == worker && holder.is_some() {
-        true => Ok(()),
-        false => Err(Refusal::ClaimedByOther { holder: holder.cloned() }),
+    if holder == worker && holder.is_some() {
+        Ok(())
+    } else {
+        Err(Refusal::ClaimedByOther { holder: holder.cloned() })
     }
 }
 

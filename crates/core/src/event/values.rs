@@ -2,7 +2,7 @@
 //!
 //! What an event means is not known here, only where its values stand.
 
-use super::{Event, Released};
+use super::{Event, ReleaseReason};
 use crate::body::{Blob, BlobRef, Body, WrongBlob};
 use crate::hold::Resolution;
 use crate::message::ToolResult;
@@ -41,8 +41,8 @@ impl Event {
                 started.inbox.iter_mut().filter_map(|i| i.metadata.as_mut()).for_each(visit);
             }
             Event::RunReleased(released) => match &mut released.why {
-                Released::Failed(body) => visit(body),
-                Released::Returned | Released::Lapsed | Released::Suspended => {}
+                ReleaseReason::Failed(body) => visit(body),
+                ReleaseReason::Returned | ReleaseReason::Lapsed | ReleaseReason::Suspended => {}
             },
             Event::RunEnded(ended) => ended.result.iter_mut().for_each(visit),
             Event::MessageReceived(received) | Event::MessageQueued(received) => {

@@ -28,12 +28,12 @@ pub struct TurnMessage {
     pub parts: Vec<TurnPart>,
     /// Where it stands in the log; absent for results, which may be made of several events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Place>,
+    pub metadata: Option<LogPosition>,
 }
 
 /// Where a message stands in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct LogPosition {
     /// The event that brought it.
     pub seq: Seq,
     /// The model that answered, when it is not the pinned one.
@@ -70,9 +70,9 @@ pub enum TurnPart {
         media_type: Option<String>,
     },
     /// A call that the model asks for.
-    Call(AskedFor),
-    /// What a call came to.
-    Result(CameTo),
+    Call(TurnCall),
+    /// The outcome of a call.
+    Result(TurnResult),
     /// The provider's own blocks.
     Opaque(RawJson),
 }
@@ -88,7 +88,7 @@ pub enum FileContent {
 
 /// A call that the model asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AskedFor {
+pub struct TurnCall {
     /// Its id.
     pub id: CallId,
     /// The provider's id for it.
@@ -99,9 +99,9 @@ pub struct AskedFor {
     pub arguments: RawJson,
 }
 
-/// What a call came to.
+/// The outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CameTo {
+pub struct TurnResult {
     /// The call.
     pub id: CallId,
     /// The provider's id for it.
@@ -187,10 +187,10 @@ impl From<TurnPart> for PartFields {
             TurnPart::File { content: FileContent::Raw(raw), filename, media_type } => {
                 PartFields { raw: Some(raw), filename, media_type, ..none }
             }
-            TurnPart::Call(AskedFor { id, provider_id, name, arguments }) => {
+            TurnPart::Call(TurnCall { id, provider_id, name, arguments }) => {
                 of(written(&CallData { id, name, arguments }), Kind::ToolCall, Some(provider_id))
             }
-            TurnPart::Result(CameTo { id, provider_id, name, status, content, ran_with }) => {
+            TurnPart::Result(TurnResult { id, provider_id, name, status, content, ran_with }) => {
                 let data = written(&ResultData { id, name, status, content, ran_with });
                 of(data, Kind::ToolResult, Some(provider_id))
             }
@@ -215,12 +215,12 @@ impl TryFrom<PartFields> for TurnPart {
                 Some(PartKind { kind: Kind::ToolCall, provider_id }) => {
                     let CallData { id, name, arguments } = read(&data)?;
                     let provider_id = provider_id.unwrap_or_default();
-                    Ok(TurnPart::Call(AskedFor { id, provider_id, name, arguments }))
+                    Ok(TurnPart::Call(TurnCall { id, provider_id, name, arguments }))
                 }
                 Some(PartKind { kind: Kind::ToolResult, provider_id }) => {
                     let ResultData { id, name, status, content, ran_with } = read(&data)?;
                     let provider_id = provider_id.unwrap_or_default();
-                    Ok(TurnPart::Result(CameTo { id, provider_id, name, status, content, ran_with }))
+                    Ok(TurnPart::Result(TurnResult { id, provider_id, name, status, content, ran_with }))
                 }
             },
             (_, _, _, _) => Err("a part has exactly one of text, data, url and raw".into()),
@@ -244,7 +244,7 @@ pub(super) fn spelled(run: RunId, session: &SessionId, entry: Entry) -> TurnMess
             let Message { parts, client_id, metadata: _, references: _, extensions: _ } = user.message;
             let id = client_id.unwrap_or_else(|| ours(user.seq));
             let parts = parts.into_iter().map(part).collect();
-            message(id, Speaker::User, parts, Some(Place { seq: user.seq, model: None }))
+            message(id, Speaker::User, parts, Some(LogPosition { seq: user.seq, model: None }))
         }
         Entry::Assistant(reply) => {
             let opaque = reply.opaque.iter().map(|body| TurnPart::Opaque(json_of(body)));
@@ -255,7 +255,7 @@ pub(super) fn spelled(run: RunId, session: &SessionId, entry: Entry) -> TurnMess
                 ours(reply.seq),
                 Speaker::Agent,
                 parts,
-                Some(Place { seq: reply.seq, model: reply.model }),
+                Some(LogPosition { seq: reply.seq, model: reply.model }),
             )
         }
         Entry::Tool(result) => {
@@ -271,10 +271,8 @@ fn part(part: Part) -> TurnPart {
         Part::Data(body) => TurnPart::Data(json_of(&body)),
         Part::File { name: filename, media_type, content } => {
             let content = text_of(&content);
-            let content = match content.contains("://") {
-                true => FileContent::Url(content),
-                false => FileContent::Raw(content),
-            };
+            let content =
+                if content.contains("://") { FileContent::Url(content) } else { FileContent::Raw(content) };
             TurnPart::File { content, filename, media_type }
         }
     }
@@ -283,11 +281,11 @@ fn part(part: Part) -> TurnPart {
 fn asked(run: RunId, call: ReplyCall) -> TurnPart {
     let id = CallId { run, no: call.no };
     let arguments = json_of(&call.arguments);
-    TurnPart::Call(AskedFor { id, provider_id: call.id, name: call.tool, arguments })
+    TurnPart::Call(TurnCall { id, provider_id: call.id, name: call.tool, arguments })
 }
 
 fn came_to(id: CallId, result: CallResult) -> TurnPart {
-    TurnPart::Result(CameTo {
+    TurnPart::Result(TurnResult {
         id,
         provider_id: result.id,
         name: result.tool,

@@ -1,11 +1,11 @@
 //! A run made of its execution state, for where the events themselves are not: the state of another server, a backup
 //! that kept only the sessions (S0-18, S0-19).
 //!
-//! The log is written anew from the conversation. What a call came to is told by the events that tell it, and every call
+//! The log is written anew from the conversation. The outcome of a call is told by the events that tell it, and every call
 //! that was open is held for a person, because a state does not say who had agreed to what. Whatever the new log does
 //! not say exactly as the state does is refused: nothing is restored by half.
 
-use super::messages::{AskedFor, CameTo, FileContent, Speaker, TurnMessage, TurnPart, body_of};
+use super::messages::{FileContent, Speaker, TurnCall, TurnMessage, TurnPart, TurnResult, body_of};
 use super::{BadState, ExecutionState, execution_state};
 use crate::actor::Actor;
 use crate::apply;
@@ -17,10 +17,10 @@ use crate::event::{
     AfterOrphan, CallFinished, CallOrphaned, CallStarted, Driver, Envelope, Event, HoldEdited, HoldOpened,
     HoldResolved, MessageReceived, ModelReplied, Outcome, RunEnded, RunStarted,
 };
-use crate::hold::{Ask, Edited, HoldKind, Resolution};
+use crate::hold::{Ask, EditedArguments, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, MessageId, Seq};
 use crate::json::RawJson;
-use crate::message::{Judged, Message, Part, Reply, ToolCall, ToolResult, Usage};
+use crate::message::{Message, Part, PolicyVerdict, Reply, ToolCall, ToolResult, Usage};
 use crate::name::{RuleId, Tenant, UserId};
 use crate::policy::{Effect, Role};
 use crate::run::Run;
@@ -44,7 +44,7 @@ pub struct Setting<'a> {
 
 /// A run that was made of its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoredRun {
     /// The run: held, unless it had its last word.
     pub run: Run,
     /// Its log, written anew.
@@ -53,7 +53,7 @@ pub struct Restored {
 
 impl ExecutionState {
     /// A run with this state.
-    pub fn restore(&self, setting: &Setting<'_>) -> Result<Restored, BadState> {
+    pub fn restore(&self, setting: &Setting<'_>) -> Result<RestoredRun, BadState> {
         let mut log = Log { state: self, setting, events: Vec::new(), heard: 0, replies: 0, drawn: 0 };
         log.write()?;
         let events = log.events;
@@ -65,7 +65,7 @@ impl ExecutionState {
                 let why = format!("the run would have another {field}");
                 Err(BadState::CannotBeRestored(why))
             }
-            None => Ok(Restored { run, events }),
+            None => Ok(RestoredRun { run, events }),
         }
     }
 }
@@ -193,7 +193,7 @@ impl Log<'_> {
         Usage { input, ..Usage::default() }
     }
 
-    fn asked(&self, call: &AskedFor) -> ToolCall {
+    fn asked(&self, call: &TurnCall) -> ToolCall {
         let spec = self.setting.definition.tools.get(&call.name);
         let arguments = body_of(&call.arguments);
         let digest = match (&arguments, spec) {
@@ -223,13 +223,13 @@ impl Log<'_> {
             _ => None,
         });
         let is_at_once =
-            |result: &&CameTo| result.status == ResultKind::Refused && !has_untold_start(&result.content);
+            |result: &&TurnResult| result.status == ResultKind::Refused && !has_untold_start(&result.content);
         let result = results.next().filter(is_at_once)?;
         Some(reason(&result.content).unwrap_or_default())
     }
 
-    /// The events that say what a call came to.
-    fn came_to(&mut self, result: &CameTo) -> Result<(), BadState> {
+    /// The events that record the outcome of a call.
+    fn came_to(&mut self, result: &TurnResult) -> Result<(), BadState> {
         let no = result.id.no;
         if let Some(arguments) = &result.ran_with {
             self.decided(no, HoldKind::Approval, self.approval(no, arguments), Some(Role::Owner));
@@ -293,13 +293,13 @@ impl Log<'_> {
         Resolution::Approve { edited: Some(self.edited(call, arguments)) }
     }
 
-    fn edited(&self, call: CallNo, arguments: &RawJson) -> Edited {
+    fn edited(&self, call: CallNo, arguments: &RawJson) -> EditedArguments {
         let tool = self.call(call).map(|call| &call.tool);
         let digest = tool.and_then(|tool| {
             let schema = self.setting.definition.tools.get(tool)?.schema_digest();
             Some(digest::of_call(tool, arguments.text(), schema))
         });
-        Edited {
+        EditedArguments {
             arguments: body_of(arguments),
             digest: digest.unwrap_or_default(),
             revision: 1,
@@ -368,9 +368,9 @@ impl Log<'_> {
 }
 
 /// The rule under which restored calls are held.
-fn judged() -> Judged {
+fn judged() -> PolicyVerdict {
     let rules = RuleId::new("restored").into_iter().collect();
-    Judged { effect: Effect::Hold, rules, policy: None, grant: None }
+    PolicyVerdict { effect: Effect::Hold, rules, policy: None, grant: None }
 }
 
 fn place(message: &TurnMessage) -> Result<Seq, BadState> {
@@ -399,12 +399,12 @@ fn said(part: &TurnPart) -> Result<Part, BadState> {
 
 /// Members of a result that has no word of its own.
 #[derive(serde::Deserialize, Default)]
-struct Instead {
+struct StatusResult {
     reason: Option<String>,
     warning: Option<String>,
 }
 
-fn instead(content: &RawJson) -> Instead {
+fn instead(content: &RawJson) -> StatusResult {
     serde_json::from_str(content.text()).unwrap_or_default()
 }
 

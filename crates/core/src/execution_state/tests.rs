@@ -1,14 +1,14 @@
 //! The flat state of a run that waits: its fields, their names and order, and its way through JSON.
 //!
-//! Runs come from `testing.rs`; what each call came to is tested in `transcript/tests.rs`.
+//! Runs come from `testing.rs`; the outcome of each call is tested in `transcript/tests.rs`.
 
 use super::*;
 use crate::apply;
 use crate::body::Body;
-use crate::command::{Entropy, OnHold, SuspendFor, Wanted};
+use crate::command::{Choice, Entropy, OnHold, SuspendFor};
 use crate::message::ToolResult;
 use crate::name::Tenant;
-use crate::run::{Status, Waiting, status};
+use crate::run::{Status, WaitKind, status};
 use crate::testing::{Story, body, json, tool, user};
 use crate::time::Millis;
 
@@ -94,7 +94,7 @@ fn the_fields_have_their_names_and_order() {
 #[test]
 fn a_state_survives_its_json() {
     let mut story = waiting();
-    story.decides(2, Wanted::ApproveEdited { arguments: json(r#"{"a": null}"#) });
+    story.decides(2, Choice::ApproveEdited { arguments: json(r#"{"a": null}"#) });
     story.begins(2);
     story.finishes(2, ToolResult::Failed(body("[1.0]")));
     let state = state(&story);
@@ -194,9 +194,9 @@ fn stories() -> Vec<(&'static str, Story)> {
         change(&mut story);
         story
     };
-    let deny = |reason: Option<&str>| Wanted::Deny { reason: reason.map(str::to_owned) };
+    let deny = |reason: Option<&str>| Choice::Deny { reason: reason.map(str::to_owned) };
     let lost = |story: &mut Story| {
-        story.decides(2, Wanted::Approve);
+        story.decides(2, Choice::Approve);
         story.begins(2);
         story.loses(2);
     };
@@ -218,7 +218,7 @@ fn stories() -> Vec<(&'static str, Story)> {
         (
             "edited, and failed",
             story(&|story| {
-                story.decides(2, Wanted::ApproveEdited { arguments: json(r#"{"a": null}"#) });
+                story.decides(2, Choice::ApproveEdited { arguments: json(r#"{"a": null}"#) });
                 story.begins(2);
                 story.finishes(2, ToolResult::Failed(body("[1.0]")));
             }),
@@ -226,7 +226,7 @@ fn stories() -> Vec<(&'static str, Story)> {
         (
             "edited, and not started yet",
             story(&|story| {
-                story.decides(2, Wanted::ApproveEdited { arguments: json(r#"{"a": "other"}"#) });
+                story.decides(2, Choice::ApproveEdited { arguments: json(r#"{"a": "other"}"#) });
             }),
         ),
         ("superseded", story(&|story| story.says("and hurry", OnHold::Supersede))),
@@ -241,14 +241,14 @@ fn stories() -> Vec<(&'static str, Story)> {
             "happened",
             story(&|story| {
                 lost(story);
-                story.decides(2, Wanted::Answer { value: Body::text("it was written") });
+                story.decides(2, Choice::Answer { value: Body::text("it was written") });
             }),
         ),
         (
             "run again, and denied by a rule",
             story(&|story| {
                 lost(story);
-                story.decides(2, Wanted::Approve);
+                story.decides(2, Choice::Approve);
                 story.bans("write");
                 story.begins(2);
             }),
@@ -256,7 +256,7 @@ fn stories() -> Vec<(&'static str, Story)> {
         (
             "an outside job that timed out",
             story(&|story| {
-                story.decides(2, Wanted::Approve);
+                story.decides(2, Choice::Approve);
                 story.begins(2);
                 story.suspends(2, SuspendFor::External);
                 story.waits(Millis::hours(25));
@@ -277,13 +277,13 @@ fn a_run_is_restored_from_its_exported_state() {
     for (name, story) in stories() {
         let exported = ExecutionState::from_json(&state(&story).to_json()).unwrap();
         let restored = exported.restore(&setting(&story));
-        let Restored { run, events } = restored.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let RestoredRun { run, events } = restored.unwrap_or_else(|error| panic!("{name}: {error}"));
         let again = execution_state(&run, &story.definition, &events);
         assert_eq!(again, exported, "{name}");
         assert_eq!(again.to_json(), state(&story).to_json(), "{name}: byte for byte");
         assert_eq!(run.state.holds.len(), exported.pending_tool_calls.len(), "{name}");
         if !exported.pending_tool_calls.is_empty() {
-            assert_eq!(status(&run), Status::Held(Waiting::Person), "{name}");
+            assert_eq!(status(&run), Status::Held(WaitKind::Person), "{name}");
         }
     }
 }

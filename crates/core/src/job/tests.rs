@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::actor::Actor;
-use crate::command::{Begin, Command, Suspend, SuspendFor, Wanted};
+use crate::command::{Begin, Choice, Command, Suspend, SuspendFor};
 use crate::id::Secret;
 use crate::testing::{NODE, Story, suspension, user};
 use crate::time::Millis;
@@ -19,7 +19,7 @@ fn key() -> HoldKey {
 fn starting() -> Story {
     let mut story = Story::new();
     story.replies("", &[("write", r#"{"n":1}"#)]);
-    story.decides(1, Wanted::Approve);
+    story.decides(1, Choice::Approve);
     begins(&mut story, SECRET);
     story
 }
@@ -46,10 +46,12 @@ fn job(story: &Story) -> Job {
     jobs.remove(0)
 }
 
-fn end(story: &Story) -> End {
+fn end(story: &Story) -> JobEnd {
     match job(story).stands {
-        Stands::Over { end, .. } => end,
-        open @ (Stands::Starting | Stands::Waiting { .. } | Stands::Unknown { .. }) => panic!("{open:?}"),
+        JobProgress::Over { end, .. } => end,
+        open @ (JobProgress::Starting | JobProgress::Waiting { .. } | JobProgress::Unknown { .. }) => {
+            panic!("{open:?}")
+        }
     }
 }
 
@@ -57,10 +59,10 @@ fn end(story: &Story) -> End {
 #[test]
 fn a_job_is_there_before_anybody_hears_of_it() {
     let started = job(&starting());
-    assert_eq!((started.key, &started.stands), (key(), &Stands::Starting));
+    assert_eq!((started.key, &started.stands), (key(), &JobProgress::Starting));
     assert_eq!(started.arguments.as_deref(), Some(r#"{"n":1}"#));
     let now = job(&waiting());
-    assert_eq!((now.key, &now.stands), (key(), &Stands::Waiting { processing: false }));
+    assert_eq!((now.key, &now.stands), (key(), &JobProgress::Waiting { processing: false }));
     assert_eq!(now.ask.external_ref.as_deref(), Some("job-7"));
     assert_eq!(now.created_at, started.created_at);
     assert_eq!(now.expires_at.map(|at| at.since(now.created_at).0 > 86_000_000), Some(true));
@@ -75,7 +77,7 @@ fn the_outside_says_that_it_works_on_it() {
         let progress = Command::Progress { call: CallNo(1), note, processing: Some(processing) };
         story.by(Actor::Callback(user("ci")), progress);
         let job = job(&story);
-        assert_eq!(job.stands, Stands::Waiting { processing });
+        assert_eq!(job.stands, JobProgress::Waiting { processing });
         assert!(job.started_at.is_some() && job.heard_at >= job.started_at);
     }
 }
@@ -85,9 +87,9 @@ fn the_outside_says_that_it_works_on_it() {
 fn a_job_ends() {
     let (value, error) = (Body::text("done"), Body::text("broke"));
     for (wanted, expected) in [
-        (Wanted::Answer { value: value.clone() }, End::Result(value.clone())),
-        (Wanted::Fail { error: error.clone() }, End::Failed(error.clone())),
-        (Wanted::Withdraw, End::Withdrawn),
+        (Choice::Answer { value: value.clone() }, JobEnd::Result(value.clone())),
+        (Choice::Fail { error: error.clone() }, JobEnd::Failed(error.clone())),
+        (Choice::Withdraw, JobEnd::Withdrawn),
     ] {
         let mut story = waiting();
         story.decides(1, wanted);
@@ -96,10 +98,10 @@ fn a_job_ends() {
     let mut story = waiting();
     story.now = story.now.plus(Millis::hours(25));
     story.by(Actor::Clock, Command::Tick);
-    assert_eq!(end(&story), End::Expired);
+    assert_eq!(end(&story), JobEnd::Expired);
     let mut story = waiting();
     story.is_canceled();
-    assert_eq!(end(&story), End::RunEnded);
+    assert_eq!(end(&story), JobEnd::RunEnded);
 }
 
 /// F8: whoever started it died before the hold was there. Its result is still welcome, until a person has decided.
@@ -107,24 +109,24 @@ fn a_job_ends() {
 fn a_job_of_which_nobody_knows_whether_it_began() {
     let mut lost = starting();
     lost.loses(1);
-    assert_eq!(job(&lost).stands, Stands::Unknown { attempt: 1 });
+    assert_eq!(job(&lost).stands, JobProgress::Unknown { attempt: 1 });
 
     let mut reported = lost.clone();
     reported.finishes(1, ToolResult::Ok(Body::text("done")));
-    assert_eq!(end(&reported), End::Result(Body::text("done")));
+    assert_eq!(end(&reported), JobEnd::Result(Body::text("done")));
 
     let mut denied = lost.clone();
-    denied.decides(1, Wanted::Deny { reason: None });
-    assert!(matches!(end(&denied), End::Abandoned(_)));
+    denied.decides(1, Choice::Deny { reason: None });
+    assert!(matches!(end(&denied), JobEnd::Abandoned(_)));
 
     let mut again = lost.clone();
-    again.decides(1, Wanted::Approve);
+    again.decides(1, Choice::Approve);
     begins(&mut again, Secret([8; 16]));
     let jobs = jobs(&again.events);
-    assert!(!jobs[0].is_open() && jobs[1].stands == Stands::Starting);
+    assert!(!jobs[0].is_open() && jobs[1].stands == JobProgress::Starting);
 
     lost.is_canceled();
-    assert_eq!(end(&lost), End::RunEnded);
+    assert_eq!(end(&lost), JobEnd::RunEnded);
 }
 
 /// A start that was given back told nobody, and a job that finished at once needs no hold.
@@ -135,5 +137,5 @@ fn a_job_that_never_waited() {
     assert!(jobs(&story.events).is_empty());
     let mut story = starting();
     story.finishes(1, ToolResult::Failed(Body::text("no")));
-    assert_eq!(end(&story), End::Failed(Body::text("no")));
+    assert_eq!(end(&story), JobEnd::Failed(Body::text("no")));
 }

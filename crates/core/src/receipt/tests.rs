@@ -3,7 +3,7 @@
 //! Runs come from `testing.rs`; the words for each result are tested in `transcript/tests.rs`.
 
 use super::*;
-use crate::command::{Command, Decide, Edit, FinishCall, Suspend, SuspendFor, Wanted};
+use crate::command::{Choice, Command, Decide, Edit, FinishCall, Suspend, SuspendFor};
 use crate::decide::Answer;
 use crate::digest;
 use crate::testing::{NODE, Story, body, json, suspension, tool, user, worker};
@@ -18,7 +18,7 @@ fn held() -> (Story, HoldKey) {
 
 fn started() -> (Story, HoldKey) {
     let (mut story, hold) = held();
-    story.decides(1, Wanted::Approve);
+    story.decides(1, Choice::Approve);
     story.begins(1);
     (story, hold)
 }
@@ -35,7 +35,7 @@ fn effect_of(story: &Story, hold: HoldKey) -> CallEffect {
     call(story, hold).effect
 }
 
-fn word_of(story: &Story, hold: HoldKey) -> (Word, Actor) {
+fn word_of(story: &Story, hold: HoldKey) -> (DecisionWord, Actor) {
     let decision = receipt(hold, &story.events).unwrap().decision.unwrap();
     (decision.word, decision.by)
 }
@@ -53,8 +53,9 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
     let digest = digest::of_call(&tool("write"), r#"{"n":1}"#, schema);
     let policy = digest::of_bytes(b"policy");
     let rules = vec![RuleId::new("about-write").unwrap()];
-    let judged = Judged { effect: Effect::Hold, rules: rules.clone(), policy: Some(policy), grant: None };
-    let shown = Shown {
+    let judged =
+        PolicyVerdict { effect: Effect::Hold, rules: rules.clone(), policy: Some(policy), grant: None };
+    let shown = ShownRevision {
         seq: Seq(4),
         at: at(4),
         by: Actor::Node(NODE),
@@ -73,7 +74,7 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
         at: at(5),
         by: person("bob"),
         role: Some(Role::Approver),
-        word: Word::Approved,
+        word: DecisionWord::Approved,
         resolution: Resolution::Approve { edited: None },
         idempotency_key: Some("key-bob".into()),
         late: false,
@@ -99,7 +100,7 @@ fn a_receipt_ties_what_was_shown_to_who_decided_and_what_ran() {
 fn the_effect_follows_the_call() {
     let (mut story, hold) = held();
     assert_eq!(effect_of(&story, hold), CallEffect::Waiting);
-    story.decides(1, Wanted::Approve);
+    story.decides(1, Choice::Approve);
     assert_eq!(effect_of(&story, hold), CallEffect::Waiting);
     story.begins(1);
     assert_eq!(effect_of(&story, hold), CallEffect::Running);
@@ -110,12 +111,12 @@ fn the_effect_follows_the_call() {
 #[test]
 fn what_was_denied_or_left_behind_was_not_executed() {
     let (mut story, hold) = held();
-    story.decides(1, Wanted::Deny { reason: Some("no".into()) });
+    story.decides(1, Choice::Deny { reason: Some("no".into()) });
     assert_eq!(effect_of(&story, hold), CallEffect::NotExecuted);
-    assert_eq!(word_of(&story, hold), (Word::Denied, person("bob")));
+    assert_eq!(word_of(&story, hold), (DecisionWord::Denied, person("bob")));
 
     let (mut story, hold) = held();
-    story.decides(1, Wanted::Approve);
+    story.decides(1, Choice::Approve);
     story.is_canceled();
     assert_eq!(effect_of(&story, hold), CallEffect::NotExecuted);
     let events = receipt(hold, &story.events).unwrap().events;
@@ -128,7 +129,7 @@ fn nobody_decided_what_expired() {
     story.now = story.now.plus(Millis::hours(101));
     let resolve = Decide { hold, digest: None, revision: None };
     let _ = story.tries(person("bob"), Command::Vote(resolve));
-    assert_eq!(word_of(&story, hold), (Word::Expired, Actor::Clock));
+    assert_eq!(word_of(&story, hold), (DecisionWord::Expired, Actor::Clock));
     assert_eq!(effect_of(&story, hold), CallEffect::NotExecuted);
 }
 
@@ -138,9 +139,9 @@ fn what_an_outside_system_had_may_have_run() {
     story.suspends(1, SuspendFor::External);
     let hold = story.hold(1);
     assert_eq!(effect_of(&story, hold), CallEffect::Waiting);
-    story.decides(1, Wanted::Withdraw);
+    story.decides(1, Choice::Withdraw);
     assert_eq!(effect_of(&story, hold), CallEffect::OutcomeUnknown);
-    assert_eq!(word_of(&story, hold), (Word::Withdrawn, person("bob")));
+    assert_eq!(word_of(&story, hold), (DecisionWord::Withdrawn, person("bob")));
 }
 
 #[test]
@@ -169,13 +170,13 @@ fn a_call_given_back_after_the_end_was_not_executed() {
 #[test]
 fn a_tool_that_changed_is_shown_again_before_it_runs() {
     let (mut story, before) = held();
-    story.decides(1, Wanted::Approve);
+    story.decides(1, Choice::Approve);
     story.is_moved(|agent| {
         agent.tools.get_mut(&tool("write")).unwrap().description = "writes elsewhere".into()
     });
     assert_eq!(story.begins(1), Answer::Held);
     let again = story.hold(1);
-    story.decides(1, Wanted::Approve);
+    story.decides(1, Choice::Approve);
     assert_eq!(story.begins(1), Answer::Done);
     let schema = story.definition.tools[&tool("write")].schema_digest();
     let ran = digest::of_call(&tool("write"), r#"{"n":1}"#, schema);
@@ -194,13 +195,13 @@ fn an_edit_shows_both_versions() {
     let (mut story, hold) = held();
     let decide = Decide { hold, digest: None, revision: None };
     story.by(person("bob"), Command::Edit(Edit { decide, arguments: json(r#"{"n":2}"#) }));
-    story.decides(1, Wanted::ApproveEdited { arguments: json(r#"{"n":3}"#) });
+    story.decides(1, Choice::ApproveEdited { arguments: json(r#"{"n":3}"#) });
     story.begins(1);
     let receipt = receipt(hold, &story.events).unwrap();
     let shown: Vec<_> = receipt.shown.iter().map(|shown| (shown.revision, shown.arguments.clone())).collect();
     assert_eq!(shown, [(0, Some(body(r#"{"n":1}"#))), (1, Some(body(r#"{"n":2}"#)))]);
     let decision = receipt.decision.unwrap();
-    assert_eq!(decision.word, Word::Edited);
+    assert_eq!(decision.word, DecisionWord::Edited);
     let schema = story.definition.tools[&tool("write")].schema_digest();
     let ran = digest::of_call(&tool("write"), r#"{"n":3}"#, schema);
     assert_eq!((decision.digest, receipt.call.unwrap().attempts[0].digest), (Some(ran), Some(ran)));
@@ -212,14 +213,14 @@ fn every_vote_is_there_with_the_revision_it_was_for() {
     story.votes = 2;
     story.replies("", &[("write", r#"{"n":1}"#)]);
     let hold = story.hold(1);
-    story.decides_as("bob", 1, Wanted::Approve);
-    story.decides_as("carol", 1, Wanted::ApproveEdited { arguments: json(r#"{"n":2}"#) });
-    story.decides_as("bob", 1, Wanted::Approve);
-    assert_eq!(story.decides_as("carol", 1, Wanted::Approve), Answer::Done);
+    story.decides_as("bob", 1, Choice::Approve);
+    story.decides_as("carol", 1, Choice::ApproveEdited { arguments: json(r#"{"n":2}"#) });
+    story.decides_as("bob", 1, Choice::Approve);
+    assert_eq!(story.decides_as("carol", 1, Choice::Approve), Answer::Done);
     let receipt = receipt(hold, &story.events).unwrap();
     let votes: Vec<_> = receipt.votes.iter().map(|vote| (vote.by.as_str(), vote.revision)).collect();
     assert_eq!(votes, [("bob", 0), ("bob", 1), ("carol", 1)]);
-    assert_eq!(receipt.decision.unwrap().word, Word::Approved);
+    assert_eq!(receipt.decision.unwrap().word, DecisionWord::Approved);
 }
 
 #[test]
@@ -227,12 +228,12 @@ fn a_contradiction_is_listed_and_changes_nothing() {
     let (mut story, approval) = started();
     story.loses(1);
     let recovery = story.hold(1);
-    story.decides(1, Wanted::Deny { reason: None });
+    story.decides(1, Choice::Deny { reason: None });
     story.finishes_attempt(1, 1, ok("it did"));
     let last = story.events.last().unwrap().clone();
     let (seq, at, by) = (last.seq, last.at, Actor::Node(NODE));
     let listed = vec![Contradiction { seq, at, by, attempt: 1, result: ok("it did") }];
-    assert_eq!(word_of(&story, recovery), (Word::DidNotHappen, person("bob")));
+    assert_eq!(word_of(&story, recovery), (DecisionWord::DidNotHappen, person("bob")));
     for hold in [approval, recovery] {
         let call = call(&story, hold);
         assert_eq!((call.effect, call.contradictions), (CallEffect::NotExecuted, listed.clone()));
@@ -244,7 +245,7 @@ fn what_an_outside_worker_ran_is_its_word() {
     let mut story = Story::outside();
     story.proposes("write", "{}");
     let hold = story.hold(1);
-    story.decides(1, Wanted::Approve);
+    story.decides(1, Choice::Approve);
     assert_eq!((call(&story, hold).effect, call(&story, hold).report), (CallEffect::Waiting, None));
 
     story.waits(Millis::hours(2));
@@ -262,7 +263,7 @@ fn an_outside_run_that_ends_leaves_its_allowed_calls_unreported() {
     let mut story = Story::outside();
     story.proposes("write", "{}");
     let hold = story.hold(1);
-    story.decides(1, Wanted::Approve);
+    story.decides(1, Choice::Approve);
     story.is_canceled();
     let call = call(&story, hold);
     assert_eq!((call.effect, call.report), (CallEffect::OutcomeUnknown, Some(Report::NotReported)));
@@ -275,7 +276,7 @@ fn a_run_that_waits_has_a_receipt_without_a_call() {
     let suspend = Suspend { ask: ask.clone(), ..suspension(CallNo::RUN, SuspendFor::Input) };
     story.by(Actor::Node(NODE), Command::Suspend(suspend));
     let hold = story.hold(0);
-    story.decides(0, Wanted::Answer { value: Body::text("go on") });
+    story.decides(0, Choice::Answer { value: Body::text("go on") });
     let receipt = receipt(hold, &story.events).unwrap();
     assert_eq!((receipt.shown[0].ask.clone(), receipt.call), (ask, None));
     assert_eq!(receipt.events, [Seq(3), Seq(4)]);
@@ -293,7 +294,7 @@ fn a_receipt_can_be_written_down() {
     let mut story = Story::outside();
     story.proposes("write", "{}");
     let hold = story.hold(1);
-    story.decides(1, Wanted::Approve);
+    story.decides(1, Choice::Approve);
     let finish = FinishCall { call: CallNo(1), attempt: 0, result: ok("x"), worker: Some(worker()) };
     story.by(Actor::Outside(worker()), Command::FinishCall(finish));
     let written = serde_json::to_value(receipt(hold, &story.events).unwrap()).unwrap();

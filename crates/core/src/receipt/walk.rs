@@ -1,25 +1,25 @@
 //! The walk over the log that fills a receipt.
 //!
-//! Says what was shown, voted, decided and started, and where in the log. What the call came to is
+//! Says what was shown, voted, decided and started, and where in the log. The outcome of the call is
 //! `transcript/results.rs`.
 
-use super::{Attempt, Contradiction, Decision, Receipt, Report, Shown, Vote, Word};
+use super::{Attempt, Contradiction, Decision, DecisionWord, Receipt, Report, ShownRevision, Vote};
 use crate::actor::Actor;
 use crate::body::Body;
 use crate::digest::Digest;
 use crate::event::{
     AfterOrphan, CallFinished, CallStarted, Driver, Envelope, Event, HoldResolved, HoldVoted,
 };
-use crate::hold::{Ask, Edited, HoldKind, Resolution};
+use crate::hold::{Ask, EditedArguments, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey};
-use crate::message::{Judged, ToolCall};
+use crate::message::{PolicyVerdict, ToolCall};
 use crate::name::ToolName;
 
 /// Fills what the events say into the receipt.
 pub(super) fn fill(receipt: &mut Receipt, driver: Driver, events: &[Envelope]) {
-    let mut walk = Walk { receipt, driver, now: Now::default() };
+    let mut walk = Walk { receipt, driver, now: CallSnapshot::default() };
     for envelope in events {
-        if walk.see(envelope) == Bearing::OnThis {
+        if walk.see(envelope) == Relevance::OnThis {
             walk.receipt.events.push(envelope.seq);
         }
     }
@@ -28,12 +28,12 @@ pub(super) fn fill(receipt: &mut Receipt, driver: Driver, events: &[Envelope]) {
 struct Walk<'a> {
     receipt: &'a mut Receipt,
     driver: Driver,
-    now: Now,
+    now: CallSnapshot,
 }
 
 /// The call as it would be shown at this point of the log.
 #[derive(Default)]
-struct Now {
+struct CallSnapshot {
     tool: Option<ToolName>,
     arguments: Option<Body>,
     digest: Option<Digest>,
@@ -41,17 +41,20 @@ struct Now {
 
 /// Whether an event is part of the receipt.
 #[derive(PartialEq)]
-enum Bearing {
+enum Relevance {
     OnThis,
     OnOthers,
 }
 
 impl Walk<'_> {
-    fn see(&mut self, envelope: &Envelope) -> Bearing {
+    fn see(&mut self, envelope: &Envelope) -> Relevance {
         match &envelope.event {
-            Event::ModelReplied(replied) => {
-                replied.reply.calls.iter().map(|call| self.propose(call)).fold(Bearing::OnOthers, Bearing::or)
-            }
+            Event::ModelReplied(replied) => replied
+                .reply
+                .calls
+                .iter()
+                .map(|call| self.propose(call))
+                .fold(Relevance::OnOthers, Relevance::or),
             Event::CallProposed(proposed) => self.propose(&proposed.call),
             Event::CallStarted(started) => self.of_call(started.call, |walk| walk.start(envelope, started)),
             Event::CallReturned(returned) => self.of_call(returned.call, |_| {}),
@@ -96,38 +99,38 @@ impl Walk<'_> {
             | Event::MessageReceived(_)
             | Event::MessageQueued(_)
             | Event::ModelFailed(_)
-            | Event::CallProgressed(_) => Bearing::OnOthers,
+            | Event::CallProgressed(_) => Relevance::OnOthers,
         }
     }
 
-    fn of_call(&mut self, no: CallNo, fill: impl FnOnce(&mut Self)) -> Bearing {
+    fn of_call(&mut self, no: CallNo, fill: impl FnOnce(&mut Self)) -> Relevance {
         if no != self.receipt.hold.call {
-            return Bearing::OnOthers;
+            return Relevance::OnOthers;
         }
         fill(self);
-        Bearing::OnThis
+        Relevance::OnThis
     }
 
     /// Other holds of the same call belong to it too: they say what became of the call.
-    fn of_hold(&mut self, key: HoldKey, fill: impl FnOnce(&mut Self)) -> Bearing {
+    fn of_hold(&mut self, key: HoldKey, fill: impl FnOnce(&mut Self)) -> Relevance {
         let is_other_wait = key != self.receipt.hold && key.call == CallNo::RUN;
-        if is_other_wait { Bearing::OnOthers } else { self.of_call(key.call, fill) }
+        if is_other_wait { Relevance::OnOthers } else { self.of_call(key.call, fill) }
     }
 
-    fn propose(&mut self, call: &ToolCall) -> Bearing {
+    fn propose(&mut self, call: &ToolCall) -> Relevance {
         self.of_call(call.no, |walk| {
             let arguments = Some(call.arguments.clone());
-            walk.now = Now { tool: Some(call.tool.clone()), arguments, digest: call.digest };
+            walk.now = CallSnapshot { tool: Some(call.tool.clone()), arguments, digest: call.digest };
         })
     }
 
-    fn edit(&mut self, edited: &Edited) {
+    fn edit(&mut self, edited: &EditedArguments) {
         self.now.arguments = Some(edited.arguments.clone());
         self.now.digest = Some(edited.digest);
     }
 
-    fn show(&mut self, envelope: &Envelope, revision: u32, judged: Option<&Judged>, ask: Ask) {
-        self.receipt.shown.push(Shown {
+    fn show(&mut self, envelope: &Envelope, revision: u32, judged: Option<&PolicyVerdict>, ask: Ask) {
+        self.receipt.shown.push(ShownRevision {
             seq: envelope.seq,
             at: envelope.at,
             by: envelope.actor.clone(),
@@ -164,7 +167,7 @@ impl Walk<'_> {
             seq: envelope.seq,
             at: envelope.at,
             // Whoever's command noticed that the time had passed decided nothing.
-            by: if word == Word::Expired { Actor::Clock } else { envelope.actor.clone() },
+            by: if word == DecisionWord::Expired { Actor::Clock } else { envelope.actor.clone() },
             role: resolved.role,
             word,
             resolution: resolved.resolution.clone(),
@@ -205,28 +208,28 @@ impl Walk<'_> {
     }
 }
 
-impl Bearing {
-    fn or(self, other: Bearing) -> Bearing {
+impl Relevance {
+    fn or(self, other: Relevance) -> Relevance {
         match self {
-            Bearing::OnThis => Bearing::OnThis,
-            Bearing::OnOthers => other,
+            Relevance::OnThis => Relevance::OnThis,
+            Relevance::OnOthers => other,
         }
     }
 }
 
-fn word(kind: HoldKind, resolution: &Resolution) -> Word {
+fn word(kind: HoldKind, resolution: &Resolution) -> DecisionWord {
     match (resolution, kind) {
-        (Resolution::Approve { .. }, HoldKind::Recovery) => Word::RunAgain,
-        (Resolution::Approve { edited: None }, _) => Word::Approved,
-        (Resolution::Approve { edited: Some(_) }, _) => Word::Edited,
-        (Resolution::Deny { .. }, HoldKind::Recovery) => Word::DidNotHappen,
-        (Resolution::Deny { .. }, _) => Word::Denied,
-        (Resolution::Answer { .. }, HoldKind::Recovery) => Word::Happened,
-        (Resolution::Answer { .. }, HoldKind::Auth) => Word::LoggedIn,
-        (Resolution::Answer { .. }, _) => Word::Answered,
-        (Resolution::Fail { .. }, _) => Word::Failed,
-        (Resolution::Expire, _) => Word::Expired,
-        (Resolution::Withdraw, _) => Word::Withdrawn,
-        (Resolution::Supersede, _) => Word::Superseded,
+        (Resolution::Approve { .. }, HoldKind::Recovery) => DecisionWord::RunAgain,
+        (Resolution::Approve { edited: None }, _) => DecisionWord::Approved,
+        (Resolution::Approve { edited: Some(_) }, _) => DecisionWord::Edited,
+        (Resolution::Deny { .. }, HoldKind::Recovery) => DecisionWord::DidNotHappen,
+        (Resolution::Deny { .. }, _) => DecisionWord::Denied,
+        (Resolution::Answer { .. }, HoldKind::Recovery) => DecisionWord::Happened,
+        (Resolution::Answer { .. }, HoldKind::Auth) => DecisionWord::LoggedIn,
+        (Resolution::Answer { .. }, _) => DecisionWord::Answered,
+        (Resolution::Fail { .. }, _) => DecisionWord::Failed,
+        (Resolution::Expire, _) => DecisionWord::Expired,
+        (Resolution::Withdraw, _) => DecisionWord::Withdrawn,
+        (Resolution::Supersede, _) => DecisionWord::Superseded,
     }
 }

@@ -14,7 +14,7 @@ use crate::json::RawJson;
 use crate::message::{Replay, Usage};
 use crate::name::{AgentName, ToolName, UserId, WorkerName};
 use crate::policy::Verdicts;
-use crate::run::Heard;
+use crate::run::PromptBasis;
 use crate::time::{Millis, Timestamp};
 
 pub(crate) fn user(name: &str) -> UserId {
@@ -38,7 +38,7 @@ pub(crate) fn body(text: &str) -> Body {
 }
 
 /// A reply of the model, for tests that need more of it than words and calls.
-pub(crate) fn reply(heard: Heard, text: &str, calls: &[(&str, &str)]) -> RecordReply {
+pub(crate) fn reply(heard: PromptBasis, text: &str, calls: &[(&str, &str)]) -> RecordReply {
     RecordReply {
         text: (!text.is_empty()).then(|| text.to_owned()),
         parts: Vec::new(),

@@ -1,7 +1,7 @@
-//! What the calls of a turn came to, as one digest: a reply of the model names the one that it was asked with.
+//! The results of the calls of a turn, as one digest: a reply of the model names the one that it was asked with.
 //!
 //! It begins anew with each reply: a stored reply is never replaced, so what stands before it cannot change, and its
-//! number says which one it is. Messages are counted (`run::Heard`) and not part of it: one that comes while the model
+//! number says which one it is. Messages are counted (`run::PromptBasis`) and not part of it: one that comes while the model
 //! thinks is heard in the next turn. Positions and instants are left out, because they move when somebody else's append
 //! comes first. A large value counts by its own digest, wherever it is stored.
 
@@ -14,14 +14,15 @@ use crate::message::ToolResult;
 
 const LABEL: &str = "standfast.results.1";
 
-/// The digest of what the calls of the last turn came to, from all events of a run in order; none while nothing did.
+/// The digest of the results of the calls of the last turn, from all events of a run in order; none while there are none.
 #[must_use]
 pub fn results_digest(events: &[Envelope]) -> Option<Digest> {
     let is_end = |envelope: &Envelope| matches!(envelope.event, Event::RunEnded(_));
-    match events.iter().any(is_end) {
+    if events.iter().any(is_end) {
         // Nobody is asked any more.
-        true => None,
-        false => events.iter().fold(None, |before, envelope| after(before, &envelope.event)),
+        None
+    } else {
+        events.iter().fold(None, |before, envelope| after(before, &envelope.event))
     }
 }
 
@@ -130,9 +131,10 @@ impl<'a> Value<'a> {
     }
 
     fn inline(form: &'static [u8], text: &'a str) -> Value<'a> {
-        match text.len() > INLINE_MAX {
-            true => Value { form: b"large", text: "", digest: Some(digest::of_bytes(text.as_bytes())) },
-            false => Value { form, text, digest: None },
+        if text.len() > INLINE_MAX {
+            Value { form: b"large", text: "", digest: Some(digest::of_bytes(text.as_bytes())) }
+        } else {
+            Value { form, text, digest: None }
         }
     }
 
@@ -144,14 +146,14 @@ impl<'a> Value<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Wanted;
+    use crate::command::Choice;
     use crate::testing::Story;
 
     /// A denied call, up to the model's next turn.
     fn denied(reason: &str) -> Story {
         let mut story = Story::new();
         story.replies("", &[("write", r#"{"n":1}"#)]);
-        story.decides(1, Wanted::Deny { reason: Some(reason.into()) });
+        story.decides(1, Choice::Deny { reason: Some(reason.into()) });
         story
     }
 

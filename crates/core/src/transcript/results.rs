@@ -1,4 +1,4 @@
-//! What each call of a run came to, followed through its events.
+//! The outcome of each call of a run, followed through its events.
 //!
 //! One walk over the log serves the transcript, the receipt and the execution state, so that they cannot tell
 //! different stories. What nobody knows is said to be unknown, never guessed: a start whose outcome was not told, or
@@ -13,13 +13,13 @@ use crate::body::Body;
 use crate::event::{
     AfterOrphan, CallFinished, CallOrphaned, CallStarted, Driver, Envelope, Event, HoldOpened, HoldResolved,
 };
-use crate::hold::{Edited, HoldKind, Resolution};
+use crate::hold::{EditedArguments, HoldKind, Resolution};
 use crate::id::{CallNo, HoldKey, Seq};
 use crate::json::RawJson;
 use crate::message::{ToolCall, ToolResult};
 
 /// The calls of a run and what became of each.
-pub(crate) struct Followed<'a> {
+pub(crate) struct CallTracks<'a> {
     pub(crate) calls: BTreeMap<CallNo, Track<'a>>,
     pub(crate) driver: Driver,
     /// The end of the run.
@@ -31,27 +31,27 @@ pub(crate) struct Followed<'a> {
 pub(crate) struct Track<'a> {
     pub(crate) call: &'a ToolCall,
     /// Its arguments, if a person changed them.
-    pub(crate) edited: Option<&'a Edited>,
+    pub(crate) edited: Option<&'a EditedArguments>,
     /// The same, as they were when the call last left our hands.
-    pub(crate) sent: Option<&'a Edited>,
+    pub(crate) sent: Option<&'a EditedArguments>,
     /// Somebody has started it and not reported.
     pub(crate) is_running: bool,
-    came_to: Option<CameTo>,
+    came_to: Option<CallConclusion>,
     /// Starts of which nobody has told what they did.
     untold: Vec<u32>,
 }
 
-/// What a call came to.
+/// The outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CameTo {
+pub(crate) struct CallConclusion {
     pub(crate) kind: ResultKind,
-    pub(crate) ran: Ran,
+    pub(crate) ran: Execution,
     pub(crate) content: Body,
 }
 
 /// Whether a call had its effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ran {
+pub(crate) enum Execution {
     Yes,
     No,
     Perhaps,
@@ -63,21 +63,21 @@ const JOB_TIMEOUT: &str = "Tool execution timed out";
 const PERSON_TIMEOUT: &str = "timeout waiting for user input";
 
 /// Walks over all events of a run.
-pub(crate) fn follow(events: &[Envelope]) -> Followed<'_> {
+pub(crate) fn follow(events: &[Envelope]) -> CallTracks<'_> {
     let driver = Driver::default();
-    let mut followed = Followed { calls: BTreeMap::new(), driver, ended_at: None, holds: Vec::new() };
+    let mut followed = CallTracks { calls: BTreeMap::new(), driver, ended_at: None, holds: Vec::new() };
     events.iter().for_each(|envelope| followed.see(envelope));
     followed
 }
 
-impl<'a> Followed<'a> {
+impl<'a> CallTracks<'a> {
     /// What a hold of the run waits, or waited, for.
     pub(crate) fn kind_of(&self, key: HoldKey) -> Option<HoldKind> {
         self.holds.iter().find(|(hold, _)| *hold == key).map(|(_, kind)| *kind)
     }
 
-    /// What the call came to; when the run is over, that is something for every call.
-    pub(crate) fn result(&self, track: &Track<'a>) -> Option<CameTo> {
+    /// The outcome of the call; when the run is over, that is something for every call.
+    pub(crate) fn result(&self, track: &Track<'a>) -> Option<CallConclusion> {
         match (&track.came_to, self.ended_at) {
             (Some(came_to), _) => Some(came_to.clone()),
             (None, None) => None,
@@ -86,7 +86,7 @@ impl<'a> Followed<'a> {
     }
 
     /// A call without a result in a run that is over.
-    fn left_behind(&self, track: &Track<'a>) -> CameTo {
+    fn left_behind(&self, track: &Track<'a>) -> CallConclusion {
         if track.is_running {
             unknown("outcome unknown: the run ended while the call was running")
         } else if !track.untold.is_empty() {
@@ -183,14 +183,16 @@ impl<'a> Track<'a> {
         if driver == Driver::Outside {
             self.sent = self.edited;
         }
-        let ran = Ran::Yes;
+        let ran = Execution::Yes;
         self.came_to = Some(match (&finished.refused, &finished.result) {
             (Some(_), ToolResult::Ok(body) | ToolResult::Failed(body)) => {
                 not_run(ResultKind::Refused, body.inline(), &self.untold)
             }
-            (None, ToolResult::Ok(body)) => CameTo { kind: ResultKind::Ok, ran, content: body.clone() },
+            (None, ToolResult::Ok(body)) => {
+                CallConclusion { kind: ResultKind::Ok, ran, content: body.clone() }
+            }
             (None, ToolResult::Failed(body)) => {
-                CameTo { kind: ResultKind::Failed, ran, content: body.clone() }
+                CallConclusion { kind: ResultKind::Failed, ran, content: body.clone() }
             }
         });
     }
@@ -222,7 +224,7 @@ impl<'a> Track<'a> {
         self.is_running = false;
     }
 
-    fn edit(&mut self, edited: &'a Edited) {
+    fn edit(&mut self, edited: &'a EditedArguments) {
         self.edited = Some(edited);
     }
 
@@ -234,17 +236,19 @@ impl<'a> Track<'a> {
     }
 
     /// What a resolution means for the result of the call: the one table of it.
-    fn after(&self, kind: HoldKind, resolved: &HoldResolved) -> Option<CameTo> {
-        let ran = Ran::Yes;
+    fn after(&self, kind: HoldKind, resolved: &HoldResolved) -> Option<CallConclusion> {
+        let ran = Execution::Yes;
         let without = |kind, why| not_run(kind, why, &self.untold);
         Some(match (&resolved.resolution, kind) {
             (Resolution::Approve { .. }, _) | (Resolution::Answer { .. }, HoldKind::Auth) => return None,
-            (Resolution::Answer { value }, _) => CameTo { kind: ResultKind::Ok, ran, content: value.clone() },
+            (Resolution::Answer { value }, _) => {
+                CallConclusion { kind: ResultKind::Ok, ran, content: value.clone() }
+            }
             (Resolution::Fail { error }, HoldKind::Auth) => {
-                CameTo { kind: ResultKind::Failed, ran: Ran::No, content: error.clone() }
+                CallConclusion { kind: ResultKind::Failed, ran: Execution::No, content: error.clone() }
             }
             (Resolution::Fail { error }, _) => {
-                CameTo { kind: ResultKind::Failed, ran, content: error.clone() }
+                CallConclusion { kind: ResultKind::Failed, ran, content: error.clone() }
             }
             // A person's word about an unknown outcome settles every start before it.
             (Resolution::Deny { reason }, HoldKind::Recovery) => {
@@ -276,7 +280,7 @@ impl<'a> Track<'a> {
 
 /// The result of a call that has no word of its own.
 #[derive(Serialize)]
-struct Instead<'a> {
+struct StatusResult<'a> {
     status: ResultKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
@@ -284,24 +288,29 @@ struct Instead<'a> {
     warning: Option<&'static str>,
 }
 
-fn not_run(kind: ResultKind, reason: Option<&str>, untold: &[u32]) -> CameTo {
-    let (ran, warning) = match untold.is_empty() {
-        true => (Ran::No, None),
-        false => (Ran::Perhaps, Some("an earlier start of this call may have run")),
+fn not_run(kind: ResultKind, reason: Option<&str>, untold: &[u32]) -> CallConclusion {
+    let (ran, warning) = if untold.is_empty() {
+        (Execution::No, None)
+    } else {
+        (Execution::Perhaps, Some("an earlier start of this call may have run"))
     };
-    CameTo { kind, ran, content: Body::Json(spelled(&Instead { status: kind, reason, warning })) }
+    CallConclusion {
+        kind,
+        ran,
+        content: Body::Json(spelled(&StatusResult { status: kind, reason, warning })),
+    }
 }
 
-fn perhaps(kind: ResultKind, reason: &str) -> CameTo {
-    let instead = Instead { status: kind, reason: Some(reason), warning: None };
-    CameTo { kind, ran: Ran::Perhaps, content: Body::Json(spelled(&instead)) }
+fn perhaps(kind: ResultKind, reason: &str) -> CallConclusion {
+    let instead = StatusResult { status: kind, reason: Some(reason), warning: None };
+    CallConclusion { kind, ran: Execution::Perhaps, content: Body::Json(spelled(&instead)) }
 }
 
-fn unknown(reason: &str) -> CameTo {
+fn unknown(reason: &str) -> CallConclusion {
     perhaps(ResultKind::Unknown, reason)
 }
 
-fn spelled(value: &Instead<'_>) -> RawJson {
+fn spelled(value: &StatusResult<'_>) -> RawJson {
     match serde_json::to_string(value).map(|text| RawJson::parse(&text)) {
         Ok(Ok(json)) => json,
         Ok(Err(_)) | Err(_) => unreachable!("flat objects with string keys are JSON"),

@@ -75,7 +75,7 @@ pub fn continuation(events: &[Envelope], no: CallNo) -> Option<Continuation> {
 mod tests {
     use super::*;
     use crate::body::INLINE_MAX;
-    use crate::command::{Command, Decide, Edit, Wanted};
+    use crate::command::{Choice, Command, Decide, Edit};
     use crate::testing::{Story, json, tool, user};
 
     fn stored(story: &Story, no: u32) -> Option<String> {
@@ -95,7 +95,7 @@ mod tests {
         story.by(crate::actor::Actor::Person(user("bob")), Command::Edit(edit));
         assert_eq!(stored(&story, 1), Some(r#"{"n": 2}"#.into()));
 
-        story.decides(1, Wanted::ApproveEdited { arguments: json(r#"{"n": 3}"#) });
+        story.decides(1, Choice::ApproveEdited { arguments: json(r#"{"n": 3}"#) });
         assert_eq!(stored(&story, 1), Some(r#"{"n": 3}"#.into()));
         assert_eq!(stored(&story, 2), Some(r#"{"m":1}"#.into()));
     }
@@ -116,7 +116,7 @@ mod tests {
             let (call, timeout, secret, worker) = (CallNo(1), None, None, None);
             let suspend = Suspend { call, attempt, kind, ask, timeout, secret, worker };
             story.by(crate::actor::Actor::Node(crate::testing::NODE), Command::Suspend(suspend));
-            story.decides(1, Wanted::Answer { value: Body::text(format!("to the {state}")) });
+            story.decides(1, Choice::Answer { value: Body::text(format!("to the {state}")) });
             let answer = Body::text(format!("to the {state}"));
             let expected = Continuation { state: Body::text(state), answer, is_repeat: false };
             assert_eq!(continuation(&story.events, CallNo(1)), Some(expected));

@@ -6,10 +6,10 @@ mod unknown;
 
 use super::*;
 use crate::actor::Actor;
-use crate::command::{Command, Decide, Edit, OnHold, RecordReply, Suspend, SuspendFor, Wanted};
+use crate::command::{Choice, Command, Decide, Edit, OnHold, RecordReply, Suspend, SuspendFor};
 use crate::decide::Answer;
 use crate::message::ToolResult;
-use crate::run::Heard;
+use crate::run::PromptBasis;
 use crate::testing::{NODE, Story, body, json, reply, suspension, tool, user};
 use crate::time::Millis;
 
@@ -44,7 +44,7 @@ fn held() -> Story {
 
 fn started() -> Story {
     let mut story = held();
-    story.decides(1, Wanted::Approve);
+    story.decides(1, Choice::Approve);
     story.begins(1);
     story
 }
@@ -59,7 +59,11 @@ fn a_conversation_is_what_was_said_asked_and_done() {
     let opaque = json(r#"[{"signature" : "x="}]"#);
     let reply = RecordReply {
         opaque: Some(opaque.clone()),
-        ..reply(Heard { turn: 0, messages: 1, results: None }, "I look", &[("read", r#"{ "path":"a" }"#)])
+        ..reply(
+            PromptBasis { turn: 0, messages: 1, results: None },
+            "I look",
+            &[("read", r#"{ "path":"a" }"#)],
+        )
     };
     story.by(Actor::Node(NODE), Command::RecordReply(reply));
     story.begins(1);
@@ -98,7 +102,7 @@ fn results_stand_behind_their_reply_in_call_order_whenever_they_came() {
     story.finishes(2, ok("second"));
     assert_eq!(lines(&story), ["user: tidy up", "model: both [1:write 2:read]", "2: second"]);
 
-    story.decides(1, Wanted::Deny { reason: Some("too late in the day".into()) });
+    story.decides(1, Choice::Deny { reason: Some("too late in the day".into()) });
     story.replies("done", &[]);
     let denied = r#"1: {"status":"denied","reason":"too late in the day"}"#;
     let all = ["user: tidy up", "model: both [1:write 2:read]", denied, "2: second", "model: done []"];
@@ -132,7 +136,7 @@ fn a_message_that_the_model_had_not_seen_follows_its_reply() {
 #[test]
 fn a_denial_is_a_structured_result() {
     let mut story = held();
-    story.decides(1, Wanted::Deny { reason: None });
+    story.decides(1, Choice::Deny { reason: None });
     assert_eq!(results(&story), [r#"1: {"status":"denied"}"#]);
 }
 
@@ -140,7 +144,7 @@ fn a_denial_is_a_structured_result() {
 #[test]
 fn a_call_refused_at_the_door_says_why() {
     let mut story = Story::new();
-    let mut reply = reply(Heard { turn: 0, messages: 1, results: None }, "", &[("write", "{}")]);
+    let mut reply = reply(PromptBasis { turn: 0, messages: 1, results: None }, "", &[("write", "{}")]);
     reply.calls[0].problem = Some("Tool requires approval but task tracking not enabled".into());
     story.by(Actor::Node(NODE), Command::RecordReply(reply));
     story.replies("", &[("banned", "{}"), ("read", "{")]);
@@ -158,7 +162,7 @@ fn a_call_refused_at_the_door_says_why() {
 #[test]
 fn a_call_forbidden_before_its_start_says_why() {
     let mut story = held();
-    story.decides(1, Wanted::Approve);
+    story.decides(1, Choice::Approve);
     story.bans("write");
     assert_eq!(story.begins(1), Answer::Refused);
     let why =
@@ -192,7 +196,7 @@ fn what_a_newer_message_overtook_was_not_executed() {
 fn a_withdrawn_job_is_cancelled() {
     let mut story = started();
     story.suspends(1, SuspendFor::External);
-    story.decides(1, Wanted::Withdraw);
+    story.decides(1, Choice::Withdraw);
     assert_eq!(results(&story), [r#"1: {"status":"withdrawn","reason":"Cancelled"}"#]);
     let entries = transcript(&story.events);
     let Some(Entry::Tool(result)) = entries.last() else { panic!("no result") };
@@ -204,7 +208,7 @@ fn a_withdrawn_job_is_cancelled() {
 fn an_answer_is_the_result() {
     let mut story = started();
     story.suspends(1, SuspendFor::Input);
-    story.decides(1, Wanted::Answer { value: body(r#"{"size":9007199254740993}"#) });
+    story.decides(1, Choice::Answer { value: body(r#"{"size":9007199254740993}"#) });
     assert_eq!(results(&story), [r#"1: {"size":9007199254740993}"#]);
 }
 
@@ -212,7 +216,7 @@ fn an_answer_is_the_result() {
 fn a_login_is_no_result() {
     let mut story = started();
     story.suspends(1, SuspendFor::Auth);
-    story.decides(1, Wanted::Answer { value: Body::text("logged in") });
+    story.decides(1, Choice::Answer { value: Body::text("logged in") });
     assert_eq!(results(&story), Vec::<String>::new());
     story.begins(1);
     story.finishes(1, ok("written"));
@@ -223,7 +227,7 @@ fn a_login_is_no_result() {
 #[test]
 fn after_an_edit_the_model_sees_what_ran() {
     let mut story = held();
-    story.decides(1, Wanted::ApproveEdited { arguments: json(r#"{"n": 2}"#) });
+    story.decides(1, Choice::ApproveEdited { arguments: json(r#"{"n": 2}"#) });
     story.begins(1);
     story.finishes(1, ok("written"));
     let entries = transcript(&story.events);
@@ -241,7 +245,7 @@ fn an_edit_that_never_ran_is_not_mentioned() {
     let mut story = held();
     let decide = Decide { hold: story.hold(1), digest: None, revision: None };
     story.by(Actor::Person(user("bob")), Command::Edit(Edit { decide, arguments: json(r#"{"n": 2}"#) }));
-    story.decides(1, Wanted::Deny { reason: Some("no".into()) });
+    story.decides(1, Choice::Deny { reason: Some("no".into()) });
     assert_eq!(results(&story), [r#"1: {"status":"denied","reason":"no"}"#]);
 }
 
@@ -252,7 +256,7 @@ fn an_answer_to_an_outside_worker_is_a_message() {
     let worker = crate::testing::worker();
     let suspend = Suspend { worker: Some(worker.clone()), ..suspension(CallNo::RUN, SuspendFor::Input) };
     story.by(Actor::Outside(worker), Command::Suspend(suspend));
-    story.decides(0, Wanted::Answer { value: Body::text("large") });
+    story.decides(0, Choice::Answer { value: Body::text("large") });
     assert_eq!(lines(&story), ["user: tidy up", "user: large"]);
 }
 
@@ -260,7 +264,7 @@ fn an_answer_to_an_outside_worker_is_a_message() {
 fn large_values_pass_as_they_are() {
     let mut story = held();
     let long = "x".repeat(crate::body::INLINE_MAX + 1);
-    story.decides(1, Wanted::Approve);
+    story.decides(1, Choice::Approve);
     story.begins(1);
     story.finishes(1, ok(&long));
     let blobs: Vec<_> = story.events.iter_mut().flat_map(|envelope| envelope.event.outsource()).collect();

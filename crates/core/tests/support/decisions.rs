@@ -3,19 +3,19 @@
 //! What must hold of the run after it is in `invariants.rs`; `fuzz.rs` calls both after each command.
 
 use standfast_core::command::{Begin, Command};
-use standfast_core::decide::{self, Answer, Decided};
+use standfast_core::decide::{self, Answer, Transition};
 use standfast_core::digest;
 use standfast_core::event::Envelope;
 use standfast_core::hold::Hold;
 use standfast_core::id::CallNo;
-use standfast_core::next::{self, Next};
+use standfast_core::next::{self, NextStep};
 use standfast_core::refusal::Refusal;
 
 use super::Scene;
 use super::invariants::check_stored_form;
 
 /// What must hold of one decision, beside what must hold of the run after it.
-pub(crate) fn check_decision(scene: &Scene, command: &Command, decided: &Decided) -> Result<(), String> {
+pub(crate) fn check_decision(scene: &Scene, command: &Command, decided: &Transition) -> Result<(), String> {
     if *decided != scene.decided(command) {
         return Err("decided twice, it comes out differently".into());
     }
@@ -34,14 +34,14 @@ pub(crate) fn check_decision(scene: &Scene, command: &Command, decided: &Decided
     if decided.outcome == Ok(Answer::Repeated) && decided.events != what_time_does(scene) {
         return Err("nothing changed, it says, and yet there are events".into());
     }
-    if *command == Command::Tick && had_work && next::next(&decided.run, scene.now) == Next::Tick {
+    if *command == Command::Tick && had_work && next::next(&decided.run, scene.now) == NextStep::Tick {
         return Err("after a tick another one is due at once".into());
     }
     Ok(())
 }
 
 /// Who may not decide does not, what was not shown does not start, and no deadline passes unnoticed.
-fn check_rules_of_one_command(scene: &Scene, command: &Command, decided: &Decided) -> Result<(), String> {
+fn check_rules_of_one_command(scene: &Scene, command: &Command, decided: &Transition) -> Result<(), String> {
     if needs_authority(command) && scene.authority.is_none() && decided.outcome.is_ok() {
         return Err("someone without authority decides".into());
     }
@@ -67,18 +67,19 @@ fn check_rules_of_one_command(scene: &Scene, command: &Command, decided: &Decide
 }
 
 /// Other arguments than the log holds are refused for what they are, also when the run was moved since.
-fn check_tampering(scene: &Scene, begin: &Begin, decided: &Decided) -> Result<(), String> {
+fn check_tampering(scene: &Scene, begin: &Begin, decided: &Transition) -> Result<(), String> {
     let honest = scene.begin(begin.call.0);
     let Command::Begin(Begin { stored, .. }) = &honest else { unreachable!("a begin") };
     let honest = Command::Begin(Begin { stored: stored.clone(), ..begin.clone() });
     let would_be_taken = scene.decided(&honest).outcome.is_ok();
     let is_tampered = matches!(decided.outcome, Err(Refusal::Tampered { .. }));
-    match begin.stored == *stored {
-        true if is_tampered => Err("what the log holds is said to be tampered with".into()),
-        false if would_be_taken && !is_tampered => {
-            Err(format!("other arguments than the log holds: {:?}", decided.outcome))
-        }
-        true | false => Ok(()),
+    let is_honest = begin.stored == *stored;
+    if is_honest && is_tampered {
+        Err("what the log holds is said to be tampered with".into())
+    } else if !is_honest && would_be_taken && !is_tampered {
+        Err(format!("other arguments than the log holds: {:?}", decided.outcome))
+    } else {
+        Ok(())
     }
 }
 

@@ -12,12 +12,12 @@ use standfast_core::digest::{self, Digest};
 use standfast_core::event::{Driver, Envelope, Event, HoldOpened, HoldResolved};
 use standfast_core::hold::{AfterGrace, Hold, HoldKind, HoldPolicy, OnDeny, OnTimeout, Resolution};
 use standfast_core::id::{CallNo, HoldKey, Seq};
-use standfast_core::message::{Judged, Replay, ToolCall};
+use standfast_core::message::{PolicyVerdict, Replay, ToolCall};
 use standfast_core::name::RuleId;
-use standfast_core::next::{self, Next};
+use standfast_core::next::{self, NextStep};
 use standfast_core::policy::{Effect, Role};
 use standfast_core::project::{self, HoldChange, HoldRow};
-use standfast_core::run::{CallState, Run, Settled, Stage, State};
+use standfast_core::run::{CallOutcome, CallState, Run, Stage, State};
 use standfast_core::time::Timestamp;
 
 use super::stored;
@@ -339,7 +339,7 @@ impl<'a> Walk<'a> {
     fn finished(&mut self, before: &Run, no: CallNo) -> Result<(), String> {
         let starts = self.call(no)?.starts;
         let is_due = match before.call(no).map(|call| (call.state, call.replay)) {
-            Some((CallState::Started { .. } | CallState::Done(Settled::Unknown), _)) => true,
+            Some((CallState::Started { .. } | CallState::Done(CallOutcome::Unknown), _)) => true,
             Some((CallState::Ready, replay)) => {
                 before.facts.driver == Driver::Outside || (starts > 0 && replay == Replay::Idempotent)
             }
@@ -405,7 +405,7 @@ impl<'a> Walk<'a> {
 }
 
 /// What no rule judged is held, never allowed.
-fn is_judged(judged: &Judged) -> bool {
+fn is_judged(judged: &PolicyVerdict) -> bool {
     judged.effect == Effect::Hold || !judged.rules.contains(&RuleId::no_verdict())
 }
 
@@ -440,14 +440,14 @@ fn work_is_never_forgotten(run: &Run) -> Result<(), String> {
     ensure(!has_work || due_at.is_some(), || "there is work, and it is never due".into())?;
     for now in [run.state.at, Timestamp(i64::MAX)] {
         let next = next::next(run, now);
-        let is_idle = matches!(next, Next::Wait(None) | Next::Nothing);
+        let is_idle = matches!(next, NextStep::Wait(None) | NextStep::Nothing);
         ensure(!has_work || !is_idle, || format!("there is work, and next says {next:?}"))?;
     }
     for deadline in deadlines(run) {
         ensure(due_at.is_some_and(|at| at <= deadline), || {
             format!("due at {due_at:?}, deadline {deadline:?}")
         })?;
-        ensure(next::next(run, deadline) == Next::Tick, || "a deadline passes unnoticed".into())?;
+        ensure(next::next(run, deadline) == NextStep::Tick, || "a deadline passes unnoticed".into())?;
     }
     Ok(())
 }

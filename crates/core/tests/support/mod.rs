@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
 use standfast_core::command::{
-    AskedCall, Begin, ClaimRun, Command, Context, Decide, Entropy, FinishCall, Limits, OnHold, Propose,
-    RecordReply, Resolve, Say, Start, StoredCall, Suspend, SuspendFor, Taken, Wanted,
+    Admission, AskedCall, Begin, Choice, ClaimRun, Command, Context, Decide, Entropy, FinishCall, Limits,
+    OnHold, Propose, RecordReply, Resolve, Say, Start, StoredCall, Suspend, SuspendFor,
 };
-use standfast_core::decide::{self, Answer, Decided};
+use standfast_core::decide::{self, Answer, Transition};
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::event::{Driver, Envelope, Event, Parent};
-use standfast_core::hold::{Ask, Edited, Hold, HoldPolicy, Recorded, Resolution};
-use standfast_core::id::{CallNo, HoldKey, Incarnation, Place, RunId};
+use standfast_core::hold::{Ask, EditedArguments, Hold, HoldPolicy, RecordedDecision, Resolution};
+use standfast_core::id::{CallNo, HoldKey, Incarnation, RunId, StorageKind};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay, ToolCall, ToolResult, Usage};
 use standfast_core::name::{AgentName, RuleId, SessionId, Tenant, ToolName, UserId, WorkerName};
@@ -77,7 +77,7 @@ impl Scene {
             parent,
             inbox: None,
             message: Message::text("tidy up"),
-            taken: Taken::Queued,
+            taken: Admission::Queued,
         };
         let (limits, verdicts) = (Limits::default(), the_policy_says(Effect::Allow));
         let ctx = Context {
@@ -91,7 +91,7 @@ impl Scene {
             limits: &limits,
             over_soft_cap: false,
         };
-        let Decided { events, run, outcome, cancel_children } = decide::start(&start, &ctx)?;
+        let Transition { events, run, outcome, cancel_children } = decide::start(&start, &ctx)?;
         outcome?;
         Ok(Scene {
             run,
@@ -149,14 +149,14 @@ impl Scene {
     }
 
     /// What follows from a command, without making it so.
-    pub(crate) fn decided(&self, command: &Command) -> Decided {
+    pub(crate) fn decided(&self, command: &Command) -> Transition {
         let recorded = named_hold(command).and_then(|hold| recorded(&self.log, hold));
         let ctx = self.context(recorded.as_ref());
         decide::decide(&self.run, command, &ctx)
     }
 
     /// What the engine hands to the rules now.
-    pub(crate) fn context<'a>(&'a self, recorded: Option<&'a Recorded>) -> Context<'a> {
+    pub(crate) fn context<'a>(&'a self, recorded: Option<&'a RecordedDecision>) -> Context<'a> {
         let mut entropy = [0; 32];
         entropy[..8].copy_from_slice(&self.run.state.seq.0.to_be_bytes());
         Context {
@@ -179,7 +179,7 @@ impl Scene {
     }
 
     /// Makes what was decided so.
-    pub(crate) fn take(&mut self, decided: Decided) -> Result<Answer, Refusal> {
+    pub(crate) fn take(&mut self, decided: Transition) -> Result<Answer, Refusal> {
         self.log.extend(decided.events);
         self.run = decided.run;
         self.canceled_children.extend(decided.cancel_children);
@@ -244,7 +244,7 @@ impl Scene {
     }
 
     /// Someone decides a hold.
-    pub(crate) fn resolves(&mut self, hold: HoldKey, wanted: Wanted) -> Result<Answer, Refusal> {
+    pub(crate) fn resolves(&mut self, hold: HoldKey, wanted: Choice) -> Result<Answer, Refusal> {
         self.send(resolve(hold, wanted))
     }
 
@@ -323,7 +323,7 @@ pub(crate) fn the_rule_says(rule: &str, effect: Effect, votes: u32) -> Verdicts 
 }
 
 pub(crate) fn run_id() -> RunId {
-    RunId::new(&Tenant::default_tenant(), Place::Durable, BEGIN, [1, 2, 3, 4, 5])
+    RunId::new(&Tenant::default_tenant(), StorageKind::Durable, BEGIN, [1, 2, 3, 4, 5])
 }
 
 pub(crate) fn user(name: &str) -> UserId {
@@ -342,7 +342,7 @@ pub(crate) fn asked(tool: &str, arguments: &str) -> AskedCall {
     AskedCall { id: "c".into(), tool: tool.into(), arguments: arguments.into(), problem: None }
 }
 
-pub(crate) fn resolve(hold: HoldKey, resolution: Wanted) -> Command {
+pub(crate) fn resolve(hold: HoldKey, resolution: Choice) -> Command {
     Command::Resolve(Resolve { decide: as_seen(hold), resolution, idempotency_key: None })
 }
 
@@ -350,20 +350,20 @@ pub(crate) fn as_seen(hold: HoldKey) -> Decide {
     Decide { hold, digest: None, revision: None }
 }
 
-pub(crate) fn deny() -> Wanted {
-    Wanted::Deny { reason: Some("no".into()) }
+pub(crate) fn deny() -> Choice {
+    Choice::Deny { reason: Some("no".into()) }
 }
 
-pub(crate) fn answer() -> Wanted {
-    Wanted::Answer { value: Body::text("yes") }
+pub(crate) fn answer() -> Choice {
+    Choice::Answer { value: Body::text("yes") }
 }
 
-pub(crate) fn fail() -> Wanted {
-    Wanted::Fail { error: Body::text("exit 1") }
+pub(crate) fn fail() -> Choice {
+    Choice::Fail { error: Body::text("exit 1") }
 }
 
-pub(crate) fn edited() -> Wanted {
-    Wanted::ApproveEdited { arguments: RawJson::parse(r#"{"n": 2}"#).unwrap() }
+pub(crate) fn edited() -> Choice {
+    Choice::ApproveEdited { arguments: RawJson::parse(r#"{"n": 2}"#).unwrap() }
 }
 
 pub(crate) fn finish(call: u32, attempt: u32) -> FinishCall {
@@ -420,7 +420,7 @@ fn as_proposed(call: &ToolCall) -> StoredCall {
 }
 
 /// The arguments that an event puts in the place of a call's earlier ones.
-fn edit_of(event: &Event, no: CallNo) -> Option<&Edited> {
+fn edit_of(event: &Event, no: CallNo) -> Option<&EditedArguments> {
     if let Event::HoldEdited(edit) = event {
         return (edit.hold.call == no).then_some(&edit.edited);
     }
@@ -430,10 +430,10 @@ fn edit_of(event: &Event, no: CallNo) -> Option<&Edited> {
 }
 
 /// The decision on a hold, as the engine reads it for later attempts.
-pub(crate) fn recorded(log: &[Envelope], hold: HoldKey) -> Option<Recorded> {
+pub(crate) fn recorded(log: &[Envelope], hold: HoldKey) -> Option<RecordedDecision> {
     log.iter().find_map(|envelope| {
         let Event::HoldResolved(resolved) = &envelope.event else { return None };
-        (resolved.hold == hold).then(|| Recorded {
+        (resolved.hold == hold).then(|| RecordedDecision {
             resolution: resolved.resolution.clone(),
             by: envelope.actor.clone(),
             at: envelope.at,

@@ -114,9 +114,10 @@ impl Running {
             Server::PythonMemory => python("memory", folder.path())?,
             Server::PythonSqlite => python("sqlite", folder.path())?,
         };
-        match served.address.is_empty() {
-            false => Ok(Running { served, _folder: folder }),
-            true => Err(format!("{} did not start; what it wrote above says why", server.name())),
+        if served.address.is_empty() {
+            Err(format!("{} did not start; what it wrote above says why", server.name()))
+        } else {
+            Ok(Running { served, _folder: folder })
         }
     }
 }

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use standfast::clock::Clock;
-use standfast::engine::{Engine, NewRun};
-use standfast::model::{Asked, Live, Model, ModelReply, Prompt};
-use standfast::settings::{Agent, Settings};
 use standfast_core::message::Message;
 use standfast_core::name::AgentName;
 use standfast_core::time::Millis;
+use standfast_engine::clock::Clock;
+use standfast_engine::model::{Asked, Live, Model, ModelReply, Prompt};
+use standfast_engine::settings::{Agent, FixedSettings, Settings};
+use standfast_engine::{Engine, NewRun};
 use tokio::runtime::Runtime;
 
 use crate::measure::now;
@@ -148,7 +148,11 @@ fn settings(pool: usize, asks: &Asks) -> Settings {
         let model = Arc::new(Noting { agent: name.clone(), asks: asks.clone() });
         (name, Arc::new(Agent { worker_pool: pool, model, ..Arc::unwrap_or_clone(agent) }))
     });
-    Settings { agents: agents.collect(), poll: Millis(ours::POLL_MS), ..Settings::usual() }
+    Settings {
+        agents: agents.collect(),
+        fixed: FixedSettings { poll: Millis(ours::POLL_MS), ..FixedSettings::default() },
+        ..Settings::usual()
+    }
 }
 
 /// Says at once that it is done, and notes that it was asked.

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use standfast::engine::{Engine, NewRun};
 use standfast_core::digest::of_bytes;
 use standfast_core::id::HoldId;
 use standfast_core::message::Message;
 use standfast_core::name::AgentName;
 use standfast_core::time::Millis;
+use standfast_engine::{Engine, NewRun};
 use tokio::runtime::Runtime;
 
 use crate::client::Connection;
@@ -110,7 +110,7 @@ async fn held(engine: &Engine) -> String {
     let agent = AgentName::new("ops").unwrap();
     let new = NewRun { agent, session: None, message: Message::text("Free some space"), once: None };
     let run = engine.start(&ours::local(), new).await.unwrap();
-    let held = engine.settled_run(&ours::local(), run, Millis::seconds(60)).await.unwrap();
+    let held = engine.reads().settled_run(&ours::local(), run, Millis::seconds(60)).await.unwrap();
     HoldId { run, key: held.run.state.holds[0].key }.to_string()
 }
 

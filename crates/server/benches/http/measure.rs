@@ -110,9 +110,10 @@ fn backlog_in_file(runtime: &Runtime, plan: &Plan) -> backlog::Backlog {
 /// The backlog alone, in a file or on Postgres.
 pub(crate) fn only_backlog(plan: &Plan) {
     let runtime = runtime();
-    match plan.postgres {
-        true => postgres::backlog(&runtime, plan).print("Postgres"),
-        false => backlog_in_file(&runtime, plan).print("SQLite FULL"),
+    if plan.postgres {
+        postgres::backlog(&runtime, plan).print("Postgres")
+    } else {
+        backlog_in_file(&runtime, plan).print("SQLite FULL")
     }
 }
 

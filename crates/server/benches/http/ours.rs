@@ -5,24 +5,24 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
-use standfast::auth::Principal;
-use standfast::clock::Clock;
-use standfast::engine::Engine;
-use standfast::http;
-use standfast::model::scripted::{Line, Script};
-use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
-use standfast::tool::{Invocation, Outcome, Running, Tool};
+use standfast::app;
 use standfast_core::body::Body;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::HoldPolicy;
-use standfast_core::id::Place;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName};
 use standfast_core::time::Millis;
+use standfast_engine::Engine;
+use standfast_engine::auth::Principal;
+use standfast_engine::clock::Clock;
+use standfast_engine::settings::{Agent, FixedSettings, Settings};
+use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
+use standfast_models::scripted::{Line, Script};
 use standfast_store::Store;
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_surfaces::http;
 use tokio::sync::watch;
 
 use crate::client::{Connection, text_of};
@@ -44,7 +44,7 @@ pub(crate) async fn router(place: &Path, thinks: i64) -> Router {
     // Never told to stop: the process is killed.
     let (stop, stopping) = watch::channel(false);
     std::mem::forget(stop);
-    http::router(http::App { engine, stopping })
+    app::router(http::App { engine, stopping })
 }
 
 /// The store at a place: a directory, or the address of a Postgres, which begins with `host=`.
@@ -69,7 +69,11 @@ fn settings(thinks: i64) -> Settings {
     let mut lines = vec![Line::calls(&[("delete_file", ARGUMENTS)]), Line::says(DONE)];
     lines.iter_mut().for_each(|line| line.delay = (thinks > 0).then_some(Millis(thinks)));
     let agents = BTreeMap::from([agent("ops", lines), agent("plain", vec![Line::says(DONE)])]);
-    Settings { agents, poll: Millis(POLL_MS), ..Settings::usual() }
+    Settings {
+        agents,
+        fixed: FixedSettings { poll: Millis(POLL_MS), ..FixedSettings::default() },
+        ..Settings::usual()
+    }
 }
 
 /// An agent with a tool that needs approval, whose model says these lines.
@@ -96,18 +100,10 @@ pub(crate) fn agent(name: &str, lines: Vec<Line>) -> (AgentName, Arc<Agent>) {
         holds: HoldPolicy::default(),
     };
     let agent = Agent {
-        digest: definition.digest(),
-        definition: Arc::new(definition),
-        model: Arc::new(Script { lines }),
         tools: BTreeMap::from([(tool.clone(), Arc::new(Nothing) as Arc<dyn Tool>)]),
         needs_approval: BTreeSet::from([tool]),
-        approvers: Approvers::default(),
         worker_pool: 512,
-        may_work: None,
-        streaming: Streaming::On,
-        tracking: Tracking::On,
-        lives: Place::Durable,
-        serves: None,
+        ..Agent::new(definition, Arc::new(Script { lines }))
     };
     (name, Arc::new(agent))
 }

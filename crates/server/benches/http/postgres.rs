@@ -11,9 +11,9 @@ mod report;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use standfast::clock::Clock;
 use standfast_core::id::Incarnation;
 use standfast_core::time::Millis;
+use standfast_engine::clock::Clock;
 use standfast_store::{Claim, ShardSet};
 use tokio::runtime::Runtime;
 
@@ -224,13 +224,14 @@ fn hints(runtime: &Runtime, postgres: &Postgres, count: usize) -> Hints {
                     (decision.as_secs_f64() * 1000.0, begin.elapsed().as_secs_f64() * 1000.0)
                 };
                 let ((decision, end), ()) = tokio::join!(seen, ours::approved(&mut first, &hold));
-                match is_other {
-                    _ if n < warm_up => {}
-                    true => {
-                        hints.other_node.push(decision);
-                        hints.other_node_end.push(end);
-                    }
-                    false => hints.same_node.push(decision),
+                if n < warm_up {
+                    continue;
+                }
+                if is_other {
+                    hints.other_node.push(decision);
+                    hints.other_node_end.push(end);
+                } else {
+                    hints.same_node.push(decision);
                 }
             }
         }

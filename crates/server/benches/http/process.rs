@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use axum::Router;
-use standfast::http;
-use standfast::settings::Settings;
+use standfast_engine::settings::Settings;
+use standfast_surfaces::http;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -83,7 +83,7 @@ async fn listen(router: Router) {
     println!("{}", listener.local_addr().unwrap());
     // Never told to stop: the process is killed.
     let (_stop, stopping) = watch::channel(false);
-    http::serve(listener, router, &Settings::usual().connections, stopping).await;
+    http::serve(listener, router, &Settings::usual().fixed.connections, stopping).await;
 }
 
 /// The runtime that a server of this machine has.

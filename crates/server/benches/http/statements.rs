@@ -11,14 +11,17 @@ use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use standfast::engine::{Decision, NewRun};
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::message::Message;
 use standfast_core::name::AgentName;
 use standfast_core::time::Millis;
+use standfast_engine::{Decision, NewRun};
 use standfast_store::memory::MemoryStore;
-use standfast_store::{Answer, Batch, Expected, Store};
+use standfast_store::{
+    Answer, AuditLayer, Batch, DeliveryLayer, ExpectedHead, IdempotencyLayer, Layer, RunLayer, RunStore,
+    SecretLayer, SessionLayer, Store, WorkLayer,
+};
 
 use crate::ours;
 
@@ -89,11 +92,11 @@ async fn record(count: usize) -> Vec<Vec<Batch>> {
         let agent = AgentName::new("ops").unwrap();
         let new = NewRun { agent, session: None, message: Message::text("Free some space"), once: None };
         let run = engine.start(&who, new).await.unwrap();
-        let held = engine.settled_run(&who, run, Millis::seconds(10)).await.unwrap();
+        let held = engine.reads().settled_run(&who, run, Millis::seconds(10)).await.unwrap();
         let hold = HoldId { run, key: held.run.state.holds[0].key };
-        let decision = Decision { hold, wanted: Wanted::Approve, digest: None, revision: None, once: None };
+        let decision = Decision { hold, wanted: Choice::Approve, digest: None, revision: None, once: None };
         engine.decide(&who, decision).await.unwrap();
-        engine.settled_run(&who, run, Millis::seconds(10)).await.unwrap();
+        engine.reads().settled_run(&who, run, Millis::seconds(10)).await.unwrap();
         runs.push(run);
     }
     engine.die().await;
@@ -101,7 +104,9 @@ async fn record(count: usize) -> Vec<Vec<Batch>> {
     for batch in std::mem::take(&mut *recorder.appends.lock().unwrap()) {
         let written = appends.entry(batch.run()).or_default();
         // What lost a race was decided again; only what was written counts.
-        if batch.expected == written.last().map_or(Expected::NEW, |last: &Batch| Expected::after(&last.row)) {
+        if batch.expected
+            == written.last().map_or(ExpectedHead::NEW, |last: &Batch| ExpectedHead::after(&last.row))
+        {
             written.push(batch);
         }
     }
@@ -114,13 +119,22 @@ struct Recorder {
     appends: Mutex<Vec<Batch>>,
 }
 
-impl Store for Recorder {
+impl Layer for Recorder {
+    fn below(&self) -> &dyn Store {
+        &self.inner
+    }
+}
+
+impl RunLayer for Recorder {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         self.appends.lock().unwrap().extend(batches.clone());
         self.inner.append(batches)
     }
-    standfast_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
-        list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase,
-        forget_keys, facts, quarantine, counts, list_sessions, credential, put_credential, list_credentials,
-        revoke_credential, put_audit, audit_entries, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for Recorder {}
+impl DeliveryLayer for Recorder {}
+impl SessionLayer for Recorder {}
+impl IdempotencyLayer for Recorder {}
+impl SecretLayer for Recorder {}
+impl AuditLayer for Recorder {}

@@ -10,13 +10,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use standfast::clock::Clock;
-use standfast::config::{self, Database, Unset};
+use standfast::config::{self, Unset};
+use standfast::database::Database;
 use standfast::heads::{self, HeadSettings, KeySource, PublicKey, SignedHeads};
-use standfast::http::rfc3339;
 use standfast_core::id::RunId;
-use standfast_store::audit::{Exported, Report};
+use standfast_engine::clock::Clock;
+use standfast_store::audit::{ExportedRun, Report};
 use standfast_store::{AuditEntry, postgres, sqlite};
+use standfast_surfaces::http::rfc3339;
 
 use super::data;
 use super::plain::plain;
@@ -35,7 +36,7 @@ pub(super) struct Audited {
 /// The file of signed heads, and its keys.
 #[derive(Debug, Args)]
 pub(super) struct Signed {
-    /// A file of signed heads. Default: what the configuration says.
+    /// A file of signed heads. Default: `server.audit.heads` of the configuration.
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
     /// A file with the key, as PEM. To verify, the public half is enough, and it may be repeated after a change of keys.
@@ -70,7 +71,7 @@ impl Signed {
         let key = self.keys.last().cloned().map(KeySource::File).or(key);
         let named = file.zip(key);
         named.ok_or_else(|| {
-            "name the file with --heads and the key with --key, or both in the configuration: server.audit".into()
+            "pass the file with --heads and the key with --key, or configure both in server.audit".into()
         })
     }
 }
@@ -110,7 +111,7 @@ impl Audited {
     pub(super) fn export(
         &self,
         only: Option<RunId>,
-        take: impl FnMut(Exported) -> ControlFlow<()>,
+        take: impl FnMut(ExportedRun) -> ControlFlow<()>,
     ) -> Result<(Database, Report), String> {
         let database = self.database()?;
         let report = match &database {
@@ -167,9 +168,10 @@ pub(crate) fn head(what: &Audited, signed: &Signed, as_json: bool) -> ExitCode {
 }
 
 fn could_not(error: &str, as_json: bool) -> ExitCode {
-    match as_json {
-        true => println!("{}", json!({ "error": error })),
-        false => eprintln!("standfast: {}", plain(error)),
+    if as_json {
+        println!("{}", json!({ "error": error }))
+    } else {
+        eprintln!("standfast: {}", plain(error))
     }
     ExitCode::from(2)
 }
@@ -207,16 +209,14 @@ fn print_text(Verified { database, report, heads }: &Verified) -> ExitCode {
             let newest = heads.newest.map(rfc3339).unwrap_or_else(|| "never".into());
             println!("{} signed heads, the newest of {newest}, by key {}", heads.heads, keys.join(", "));
         }
-        None => println!(
-            "no signed heads were given: what is gone altogether, or was sealed anew, is not noticed"
-        ),
+        None => println!("no signed heads were given: deleted runs and a rewritten history are not detected"),
     }
     if findings.is_empty() {
         println!("every chain verifies and every row follows from its events");
         ExitCode::SUCCESS
     } else {
         println!(
-            "{} findings: restore what they name from a backup, or leave it; other runs are not affected",
+            "{} findings: restore those runs from a backup, or leave them; other runs are not affected",
             findings.len()
         );
         ExitCode::FAILURE

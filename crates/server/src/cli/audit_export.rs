@@ -12,12 +12,12 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use standfast::http::rfc3339;
 use standfast_core::event::Envelope;
 use standfast_core::id::RunId;
 use standfast_core::link::{Contents, Link};
 use standfast_store::AuditEntry;
-use standfast_store::audit::{Exported, ExportedLink, Report};
+use standfast_store::audit::{ExportedLink, ExportedRun, Report};
+use standfast_surfaces::http::rfc3339;
 
 use super::audit::Audited;
 use super::plain::plain;
@@ -87,7 +87,7 @@ pub(super) fn run(what: &Audited, only: Option<&str>, as_json: bool) -> ExitCode
         Ok(()) => {}
         // Whoever read it has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
-        Err(error) => return could_not(&format!("the lines could not be printed: {error}"), as_json),
+        Err(error) => return could_not(&format!("cannot print the export: {error}"), as_json),
     }
     if let (Some(only), 0) = (only, report.runs) {
         return could_not(&format!("there is no run {only} in {database}"), as_json);
@@ -96,8 +96,8 @@ pub(super) fn run(what: &Audited, only: Option<&str>, as_json: bool) -> ExitCode
     if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn print(out: &mut impl Write, exported: &Exported) -> io::Result<()> {
-    let Exported { run, links, wrong } = exported;
+fn print(out: &mut impl Write, exported: &ExportedRun) -> io::Result<()> {
+    let ExportedRun { run, links, wrong } = exported;
     for ExportedLink { link, events } in links {
         if matches!(link.contents, Contents::Erased { .. }) {
             writeln!(out, "{}", text(&erased(link)))?;
@@ -180,9 +180,10 @@ fn summary(report: &Report, as_json: bool) {
 }
 
 fn could_not(why: &str, as_json: bool) -> ExitCode {
-    match as_json {
-        true => eprintln!("{}", json!({ "error": why })),
-        false => eprintln!("standfast: {}", plain(why)),
+    if as_json {
+        eprintln!("{}", json!({ "error": why }))
+    } else {
+        eprintln!("standfast: {}", plain(why))
     }
     ExitCode::from(2)
 }

@@ -24,13 +24,13 @@ const PAGE: &str = "200";
 /// What every command that asks a server takes.
 #[derive(Debug, Args)]
 pub(super) struct Asking {
-    /// Print the server's JSON as it came instead of text.
+    /// Print the server's JSON response instead of text.
     #[arg(long)]
     json: bool,
-    /// The server to ask.
+    /// The URL of the server.
     #[arg(long, value_name = "URL", env = "STANDFAST_SERVER", default_value = "http://127.0.0.1:8080")]
     server: String,
-    /// The API key, for a server that wants one. Better given in the environment: others can read arguments.
+    /// The API key. Prefer the environment variable: other users can read arguments.
     #[arg(long, value_name = "KEY", env = "STANDFAST_KEY", hide_env_values = true)]
     key: Option<Key>,
 }
@@ -109,7 +109,7 @@ pub(super) fn ask(asking: &Asking, command: impl FnOnce(&Server) -> Result<Strin
 pub(super) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Failure> {
     serde_json::from_str(text).map_err(|error| {
         let why = plain(&error.to_string());
-        Failure::CouldNotAsk(format!("the answer is not one of a Standfast server of this version: {why}"))
+        Failure::CouldNotAsk(format!("the response is not from a Standfast server of this version: {why}"))
     })
 }
 
@@ -140,8 +140,10 @@ impl Server {
                 let (base, key) = (url.trim_end_matches('/').to_owned(), asking.key.clone());
                 Ok(Server { base, key, form })
             }
-            Some(("https", _)) => Err(no("https is not supported; ask on the server's machine, over http")),
-            Some(_) | None => Err(no("not the address of a server; one looks like http://127.0.0.1:8080")),
+            Some(("https", _)) => {
+                Err(no("https is not supported; run the command on the server's machine, over http"))
+            }
+            Some(_) | None => Err(no("not a server URL; write it like http://127.0.0.1:8080")),
         }
     }
 
@@ -153,7 +155,7 @@ impl Server {
     pub(super) fn post(&self, path: &str, body: &str, patience: Patience) -> Result<String, Failure> {
         let request = self.identified(agent(patience).post(self.url(path)));
         let request = request.header("content-type", "application/json");
-        self.answer(request.send(body), "; it may have been done all the same, look before you try again")
+        self.answer(request.send(body), "; the request may still have been processed, check before you retry")
     }
 
     pub(super) fn delete(&self, path: &str) -> Result<String, Failure> {
@@ -221,7 +223,7 @@ impl Server {
     ) -> Result<String, Failure> {
         let lost = |error: ureq::Error| {
             let why = plain(&error.to_string());
-            Failure::CouldNotAsk(format!("no answer from {}: {why}{unsure}", plain(&self.base)))
+            Failure::CouldNotAsk(format!("no response from {}: {why}{unsure}", plain(&self.base)))
         };
         let mut response =
             asked.map_err(|error| if is_absent(&error) { self.absent(&error) } else { lost(error) })?;
@@ -233,13 +235,14 @@ impl Server {
         let Ok(problem) = serde_json::from_str::<Problem>(&text) else {
             let base = plain(&self.base);
             return Err(Failure::CouldNotAsk(format!(
-                "{base} answers {status}, and not as a Standfast server"
+                "{base} answered {status}, which is not a Standfast response"
             )));
         };
         let said = problem.to_string();
-        match status.is_client_error() {
-            true => Err(Failure::Refused { said, body: text }),
-            false => Err(Failure::CouldNotAsk(said)),
+        if status.is_client_error() {
+            Err(Failure::Refused { said, body: text })
+        } else {
+            Err(Failure::CouldNotAsk(said))
         }
     }
 
@@ -327,7 +330,7 @@ fn print(text: &str, done: ExitCode) -> ExitCode {
         // Whoever read it has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => done,
         Err(error) => {
-            eprintln!("standfast: the answer could not be printed: {error}");
+            eprintln!("standfast: cannot print the response: {error}");
             ExitCode::from(2)
         }
     }

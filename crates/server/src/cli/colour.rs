@@ -25,9 +25,10 @@ impl Paint {
     pub(super) fn for_stdout() -> Paint {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let is_dumb = variable("TERM").is_some_and(|term| term == "dumb");
-        match std::io::stdout().is_terminal() && variable("NO_COLOR").is_none() && !is_dumb {
-            true => Paint::Yes,
-            false => Paint::No,
+        if std::io::stdout().is_terminal() && variable("NO_COLOR").is_none() && !is_dumb {
+            Paint::Yes
+        } else {
+            Paint::No
         }
     }
 

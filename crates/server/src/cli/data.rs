@@ -6,8 +6,9 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use standfast::config::{self, Database, LoadError, Unset};
-use standfast::engine::SigningKey;
+use standfast::config::{self, LoadError, Unset};
+use standfast::database::Database;
+use standfast_engine::secrets::SigningKey;
 
 /// Why there is no data directory.
 #[derive(Debug, thiserror::Error)]

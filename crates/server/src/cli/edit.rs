@@ -30,19 +30,19 @@ impl Draft {
 pub(super) fn in_editor(tool: &str, hold: &str, arguments: &str) -> Result<(String, Draft), Failure> {
     let failed = |what: &str, error: std::io::Error| Failure::CouldNotAsk(format!("{what}: {error}"));
     let file = tempfile::Builder::new().prefix("standfast-").suffix(".json").tempfile();
-    let mut file = file.map_err(|error| failed("no file to edit in", error))?;
+    let mut file = file.map_err(|error| failed("cannot create a temporary file", error))?;
     let head = format!(
         "# Arguments of {tool}, {hold}.\n\
          # Save other arguments to approve the call with them. Leave them as they are, or empty, to decide nothing.\n"
     );
-    writeln!(file, "{head}{arguments}").map_err(|error| failed("no file to edit in", error))?;
+    writeln!(file, "{head}{arguments}").map_err(|error| failed("cannot create a temporary file", error))?;
     let editor = ["VISUAL", "EDITOR"].into_iter().find_map(|name| std::env::var(name).ok());
     let editor = editor.filter(|editor| !editor.trim().is_empty()).unwrap_or_else(|| "vi".into());
     let words = shell_words::split(&editor).map_err(|error| {
-        Failure::CouldNotAsk(format!("the editor {} cannot be understood: {error}", plain(&editor)))
+        Failure::CouldNotAsk(format!("cannot parse the editor command {}: {error}", plain(&editor)))
     })?;
     let Some((program, options)) = words.split_first() else {
-        return Err(Failure::CouldNotAsk("no editor is named; set VISUAL or EDITOR".into()));
+        return Err(Failure::CouldNotAsk("no editor is configured; set VISUAL or EDITOR".into()));
     };
     let status = Command::new(program).args(options).arg(file.path()).status();
     let status =
@@ -51,15 +51,16 @@ pub(super) fn in_editor(tool: &str, hold: &str, arguments: &str) -> Result<(Stri
         return Err(Failure::CouldNotAsk(format!("the editor {} ended with {status}", plain(&editor))));
     }
     // Read by its path: editors put another file in its place.
-    let text = std::fs::read_to_string(file.path()).map_err(|error| failed("what was written", error))?;
+    let text =
+        std::fs::read_to_string(file.path()).map_err(|error| failed("cannot read the edited file", error))?;
     let written = without_head(&text);
     let nothing = |why: &str| Failure::Refused { said: why.to_owned(), body: String::new() };
     if written.trim().is_empty() {
-        return Err(nothing("nothing is left of the arguments, so nothing was decided"));
+        return Err(nothing("the file is empty, so nothing was decided"));
     }
     if written.trim() == arguments.trim() {
         return Err(nothing(
-            "the arguments are as they were, so nothing was decided; `holds approve` approves them",
+            "the arguments are unchanged, so nothing was decided; `holds approve` approves them",
         ));
     }
     Ok((written.to_owned(), Draft(file)))

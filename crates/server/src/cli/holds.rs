@@ -25,13 +25,13 @@ pub(super) struct Holds {
 
 #[derive(Debug, Subcommand)]
 enum HoldsCommand {
-    /// List what waits.
+    /// List pending holds.
     List(List),
-    /// Show a hold with everything that is needed to decide it.
+    /// Show a hold with everything needed to decide it.
     Show(Show),
-    /// Approve a call; it runs with the arguments that are shown, or with others.
+    /// Approve a call; it runs with the shown arguments, or with --arguments.
     Approve(Approve),
-    /// Change the arguments of a call in your editor, as with `git commit`, and approve it so.
+    /// Edit the arguments of a call in your editor, as with `git commit`, and approve it with them.
     Edit(Edit),
     /// Deny a call.
     Deny(Deny),
@@ -44,13 +44,13 @@ struct List {
     /// Only this kind: approval, input, external, auth or recovery.
     #[arg(long)]
     kind: Option<String>,
-    /// Only those of this agent.
+    /// Only holds of this agent.
     #[arg(long)]
     agent: Option<String>,
     /// Only calls of this tool.
     #[arg(long)]
     tool: Option<String>,
-    /// Only those of this conversation.
+    /// Only holds of this session.
     #[arg(long)]
     session: Option<String>,
     #[command(flatten)]
@@ -69,10 +69,10 @@ struct Show {
 struct Approve {
     /// The id of the hold.
     id: String,
-    /// Run it with these arguments instead.
+    /// Run the call with these arguments instead.
     #[arg(long, value_name = "JSON", value_parser = json)]
     arguments: Option<Box<RawValue>>,
-    /// The digest that the hold was shown with: refused if the call has changed since.
+    /// The digest shown with the hold: the approval is refused if the call has changed since.
     #[arg(long)]
     digest: Option<String>,
     #[command(flatten)]
@@ -83,10 +83,10 @@ struct Approve {
 struct Edit {
     /// The id of the hold.
     id: String,
-    /// Take these arguments instead of asking an editor.
+    /// Use these arguments instead of opening an editor.
     #[arg(long, value_name = "JSON", value_parser = json)]
     arguments: Option<Box<RawValue>>,
-    /// Take the arguments in this file; `-` reads them from standard input.
+    /// Read the arguments from this file; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "arguments")]
     arguments_file: Option<PathBuf>,
     #[command(flatten)]
@@ -97,7 +97,7 @@ struct Edit {
 struct Deny {
     /// The id of the hold.
     id: String,
-    /// Why; the agent is told.
+    /// The reason; the agent sees it.
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
@@ -108,7 +108,7 @@ struct Deny {
 struct Answer {
     /// The id of the hold.
     id: String,
-    /// The answer: as JSON if it is JSON, else as text.
+    /// The answer: JSON if it parses as JSON, else text.
     #[arg(allow_negative_numbers = true, value_parser = json_or_text)]
     value: Box<RawValue>,
     #[command(flatten)]
@@ -181,7 +181,7 @@ fn list(list: &List) -> ExitCode {
 
 fn rows(items: &[Box<RawValue>]) -> Result<String, Failure> {
     if items.is_empty() {
-        return Ok("nothing waits".into());
+        return Ok("no pending holds".into());
     }
     let row = |item: &RawValue| {
         let hold: HoldBody = read(item.get())?;
@@ -217,7 +217,7 @@ fn decide(server: &Server, id: &str, decision: &Decision<'_>) -> Result<String, 
 fn edited(server: &Server, wanted: &Edit) -> Result<String, Failure> {
     let hold: HoldBody = read(&server.get(&format!("/holds/{}", segment(&wanted.id)))?)?;
     let Some(before) = &hold.arguments_text else {
-        let said = format!("{} is about no call, so there are no arguments to edit", hold.id);
+        let said = format!("{} is not about a call, so there are no arguments to edit", hold.id);
         return Err(Failure::Refused { said, body: String::new() });
     };
     let (text, file) = match (&wanted.arguments, &wanted.arguments_file) {
@@ -312,7 +312,7 @@ impl HoldBody {
     pub(super) fn line(&self) -> String {
         let HoldBody { id, kind, agent, .. } = self;
         let tool = self.tool.as_ref().map_or(String::new(), |tool| format!(" of {tool}"));
-        let state = self.decided.as_ref().map_or("waits".to_owned(), Decided::to_string);
+        let state = self.decided.as_ref().map_or("pending".to_owned(), Decided::to_string);
         format!("{id}  {kind}{tool} ({agent}): {state}")
     }
 

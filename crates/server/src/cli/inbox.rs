@@ -25,19 +25,19 @@ pub(super) struct Inbox {
 
 #[derive(Debug, Subcommand)]
 enum InboxCommand {
-    /// List inboxes, with how many tasks they have in which status.
+    /// List inboxes, with the number of tasks in each status.
     List(List),
     /// List the tasks of an inbox, newest first.
     Tasks(Tasks),
-    /// List tasks that wait for a person, the longest waiting first.
+    /// List tasks that wait for a person, the oldest first.
     Waiting(Waiting),
     /// Show a task.
     Show(OneTask),
-    /// Put a task into an inbox.
+    /// Add a task to an inbox.
     Add(Add),
-    /// Answer what a task waits for.
+    /// Answer the question of a task.
     Resume(Resume),
-    /// Stop a task.
+    /// Cancel a task.
     Cancel(Cancel),
 }
 
@@ -51,10 +51,10 @@ struct List {
 struct Tasks {
     /// The inbox.
     inbox: String,
-    /// Only those in this status, such as waiting_for_input.
+    /// Only tasks in this status, such as waiting_for_input.
     #[arg(long)]
     status: Option<String>,
-    /// Only those of this type.
+    /// Only tasks of this type.
     #[arg(long = "type")]
     kind: Option<String>,
     #[command(flatten)]
@@ -63,7 +63,7 @@ struct Tasks {
 
 #[derive(Debug, Args)]
 struct Waiting {
-    /// The inbox; all of them unless given.
+    /// The inbox. Default: all inboxes.
     inbox: Option<String>,
     #[command(flatten)]
     asking: Asking,
@@ -83,18 +83,18 @@ struct OneTask {
 struct Add {
     /// The inbox.
     inbox: String,
-    /// What to do: as JSON if it is JSON, else as text.
+    /// The payload: JSON if it parses as JSON, else text.
     payload: String,
-    /// The kind of work.
+    /// The type of the task.
     #[arg(long = "type")]
     kind: String,
     /// low, normal, high or urgent.
     #[arg(long)]
     priority: Option<String>,
-    /// A title for people.
+    /// A title.
     #[arg(long)]
     title: Option<String>,
-    /// The agent that should take it, if only one should.
+    /// The only agent that may claim the task.
     #[arg(long)]
     agent: Option<String>,
     #[command(flatten)]
@@ -107,10 +107,10 @@ struct Resume {
     inbox: String,
     /// The id of the task.
     task: String,
-    /// The answer: as JSON if it is JSON, else as text.
+    /// The answer: JSON if it parses as JSON, else text.
     #[arg(allow_negative_numbers = true)]
     answer: String,
-    /// Which question, where several are open.
+    /// The hold to answer, if several are open.
     #[arg(long, value_name = "ID")]
     hold: Option<String>,
     #[command(flatten)]
@@ -123,7 +123,7 @@ struct Cancel {
     inbox: String,
     /// The id of the task.
     task: String,
-    /// Why.
+    /// The reason.
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
@@ -252,7 +252,7 @@ fn inboxes(server: &Server) -> Result<String, Failure> {
     }
     let found: Inboxes = read(&text)?;
     if found.inboxes.is_empty() {
-        return Ok("there are no inboxes yet".into());
+        return Ok("no inboxes".into());
     }
     let row = |inbox: &OneInbox| {
         let agents: Vec<String> = inbox.agents.iter().map(Text::to_string).collect();
@@ -318,7 +318,7 @@ fn listed(server: &Server, path: &str, only: &[(&str, &Option<String>)]) -> Resu
         return Ok(format!(r#"{{"tasks":[{}],"nextCursor":null}}"#, items.join(",")));
     }
     if items.is_empty() {
-        return Ok("there are no such tasks".into());
+        return Ok("no tasks".into());
     }
     let row = |item: &RawValue| {
         let task: Task = read(item.get())?;
@@ -355,7 +355,7 @@ fn shown(task: &Task) -> String {
         lines.extend(asked.options.iter().enumerate().map(|(at, option)| format!("  {}. {option}", at + 1)));
     }
     if let Some(schema) = &task.resume_schema {
-        lines.push(format!("the answer must keep to:\n{}", block(schema.get())));
+        lines.push(format!("answer schema:\n{}", block(schema.get())));
     }
     lines.extend(task.result.as_ref().map(|result| format!("result:\n{}", block(result.get()))));
     lines.extend(task.error.as_ref().map(|error| format!("error: {}", error.message)));
@@ -366,7 +366,7 @@ fn shown(task: &Task) -> String {
 fn go_through(server: &Server) -> Result<String, Failure> {
     let items = server.list("/api/inboxes/tasks/waiting", &[])?;
     if items.is_empty() {
-        return Ok("nothing waits".into());
+        return Ok("no pending tasks".into());
     }
     let mut answers = 0;
     let lines = std::io::stdin().lock();
@@ -375,7 +375,7 @@ fn go_through(server: &Server) -> Result<String, Failure> {
         let task: Task = read(item.get())?;
         println!("\n[{} of {}] {}", at + 1, items.len(), shown(&task));
         loop {
-            print!("answer (empty: leave it, q: end): ");
+            print!("answer (empty: skip, q: quit): ");
             let _ = std::io::stdout().flush();
             let Some(Ok(line)) = lines.next() else { return Ok(told(answers)) };
             let options = task.suspend_payload.as_ref().map_or(&[][..], |asked| &asked.options);

@@ -8,15 +8,15 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use standfast::auth::{ApiKey, KeyFacts, Scope};
-use standfast::clock::{self, Clock};
-use standfast::config::Database;
-use standfast::http::rfc3339;
+use standfast::database::Database;
 use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::auth::{ApiKey, KeyFacts, Scope};
+use standfast_engine::clock::{self, Clock};
 use standfast_store::postgres::{self, PostgresStore};
 use standfast_store::sqlite::{CredentialFile, OpenError};
-use standfast_store::{Answer, Credential, Store, StoreError};
+use standfast_store::{Answer, Credential, SecretStore, StoreError};
+use standfast_surfaces::http::rfc3339;
 
 use super::data::{self, NoDatabase};
 use super::plain::{plain, table};
@@ -26,11 +26,11 @@ const TRIES: usize = 8;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Keys {
-    /// Make a key. It is shown once; only a digest of it is kept.
+    /// Create a key. It is shown once; only its hash is stored.
     Create(Create),
-    /// List keys: whom they stand for, what they are for, until when.
+    /// List keys with their user, scopes and expiry.
     List(Which),
-    /// Revoke a key. Whoever uses it is refused from the next request on.
+    /// Revoke a key. The next request with it is refused.
     Revoke {
         /// The part of the key between `sf_` and the next `_`.
         prefix: String,
@@ -42,13 +42,13 @@ pub(super) enum Keys {
 /// Which data directory, and how to print.
 #[derive(Debug, Args)]
 pub(super) struct Which {
-    /// Where the server keeps its runs. Default: $XDG_DATA_HOME/standfast, else ~/.local/share/standfast.
+    /// The server's data directory. Default: $XDG_DATA_HOME/standfast, else ~/.local/share/standfast.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The server's configuration file, when that names the database: SQLite or Postgres.
+    /// The server's configuration file, if it names the database: SQLite or Postgres.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Whose keys: tenants share nothing but the server. One is there as soon as it has a key.
+    /// The tenant. Tenants share nothing but the server; the first key of a tenant creates it.
     #[arg(long, value_name = "T", default_value_t = Tenant::default_tenant(), value_parser = |text: &str| Tenant::new(text))]
     tenant: Tenant,
     /// Print JSON instead of text.
@@ -58,22 +58,23 @@ pub(super) struct Which {
 
 #[derive(Debug, Args)]
 pub(super) struct Create {
-    /// Whom it stands for.
+    /// The user that the key authenticates.
     #[arg(long, value_name = "U", value_parser = |text: &str| UserId::new(text))]
     user: UserId,
-    /// What to call it, such as the machine that it is for.
+    /// A name for the key, such as the machine it is for.
     #[arg(long, value_name = "N")]
     name: Option<String>,
-    /// A group of theirs. May be repeated.
+    /// A group of the user. May be repeated.
     #[arg(long = "group", value_name = "G", value_parser = |text: &str| GroupName::new(text))]
     groups: Vec<GroupName>,
-    /// A role of theirs; `admin` sees everything. May be repeated.
+    /// A role of the user; `admin` sees everything. May be repeated.
     #[arg(long = "role", value_name = "R", value_parser = |text: &str| RoleName::new(text))]
     roles: Vec<RoleName>,
-    /// What it is for: runs:read, runs:write, holds:decide, admin. May be repeated. Default: all but admin.
+    /// What the key may do: runs:read, runs:write, holds:decide, inbox:work, admin. May be repeated. Default: runs:read,
+    /// runs:write, holds:decide.
     #[arg(long = "scope", value_name = "S")]
     scopes: Vec<Scope>,
-    /// When it ends by itself: 12h, 30d, 8w. Default: never.
+    /// When the key expires: 12h, 30d, 8w. Default: never.
     #[arg(long, value_name = "SPAN", value_parser = span)]
     expires: Option<Millis>,
     #[command(flatten)]
@@ -93,11 +94,9 @@ enum Failure {
     Store(#[from] StoreError),
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    #[error("no free prefix was found; try again")]
+    #[error("no unused key prefix was found; try again")]
     NoPrefix,
-    #[error(
-        "tenant {1} has no key with the prefix {0}; `standfast keys list --tenant {1}` shows those it has"
-    )]
+    #[error("tenant {1} has no key with the prefix {0}; `standfast keys list --tenant {1}` lists its keys")]
     Unknown(String, String),
 }
 
@@ -208,14 +207,15 @@ fn create(order: &Create) -> Result<String, Failure> {
 }
 
 fn remark(facts: &KeyFacts, prefix: &str, expires_at: Option<Timestamp>, tenant: &Tenant) -> String {
-    let of_tenant = match *tenant == Tenant::default_tenant() {
-        true => String::new(),
-        false => format!(" --tenant {}", plain(tenant.as_str())),
+    let of_tenant = if *tenant == Tenant::default_tenant() {
+        String::new()
+    } else {
+        format!(" --tenant {}", plain(tenant.as_str()))
     };
     let until =
         expires_at.map_or("it does not expire".to_owned(), |at| format!("it expires at {}", rfc3339(at)));
     format!(
-        "key {prefix} of {} for {}; {until}\nkeep it now, it is not shown again; `standfast keys revoke {prefix}{of_tenant}` ends it",
+        "key {prefix} of {} for {}; {until}\nsave it now, it is not shown again; `standfast keys revoke {prefix}{of_tenant}` revokes it",
         plain(facts.user.as_str()),
         texts(&facts.scopes).join(", ")
     )
@@ -239,10 +239,13 @@ fn revoke(prefix: &str, which: &Which) -> Result<String, Failure> {
     let prefix = prefix.strip_prefix("sf_").unwrap_or(prefix);
     let prefix = prefix.split_once('_').map_or(prefix, |(prefix, _)| prefix).to_owned();
     let at = Clock::system().now();
-    match open(which)?.revoke(which.tenant.clone(), prefix.clone(), at)? {
-        false => Err(Failure::Unknown(plain(&prefix), plain(which.tenant.as_str()))),
-        true if which.json => Ok(format!("{}\n", json!({ "prefix": prefix, "state": "revoked" }))),
-        true => Ok(format!("{prefix} is revoked\n")),
+    if !open(which)?.revoke(which.tenant.clone(), prefix.clone(), at)? {
+        return Err(Failure::Unknown(plain(&prefix), plain(which.tenant.as_str())));
+    }
+    if which.json {
+        Ok(format!("{}\n", json!({ "prefix": prefix, "state": "revoked" })))
+    } else {
+        Ok(format!("{prefix} is revoked\n"))
     }
 }
 

@@ -12,11 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use standfast::clock::{Clock, Stopwatch};
 use standfast::config::{self, Config, Unset};
-use standfast::model::provider::Provider;
-use standfast::model::trouble::Trouble;
-use standfast::model::{Live, ModelReply, Prompt};
 use standfast_core::body::Body;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::HoldPolicy;
@@ -25,18 +21,22 @@ use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay};
 use standfast_core::name::{AgentName, ToolName};
 use standfast_core::transcript::{AssistantReply, CallResult, Entry, ReplyCall, ResultKind, UserMessage};
+use standfast_engine::clock::{Clock, Stopwatch};
+use standfast_engine::model::{Live, ModelReply, Prompt};
+use standfast_models::provider::Provider;
+use standfast_models::trouble::Trouble;
 
 /// What can be asked about models.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Llm {
-    /// Ask a provider for real, with the key and the address of the configuration, and say what is wrong.
+    /// Send a real request to the provider, with the key and URL of the configuration, and report what fails.
     Check(Check),
 }
 
 /// What `llm check` can be told.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// The name below `llms`.
+    /// The name of the model below `llms`.
     name: String,
     /// The configuration file.
     #[arg(long, value_name = "FILE", default_value = "standfast.yaml")]
@@ -78,9 +78,10 @@ fn asked(check: &Check) -> Result<Found, String> {
 
 fn named(config: &Config, name: &str) -> Result<Provider, String> {
     let built = config.provider(name).map_err(|error| error.to_string())?;
-    built.ok_or_else(|| match config.file.llms.contains_key(name) {
-        true => format!("llm `{name}` is a script: there is no provider to ask"),
-        false => {
+    built.ok_or_else(|| {
+        if config.file.llms.contains_key(name) {
+            format!("llm `{name}` is scripted: there is no provider to test")
+        } else {
             let known = config.file.llms.keys().map(String::as_str);
             let advice = config::advice(name, known.collect::<Vec<_>>());
             format!("there is no llm `{name}`; {}", advice.unwrap_or_else(|| "add it below `llms:`".into()))
@@ -192,11 +193,10 @@ impl Found {
         let mut line = |what: &str| out.push_str(&format!("  {what}\n"));
         if !self.replies.is_empty() {
             line(&format!("answers, in {} ms", self.millis));
-            line(match self.calls_tools {
-                true => "calls tools",
-                false => {
-                    "did not call the tool that it was asked to call: agents with tools may not work with it"
-                }
+            line(if self.calls_tools {
+                "calls tools"
+            } else {
+                "did not call the requested tool: agents with tools may not work with it"
             });
             let (mut read, mut written) = (0, 0);
             for reply in &self.replies {
@@ -204,12 +204,12 @@ impl Found {
                 written += reply.usage.output;
             }
             line(&match read + written {
-                0 => "says nothing of the tokens that it used: budgets will not count them".to_owned(),
-                _ => format!("used {read} tokens read, {written} written"),
+                0 => "reports no token usage: token budgets will not count it".to_owned(),
+                _ => format!("used {read} input tokens, {written} output tokens"),
             });
         }
         if let Some(trouble) = &self.failed {
-            line(&format!("does not work: {trouble}"));
+            line(&format!("failed: {trouble}"));
             line(&format!("what to do: {}", trouble.advice()));
         }
         out

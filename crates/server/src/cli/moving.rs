@@ -1,6 +1,6 @@
 //! `standfast export` and `standfast import`: runs as lines of text, from one database to another.
 //!
-//! The lines are the store's (`standfast_store::moving`); this finds the databases, shows how far it is, and says who may
+//! The lines are the store's (`standfast_store::export`); this finds the databases, shows how far it is, and says who may
 //! see what waits, as the configuration of the target has it. `--files` writes readable files instead.
 
 use std::fs::File;
@@ -12,18 +12,19 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
-use standfast::auth::Principal;
-use standfast::clock::Clock;
-use standfast::config::{self, Database, Unset};
-use standfast::engine::Engine;
-use standfast::settings::Settings;
-use standfast::surface::async_tool;
+use standfast::config::{self, Unset};
+use standfast::database::Database;
 use standfast_core::name::{AgentName, SessionId, Tenant};
 use standfast_core::run::Run;
-use standfast_store::moving::{self, MoveError, Moved, Target, Wanted};
+use standfast_engine::Engine;
+use standfast_engine::auth::Principal;
+use standfast_engine::clock::Clock;
+use standfast_engine::settings::Settings;
+use standfast_store::export::{self, ExportScope, Target, TransferCounts, TransferError};
 use standfast_store::postgres::PostgresStore;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{Store, Who};
+use standfast_store::{AudienceMember, Store};
+use standfast_surfaces::async_tool;
 
 use super::data;
 use super::plain::plain;
@@ -34,7 +35,7 @@ struct Place {
     /// The database that this configuration file names: SQLite or Postgres.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The data directory of a server without a database of its own.
+    /// The data directory of a server whose configuration names no database.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Print one JSON object at the end, on standard error.
@@ -42,37 +43,37 @@ struct Place {
     json: bool,
 }
 
-/// Everything of a database as JSON lines, or one conversation. A server on SQLite must have stopped.
+/// A database, or one session, as JSON lines. A server on SQLite must be stopped.
 #[derive(Debug, Args)]
 pub(super) struct Export {
     #[command(flatten)]
     place: Place,
-    /// Where the lines go; standard output without it.
+    /// The output file. Default: standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Whose: an export has one tenant.
+    /// The tenant: an export has one.
     #[arg(long, value_name = "T", default_value_t = Tenant::default_tenant(), value_parser = |text: &str| Tenant::new(text))]
     tenant: Tenant,
-    /// Only this conversation, of all users who have one of this name; needs `--agent`.
+    /// Only this session, of every user who has one with this name; needs `--agent`.
     #[arg(long, value_name = "ID", requires = "agent")]
     session: Option<String>,
-    /// The agent of the conversation.
+    /// The agent of the session.
     #[arg(long, value_name = "NAME", requires = "session")]
     agent: Option<String>,
-    /// Write readable files below this directory instead: the calls of async tools with an index, and the conversations.
-    /// Nothing reads them back.
+    /// Write readable files below this directory instead: the calls of async tools with an index, and the sessions.
+    /// They cannot be imported.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "session"])]
     files: Option<PathBuf>,
 }
 
-/// Lines of an export into a database. Refuses one that has runs already, unless told.
+/// An export into a database. Refuses a database that already has runs, unless told otherwise.
 #[derive(Debug, Args)]
 pub(super) struct Import {
-    /// The lines; `-` for standard input.
+    /// The export; `-` for standard input.
     file: PathBuf,
     #[command(flatten)]
     place: Place,
-    /// Add to what is there already.
+    /// Add to a database that already has runs.
     #[arg(long)]
     into_existing: bool,
 }
@@ -88,24 +89,23 @@ pub(crate) fn export(arguments: &Export) -> ExitCode {
             None => Box::new(BufWriter::new(io::stdout())),
         };
         let mut progress = progress("exported", arguments.place.json);
-        wait(moving::export(store.as_ref(), &arguments.tenant, &wanted, &mut out, &mut progress))
+        wait(export::export(store.as_ref(), &arguments.tenant, &wanted, &mut out, &mut progress))
     });
     finish("exported", done, arguments.place.json)
 }
 
 pub(crate) fn import(arguments: &Import) -> ExitCode {
     let done = open(&arguments.place).and_then(|store| {
-        let mut lines: Box<dyn io::BufRead + Send> = match arguments.file.as_os_str() == "-" {
-            true => Box::new(BufReader::new(io::stdin())),
-            false => {
-                let path = &arguments.file;
-                Box::new(BufReader::new(File::open(path).map_err(|error| unusable(path, &error))?))
-            }
+        let mut lines: Box<dyn io::BufRead + Send> = if arguments.file.as_os_str() == "-" {
+            Box::new(BufReader::new(io::stdin()))
+        } else {
+            let path = &arguments.file;
+            Box::new(BufReader::new(File::open(path).map_err(|error| unusable(path, &error))?))
         };
         let audiences = audiences(arguments.place.config.as_deref())?;
         let into = if arguments.into_existing { Target::Existing } else { Target::Empty };
         let mut progress = progress("imported", arguments.place.json);
-        wait(moving::import(store.as_ref(), &mut lines, into, &audiences, &mut progress))
+        wait(export::import(store.as_ref(), &mut lines, into, &audiences, &mut progress))
     });
     finish("imported", done, arguments.place.json)
 }
@@ -134,13 +134,13 @@ fn files(place: &Place, directory: &Path, tenant: &Tenant) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn wanted(arguments: &Export) -> Result<Wanted, String> {
+fn wanted(arguments: &Export) -> Result<ExportScope, String> {
     let (Some(agent), Some(session)) = (&arguments.agent, &arguments.session) else {
-        return Ok(Wanted::default());
+        return Ok(ExportScope::default());
     };
     let agent = AgentName::new(agent).map_err(|error| format!("--agent: {error}"))?;
     let session = SessionId::new(session).map_err(|error| format!("--session: {error}"))?;
-    Ok(Wanted { session: Some((agent, session)) })
+    Ok(ExportScope { session: Some((agent, session)) })
 }
 
 fn open(place: &Place) -> Result<Arc<dyn Store>, String> {
@@ -159,7 +159,9 @@ fn open(place: &Place) -> Result<Arc<dyn Store>, String> {
 }
 
 /// Who may see what waits: the owner, and whoever the configuration of the target names as approvers.
-fn audiences(config: Option<&Path>) -> Result<impl Fn(&Run) -> Vec<Who> + Send + Sync + use<>, String> {
+fn audiences(
+    config: Option<&Path>,
+) -> Result<impl Fn(&Run) -> Vec<AudienceMember> + Send + Sync + use<>, String> {
     let config =
         config.map(|path| config::load(path, Unset::Allow)).transpose().map_err(|error| error.to_string())?;
     let approvers: std::collections::BTreeMap<String, Vec<String>> = config
@@ -168,16 +170,17 @@ fn audiences(config: Option<&Path>) -> Result<impl Fn(&Run) -> Vec<Who> + Send +
         .map(|(name, agent)| (name.clone(), agent.approvers.clone().unwrap_or_default()))
         .collect();
     Ok(move |run: &Run| {
-        let owner = Who(format!("user:{}", run.facts.owner));
-        let named = approvers.get(run.facts.agent.as_str()).into_iter().flatten().cloned().map(Who);
-        let mut who: Vec<Who> = std::iter::once(owner).chain(named).collect();
+        let owner = AudienceMember(format!("user:{}", run.facts.owner));
+        let named =
+            approvers.get(run.facts.agent.as_str()).into_iter().flatten().cloned().map(AudienceMember);
+        let mut who: Vec<AudienceMember> = std::iter::once(owner).chain(named).collect();
         who.sort();
         who.dedup();
         who
     })
 }
 
-fn wait<T>(work: impl Future<Output = Result<T, MoveError>>) -> Result<T, String> {
+fn wait<T>(work: impl Future<Output = Result<T, TransferError>>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(work).map_err(|error| error.to_string())
 }
@@ -193,17 +196,17 @@ fn progress(what: &'static str, as_json: bool) -> impl FnMut(u64) + Send {
     }
 }
 
-fn finish(what: &str, done: Result<Moved, String>, as_json: bool) -> ExitCode {
+fn finish(what: &str, done: Result<TransferCounts, String>, as_json: bool) -> ExitCode {
     match (done, as_json) {
-        (Ok(Moved { runs, links, sessions, erased }), true) => {
+        (Ok(TransferCounts { runs, links, sessions, erased }), true) => {
             let done = json!({"runs": runs, "links": links, "sessions": sessions, "erased": erased});
             eprintln!("{done}");
             ExitCode::SUCCESS
         }
-        (Ok(Moved { runs, links, sessions, erased }), false) => {
+        (Ok(TransferCounts { runs, links, sessions, erased }), false) => {
             eprintln!("{runs} runs of {sessions} sessions {what}, {links} links, every chain verified");
             if erased > 0 {
-                eprintln!("{erased} runs were left out: their contents were erased");
+                eprintln!("{erased} runs were skipped: their contents were erased");
             }
             ExitCode::SUCCESS
         }

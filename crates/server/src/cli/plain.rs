@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde::Deserialize;
-use standfast::words::hidden::is_hidden;
+use standfast_surfaces::labels::hidden::is_hidden;
 
 /// Text from the server; showing it makes it plain.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -36,10 +36,7 @@ impl fmt::Display for Text {
 pub(super) fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        match is_hidden(c) {
-            true => shown.extend(c.escape_unicode()),
-            false => shown.push(c),
-        }
+        if is_hidden(c) { shown.extend(c.escape_unicode()) } else { shown.push(c) }
     }
     shown
 }

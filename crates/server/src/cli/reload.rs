@@ -6,9 +6,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use standfast::config::{self, Beside, BuildError, Built, Database, LoadError, Unset};
-use standfast::engine::Engine;
-use standfast::settings::Settings;
+use standfast::config::{self, Beside, BuildError, Built, LoadError, Unset};
+use standfast::database::Database;
+use standfast_engine::Engine;
+use standfast_engine::settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::data;
@@ -18,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// What a reload must leave as it is.
 #[derive(Debug, Clone)]
-pub(super) struct Fixed {
+pub(super) struct FixedAtStart {
     /// The database.
     pub(super) database: Option<Database>,
     /// What the server has beside its configuration.
@@ -33,7 +34,7 @@ enum NotTaken {
     Load(#[from] LoadError),
     #[error("{0}")]
     Build(#[from] BuildError),
-    #[error("it names another store; stop the server and start it again")]
+    #[error("it names another database; restart the server to change it")]
     OtherStore,
     #[error("{0}")]
     Refused(String),
@@ -43,7 +44,7 @@ enum NotTaken {
 pub(super) async fn keep_up(
     path: &Path,
     engine: &Engine,
-    fixed: &Fixed,
+    fixed: &FixedAtStart,
     overrule: impl Fn(&mut Settings) -> Result<(), String>,
 ) -> std::io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
@@ -64,17 +65,19 @@ pub(super) async fn keep_up(
         match taken(path, fixed, &overrule).await {
             Ok(settings) => {
                 let agents: Vec<&str> = settings.agents.keys().map(|name| name.as_str()).collect();
-                tracing::info!(agents = agents.join(", "), "the changed configuration is taken");
+                tracing::info!(agents = agents.join(", "), "config: configuration reloaded");
                 engine.reload(settings);
             }
             Err(error) => {
-                tracing::error!("the changed configuration is not taken, the old one stays: {error}")
+                tracing::error!(
+                    "config: the changed configuration is invalid, the old one stays in use: {error}"
+                )
             }
         }
     }
 }
 
-async fn news(fixed: &Fixed) {
+async fn news(fixed: &FixedAtStart) {
     match &fixed.around.logins {
         Some(logins) => logins.site.news().await,
         None => std::future::pending().await,
@@ -83,7 +86,7 @@ async fn news(fixed: &Fixed) {
 
 async fn taken(
     path: &Path,
-    fixed: &Fixed,
+    fixed: &FixedAtStart,
     overrule: impl Fn(&mut Settings) -> Result<(), String>,
 ) -> Result<Settings, NotTaken> {
     let Built { mut settings, database, uses_memory } =

@@ -17,10 +17,10 @@ use super::timeline::Timeline;
 /// Which runs.
 #[derive(Debug, Args)]
 pub(super) struct Runs {
-    /// Only those of this agent.
+    /// Only runs of this agent.
     #[arg(long)]
     agent: Option<String>,
-    /// Only those of this conversation.
+    /// Only runs of this session.
     #[arg(long)]
     session: Option<String>,
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub(super) struct Show {
 pub(super) struct Cancel {
     /// The id of the run.
     run: String,
-    /// Why; it is kept with the run.
+    /// The reason; it is stored with the run.
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]

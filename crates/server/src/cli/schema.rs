@@ -17,10 +17,7 @@ pub(crate) struct Schema {
 }
 
 pub(crate) fn run(arguments: &Schema) -> ExitCode {
-    let text = match arguments.markdown {
-        true => config::reference(),
-        false => format!("{:#}\n", config::schema()),
-    };
+    let text = if arguments.markdown { config::reference() } else { format!("{:#}\n", config::schema()) };
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::from(2),

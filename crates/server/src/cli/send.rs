@@ -15,12 +15,12 @@ use super::runs::RunBody;
 pub(super) struct Send {
     /// The agent.
     agent: String,
-    /// What to say to it.
+    /// The message.
     text: String,
-    /// The conversation that it belongs to.
+    /// The session that the run belongs to.
     #[arg(long)]
     session: Option<String>,
-    /// Answer when the run waits for somebody or is over.
+    /// Wait until the run is held or has ended.
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
@@ -32,10 +32,7 @@ pub(super) fn run(send: &Send) -> ExitCode {
 }
 
 fn start(server: &Server, send: &Send) -> Result<String, Failure> {
-    let (wait, patience) = match send.wait {
-        true => ("settled", Patience::Any),
-        false => ("accepted", Patience::Usual),
-    };
+    let (wait, patience) = if send.wait { ("settled", Patience::Any) } else { ("accepted", Patience::Usual) };
     let body = match &send.session {
         Some(session) => json!({ "input": send.text, "session": session, "wait": wait }),
         None => json!({ "input": send.text, "wait": wait }),

@@ -12,31 +12,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use standfast::auth::Party;
-use standfast::clock::Clock;
-use standfast::config::{
-    self, Beside as Around, BuildError, Built, Config, Database, Lives, LoadError, Unset,
-};
-use standfast::engine::Engine;
-use standfast::settings::{Auth, SelfApproval, Settings};
-use standfast::surface::async_tool;
-use standfast::telemetry::Telemetry;
-use standfast::tool::mcp::login::{Logins, Site};
-use standfast::vault::Vault;
-use standfast::{conformance, demo, heads, http};
+use standfast::config::{self, Beside as Around, BuildError, Built, Config, Lives, LoadError, Unset};
+use standfast::database::Database;
+use standfast::{app, demo, heads};
 use standfast_core::time::Millis;
-use standfast_store::beside::Beside;
+use standfast_engine::Engine;
+use standfast_engine::auth::{Party, SelfApproval};
+use standfast_engine::clock::Clock;
+use standfast_engine::settings::{Auth, Settings};
+use standfast_engine::telemetry::Telemetry;
+use standfast_engine::vault::Vault;
 use standfast_store::memory::MemoryStore;
 use standfast_store::postgres::{self, PostgresOptions, PostgresStore};
+use standfast_store::split_store::SplitStore;
 use standfast_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use standfast_store::{Observer, Store};
+use standfast_surfaces::{async_tool, http};
+use standfast_tools::mcp::login::{Logins, Site};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use super::data::{self, NoDirectory};
-use super::reload::{self, Fixed};
+use super::reload::{self, FixedAtStart};
 
 /// How long requests in progress may take once the server stops.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -47,32 +46,33 @@ const DRAIN_RUNS: Millis = Millis::seconds(30);
 /// What `serve` can be told.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// The configuration file; without it the embedded demo.
+    /// The configuration file. Default: the embedded demo.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where to listen; port 0 takes a free one. Default: what the configuration says, else 127.0.0.1:8080.
+    /// The address to listen on; port 0 picks a free one. Default: `server.listen` of the configuration, else 127.0.0.1:8080.
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// Where runs are kept. Default: $XDG_DATA_HOME/standfast, else ~/.local/share/standfast.
+    /// The data directory. Default: $XDG_DATA_HOME/standfast, else ~/.local/share/standfast.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// How callers are known: `local` not at all, for this machine only; `keys` by an API key on every request.
-    /// Default: what the configuration says, else `local`.
+    /// How callers authenticate: `local`, not at all, for this machine only; `keys`, with an API key on every request.
+    /// Default: `server.auth` of the configuration, else `local`.
     #[arg(long, value_name = "HOW")]
     auth: Option<AuthArg>,
-    /// A name that callers may know this server by, beside its address and those of this machine. May be repeated.
+    /// A host name that requests may use, besides the address and the names of this machine. May be repeated.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
-    /// Listen beyond this machine without any identities: whoever reaches the server may decide everything.
+    /// Listen on a public address without authentication: anyone who reaches the server may decide everything.
     #[arg(long)]
     allow_unauthenticated: bool,
-    /// Connections at once; more wait. Default: what the configuration says, else 20000.
+    /// Maximum number of connections; further ones wait. Default: `server.limits.max_connections`, else 20000.
     #[arg(long, value_name = "N")]
     max_connections: Option<NonZeroUsize>,
-    /// Who may decide beside the owner, whatever the agent says: user:NAME, group:NAME or role:NAME. May be repeated.
+    /// An approver besides the owner of a run, instead of those in the configuration: user:NAME, group:NAME or role:NAME.
+    /// May be repeated.
     #[arg(long = "approver", value_name = "WHO")]
     approvers: Vec<Party>,
-    /// Whoever started a run may not decide its holds.
+    /// Forbid people to decide holds of runs that they started.
     #[arg(long)]
     forbid_self_approval: bool,
 }
@@ -88,15 +88,15 @@ enum AuthArg {
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(
-        "refusing to listen on {0}: no identities are configured, so whoever reaches this server may decide \
-         everything; listen on 127.0.0.1 or [::1], or ask for API keys with --auth keys"
+        "refusing to listen on {0}: no authentication is configured, so anyone who reaches this server may decide \
+         everything; listen on 127.0.0.1 or [::1], or require API keys with --auth keys"
     )]
     NotLoopback(SocketAddr),
     #[error(
-        "--host {0}: without identities this server answers to the names of this machine only; add --auth keys"
+        "--host {0}: without authentication this server accepts the names of this machine only; add --auth keys"
     )]
     HostWithoutAuth(String),
-    #[error("--host {0}: give the name alone, without scheme and port")]
+    #[error("--host {0}: pass the name alone, without scheme and port")]
     BadHost(String),
     #[error(transparent)]
     NoDirectory(#[from] NoDirectory),
@@ -162,7 +162,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let key = config.as_ref().and_then(Config::secret_key);
     let key = data::webhook_key(&data, key)?;
     let site = Arc::<Site>::default();
-    let tenant = Settings::usual().tenant;
+    let tenant = Settings::usual().fixed.tenant;
     let logins =
         Logins { vault: Arc::new(Vault::new(store.clone(), tenant, key.clone())), site: site.clone() };
     let around = Around { data: data.clone(), clock: Clock::system(), logins: Some(logins) };
@@ -175,25 +175,25 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         None => Built { settings: demo::settings(&data)?, database: None, uses_memory: false },
     };
     overrule(&mut settings, arguments, wanted)?;
-    settings.telemetry = telemetry;
+    settings.fixed.telemetry = telemetry;
     settings.webhooks.key = Some(key);
     config.iter().for_each(warn);
-    let fixed = Fixed { database, uses_memory, around: around.clone() };
+    let fixed = FixedAtStart { database, uses_memory, around: around.clone() };
     let listener = listen(wanted).await?;
     let address = listener.local_addr()?;
     site.listens_on(format!("http://{address}"));
 
-    let (limits, auth) = (settings.connections.clone(), settings.access.auth.clone());
-    if settings.node_name.is_empty() {
-        settings.node_name = machine_name();
+    let (limits, auth) = (settings.fixed.connections.clone(), settings.access.auth.clone());
+    if settings.fixed.node_name.is_empty() {
+        settings.fixed.node_name = machine_name();
     }
     let engine = Engine::new(store, around.clock, settings);
     if let Err(error) = engine.join().await {
         // It was just opened; whatever is wrong now, the node goes on trying.
-        tracing::warn!(%error, "the other nodes could not be told that this one is there; trying again");
+        tracing::warn!(%error, "nodes: could not announce this node; retrying");
     }
     engine.work();
-    engine.deliver(http::receivers());
+    engine.deliver(app::receivers());
     engine.sweep_jobs();
     for (directory, agents) in engine.settings().mirrors.clone() {
         tokio::spawn(async_tool::mirror(engine.clone(), directory, agents));
@@ -205,7 +205,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         .map(|heads| tokio::spawn(heads::keep_signing(heads, at, engine.clock().clone(), stopping.clone())));
     let app = http::App { engine: engine.clone(), stopping: stopping.clone() };
     let server =
-        tokio::spawn(async move { http::serve(listener, http::router(app), &limits, stopping).await });
+        tokio::spawn(async move { http::serve(listener, app::router(app), &limits, stopping).await });
     match &config {
         Some(config) => greet_config(address, &data, config)?,
         None => greet(address, &data, &auth)?,
@@ -226,7 +226,7 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
         () = signals.next() => {}
         failed = keeps_up => failed?,
     }
-    tracing::info!("stopping; a second signal ends at once");
+    tracing::info!("serve: stopping; a second signal stops at once");
     let _ = stop.send(true);
     let stopped = async {
         // Requests that wait for a run are answered as soon as the engine begins nothing new.
@@ -248,10 +248,13 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
 /// Says what one should know of a configuration (C10, C28).
 fn warn(config: &Config) {
     for notice in &config.notices {
-        tracing::warn!(line = notice.at.line, "{}", notice.what);
+        tracing::warn!(line = notice.at.line, "config: {}", notice.what);
     }
     for plan in config.agents.iter().filter(|plan| plan.lives == Lives::InMemory) {
-        tracing::warn!(agent = plan.name, "its runs live in memory: a restart loses them");
+        tracing::warn!(
+            agent = plan.name,
+            "config: runs of this agent are kept in memory; a restart loses them"
+        );
     }
 }
 
@@ -282,7 +285,7 @@ fn overrule(settings: &mut Settings, arguments: &Serve, wanted: SocketAddr) -> R
     }
     if access.auth == Auth::Local && !access.listen.is_loopback() {
         tracing::warn!(
-            "ANYONE WHO REACHES {wanted} MAY SEE AND DECIDE EVERYTHING: it asks nobody who they are (--allow-unauthenticated)"
+            "serve: ANYONE WHO REACHES {wanted} MAY SEE AND DECIDE EVERYTHING: no authentication (--allow-unauthenticated)"
         );
     }
     let is_name = |host: &&String| {
@@ -293,7 +296,7 @@ fn overrule(settings: &mut Settings, arguments: &Serve, wanted: SocketAddr) -> R
     }
     access.hosts.extend(arguments.hosts.iter().map(|host| host.to_ascii_lowercase()));
     if let Some(most) = arguments.max_connections {
-        settings.connections.at_once = most.get();
+        settings.fixed.connections.at_once = most.get();
     }
     for agent in settings.agents.values_mut().map(Arc::make_mut) {
         if !arguments.approvers.is_empty() {
@@ -327,10 +330,7 @@ fn open(
             Arc::new(PostgresStore::open(&options).map_err(refused)?)
         }
     };
-    Ok(match uses_memory {
-        true => Arc::new(Beside::new(durable, Arc::new(MemoryStore::new()))),
-        false => durable,
-    })
+    Ok(if uses_memory { Arc::new(SplitStore::new(durable, Arc::new(MemoryStore::new()))) } else { durable })
 }
 
 /// What this machine is called; the number of the process if it has no name.
@@ -353,15 +353,14 @@ fn greet(address: SocketAddr, data: &Path, auth: &Auth) -> std::io::Result<()> {
     let base = format!("http://{address}");
     let agent = demo::AGENT;
     let effects = data.join(demo::EFFECTS);
-    let (key, make_key) = match auth.takes_keys() {
-        false => ("", String::new()),
-        true => {
-            let make = format!("standfast keys create --user NAME --data '{}'", data.display());
-            (
-                "-H \"authorization: Bearer $STANDFAST_KEY\" ",
-                format!("key:      export STANDFAST_KEY=$({make})\n"),
-            )
-        }
+    let (key, make_key) = if auth.takes_keys() {
+        let make = format!("standfast keys create --user NAME --data '{}'", data.display());
+        (
+            "-H \"authorization: Bearer $STANDFAST_KEY\" ",
+            format!("key:      export STANDFAST_KEY=$({make})\n"),
+        )
+    } else {
+        ("", String::new())
     };
     let text = format!(
         "Standfast listens on {base}\n\
@@ -370,7 +369,7 @@ fn greet(address: SocketAddr, data: &Path, auth: &Auth) -> std::io::Result<()> {
          try:      curl -sS {base}/api/v1/agents/{agent}/runs -H 'content-type: application/json' {key}\
          -d '{{\"input\": \"Free some space\", \"wait\": \"settled\"}}'\n\
          decide:   {base}/ in a browser\n\
-         waiting:  {base}/api/v1/holds\n\
+         pending:  {base}/api/v1/holds\n\
          effects:  {} (the demo's tool writes a line here and deletes nothing)\n",
         data.display(),
         effects.display()
@@ -391,16 +390,10 @@ fn greet_config(address: SocketAddr, data: &Path, config: &Config) -> std::io::R
         text.push_str(&format!("public:   {public}\n"));
     }
     for plan in &config.agents {
-        let mode = plan.mode.map_or("nothing can wait", |effective| effective.mode.as_str());
+        let mode = plan.mode.map_or("no approvals", |effective| effective.mode.as_str());
         text.push_str(&format!("agent:    {base}/api/v1/agents/{} ({mode})\n", plan.name));
     }
-    if config.conformance.is_some() {
-        let agent = conformance::AGENT;
-        text.push_str(&format!(
-            "kits:     {base}/v1/agents/{agent} (A2A conformance; nobody is asked who they are)\n"
-        ));
-    }
-    text.push_str(&format!("waiting:  {base}/api/v1/holds\n"));
+    text.push_str(&format!("pending:  {base}/api/v1/holds\n"));
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()

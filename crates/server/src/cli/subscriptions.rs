@@ -15,25 +15,25 @@ use super::plain::{Text, table};
 /// What is done with subscriptions.
 #[derive(Debug, Subcommand)]
 pub(super) enum Subscriptions {
-    /// List them.
+    /// List subscriptions.
     List(Listing),
-    /// Subscribe an address; prints the secret, which is not shown again.
+    /// Create a subscription; prints its secret, which is not shown again.
     Create(Create),
-    /// Show one.
+    /// Show a subscription.
     Show(One),
-    /// Delete one, with what could not be told.
+    /// Delete a subscription and its dead letters.
     Delete(One),
-    /// Give one another secret; prints it. For a day deliveries have the signatures of both.
+    /// Rotate the secret of a subscription and print the new one. For a day deliveries carry both signatures.
     Rotate(One),
-    /// Send a signed test to one now.
+    /// Send a signed test delivery.
     Test(One),
-    /// Tell one again that was disabled.
+    /// Enable a disabled subscription.
     Enable(One),
-    /// Tell one nothing until it is enabled.
+    /// Disable a subscription.
     Disable(One),
-    /// List what could not be told.
+    /// List dead letters: deliveries that failed for good.
     DeadLetters(One),
-    /// Tell once more what could not be told.
+    /// Resend a dead letter.
     Resend(Resend),
 }
 
@@ -47,15 +47,15 @@ pub(super) struct Listing {
 /// Who is to be told of what.
 #[derive(Debug, Args)]
 pub(super) struct Create {
-    /// Where to send.
+    /// The webhook URL.
     url: String,
-    /// Only of this run.
+    /// Only events of this run.
     #[arg(long, conflicts_with = "agent")]
     run: Option<String>,
-    /// Only of runs of this agent. Without run and agent: of everything.
+    /// Only events of this agent's runs. Without run and agent: all events.
     #[arg(long)]
     agent: Option<String>,
-    /// A kind of event, or `*`. May be repeated. Without it: what holds do, and the end of runs.
+    /// An event type, or `*`. May be repeated. Default: events of holds, and the end of runs.
     #[arg(long = "event", value_name = "KIND")]
     events: Vec<String>,
     #[command(flatten)]
@@ -126,7 +126,7 @@ pub(super) fn run(command: &Subscriptions) -> ExitCode {
         Subscriptions::Show(one) => ask(&one.asking, |server| shown(server, &server.get(&one.path(""))?)),
         Subscriptions::Delete(one) => ask(&one.asking, |server| {
             server.delete(&one.path(""))?;
-            done(server, &format!("{} is deleted", one.subscription))
+            done(server, &format!("{} deleted", one.subscription))
         }),
         Subscriptions::Rotate(one) => changed(one, "/rotate"),
         Subscriptions::Enable(one) => changed(one, "/enable"),
@@ -136,7 +136,9 @@ pub(super) fn run(command: &Subscriptions) -> ExitCode {
             let pinged: Pinged = read(&text)?;
             match (server.form, pinged.delivered) {
                 (Form::Json, true) => Ok(text),
-                (Form::Text, true) => Ok(format!("delivered; it answered {}", pinged.status.unwrap_or(0))),
+                (Form::Text, true) => {
+                    Ok(format!("delivered; the receiver answered {}", pinged.status.unwrap_or(0)))
+                }
                 (Form::Json | Form::Text, false) => {
                     let said = pinged.error.map_or_else(String::new, |error| error.to_string());
                     Err(Failure::Refused { said, body: text })
@@ -148,7 +150,7 @@ pub(super) fn run(command: &Subscriptions) -> ExitCode {
             let (id, letter) = (segment(&resend.subscription), segment(&resend.letter));
             let path = format!("/subscriptions/{id}/dead-letters/{letter}/resend");
             server.post(&path, "{}", Patience::Usual)?;
-            done(server, "it is on its way")
+            done(server, "queued for delivery")
         }),
     }
 }
@@ -191,10 +193,10 @@ fn shown(server: &Server, text: &str) -> Result<String, Failure> {
         lines.push_str(&format!("reason:  {why}\n"));
     }
     let (hears, events) = (body.hears(), events.join(", "));
-    lines.push_str(&format!("url:     {}\nhears:   {hears}\nevents:  {events}\n", body.url));
+    lines.push_str(&format!("url:     {}\nscope:   {hears}\nevents:  {events}\n", body.url));
     lines.push_str(&format!("owner:   {}\ncreated: {}\n", body.owner, body.created_at));
     if let Some(secret) = &body.secret {
-        lines.push_str(&format!("secret:  {secret}\n(keep it: it is not shown again)\n"));
+        lines.push_str(&format!("secret:  {secret}\n(save it: it is not shown again)\n"));
     }
     Ok(lines)
 }
@@ -212,7 +214,7 @@ fn list(server: &Server) -> Result<String, Failure> {
         Ok(vec![body.id.to_string(), body.state.to_string(), body.hears(), body.url.to_string()])
     };
     let rows: Vec<Vec<String>> = items.iter().map(|item| row(item)).collect::<Result<_, Failure>>()?;
-    Ok(table(&["SUBSCRIPTION", "STATE", "HEARS", "URL"], &rows))
+    Ok(table(&["SUBSCRIPTION", "STATE", "SCOPE", "URL"], &rows))
 }
 
 fn letters(server: &Server, one: &One) -> Result<String, Failure> {
@@ -231,5 +233,5 @@ fn letters(server: &Server, one: &One) -> Result<String, Failure> {
         Ok(vec![id, run, from, tries, at, reason])
     };
     let rows: Vec<Vec<String>> = items.iter().map(|item| row(item)).collect::<Result<_, Failure>>()?;
-    Ok(table(&["LETTER", "RUN", "FROM", "TRIES", "GIVEN UP", "REASON"], &rows))
+    Ok(table(&["LETTER", "RUN", "FROM", "ATTEMPTS", "FAILED AT", "REASON"], &rows))
 }

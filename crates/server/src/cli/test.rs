@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Value, json};
-use standfast::http::rfc3339;
 use standfast::scenario::{self, Failed, Outcome, Report, RunLog};
+use standfast_surfaces::http::rfc3339;
 
 use super::colour::{Colour, Paint};
 use super::plain::plain;
@@ -19,7 +19,7 @@ use super::timeline::EventBody;
 /// Which scenarios.
 #[derive(Debug, Args)]
 pub(super) struct Test {
-    /// Scenario files; of a directory all files in it that end in .yaml or .yml.
+    /// Scenario files, or directories with .yaml or .yml files.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print one JSON object instead of text.
@@ -48,16 +48,17 @@ pub(super) fn run(test: &Test) -> ExitCode {
         reports.push(report);
     }
     let totals = Totals::of(&reports);
-    let last = match test.json {
-        true => json!({
+    let last = if test.json {
+        json!({
             "ok": totals.code == 0,
             "passed": totals.passed,
             "failed": totals.failed,
             "broken": totals.broken,
             "scenarios": reports.iter().map(body).collect::<Vec<_>>(),
         })
-        .to_string(),
-        false => totals.line(),
+        .to_string()
+    } else {
+        totals.line()
     };
     match printed.and_then(|()| writeln!(out, "{last}")).and_then(|()| out.flush()) {
         Ok(()) => ExitCode::from(totals.code),
@@ -125,7 +126,7 @@ impl Totals {
         let Totals { passed, failed, broken, .. } = self;
         let more = match broken {
             0 => String::new(),
-            _ => format!(", {broken} could not be played"),
+            _ => format!(", {broken} could not be run"),
         };
         format!("{passed} passed, {failed} failed{more}")
     }
@@ -139,10 +140,7 @@ fn text(report: &Report, paint: Paint) -> String {
         Outcome::Broken(broken) => {
             let line = broken.line.map_or(String::new(), |line| format!("{line}:"));
             let message = plain(&broken.message);
-            format!(
-                "{}  {path}{name}\n  {path}:{line} {message}\n",
-                paint.with(Colour::Red, "cannot be played")
-            )
+            format!("{}  {path}{name}\n  {path}:{line} {message}\n", paint.with(Colour::Red, "cannot be run"))
         }
         Outcome::Failed(failed) => {
             let Failed { line, step, verb, problems, logs } = failed;

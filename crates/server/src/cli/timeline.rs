@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use standfast::http::rfc3339;
 use standfast_core::event::Envelope;
 use standfast_core::id::{HoldId, RunId};
 use standfast_core::project::hold_of;
+use standfast_surfaces::http::rfc3339;
 
 use super::colour::{Colour, Paint};
 use super::plain::{Text, block};

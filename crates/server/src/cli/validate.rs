@@ -18,7 +18,7 @@ use standfast_core::hold::OnTimeout;
 pub(crate) struct Validate {
     /// The configuration file.
     file: PathBuf,
-    /// Take variables that are not set for set: to check a file where its secrets are not at hand.
+    /// Accept variables that are not set: to validate a file without its secrets.
     #[arg(long)]
     allow_unset: bool,
     /// Print one JSON object instead of text.
@@ -72,12 +72,14 @@ fn agent(plan: &AgentPlan, config: &Config, out: &mut String) {
     match plan.mode {
         Some(effective) => {
             let _ = writeln!(out, "agent {}: {}", plan.name, effective.mode.as_str());
-            let _ = writeln!(out, "  why:       {}", effective.why);
+            let _ = writeln!(out, "  why:            {}", effective.why);
         }
         None => {
-            let _ = writeln!(out, "agent {}: nothing can wait", plan.name);
-            let _ =
-                writeln!(out, "  why:       there is no task block; tools that require approval are denied");
+            let _ = writeln!(out, "agent {}: no approvals", plan.name);
+            let _ = writeln!(
+                out,
+                "  why:            there is no task block; tools that require approval are denied"
+            );
         }
     }
     let names = |asks: bool| {
@@ -85,16 +87,24 @@ fn agent(plan: &AgentPlan, config: &Config, out: &mut String) {
             plan.tools.iter().filter(|tool| tool.asks == asks).map(|tool| tool.name.as_str()).collect();
         if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
     };
-    let _ =
-        writeln!(out, "  {} {}", if plan.mode.is_some() { "asks:     " } else { "denies:   " }, names(true));
-    let _ = writeln!(out, "  just runs: {}", names(false));
+    let _ = writeln!(
+        out,
+        "  {} {}",
+        if plan.mode.is_some() { "needs approval:" } else { "denied:        " },
+        names(true)
+    );
+    let _ = writeln!(out, "  no approval:    {}", names(false));
     if plan.mode.is_some() {
         let _ = writeln!(out, "  a decision may take {}", deadline(plan));
     }
     if let Some(span) = plan.may_work {
-        let _ = writeln!(out, "  a run may work {}, then it fails; waiting does not count", Span(span));
+        let _ = writeln!(
+            out,
+            "  a run may execute for {}, then it fails; time on hold does not count",
+            Span(span)
+        );
     }
-    let _ = writeln!(out, "  runs live {}", home(plan, config));
+    let _ = writeln!(out, "  runs are stored {}", home(plan, config));
     if plan.mode.is_some_and(|effective| effective.mode == EffectiveMode::Blocking) {
         let _ = writeln!(out, "  to make it async:");
         for line in to_async(plan, config) {
@@ -104,13 +114,13 @@ fn agent(plan: &AgentPlan, config: &Config, out: &mut String) {
 }
 
 fn deadline(plan: &AgentPlan) -> String {
-    let Some(timeout) = plan.holds.timeout else { return "as long as it takes".to_owned() };
+    let Some(timeout) = plan.holds.timeout else { return "any time".to_owned() };
     let then = match plan.holds.on_timeout {
         OnTimeout::Fail => "then the run fails",
-        OnTimeout::Deny => "then it counts as denied",
-        OnTimeout::ResumeWithError => "then the model gets an error and goes on",
+        OnTimeout::Deny => "then it is denied",
+        OnTimeout::ResumeWithError => "then the model gets an error and continues",
         OnTimeout::Cancel => "then the run is canceled",
-        OnTimeout::Keep => "then it is marked as expired and still takes an answer",
+        OnTimeout::Keep => "then it is marked as expired and still accepts a decision",
     };
     format!("{}, {then}", Span(timeout))
 }

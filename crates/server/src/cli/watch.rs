@@ -27,9 +27,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// What to follow.
 #[derive(Debug, Args)]
 pub(super) struct Watch {
-    /// The id of a run; without it, what waits is followed until you stop it.
+    /// The id of a run. Without it: follow pending holds until you stop the command.
     run: Option<String>,
-    /// How long a run is followed.
+    /// When to stop following a run.
     #[arg(long, value_enum, default_value_t = Until::Settled)]
     until: Until,
     #[command(flatten)]
@@ -38,9 +38,9 @@ pub(super) struct Watch {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Until {
-    /// Until it waits for somebody or is over.
+    /// When the run is held or has ended.
     Settled,
-    /// Until it is over.
+    /// When the run has ended.
     Ended,
 }
 
@@ -75,7 +75,7 @@ fn follow(server: &Server, run: &str, until: Until) -> Result<(), Failure> {
         }
         if !is_lost {
             screen.end_line()?;
-            eprintln!("standfast: the connection is lost; trying again");
+            eprintln!("standfast: connection lost; retrying");
             is_lost = true;
         }
         std::thread::sleep(AGAIN);
@@ -204,10 +204,7 @@ impl Screen {
     }
 
     fn end_line(&mut self) -> Result<(), Failure> {
-        match std::mem::take(&mut self.is_mid_line) {
-            true => put("\n"),
-            false => Ok(()),
-        }
+        if std::mem::take(&mut self.is_mid_line) { put("\n") } else { Ok(()) }
     }
 }
 
@@ -274,6 +271,6 @@ fn put(text: &str) -> Result<(), Failure> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-        Err(error) => Err(Failure::CouldNotAsk(format!("the news could not be printed: {error}"))),
+        Err(error) => Err(Failure::CouldNotAsk(format!("cannot print events: {error}"))),
     }
 }

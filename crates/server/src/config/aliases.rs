@@ -39,7 +39,7 @@ fn rename_in(keys: &mut Vec<Entry>, path: &Path, problems: &mut Vec<Problem>, no
         }
         first = Some(entry.key.clone());
         if is_alias {
-            let what = format!("`{}` of `{path}` is taken as `{NAME}`; write `{NAME}`", entry.key);
+            let what = format!("`{}` of `{path}` is read as `{NAME}`; write `{NAME}`", entry.key);
             notices.push(Notice { at: entry.key_at, path: path.key(&entry.key), what });
             entry.key = NAME.to_owned();
         }

@@ -11,36 +11,37 @@ use std::sync::Arc;
 
 use standfast_core::command::Limits;
 use standfast_core::definition::{Definition, ToolSpec};
-use standfast_core::id::Place;
+use standfast_core::id::StorageKind;
 use standfast_core::name::{AgentName, BadName, InboxName, ToolName, UserId};
 use standfast_core::time::Millis;
+use standfast_engine::auth::{Approvers, BadParty, Party, SelfApproval as Decides};
+use standfast_engine::card_key::{CardKey, NoCardKey};
+use standfast_engine::clock::Clock;
+use standfast_engine::outbound::guard::Guard;
+use standfast_engine::secrets::SigningKey;
+use standfast_engine::settings::{
+    A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, FixedSettings, Jobs, ServedInbox,
+    Serves, Settings, Skill, Streaming, Tracking, Webhooks,
+};
+use standfast_engine::tool::Tool;
+use standfast_engine::tool::read_result::{self, ReadResult};
+use standfast_engine::tool::suspend::{self, SuspendForInput};
+use standfast_models::provider::BadProvider;
+use standfast_surfaces::jwt::{BadIssuer, Issuer, IssuerSettings, TokenRules};
+use standfast_tools::mcp::login::Logins;
+use standfast_tools::sandbox::{NoSandbox, probe};
+use standfast_tools::workspace::BadWorkspace;
+use tools::Workshop;
 
-use super::file::{self, Sandbox, SelfApproval, ToolType};
+use super::Config;
+use super::file::{self, Sandbox, SelfApproval, ToolKind, ToolType};
 use super::mcp::McpTools;
 use super::models::{self, Models};
 use super::plan::{AgentPlan, tool_holds};
 use super::problem::Problems;
 use super::stores::{Lives, absolute};
-use super::{Config, Database};
-use crate::auth::{BadIssuer, BadParty, Issuer, IssuerSettings, Party, TokenRules};
-use crate::card_key::{CardKey, NoCardKey};
-use crate::clock::Clock;
-use crate::conformance;
-use crate::engine::SigningKey;
+use crate::database::Database;
 use crate::heads::{self, HeadSettings, KeySource};
-use crate::model::provider::BadProvider;
-use crate::settings::{
-    A2a, Access, Agent, Approvers, Auth, Card, Connections, Decisions, Jobs, SelfApproval as Decides,
-    ServedInbox, Serves, Settings, Skill, Streaming, Tracking, Webhooks,
-};
-use crate::tool::Tool;
-use crate::tool::guard::Guard;
-use crate::tool::mcp::login::Logins;
-use crate::tool::read_result::{self, ReadResult};
-use crate::tool::sandbox::{NoSandbox, probe};
-use crate::tool::suspend::{self, SuspendForInput};
-use crate::tool::workspace::BadWorkspace;
-use tools::Workshop;
 pub use tools::kept_key;
 
 /// Why a right configuration is not a server.
@@ -79,7 +80,7 @@ pub enum BuildError {
     },
     /// The key that the secrets of outside jobs are made of cannot be kept.
     #[error(
-        "cannot keep the key for callbacks of outside jobs in {}: {error}; give the tools a webhook_secret, or repair \
+        "cannot store the key for callbacks of external jobs in {}: {error}; give the tools a webhook_secret, or repair \
          the file", path.display()
     )]
     CallbackKey {
@@ -89,7 +90,7 @@ pub enum BuildError {
         error: std::io::Error,
     },
     /// The directory that tools work in cannot be made.
-    #[error("cannot make {}, where tools work: {error}; name another one with working_directory", path.display())]
+    #[error("cannot create {}, the working directory of the tools: {error}; set another one with working_directory", path.display())]
     NoWorkspace {
         /// The directory.
         path: PathBuf,
@@ -134,8 +135,9 @@ impl Config {
     pub fn fits_this_machine(&self) -> Result<(), BuildError> {
         let commands = self.agents.iter().flat_map(|agent| &agent.tools);
         for plan in commands.filter(|plan| plan.kind == ToolType::Command) {
-            let sandbox = self.file.tools.get(&plan.name).and_then(|tool| tool.sandbox);
-            if sandbox != Some(Sandbox::Off) {
+            let keys = self.file.tools.get(&plan.name).and_then(|tool| tool.kind.as_ref());
+            let is_off = matches!(keys, Some(ToolKind::Command(keys)) if keys.sandbox == Some(Sandbox::Off));
+            if !is_off {
                 probe().map_err(|error| BuildError::Sandbox { tool: plan.name.clone(), error })?;
             }
         }
@@ -149,72 +151,50 @@ impl Config {
         let workshop = Workshop::of(self, beside, &remotes);
         let models = Models::of_file(self)?;
         let mcp = self.mcp_tools(&workshop).await?;
-        let (mut agents, mut logins) = (BTreeMap::new(), BTreeMap::new());
+        let mut agents = BTreeMap::new();
         for plan in &self.agents {
-            let awaited = plan.tools.iter().filter_map(|tool| mcp.awaited.get(&tool.name)).cloned();
-            let awaited: Vec<_> = awaited.collect();
-            if !awaited.is_empty() {
-                logins.insert(AgentName::new(&plan.name)?, awaited);
-            }
             if let Some(agent) = self.file.agents.get(&plan.name) {
                 let agent = self.agent(agent, plan, &models, &workshop, &mcp)?;
                 agents.insert(AgentName::new(&plan.name)?, Arc::new(agent));
             }
         }
         let usual = Settings::usual();
-        let (server, nodes) = (&self.file.server.limits, &self.file.server.nodes);
+        let server = &self.file.server.limits;
         let settings = Settings {
-            node_name: nodes.name.clone().unwrap_or_default(),
-            lease: nodes.take_over_after.map_or(usual.lease, |span| span.0),
-            poll: nodes.poll.map_or(usual.poll, |span| span.0),
+            fixed: self.fixed(usual.fixed),
             agents,
             default_agent: self.file.server.default_agent.as_ref().map(AgentName::new).transpose()?,
-            purposes: self
-                .file
-                .agents
-                .iter()
-                .filter_map(|(name, agent)| Some((name.clone(), agent.description.clone()?)))
-                .collect(),
-            v03_cards: self
-                .file
-                .agents
-                .iter()
-                .filter(|(_, agent)| agent.a2a.v03_card == Some(true))
-                .map(|(name, _)| AgentName::new(name))
-                .collect::<Result<_, _>>()?,
-            cards: self
-                .file
-                .agents
-                .iter()
-                .map(|(name, agent)| Ok((AgentName::new(name)?, card(&agent.a2a))))
-                .collect::<Result<_, BadName>>()?,
             limits: Arc::new(limits(server)),
-            agent_limits: self.agent_limits()?,
             access: access(&self.file.server)?,
-            connections: Connections {
-                at_once: server
-                    .max_connections
-                    .and_then(|n| usize::try_from(n).ok())
-                    .unwrap_or(usual.connections.at_once),
-                ..usual.connections
-            },
             webhooks: webhooks(&self.file.server),
             a2a: a2a(&self.file.server)?,
             jobs: jobs(&self.file.server.async_tools),
             mirrors: self.mirrors(),
             keep_ended: self.file.server.retention.ended_runs.map(|span| span.0),
             max_wait: server.max_wait.map_or(usual.max_wait, |span| span.0),
-            max_body: server.max_body.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usual.max_body),
             public_url: self.file.server.public_url.clone(),
-            logins,
             vault: beside.logins.as_ref().map(|logins| logins.vault.clone()),
             ..usual
         };
-        let mut settings = settings;
-        if let Some(passes) = self.conformance {
-            conformance::install(&mut settings, passes)?;
-        }
         Ok(Built { settings, database: self.database.clone(), uses_memory: self.uses_memory() })
+    }
+
+    /// What a reload of this file does not change.
+    fn fixed(&self, usual: FixedSettings) -> FixedSettings {
+        let (server, nodes) = (&self.file.server.limits, &self.file.server.nodes);
+        let at_once = server.max_connections.and_then(|n| usize::try_from(n).ok());
+        let max_body = server.max_body.and_then(|bytes| usize::try_from(bytes).ok());
+        FixedSettings {
+            node_name: nodes.name.clone().unwrap_or_default(),
+            lease: nodes.take_over_after.map_or(usual.lease, |span| span.0),
+            poll: nodes.poll.map_or(usual.poll, |span| span.0),
+            connections: Connections {
+                at_once: at_once.unwrap_or(usual.connections.at_once),
+                ..usual.connections
+            },
+            max_body: max_body.unwrap_or(usual.max_body),
+            ..usual
+        }
     }
 
     /// Whether agents live in memory beside the database.
@@ -257,23 +237,17 @@ impl Config {
         mirrors
     }
 
-    /// Budgets of agents that have their own: the smaller counts, so that an agent cannot free itself.
-    fn agent_limits(&self) -> Result<BTreeMap<AgentName, Arc<Limits>>, BuildError> {
-        let mut all = BTreeMap::new();
-        for (name, agent) in &self.file.agents {
-            let usual = limits(&self.file.server.limits);
-            let smaller = |own: Option<u64>, usual: Option<u64>| own.into_iter().chain(usual).min();
-            let own = Limits {
-                turns: agent.max_turns.map_or(usual.turns, |turns| turns.min(usual.turns)),
-                tokens: smaller(agent.budget.tokens, usual.tokens),
-                cost_micros: smaller(agent.budget.cost.map(micros), usual.cost_micros),
-                ..usual.clone()
-            };
-            if own != usual {
-                all.insert(AgentName::new(name)?, Arc::new(own));
-            }
-        }
-        Ok(all)
+    /// The budgets of an agent that has its own: the smaller counts, so that an agent cannot free itself.
+    fn own_limits(&self, agent: &file::Agent) -> Option<Arc<Limits>> {
+        let usual = limits(&self.file.server.limits);
+        let smaller = |own: Option<u64>, usual: Option<u64>| own.into_iter().chain(usual).min();
+        let own = Limits {
+            turns: agent.max_turns.map_or(usual.turns, |turns| turns.min(usual.turns)),
+            tokens: smaller(agent.budget.tokens, usual.tokens),
+            cost_micros: smaller(agent.budget.cost.map(micros), usual.cost_micros),
+            ..usual.clone()
+        };
+        (own != usual).then(|| Arc::new(own))
     }
 
     fn agent(
@@ -309,10 +283,8 @@ impl Config {
         if serves.is_some() {
             tools.insert(ToolName::new(suspend::IN_INBOXES)?, Arc::new(SuspendForInput));
         }
+        let awaited = plan.tools.iter().filter_map(|tool| mcp.awaited.get(&tool.name)).cloned();
         Ok(Agent {
-            digest: definition.digest(),
-            definition: Arc::new(definition),
-            model: models.of(agent, self)?,
             tools,
             needs_approval,
             approvers: self.approvers(agent, plan, mcp)?,
@@ -324,10 +296,15 @@ impl Config {
             },
             tracking: if plan.mode.is_some() { Tracking::On } else { Tracking::Off },
             lives: match plan.lives {
-                Lives::InMemory => Place::Memory,
-                Lives::Durably => Place::Durable,
+                Lives::InMemory => StorageKind::Memory,
+                Lives::Durably => StorageKind::Durable,
             },
             serves,
+            purpose: agent.description.clone(),
+            card: card(&agent.a2a),
+            limits: self.own_limits(agent),
+            logins: awaited.collect(),
+            ..Agent::new(definition, models.of(agent, self)?)
         })
     }
 
@@ -342,7 +319,8 @@ impl Config {
         let mut tools = BTreeMap::new();
         for tool in &plan.tools {
             if tool.kind == ToolType::Mcp {
-                let holds = self.file.tools.get(&tool.name).and_then(|tool| tool_holds(&plan.holds, tool));
+                let entry = self.file.tools.get(&tool.name);
+                let holds = entry.and_then(|tool| tool_holds(&plan.holds, &tool.common));
                 tools.insert(ToolName::new(read_result::NAME)?, ReadResult::spec());
                 tools.extend(mcp.get(&tool.name).into_iter().flatten().map(|offered| {
                     (offered.name.clone(), ToolSpec { holds: holds.clone(), ..offered.spec.clone() })
@@ -383,7 +361,7 @@ impl Config {
             agent.approvers.as_ref().map(|named| named.iter().map(|name| party(name)).collect());
         let forbids_for = |name: &String| {
             let tool = self.file.tools.get(name);
-            tool.and_then(|tool| tool.self_approval) == Some(SelfApproval::Forbid)
+            tool.and_then(|tool| tool.common.self_approval) == Some(SelfApproval::Forbid)
         };
         let mut four_eyes = BTreeSet::new();
         for name in plan.tools.iter().map(|tool| &tool.name).filter(|name| forbids_for(name)) {
@@ -412,10 +390,7 @@ fn serves(agent: &file::Agent, definition: &Definition) -> Result<Option<Serves>
 
 /// `ann` or `user:ann`, `group:finance`, `role:on-call`.
 fn party(name: &str) -> Result<Party, BadParty> {
-    match name.contains(':') {
-        true => name.parse(),
-        false => Ok(Party::User(UserId::new(name)?)),
-    }
+    if name.contains(':') { name.parse() } else { Ok(Party::User(UserId::new(name)?)) }
 }
 
 /// Who may call, as far as the file says; the address is known later.
@@ -470,6 +445,7 @@ fn card(said: &file::AgentA2a) -> Card {
         skills: said.skills.iter().map(skill).collect(),
         input_modes: said.input_modes.clone(),
         output_modes: said.output_modes.clone(),
+        readers: if said.v03_card == Some(true) { CardReaders::CurrentAndV03 } else { CardReaders::Current },
     }
 }
 

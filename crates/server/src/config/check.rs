@@ -47,12 +47,11 @@ pub(super) fn check(file: &File, tree: &Node, folder: &FilePath) -> Checked {
     }
     rules::server(&file.server, tree, &mut found);
     let has_agents = !tree.keys(&Path::of(&["agents"])).is_empty();
-    rules::conformance(&file.server, has_agents, tree, &mut found);
-    if file.agents.is_empty() && !has_agents && file.server.conformance != Some(true) {
+    if file.agents.is_empty() && !has_agents {
         found.notice(
             tree,
             &Path::top(),
-            "there are no agents, so a server with this file has nothing to do".into(),
+            "the file has no agents, so a server with it has nothing to do".into(),
         );
     }
     found

@@ -2,8 +2,7 @@
 //!
 //! Which keys belong to which driver is checked here. A password is in the address alone, and that is never shown.
 
-use std::fmt;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 
 use standfast_store::postgres::PostgresOptions;
 
@@ -12,90 +11,18 @@ use super::file::{Driver, Sql, SslMode};
 use super::path::Path;
 use super::stores::absolute;
 use super::tree::Node;
+use crate::database::{Database, Postgres};
 
-/// The database that a file names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Database {
-    /// A file.
-    Sqlite(PathBuf),
-    /// A server that several nodes share.
-    Postgres(Postgres),
-}
-
-/// A Postgres that a file names.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Postgres {
-    /// The key that names it, such as `session_stores.main.sql`.
-    pub setting: String,
-    address: String,
-    appends: Option<u16>,
-    reads: Option<u16>,
-}
-
-impl fmt::Debug for Postgres {
-    /// Without the address: it has a password in it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Postgres").field("setting", &self.setting).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Display for Database {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Database::Sqlite(path) => write!(f, "{}", path.display()),
-            Database::Postgres(postgres) => match postgres.options().place() {
-                Ok(place) => write!(f, "Postgres at {place}"),
-                Err(_) => f.write_str("Postgres"),
-            },
-        }
-    }
-}
-
-impl Postgres {
-    /// What the store is opened with.
-    #[must_use]
-    pub fn options(&self) -> PostgresOptions {
-        let usual = PostgresOptions::at(&*self.address);
-        PostgresOptions {
-            writers: self.appends.map_or(usual.writers, usize::from),
-            readers: self.reads.map_or(usual.readers, usize::from),
-            ..usual
-        }
-    }
-}
-
-impl Database {
-    /// What the section at this path names. What is missing has been told by [`check`].
-    pub(super) fn named(path: &Path, sql: &Sql, folder: &FilePath) -> Database {
-        match sql.driver {
-            Driver::Sqlite => Database::Sqlite(absolute(folder, sql.database.as_deref().unwrap_or_default())),
-            Driver::Postgres => Database::Postgres(Postgres {
-                setting: path.to_string(),
-                address: address(sql),
-                appends: sql.append_connections,
-                reads: sql.read_connections,
-            }),
-        }
-    }
-
-    /// The file of SQLite.
-    #[must_use]
-    pub fn file(&self) -> Option<PathBuf> {
-        match self {
-            Database::Sqlite(path) => Some(path.clone()),
-            Database::Postgres(_) => None,
-        }
-    }
-
-    /// Whether the two are one database.
-    pub(super) fn is_same(&self, other: &Database) -> bool {
-        match (self, other) {
-            (Database::Sqlite(one), Database::Sqlite(other)) => one == other,
-            (Database::Postgres(one), Database::Postgres(other)) => one.address == other.address,
-            (Database::Sqlite(_), Database::Postgres(_)) | (Database::Postgres(_), Database::Sqlite(_)) => {
-                false
-            }
-        }
+/// What the section at this path names. What is missing has been told by [`check`].
+pub(super) fn named(path: &Path, sql: &Sql, folder: &FilePath) -> Database {
+    match sql.driver {
+        Driver::Sqlite => Database::Sqlite(absolute(folder, sql.database.as_deref().unwrap_or_default())),
+        Driver::Postgres => Database::Postgres(Postgres {
+            setting: path.to_string(),
+            address: address(sql),
+            appends: sql.append_connections,
+            reads: sql.read_connections,
+        }),
     }
 }
 
@@ -154,12 +81,7 @@ fn postgres(sql: &Sql, path: &Path, tree: &Node, found: &mut Checked) {
         for (key, is_said) in parts(sql) {
             if is_said {
                 let what = format!("`{path}` has both `url` and `{key}`");
-                found.problem(
-                    tree,
-                    &path.key(key),
-                    what,
-                    format!("say it in the address, and remove `{key}`"),
-                );
+                found.problem(tree, &path.key(key), what, format!("put it into the URL, and remove `{key}`"));
             }
         }
     }

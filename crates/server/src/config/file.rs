@@ -9,6 +9,8 @@ mod llm;
 mod server;
 mod store;
 mod tool;
+mod tool_schema;
+mod tool_type;
 mod values;
 
 use std::collections::BTreeMap;
@@ -19,11 +21,13 @@ use serde::Deserialize;
 
 pub use agent::{A2a as AgentA2a, Agent, Engine, Hitl, Mode, Reasoning, Skill, Task, TaskBackend};
 pub use llm::{Llm, LlmType};
-pub use server::{
-    A2aDecisions, AsyncTools, Audit, Auth, CardSignature, ConformancePass, Jwt, Limits, Server, network,
-};
+pub use server::{A2aDecisions, AsyncTools, Audit, Auth, CardSignature, Jwt, Limits, Server, network};
 pub use store::{Backend, Driver, SessionStore, Sql, SslMode};
-pub use tool::{McpOverride, Sandbox, Tool, ToolType};
+pub use tool::{
+    A2aKeys, AgentKeys, CommandKeys, CommonKeys, ExternalKeys, FileKeys, HttpRequestKeys, McpKeys,
+    McpOverride, Sandbox, Tool, ToolKind,
+};
+pub use tool_type::ToolType;
 pub use values::{AfterGrace, OnDeny, OnTimeout, Parameters, Secret, SelfApproval, Span};
 
 /// The configuration of a Standfast server, `standfast.yaml`.
@@ -32,33 +36,34 @@ pub use values::{AfterGrace, OnDeny, OnTimeout, Parameters, Secret, SelfApproval
 #[garde(allow_unvalidated)]
 #[schemars(title = "Standfast configuration")]
 pub struct File {
-    /// The models that agents ask, by name.
+    /// The models that agents use, by name.
     #[garde(dive)]
     pub llms: BTreeMap<String, Llm>,
-    /// The tools that agents may have, by the name that the model sees. A built-in tool needs no entry here unless
-    /// something about it differs from its defaults.
+    /// The tools that agents may have, by the name that the model sees. A built-in tool needs an entry only to change
+    /// its defaults.
     #[garde(dive)]
+    #[serde(deserialize_with = "tool::by_name")]
     pub tools: BTreeMap<String, Tool>,
-    /// The agents, by name. The name is part of their addresses.
+    /// The agents, by name. The name is part of their URLs.
     #[garde(dive)]
     pub agents: BTreeMap<String, Agent>,
-    /// Where agents keep their sessions, runs and holds, by name. All durable ones must name the same database.
+    /// Where agents store their sessions, runs and holds, by name. All durable ones must name the same database.
     #[garde(dive)]
     pub session_stores: BTreeMap<String, SessionStore>,
-    /// The server itself: where it listens, who may call, how much is allowed.
+    /// The server: address, authentication, limits.
     #[garde(dive)]
     pub server: Server,
-    /// Rules that hold for all agents.
+    /// Rules for all agents.
     #[garde(dive)]
     pub policy: Policy,
 }
 
-/// Rules that hold for all agents.
+/// Rules for all agents.
 #[derive(Debug, Deserialize, JsonSchema, Validate)]
 #[serde(deny_unknown_fields, default)]
 #[garde(allow_unvalidated)]
 pub struct Policy {
-    /// Tools with these names are held, whatever else says that they need no approval.
+    /// Calls of tools with these names always need approval.
     #[schemars(extend("default" = ["ShellCommand"]))]
     pub high_risk_tools: Vec<String>,
 }

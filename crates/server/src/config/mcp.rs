@@ -10,21 +10,23 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use standfast_core::definition::ToolSpec;
 use standfast_core::name::ToolName;
+use standfast_engine::clock::duration;
+use standfast_engine::tool::login::LoginDesk;
+use standfast_tools::child::relay::RelayOrder;
+use standfast_tools::mcp::login::{Desk, DeskOptions, OwnClient};
+use standfast_tools::mcp::offer::{Offer, Terms};
+use standfast_tools::mcp::server::{McpServer, Place, Trouble};
+use standfast_tools::mcp::{McpLimits, McpTool};
 
 use super::build::tools::{Workshop, guard};
-use super::file::{self, Sandbox, ToolType};
+use super::file::{CommonKeys, McpKeys, Sandbox, Secret, ToolKind};
 use super::nearest::advice;
 use super::path::Path;
 use super::problem::{Problem, Problems};
 use super::source::Spot;
 use super::stores::absolute;
 use super::{BuildError, Config, tree};
-use crate::clock::duration;
-use crate::tool::child::relay::RelayOrder;
-use crate::tool::mcp::login::{Desk, DeskOptions, OwnClient};
-use crate::tool::mcp::offer::{Offer, Terms};
-use crate::tool::mcp::server::{McpServer, Place, Trouble};
-use crate::tool::mcp::{McpLimits, McpTool};
+use standfast_engine::outbound::guard::Others;
 
 /// What stands between the name of a server and that of its tool. Single underscores are common in both.
 pub(super) const BETWEEN: &str = "__";
@@ -48,7 +50,7 @@ pub(super) struct Offered {
 pub(super) struct McpTools {
     offered: BTreeMap<String, Vec<Offered>>,
     /// Servers whose tools nobody knows before somebody logs in there.
-    pub(super) awaited: BTreeMap<String, Arc<Desk>>,
+    pub(super) awaited: BTreeMap<String, Arc<dyn LoginDesk>>,
 }
 
 impl McpTools {
@@ -64,6 +66,13 @@ enum Known {
     Awaited(Arc<Desk>),
 }
 
+/// The entry of a server below `tools`.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    common: &'a CommonKeys,
+    keys: &'a McpKeys,
+}
+
 /// A mistake, below this path.
 struct Wrong {
     path: Path,
@@ -75,9 +84,14 @@ impl Config {
     /// Connects to every server that an agent has tools of.
     pub(super) async fn mcp_tools(&self, workshop: &Workshop<'_>) -> Result<McpTools, BuildError> {
         let used = self.agents.iter().flat_map(|plan| &plan.tools);
-        let names: BTreeSet<&str> =
-            used.filter(|tool| tool.kind == ToolType::Mcp).map(|tool| tool.name.as_str()).collect();
-        let entries = names.into_iter().filter_map(|name| Some((name, self.file.tools.get(name)?)));
+        let names: BTreeSet<&str> = used.map(|tool| tool.name.as_str()).collect();
+        let entries = names.into_iter().filter_map(|name| {
+            let tool = self.file.tools.get(name)?;
+            match &tool.kind {
+                Some(ToolKind::Mcp(keys)) => Some((name, Entry { common: &tool.common, keys })),
+                Some(_) | None => None,
+            }
+        });
         let all = entries.map(async |(name, tool)| (name, self.server_tools(name, tool, workshop).await));
         let all = join_all(all);
         let (mut tools, mut wrong) = (McpTools::default(), Vec::new());
@@ -89,7 +103,7 @@ impl Config {
                 Ok(Known::Awaited(desk)) => {
                     tracing::warn!(
                         server = name,
-                        "an MCP server asks for a login before it says what it offers: runs with it wait for that"
+                        "mcp: the server requires a login before it lists its tools; runs that use it wait for the login"
                     );
                     tools.awaited.insert(name.to_owned(), desk);
                 }
@@ -111,7 +125,7 @@ impl Config {
     async fn server_tools(
         &self,
         name: &str,
-        tool: &file::Tool,
+        tool: Entry<'_>,
         workshop: &Workshop<'_>,
     ) -> Result<Known, Vec<Wrong>> {
         let path = Path::of(&["tools", name]);
@@ -119,18 +133,18 @@ impl Config {
             let help = "name another `working_directory`, or write `sandbox: off`".to_owned();
             vec![Wrong { path: path.key("sandbox"), what: what.to_string(), help }]
         };
-        let place = self.place(name, tool, workshop).map_err(no_place)?;
+        let place = self.place(name, tool.keys, workshop).map_err(no_place)?;
         let server = Arc::new(McpServer::new(name, place));
         let told = match (server.look().await, server.desk()) {
             (Ok(()), _) => None,
             (Err(Trouble::NotSent(why) | Trouble::Refused(why) | Trouble::Lost(why)), _) => {
-                Some((why, "start the server or repair its entry; `enabled: false` leaves its tools out"))
+                Some((why, "start the server or repair its entry; `enabled: false` disables it"))
             }
             // What it offered to whoever could ask it last; each call sees to its own login.
             (Err(Trouble::Login(_)), Some(_)) if server.recalls_offers().await => None,
             (Err(Trouble::Login(_)), Some(desk)) => return Ok(Known::Awaited(desk)),
             (Err(Trouble::Login(challenge)), None) => Some((
-                format!("the MCP server `{name}` asks for a login: {challenge}"),
+                format!("the MCP server `{name}` requires a login: {challenge}"),
                 "give its entry `headers`, such as `Authorization: Bearer ${NAME}`",
             )),
         };
@@ -138,10 +152,10 @@ impl Config {
             return Err(vec![Wrong { path, what, help: help.to_owned() }]);
         }
         let offers = server.offers();
-        let mut wrong = unknown_names(&path, tool, &offers);
+        let mut wrong = unknown_names(&path, tool.keys, &offers);
         let (mut offered, mut taken) = (Vec::new(), BTreeMap::new());
         for (theirs, offer) in offers {
-            if !is_wanted(tool, &theirs) {
+            if !is_wanted(tool.keys, &theirs) {
                 continue;
             }
             match self.offered(name, tool, &server, &theirs, offer) {
@@ -158,7 +172,7 @@ impl Config {
                 }
                 Err(why) => {
                     let what =
-                        format!("the tool `{theirs}` of the MCP server `{name}` cannot be taken: {why}");
+                        format!("the tool `{theirs}` of the MCP server `{name}` cannot be used: {why}");
                     let help = format!("leave it out with `deny: [{theirs}]`");
                     wrong.push(Wrong { path: path.clone(), what, help });
                 }
@@ -170,41 +184,42 @@ impl Config {
     fn offered(
         &self,
         name: &str,
-        tool: &file::Tool,
+        tool: Entry<'_>,
         server: &Arc<McpServer>,
         theirs: &str,
         offer: Result<Offer, String>,
     ) -> Result<Offered, String> {
         let offer = offer?;
         let ours = our_name(name, theirs)?;
-        let own = tool.overrides.get(theirs);
+        let Entry { common, keys } = tool;
+        let own = keys.overrides.get(theirs);
         let terms = Terms {
-            ignores_hints: tool.trust_hints == Some(false),
-            all_ask: tool.requires_approval,
+            ignores_hints: keys.trust_hints == Some(false),
+            all_ask: common.requires_approval,
             asks: own.and_then(|own| own.requires_approval),
             may_repeat: own.and_then(|own| own.idempotent),
             description: own.and_then(|own| own.description.clone()),
         };
         let is_high_risk = self.file.policy.high_risk_tools.iter().any(|named| named == ours.as_str());
         let mut spec = offer.spec(&terms);
-        let prompt = own.and_then(|own| own.approval_prompt.as_ref()).or(tool.approval_prompt.as_ref());
+        let prompt = own.and_then(|own| own.approval_prompt.as_ref()).or(common.approval_prompt.as_ref());
         spec.approval_prompt = prompt.cloned();
         let usual = McpLimits::default();
         let limits = McpLimits {
-            time: tool.timeout.map_or(usual.time, |span| duration(span.0).max(Duration::from_millis(1))),
-            answer_bytes: tool
+            time: keys.timeout.map_or(usual.time, |span| duration(span.0).max(Duration::from_millis(1))),
+            answer_bytes: keys
                 .max_output
                 .and_then(|bytes| usize::try_from(bytes).ok())
                 .unwrap_or(usual.answer_bytes),
-            question: tool.input_timeout.map_or(usual.question, |span| duration(span.0)),
+            question: common.input_timeout.map_or(usual.question, |span| duration(span.0)),
         };
         let asks = offer.asks(&terms) || is_high_risk;
         let (server, tool) = (server.clone(), theirs.to_owned());
         Ok(Offered { name: ours, spec, tool: Arc::new(McpTool { server, tool, terms, asks, limits }) })
     }
 
-    fn place(&self, name: &str, tool: &file::Tool, workshop: &Workshop<'_>) -> Result<Place, BuildError> {
-        let exposed = |values: &BTreeMap<String, file::Secret>| {
+    fn place(&self, name: &str, tool: &McpKeys, workshop: &Workshop<'_>) -> Result<Place, BuildError> {
+        let exposed = |values: &BTreeMap<String, Secret>| {
             values.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
         };
         let Some(program) = &tool.command else {
@@ -238,7 +253,7 @@ impl Config {
     fn desk(
         &self,
         name: &str,
-        tool: &file::Tool,
+        tool: &McpKeys,
         headers: &BTreeMap<String, String>,
         workshop: &Workshop<'_>,
     ) -> Option<Arc<Desk>> {
@@ -247,7 +262,7 @@ impl Config {
         }
         let (logins, clock) = workshop.logins()?;
         let url = tool.url.clone().unwrap_or_default();
-        let mut guard = guard(Some(tool));
+        let mut guard = guard(tool.allowed_hosts.as_deref(), Others::Public);
         // The server itself is called anyway, wherever it is.
         guard.allowed_hosts.extend(own_host(&url));
         let oauth = tool.oauth.as_ref();
@@ -275,7 +290,7 @@ fn own_host(url: &str) -> Option<String> {
     Some(format!("{host}:{}", url.port_or_known_default()?))
 }
 
-fn is_wanted(tool: &file::Tool, theirs: &str) -> bool {
+fn is_wanted(tool: &McpKeys, theirs: &str) -> bool {
     let named = |list: &Vec<String>| list.iter().any(|name| name == theirs);
     tool.allow.as_ref().is_none_or(named) && !tool.deny.as_ref().is_some_and(named)
 }
@@ -283,7 +298,7 @@ fn is_wanted(tool: &file::Tool, theirs: &str) -> bool {
 /// A name that is not there may be a slip of the pen: then the tool that was meant would go its own way.
 fn unknown_names(
     path: &Path,
-    tool: &file::Tool,
+    tool: &McpKeys,
     offers: &BTreeMap<String, Result<Offer, String>>,
 ) -> Vec<Wrong> {
     let known: Vec<&str> = offers.keys().map(String::as_str).collect();

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use standfast_core::json::RawJson;
 use standfast_core::time::Millis;
+use standfast_engine::model::Model;
+use standfast_models::chain::Chain;
+use standfast_models::provider::{Price, Provider, ProviderSettings};
+use standfast_models::script_file::{self, ScriptError};
 
 use super::Config;
 use super::build::BuildError;
 use super::file::{self, Llm};
 use super::stores::absolute;
-use crate::model::Model;
-use crate::model::chain::Chain;
-use crate::model::provider::{Price, Provider, ProviderSettings};
-use crate::model::script_file::{self, ScriptError};
 
 /// How long one reply may take, unless the file says otherwise.
 const TIMEOUT: Millis = Millis::seconds(600);
@@ -46,9 +46,10 @@ impl Models {
 
     /// What an agent asks.
     pub(super) fn of(&self, agent: &file::Agent, config: &Config) -> Result<Arc<dyn Model>, BuildError> {
-        match self.providers.contains_key(&agent.llm) {
-            true => Ok(Arc::new(self.chain(&agent.llm, config))),
-            false => script(agent, config),
+        if self.providers.contains_key(&agent.llm) {
+            Ok(Arc::new(self.chain(&agent.llm, config)))
+        } else {
+            script(agent, config)
         }
     }
 

@@ -5,7 +5,7 @@
 use standfast_core::hold::{AfterGrace, HoldPolicy, OnDeny, OnTimeout};
 use standfast_core::time::Millis;
 
-use super::file::{Agent, File, Task, Tool, ToolType};
+use super::file::{Agent, CommonKeys, File, Task, Tool, ToolKind, ToolType};
 use super::mode::{self, Effective, EffectiveMode, Store};
 use super::stores::{Lives, lives};
 
@@ -82,21 +82,23 @@ pub(super) fn tools(agent: &Agent, file: &File) -> Vec<ToolPlan> {
 /// A tool that an agent names.
 fn listed(name: &str, file: &File) -> Option<ToolPlan> {
     let tool = file.tools.get(name);
-    let kind = tool.map_or_else(|| ToolType::built_in(name), |tool| tool.kind_as(name))?;
-    let agent = tool.filter(|_| kind == ToolType::Agent).and_then(|tool| tool.agent.clone());
+    let kind = tool.map_or_else(|| ToolType::built_in(name), Tool::tool_type)?;
+    let agent = match tool.and_then(|tool| tool.kind.as_ref()) {
+        Some(ToolKind::Agent(keys)) => keys.agent.clone(),
+        Some(_) | None => None,
+    };
     let plan = ToolPlan { name: name.to_owned(), kind, asks: asks(name, kind, tool, file), agent };
-    tool.is_none_or(|tool| tool.enabled != Some(false)).then_some(plan)
+    tool.is_none_or(|tool| tool.common.enabled != Some(false)).then_some(plan)
 }
 
 /// The tool that a name below `sub_agents` comes to. An entry below `tools` with its name can say more about it.
 fn asks_agent(sub_agent: &str, file: &File) -> Option<ToolPlan> {
     let name = sub_agent_tool(sub_agent);
-    match file.tools.contains_key(&name) {
-        true => listed(&name, file),
-        false => {
-            let (kind, agent) = (ToolType::Agent, Some(sub_agent.to_owned()));
-            Some(ToolPlan { asks: asks(&name, kind, None, file), name, kind, agent })
-        }
+    if file.tools.contains_key(&name) {
+        listed(&name, file)
+    } else {
+        let (kind, agent) = (ToolType::Agent, Some(sub_agent.to_owned()));
+        Some(ToolPlan { asks: asks(&name, kind, None, file), name, kind, agent })
     }
 }
 
@@ -107,7 +109,7 @@ pub(super) fn sub_agent_tool(sub_agent: &str) -> String {
 
 /// C32: what the entry says, else what is usual for its type; names of high risk always ask.
 fn asks(name: &str, kind: ToolType, tool: Option<&Tool>, file: &File) -> bool {
-    let said = tool.and_then(|tool| tool.requires_approval);
+    let said = tool.and_then(|tool| tool.common.requires_approval);
     said.unwrap_or(kind.needs_approval()) || file.policy.high_risk_tools.iter().any(|risky| risky == name)
 }
 
@@ -129,7 +131,7 @@ fn holds(task: Option<&Task>, mode: Option<EffectiveMode>) -> HoldPolicy {
 }
 
 /// The same for one tool, where it says something of its own (C7: the tool wins).
-pub(super) fn tool_holds(agent: &HoldPolicy, tool: &Tool) -> Option<HoldPolicy> {
+pub(super) fn tool_holds(agent: &HoldPolicy, tool: &CommonKeys) -> Option<HoldPolicy> {
     let own = HoldPolicy {
         on_deny: tool.on_deny.map_or(agent.on_deny, OnDeny::from),
         on_timeout: tool.on_timeout.map_or(agent.on_timeout, OnTimeout::from),

@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use super::file::ToolType;
 use super::schema::{self, properties, resolve, words};
 
 const AROUND: &str = include_str!("reference.md");
@@ -23,13 +24,37 @@ fn sections() -> String {
         let _ = writeln!(out, "## `{name}`\n\n{}\n", said(section));
         let _ = writeln!(out, "| key | takes | default | meaning |\n| --- | --- | --- | --- |");
         let entry = resolve(section);
-        match entry["additionalProperties"].is_object() {
-            true => rows(&entry["additionalProperties"], &format!("{name}.&lt;name&gt;"), &mut out),
-            false => rows(entry, name, &mut out),
+        if name == "tools" {
+            tools(resolve(&entry["additionalProperties"]), &mut out);
+        } else if entry["additionalProperties"].is_object() {
+            rows(&entry["additionalProperties"], &format!("{name}.&lt;name&gt;"), &mut out);
+        } else {
+            rows(entry, name, &mut out);
         }
         out.push('\n');
     }
     out
+}
+
+/// Tools: what all of them can have, then a table for each type that has keys of its own.
+fn tools(tool: &Value, out: &mut String) {
+    let mut common = tool.clone();
+    let types: Vec<(&ToolType, &Value)> =
+        ToolType::ALL.iter().filter_map(|kind| Some((kind, schema::keys_of_type(*kind)?))).collect();
+    if let Some(keys) = common["properties"].as_object_mut() {
+        keys.retain(|key, _| !types.iter().any(|(_, own)| own["properties"].get(key).is_some()));
+    }
+    rows(&common, "tools.&lt;name&gt;", out);
+    let mut rest = types.as_slice();
+    while let Some((_, own)) = rest.first() {
+        let same = rest.iter().take_while(|(_, other)| other == own).count();
+        let names: Vec<String> =
+            rest[..same].iter().map(|(kind, _)| format!("`{}`", kind.as_str())).collect();
+        let _ = writeln!(out, "\n### Tools of type {}\n", names.join(", "));
+        let _ = writeln!(out, "| key | takes | default | meaning |\n| --- | --- | --- | --- |");
+        rows(own, "tools.&lt;name&gt;", out);
+        rest = &rest[same..];
+    }
 }
 
 /// One row for each key below a place; the keys below a key follow it.

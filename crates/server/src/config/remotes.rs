@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use standfast_core::time::Millis;
+use standfast_engine::clock::Clock;
+use standfast_tools::a2a::card::Trouble;
+use standfast_tools::a2a::{RemoteAgent, RemoteOptions};
+use standfast_tools::external::USUAL_TIMEOUT;
 
-use super::build::tools::guard;
-use super::file::{self, ToolType};
+use super::build::tools::{guard, others};
+use super::file::{A2aKeys, Tool, ToolKind};
 use super::path::Path;
 use super::problem::{Problem, Problems};
 use super::source::Spot;
 use super::{BuildError, Config, tree};
-use crate::clock::Clock;
-use crate::tool::a2a::card::Trouble;
-use crate::tool::a2a::{RemoteAgent, RemoteOptions};
-use crate::tool::external::USUAL_TIMEOUT;
 
 /// Bytes of an answer, unless the file says otherwise.
 const ANSWER_BYTES: usize = 1024 * 1024;
@@ -30,11 +30,16 @@ impl Config {
     /// Every remote agent that an agent of this server can hand work to.
     pub(super) async fn remote_agents(&self, clock: &Clock) -> Result<Remotes, BuildError> {
         let used = self.agents.iter().flat_map(|plan| &plan.tools);
-        let names: BTreeSet<&str> =
-            used.filter(|tool| tool.kind == ToolType::A2a).map(|tool| tool.name.as_str()).collect();
-        let entries = names.into_iter().filter_map(|name| Some((name, self.file.tools.get(name)?)));
-        let all = join_all(entries.map(async |(name, tool)| {
-            let remote = RemoteAgent::new(options(name, tool), clock.clone());
+        let names: BTreeSet<&str> = used.map(|tool| tool.name.as_str()).collect();
+        let entries = names.into_iter().filter_map(|name| {
+            let tool = self.file.tools.get(name)?;
+            match &tool.kind {
+                Some(ToolKind::A2a(keys)) => Some((name, tool, keys)),
+                Some(_) | None => None,
+            }
+        });
+        let all = join_all(entries.map(async |(name, tool, keys)| {
+            let remote = RemoteAgent::new(options(name, tool, keys), clock.clone());
             let seen = remote.look().await;
             (name, Arc::new(remote), seen)
         }));
@@ -46,13 +51,13 @@ impl Config {
                 Err(trouble @ Trouble::Away { .. }) => tracing::warn!(
                     tool = name,
                     %trouble,
-                    "a remote agent is away; calls of it ask a person once its card is there"
+                    "a2a: remote agent unreachable; its calls need approval once its card is available"
                 ),
                 Err(trouble @ Trouble::Unusable { .. }) => {
                     let path = Path::of(&["tools", name]);
                     let at = tree.as_ref().map_or(Spot::START, |tree| tree.spot(&path));
                     let what = format!("the remote agent `{name}` cannot be used: {trouble}");
-                    let help = "repair its entry or its card; `enabled: false` leaves it out".to_owned();
+                    let help = "repair its entry or its card; `enabled: false` disables it".to_owned();
                     problems.push(Problem { at, path, what, help });
                 }
             }
@@ -66,17 +71,17 @@ impl Config {
     }
 }
 
-fn options(name: &str, tool: &file::Tool) -> RemoteOptions {
-    let headers = tool.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned()));
-    let kept = tool.max_output.and_then(|bytes| usize::try_from(bytes).ok());
+fn options(name: &str, tool: &Tool, keys: &A2aKeys) -> RemoteOptions {
+    let headers = keys.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned()));
+    let kept = keys.max_output.and_then(|bytes| usize::try_from(bytes).ok());
     RemoteOptions {
         name: name.to_owned(),
-        url: tool.url.clone().unwrap_or_default(),
+        url: keys.url.clone().unwrap_or_default(),
         headers: headers.collect(),
-        guard: guard(Some(tool)),
+        guard: guard(keys.allowed_hosts.as_deref(), others(keys.only_allowed_hosts)),
         answer_bytes: kept.unwrap_or(ANSWER_BYTES),
-        timeout: tool.timeout.map_or(USUAL_TIMEOUT, |span| span.0).max(Millis(1)),
-        idempotent: tool.idempotent,
-        description: tool.description.clone(),
+        timeout: keys.timeout.map_or(USUAL_TIMEOUT, |span| span.0).max(Millis(1)),
+        idempotent: keys.idempotent,
+        description: tool.common.description.clone(),
     }
 }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::file::File;
+use super::file::{File, ToolType};
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
@@ -85,6 +85,25 @@ pub(super) fn may_be(schema: &Value, kind: &str) -> bool {
 /// The keys that are known at a place; none when any name goes.
 pub(super) fn properties(schema: &Value) -> Option<&Map<String, Value>> {
     schema["properties"].as_object()
+}
+
+/// The keys that only other types of tools have, each with the types that have it.
+pub(super) fn foreign_keys(kind: ToolType) -> Vec<(&'static str, Vec<&'static str>)> {
+    let rules = SCHEMA["$defs"]["Tool"]["allOf"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let name = |rule: &'static Value| rule["if"]["properties"]["type"]["const"].as_str().unwrap_or_default();
+    let lacks = |rule: &Value, key: &str| rule["then"]["properties"].get(key).is_some();
+    let own = rules.iter().find(|rule| name(rule) == kind.as_str());
+    let foreign = own.and_then(|rule| rule["then"]["properties"].as_object()).into_iter().flatten();
+    let foreign = foreign
+        .map(|(key, _)| (key.as_str(), rules.iter().filter(|rule| !lacks(rule, key)).map(name).collect()));
+    foreign.collect()
+}
+
+/// What a type of tool adds to the keys that every tool can have, if it adds any.
+pub(super) fn keys_of_type(kind: ToolType) -> Option<&'static Value> {
+    let rules = SCHEMA["$defs"]["Tool"]["allOf"].as_array()?;
+    let own = rules.iter().find(|rule| rule["if"]["properties"]["type"]["const"] == kind.as_str())?;
+    own["then"].get("$ref").map(|_| resolve(&own["then"]))
 }
 
 /// Every place that has a key of this name, as `agents.<name>.task`.

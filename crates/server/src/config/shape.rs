@@ -165,23 +165,22 @@ impl Shaper {
     fn scalar(&mut self, scalar: &Scalar, at: Spot, schema: &Json, here: &Here) -> Option<Json> {
         let written = &scalar.written;
         if let Some(words) = words(schema) {
-            return match words.contains(&scalar.text.as_str()) {
-                true => Some(Json::String(scalar.text.clone())),
-                false => {
-                    let what = format!("invalid {}: {written} (must be {})", here.name, either(&words));
-                    let help = match nearest(&scalar.text, words.iter().copied()) {
-                        Some(meant) => format!("did you mean `{meant}`?"),
-                        None => format!("write one of them, such as `{}`", words.first().unwrap_or(&"")),
-                    };
-                    self.wrong(here, at, what, help)
-                }
+            return if words.contains(&scalar.text.as_str()) {
+                Some(Json::String(scalar.text.clone()))
+            } else {
+                let what = format!("invalid {}: {written} (must be {})", here.name, either(&words));
+                let help = match nearest(&scalar.text, words.iter().copied()) {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => format!("write one of them, such as `{}`", words.first().unwrap_or(&"")),
+                };
+                self.wrong(here, at, what, help)
             };
         }
         if schema["format"] == Span::FORMAT {
             return match Span::parse(&scalar.text) {
                 Some(_) => Some(Json::String(scalar.text.clone())),
                 None => {
-                    let what = format!("`{}` must be a span of time, not `{written}`", shown(here));
+                    let what = format!("`{}` must be a duration, not `{written}`", shown(here));
                     self.wrong(
                         here,
                         at,
@@ -226,17 +225,19 @@ impl Shaper {
     }
 
     fn number(&mut self, scalar: &Scalar, at: Spot, schema: &Json, here: &Here) -> Option<Json> {
-        let number = match may_be(schema, "integer") {
-            true => whole(&scalar.text, schema["format"].as_str()).map(Number::from),
-            false => scalar.text.parse().ok().and_then(Number::from_f64),
+        let number = if may_be(schema, "integer") {
+            whole(&scalar.text, schema["format"].as_str()).map(Number::from)
+        } else {
+            scalar.text.parse().ok().and_then(Number::from_f64)
         };
         if number.is_none() {
             let what = format!("`{}` must be {}, not `{}`", shown(here), wanted(schema), scalar.written);
             let is_too_large =
                 !scalar.text.is_empty() && scalar.text.bytes().all(|byte| byte.is_ascii_digit());
-            let help = match is_too_large {
-                true => "write a smaller number",
-                false => "write digits, without quotes and without a unit",
+            let help = if is_too_large {
+                "write a smaller number"
+            } else {
+                "write digits, without quotes and without a unit"
             };
             return self.wrong(here, at, what, help);
         }
@@ -318,7 +319,7 @@ fn example(schema: &Json, here: &Here, value: &Value) -> String {
             None => "write `NAME:` below it, and the keys of that entry below the name, indented".into(),
         };
     }
-    "write one value behind the colon".into()
+    "write one value after the colon".into()
 }
 
 /// `'a', 'b', or 'c'`.

@@ -5,10 +5,11 @@
 use std::path::{Component, Path as FilePath, PathBuf};
 
 use super::check::Checked;
-use super::database::{self, Database};
+use super::database;
 use super::file::{Agent, Backend, File, Sql, TaskBackend};
 use super::path::Path;
 use super::tree::Node;
+use crate::database::Database;
 
 /// Where the runs of an agent live.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub(super) fn lives(agent: &Agent, file: &File) -> Lives {
 /// The database that the file names.
 pub(super) fn database(file: &File, tree: &Node, folder: &FilePath) -> Option<Database> {
     let (path, sql) = databases(file, tree).into_iter().next()?;
-    Some(Database::named(&path, sql, folder))
+    Some(database::named(&path, sql, folder))
 }
 
 /// Checks that what is named can be opened, and that it is one database.
@@ -89,7 +90,7 @@ fn task_backend(name: &str, agent: &Agent, tree: &Node, found: &mut Checked) {
     let is_sql = task.backend == Some(TaskBackend::Sql);
     if agent.session_store.is_some() && (is_sql || task.sql.is_some()) {
         let what = format!(
-            "agent `{name}` lives in its session_store; `task.backend` and `task.sql` have no effect"
+            "agent `{name}` is stored in its session_store; `task.backend` and `task.sql` have no effect"
         );
         return found.notice(tree, &path.key("backend"), what);
     }
@@ -108,16 +109,16 @@ fn task_backend(name: &str, agent: &Agent, tree: &Node, found: &mut Checked) {
 fn one_database(file: &File, tree: &Node, folder: &FilePath, found: &mut Checked) {
     let all = databases(file, tree);
     let Some((first, first_sql)) = all.first() else { return };
-    let chosen = Database::named(first, first_sql, folder);
+    let chosen = database::named(first, first_sql, folder);
     for (path, sql) in all.iter().skip(1) {
-        if !Database::named(path, sql, folder).is_same(&chosen) {
+        if !database::named(path, sql, folder).is_same(&chosen) {
             let what = format!("`{path}` names another database than `{first}`, and a server has one");
             let (key, help) = match (&chosen, &first_sql.database) {
                 (Database::Sqlite(_), Some(database)) => {
-                    ("database", format!("write `database: {database}` here too; the two stay apart in it"))
+                    ("database", format!("write `database: {database}` here too; they stay separate in it"))
                 }
                 (Database::Sqlite(_) | Database::Postgres(_), _) => {
-                    ("driver", format!("write here what `{first}` says; the two stay apart in it"))
+                    ("driver", format!("write here what `{first}` says; they stay separate in it"))
                 }
             };
             let at = if tree.find(&path.key(key)).is_some() { path.key(key) } else { path.clone() };
@@ -156,5 +157,6 @@ pub(super) fn absolute(folder: &FilePath, path: &str) -> PathBuf {
             }
         }
     }
-    out
+    // The folder itself has a name too, or nothing could be found there.
+    if out.as_os_str().is_empty() { PathBuf::from(".") } else { out }
 }

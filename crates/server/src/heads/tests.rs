@@ -4,7 +4,7 @@
 //! How people ask for it is tested with the real program, in `tests/audit.rs`.
 
 use aws_lc_rs::rand::SystemRandom;
-use standfast_store::Store;
+use standfast_store::RunStore;
 use standfast_store::conformance::support::{NewRun, Scribe, block_on};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;

@@ -8,23 +8,22 @@ use std::sync::Arc;
 
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::HoldPolicy;
-use standfast_core::id::Place;
 use standfast_core::json::RawJson;
 use standfast_core::message::Replay;
 use standfast_core::name::{AgentName, ToolName, UserId};
 use standfast_core::time::Millis;
+use standfast_engine::auth::{Approvers, Party, SelfApproval};
+use standfast_engine::clock::Clock;
+use standfast_engine::model::Model;
+use standfast_engine::settings::{Agent, FixedSettings, Settings};
+use standfast_engine::tool::Tool;
+use standfast_engine::tool::suspend::{self, SuspendForInput};
+use standfast_models::scripted::Script;
 
 use super::Broken;
 use super::file::{AgentText, InlineText, InlineToolText, SelfApprovalText, ToolText};
 use super::tools::{Behaviour, Oracle, Recorded, Scripted};
-use crate::auth::Party;
-use crate::clock::Clock;
 use crate::demo;
-use crate::model::Model;
-use crate::model::scripted::Script;
-use crate::settings::{Agent, Approvers, SelfApproval, Settings, Streaming, Tracking};
-use crate::tool::Tool;
-use crate::tool::suspend::{self, SuspendForInput};
 
 /// How long a node's claim lasts. Longer than usual, so that a tool that takes hours is not renewed too often.
 const LEASE: Millis = Millis::seconds(60);
@@ -61,7 +60,7 @@ impl Cast {
         if let Some(unknown) = behaviours.keys().find(|tool| !known.contains(tool)) {
             let known: Vec<&str> = known.iter().map(|tool| tool.as_str()).collect();
             return Err(Broken::here(format!(
-                "`results` names {unknown}, which is no scripted tool of the agent; there are: {}",
+                "`results` names {unknown}, which is not a scripted tool of the agent; known tools: {}",
                 known.join(", ")
             )));
         }
@@ -73,30 +72,25 @@ impl Cast {
     pub(super) fn settings(&self, oracle: &Arc<Oracle>, clock: &Clock) -> Settings {
         let tool = |name: &ToolName| -> Arc<dyn Tool> {
             let (name, oracle) = (name.clone(), oracle.clone());
-            match self.built_in.contains(&name) {
-                true => Arc::new(Recorded { name, tool: SuspendForInput, oracle }),
-                false => {
-                    let behaviours = self.behaviours.get(&name).cloned().unwrap_or_default();
-                    Arc::new(Scripted { name, behaviours, oracle, clock: clock.clone() })
-                }
+            if self.built_in.contains(&name) {
+                Arc::new(Recorded { name, tool: SuspendForInput, oracle })
+            } else {
+                let behaviours = self.behaviours.get(&name).cloned().unwrap_or_default();
+                Arc::new(Scripted { name, behaviours, oracle, clock: clock.clone() })
             }
         };
         let agent = Agent {
-            digest: self.definition.digest(),
-            definition: self.definition.clone(),
-            model: self.model.clone(),
             tools: self.definition.tools.keys().map(|name| (name.clone(), tool(name))).collect(),
             needs_approval: self.needs_approval.clone(),
             approvers: self.approvers.clone(),
-            worker_pool: 64,
-            may_work: None,
-            streaming: Streaming::On,
-            tracking: Tracking::On,
-            lives: Place::Durable,
-            serves: None,
+            ..Agent::new(self.definition.clone(), self.model.clone())
         };
         let agents = BTreeMap::from([(self.name.clone(), Arc::new(agent))]);
-        Settings { agents, lease: LEASE, poll: NEVER, ..Settings::usual() }
+        Settings {
+            agents,
+            fixed: FixedSettings { lease: LEASE, poll: NEVER, ..FixedSettings::default() },
+            ..Settings::usual()
+        }
     }
 }
 

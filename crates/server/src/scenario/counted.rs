@@ -14,10 +14,11 @@ use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 use standfast_store::{
-    Answer, AuditEntry, Batch, Claim, Claimed, Counts, Credential, DeadLetter, DeadQuery, DueNotice,
-    EndedQuery, Heartbeat, HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow, NoticeQuery, Page, RunQuery,
-    SealedChange, SessionChange, SessionKey, SessionQuery, SessionRow, SettleNotice, ShardSet, Store, Stored,
-    Subscription, SubscriptionCount, SubscriptionQuery,
+    Answer, AuditEntry, AuditStore, Batch, Claim, ClaimedRun, Counts, Credential, DeadLetter, DeadQuery,
+    DeliveryStore, DueNotice, EndedQuery, Heartbeat, HoldQuery, IdempotencyStore, InboxCounts, KeyNote,
+    KeyRecord, NodeRow, NoticeQuery, Page, RunQuery, RunStore, SealedChange, SecretStore, SessionChange,
+    SessionKey, SessionQuery, SessionRow, SessionStore, SettleNotice, ShardSet, Store, StoredRun,
+    Subscription, SubscriptionCount, SubscriptionQuery, WorkStore,
 };
 use tokio::sync::Notify;
 
@@ -67,12 +68,12 @@ impl<S> Counted<S> {
     }
 }
 
-impl<S: Store> Store for Counted<S> {
+impl<S: Store> RunStore for Counted<S> {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         self.count(self.store.append(batches))
     }
 
-    fn load(&self, run: RunId) -> Answer<Stored> {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         self.count(self.store.load(run))
     }
 
@@ -88,7 +89,41 @@ impl<S: Store> Store for Counted<S> {
         self.count(self.store.definition(tenant, digest))
     }
 
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
+        self.count(self.store.facts(run))
+    }
+
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        self.count(self.store.find_hold(hold))
+    }
+
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
+        self.count(self.store.list_runs(query))
+    }
+
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
+        self.count(self.store.list_holds(query))
+    }
+
+    fn tenants(&self) -> Answer<Vec<Tenant>> {
+        self.count(self.store.tenants())
+    }
+
+    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
+        self.count(self.store.ended_runs(query))
+    }
+
+    fn erase(&self, run: RunId) -> Answer<()> {
+        self.count(self.store.erase(run))
+    }
+
+    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
+        self.count(self.store.quarantine(run, why))
+    }
+}
+
+impl<S: Store> WorkStore for Counted<S> {
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
         self.count(self.store.claim_due(claim))
     }
 
@@ -100,80 +135,42 @@ impl<S: Store> Store for Counted<S> {
         self.count(self.store.release(run, node, wake_at))
     }
 
-    fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
-        self.count(self.store.inbox_counts(tenant))
+    fn time(&self) -> Answer<Option<Timestamp>> {
+        self.count(self.store.time())
     }
 
-    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
-        self.count(self.store.list_runs(query))
+    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
+        self.count(self.store.shards(beat))
     }
 
-    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
-        self.count(self.store.list_holds(query))
+    fn leave(&self, node: Incarnation) -> Answer<()> {
+        self.count(self.store.leave(node))
     }
 
-    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
-        self.count(self.store.find_hold(hold))
+    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
+        self.count(self.store.nodes(now))
     }
 
-    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
-        self.count(self.store.find_key(tenant, key))
-    }
-
-    fn ended_runs(&self, query: EndedQuery) -> Answer<Page<RunId>> {
-        self.count(self.store.ended_runs(query))
-    }
-
-    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
-        self.count(self.store.note_keys(notes))
-    }
-
-    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
-        self.count(self.store.forget_keys(until, limit))
-    }
-
-    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
-        self.count(self.store.sealed(tenant, name))
-    }
-
-    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
-        self.count(self.store.change_sealed(change))
-    }
-
-    fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
-        self.count(self.store.credential(prefix))
-    }
-
-    fn put_credential(&self, credential: Credential) -> Answer<bool> {
-        self.count(self.store.put_credential(credential))
-    }
-
-    fn list_credentials(&self, tenant: Tenant) -> Answer<Vec<Credential>> {
-        self.count(self.store.list_credentials(tenant))
-    }
-
-    fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
-        self.count(self.store.revoke_credential(tenant, prefix, at))
-    }
-
-    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
-        self.count(self.store.facts(run))
-    }
-
-    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
-        self.count(self.store.quarantine(run, why))
+    fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
+        self.store.hints()
     }
 
     fn counts(&self, tenant: Tenant) -> Answer<Counts> {
         self.count(self.store.counts(tenant))
     }
 
-    fn list_sessions(&self, query: SessionQuery) -> Answer<Page<SessionRow>> {
-        self.count(self.store.list_sessions(query))
+    fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
+        self.count(self.store.inbox_counts(tenant))
     }
+}
 
+impl<S: Store> DeliveryStore for Counted<S> {
     fn due_notices(&self, query: NoticeQuery) -> Answer<Vec<DueNotice>> {
         self.count(self.store.due_notices(query))
+    }
+
+    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
+        self.count(self.store.settle_notice(no, settle))
     }
 
     fn subscription(&self, tenant: Tenant, id: String) -> Answer<Option<Subscription>> {
@@ -207,52 +204,68 @@ impl<S: Store> Store for Counted<S> {
     fn resend(&self, tenant: Tenant, no: i64, at: Timestamp) -> Answer<bool> {
         self.count(self.store.resend(tenant, no, at))
     }
+}
 
-    fn settle_notice(&self, no: i64, settle: SettleNotice) -> Answer<()> {
-        self.count(self.store.settle_notice(no, settle))
-    }
-
-    fn tenants(&self) -> Answer<Vec<Tenant>> {
-        self.count(self.store.tenants())
-    }
-
+impl<S: Store> SessionStore for Counted<S> {
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
         self.count(self.store.session(key))
+    }
+
+    fn list_sessions(&self, query: SessionQuery) -> Answer<Page<SessionRow>> {
+        self.count(self.store.list_sessions(query))
     }
 
     fn change_session(&self, key: SessionKey, change: SessionChange, at: Timestamp) -> Answer<bool> {
         self.count(self.store.change_session(key, change, at))
     }
+}
 
-    fn erase(&self, run: RunId) -> Answer<()> {
-        self.count(self.store.erase(run))
+impl<S: Store> IdempotencyStore for Counted<S> {
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
+        self.count(self.store.find_key(tenant, key))
     }
 
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.count(self.store.note_keys(notes))
+    }
+
+    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
+        self.count(self.store.forget_keys(until, limit))
+    }
+}
+
+impl<S: Store> SecretStore for Counted<S> {
+    fn credential(&self, prefix: String) -> Answer<Option<Credential>> {
+        self.count(self.store.credential(prefix))
+    }
+
+    fn put_credential(&self, credential: Credential) -> Answer<bool> {
+        self.count(self.store.put_credential(credential))
+    }
+
+    fn list_credentials(&self, tenant: Tenant) -> Answer<Vec<Credential>> {
+        self.count(self.store.list_credentials(tenant))
+    }
+
+    fn revoke_credential(&self, tenant: Tenant, prefix: String, at: Timestamp) -> Answer<bool> {
+        self.count(self.store.revoke_credential(tenant, prefix, at))
+    }
+
+    fn sealed(&self, tenant: Tenant, name: String) -> Answer<Option<String>> {
+        self.count(self.store.sealed(tenant, name))
+    }
+
+    fn change_sealed(&self, change: SealedChange) -> Answer<bool> {
+        self.count(self.store.change_sealed(change))
+    }
+}
+
+impl<S: Store> AuditStore for Counted<S> {
     fn put_audit(&self, tenant: Tenant, at: Timestamp, entry: String) -> Answer<()> {
         self.count(self.store.put_audit(tenant, at, entry))
     }
 
     fn audit_entries(&self, tenant: Tenant, after: u64, limit: usize) -> Answer<Vec<AuditEntry>> {
         self.count(self.store.audit_entries(tenant, after, limit))
-    }
-
-    fn time(&self) -> Answer<Option<Timestamp>> {
-        self.count(self.store.time())
-    }
-
-    fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
-        self.count(self.store.shards(beat))
-    }
-
-    fn leave(&self, node: Incarnation) -> Answer<()> {
-        self.count(self.store.leave(node))
-    }
-
-    fn nodes(&self, now: Timestamp) -> Answer<Vec<NodeRow>> {
-        self.count(self.store.nodes(now))
-    }
-
-    fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
-        self.store.hints()
     }
 }

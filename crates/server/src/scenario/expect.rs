@@ -6,15 +6,15 @@ use standfast_core::body::Body;
 use standfast_core::event::{Envelope, Outcome};
 use standfast_core::id::{HoldId, Seq};
 use standfast_core::json::RawJson;
-use standfast_core::run::{Run, Status, Waiting, status};
+use standfast_core::run::{Run, Status, WaitKind, status};
 use standfast_core::transcript::{Entry, transcript};
+use standfast_engine::{EngineError, HoldView};
+use standfast_models::script_file::Json;
 
 use super::Broken;
 use super::step_file::{ExpectText, HoldText, StartText, ToldText};
 use super::tools::Started;
 use super::world::{Begun, World};
-use crate::engine::{EngineError, HoldView};
-use crate::model::script_file::Json;
 
 /// What is not as expected of this run.
 pub(super) async fn check(
@@ -236,9 +236,9 @@ fn status_word(run: &Run) -> &'static str {
 
 fn waiting_word(run: &Run) -> &'static str {
     match run.waiting() {
-        Some(Waiting::Person) => "person",
-        Some(Waiting::Auth) => "auth",
-        Some(Waiting::External) => "external",
+        Some(WaitKind::Person) => "person",
+        Some(WaitKind::Auth) => "auth",
+        Some(WaitKind::External) => "external",
         None => "nothing",
     }
 }

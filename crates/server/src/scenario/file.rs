@@ -17,13 +17,13 @@ use standfast_core::hold::{AfterGrace, Ask, HoldPolicy, OnDeny, OnTimeout};
 use standfast_core::json::RawJson;
 use standfast_core::name::{ToolName, UserId};
 use standfast_core::time::Millis;
+use standfast_engine::tool::Pending;
+use standfast_models::script_file::{self, Json, Replies, ScriptError, Span};
+use standfast_models::scripted::Script;
 
 use super::Broken;
 use super::step_file::{Step, StepText};
 use super::tools::{Behaviour, ComesTo};
-use crate::model::script_file::{self, Json, Replies, ScriptError, Span};
-use crate::model::scripted::Script;
-use crate::tool::Pending;
 
 /// A scenario.
 pub(super) struct Scenario {

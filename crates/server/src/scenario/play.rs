@@ -3,7 +3,7 @@
 //! People and clients reach the engine as they do over the native API, and are told no in its words.
 
 use standfast_core::body::Body;
-use standfast_core::command::{Decide, OnHold, Say, Wanted};
+use standfast_core::command::{Choice, Decide, OnHold, Say};
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::Hold;
 use standfast_core::id::{HoldId, HoldKey, Seq};
@@ -11,6 +11,8 @@ use standfast_core::message::Message;
 use standfast_core::name::UserId;
 use standfast_core::run::Run;
 use standfast_core::transcript::stored_call;
+use standfast_engine::{Decision, EngineError, NewRun};
+use standfast_surfaces::http::refusal::problem;
 
 use super::agent::Cast;
 use super::expect;
@@ -18,8 +20,6 @@ use super::file::Scenario;
 use super::step_file::{How, RefusedText, Selector, Step, Verb};
 use super::world::{Begun, World};
 use super::{Broken, Failed, Outcome, RunLog};
-use crate::engine::{Decision, EngineError, NewRun};
-use crate::surface::api::problem;
 
 /// Who begins runs when the scenario does not say.
 const SOMEBODY: &str = "user";
@@ -83,8 +83,7 @@ impl World {
                         None => return Ok(vec![format!("no such hold; {}", expect::open_holds(&state))]),
                     },
                     Found::Several => {
-                        let which =
-                            "several open holds could be meant; say which with `tool`, `kind` or `call`";
+                        let which = "several open holds match; select one with `tool`, `kind` or `call`";
                         return Ok(vec![format!("{which}; {}", expect::open_holds(&state))]);
                     }
                 };
@@ -107,7 +106,7 @@ impl World {
     /// The run that a step is about.
     fn begun(&self, label: Option<&str>) -> Result<&Begun, Broken> {
         match label {
-            None => self.runs.last().ok_or_else(|| Broken::here("no run was begun yet; `send` begins one")),
+            None => self.runs.last().ok_or_else(|| Broken::here("no run was started yet; `send` starts one")),
             Some(label) => {
                 let found = self.runs.iter().rev().find(|begun| begun.label.as_deref() == Some(label));
                 found.ok_or_else(|| Broken::here(format!("no `send` before this step has `run: {label}`")))
@@ -169,13 +168,13 @@ fn kind(urn: &str) -> &str {
     urn.rsplit(':').next().unwrap_or(urn)
 }
 
-fn wanted(how: How) -> Wanted {
+fn wanted(how: How) -> Choice {
     match how {
-        How::Approve => Wanted::Approve,
-        How::Edit(arguments) => Wanted::ApproveEdited { arguments },
-        How::Deny { reason } => Wanted::Deny { reason },
-        How::Answer(value) | How::Result(value) => Wanted::Answer { value },
-        How::Fail(error) => Wanted::Fail { error: Body::text(error) },
+        How::Approve => Choice::Approve,
+        How::Edit(arguments) => Choice::ApproveEdited { arguments },
+        How::Deny { reason } => Choice::Deny { reason },
+        How::Answer(value) | How::Result(value) => Choice::Answer { value },
+        How::Fail(error) => Choice::Fail { error: Body::text(error) },
     }
 }
 

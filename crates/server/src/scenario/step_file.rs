@@ -15,10 +15,10 @@ use standfast_core::id::CallNo;
 use standfast_core::json::RawJson;
 use standfast_core::name::{SessionId, ToolName, UserId};
 use standfast_core::time::Millis;
+use standfast_models::script_file::{Arguments, Json, Span};
 
 use super::Broken;
 use super::file::{body, forms};
-use crate::model::script_file::{Arguments, Json, Span};
 
 /// A step.
 pub(super) struct Step {
@@ -232,7 +232,7 @@ fn read(mut text: StepText, line: u64) -> Result<Step, String> {
     }
     let is_done_by_somebody = !matches!(verb, Verb::Wait(_) | Verb::Restart { .. } | Verb::Expect(_));
     if !is_done_by_somebody && text.refused.is_some() {
-        return Err(format!("`refused` does not belong to `{}`: nobody is asked", verb.word()));
+        return Err(format!("`refused` does not belong to `{}`", verb.word()));
     }
     if matches!(verb, Verb::Wait(_) | Verb::Restart { .. }) && (text.who.is_some() || text.run.is_some()) {
         return Err(format!("`as` and `run` do not belong to `{}`", verb.word()));

@@ -10,9 +10,8 @@ use standfast_core::id::RunId;
 use standfast_core::message::ToolResult;
 use standfast_core::name::ToolName;
 use standfast_core::time::Millis;
-
-use crate::clock::Clock;
-use crate::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_engine::clock::Clock;
+use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
 
 /// What one start of a tool does.
 #[derive(Debug, Clone)]

@@ -10,7 +10,10 @@ use standfast_core::id::RunId;
 use standfast_core::name::{AgentName, UserId};
 use standfast_core::run::Run;
 use standfast_core::time::{Millis, Timestamp};
-use standfast_store::Stored;
+use standfast_engine::auth::{Principal, Scope};
+use standfast_engine::clock::{Clock, Standing};
+use standfast_engine::{Engine, EngineError};
+use standfast_store::StoredRun;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
@@ -18,9 +21,6 @@ use super::Broken;
 use super::agent::Cast;
 use super::counted::{Counted, Unanswered};
 use super::tools::Oracle;
-use crate::auth::{Principal, Scope};
-use crate::clock::{Clock, Standing};
-use crate::engine::{Engine, EngineError};
 
 /// When scenarios begin: 2026-01-01T09:00:00Z.
 const BEGIN: Timestamp = Timestamp(1_767_258_000_000);
@@ -89,7 +89,7 @@ impl World {
         Ok(self.stored(run).await?.row.run)
     }
 
-    async fn stored(&self, run: RunId) -> Result<Stored, Broken> {
+    async fn stored(&self, run: RunId) -> Result<StoredRun, Broken> {
         let unreadable = |error: EngineError| Broken::here(format!("{run} cannot be read: {error}"));
         self.engine()?.load(run).await.map_err(unreadable)
     }
@@ -146,7 +146,7 @@ impl World {
                 return Ok(());
             }
             if before - began > RESTLESS {
-                return Err(Broken::here("the runs do not come to rest; does the script call without end?"));
+                return Err(Broken::here("the runs do not settle; does the script call tools endlessly?"));
             }
         }
     }

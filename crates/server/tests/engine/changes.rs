@@ -6,13 +6,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use standfast::auth::Party;
-use standfast::engine::{Engine, EngineError};
-use standfast::model::scripted::Line;
-use standfast::settings::{Agent, Settings};
-use standfast::tool::suspend;
 use standfast_core::body::Body;
-use standfast_core::command::{Limits, Wanted};
+use standfast_core::command::{Choice, Limits};
 use standfast_core::decide::Answer;
 use standfast_core::event::Outcome;
 use standfast_core::hold::{HoldKind, HoldPolicy};
@@ -21,6 +16,11 @@ use standfast_core::json::RawJson;
 use standfast_core::name::ToolName;
 use standfast_core::run::{Status, status};
 use standfast_core::time::Millis;
+use standfast_engine::auth::Party;
+use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::tool::suspend;
+use standfast_engine::{Engine, EngineError};
+use standfast_models::scripted::Line;
 
 use crate::corners::changed;
 use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};
@@ -40,7 +40,7 @@ async fn waiting(site: &Site) -> (Engine, RunId) {
 
 async fn approve(engine: &Engine, user: &str, run: RunId) -> Result<Answer, EngineError> {
     let hold = hold_of(engine, run, HoldKind::Approval).await;
-    engine.decide(&who(user), decision(hold, Wanted::Approve)).await
+    engine.decide(&who(user), decision(hold, Choice::Approve)).await
 }
 
 /// The site's settings with the tool `delete_file` told of in another way.
@@ -99,7 +99,7 @@ async fn f30_a_stricter_rule_holds_the_next_call() {
         until(&engine, run, HELD).await;
         engine.reload(site.settings());
         let hold = hold_of(&engine, run, HoldKind::Input).await;
-        let yes = Wanted::Answer { value: Body::text("yes") };
+        let yes = Choice::Answer { value: Body::text("yes") };
         assert_eq!(engine.decide(&who("alice"), decision(hold, yes)).await, Ok(Answer::Done));
         let asked = async {
             while !engine

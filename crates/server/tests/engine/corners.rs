@@ -5,25 +5,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use standfast::clock::Clock;
-use standfast::engine::{Engine, EngineError, StoreError};
-use standfast::model::scripted::Line;
-use standfast::model::{Asked, Live, Model, ModelReply, Prompt};
-use standfast::settings::Settings;
-use standfast::tool::{Invocation, Outcome, Running, Tool, suspend};
 use standfast_core::body::Body;
-use standfast_core::command::{AskedCall, Limits, Wanted};
+use standfast_core::command::{AskedCall, Choice, Limits};
 use standfast_core::decide::Answer as Decided;
 use standfast_core::event::{Event, Outcome as Ended};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{CallNo, Seq};
 use standfast_core::message::ToolResult;
 use standfast_core::name::{Tenant, ToolName};
-use standfast_core::run::{CallState, Settled, Status};
+use standfast_core::run::{CallOutcome, CallState, Status};
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::clock::Clock;
+use standfast_engine::model::{Asked, Live, Model, ModelReply, Prompt};
+use standfast_engine::settings::Settings;
+use standfast_engine::tool::{Invocation, Outcome, Running, Tool, suspend};
+use standfast_engine::{Engine, EngineError, StoreError};
+use standfast_models::scripted::Line;
 use standfast_store::conformance::flaky::{Flaky, Mishap};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{Answer, Batch, Store};
+use standfast_store::{
+    Answer, AuditLayer, Batch, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore, SecretLayer,
+    SessionLayer, Store, WorkLayer,
+};
 use tokio::sync::Notify;
 
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
@@ -33,7 +36,7 @@ fn sqlite(site: &Site) -> Arc<SqliteStore> {
 }
 
 /// The site's settings with its agent changed.
-pub(crate) fn changed(site: &Site, change: impl FnOnce(&mut standfast::settings::Agent)) -> Settings {
+pub(crate) fn changed(site: &Site, change: impl FnOnce(&mut standfast_engine::settings::Agent)) -> Settings {
     let mut settings = site.settings();
     let mut changed = (*settings.agents[&agent()]).clone();
     change(&mut changed);
@@ -59,7 +62,7 @@ async fn a_driver_that_loses_every_race_goes_on_later() {
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
     for _ in 0..10 {
-        match engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await {
+        match engine.decide(&who("alice"), decision(hold, Choice::Approve)).await {
             Ok(_) => break,
             Err(EngineError::Store(StoreError::Conflict { .. })) => {}
             Err(other) => panic!("{other}"),
@@ -75,7 +78,13 @@ struct NoDefinitions {
     failures: AtomicUsize,
 }
 
-impl Store for NoDefinitions {
+impl Layer for NoDefinitions {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for NoDefinitions {
     fn definition(&self, tenant: Tenant, digest: standfast_core::digest::Digest) -> Answer<Option<Vec<u8>>> {
         let fails = |left: usize| left.checked_sub(1);
         match self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fails) {
@@ -83,12 +92,14 @@ impl Store for NoDefinitions {
             Err(_) => self.inner.definition(tenant, digest),
         }
     }
-
-    standfast_store::forward_store!(inner: append, load, links, blob, claim_due, renew, release, list_runs, inbox_counts, list_holds,
-        find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys, facts, quarantine,
-        counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit,
-        audit_entries, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for NoDefinitions {}
+impl DeliveryLayer for NoDefinitions {}
+impl SessionLayer for NoDefinitions {}
+impl IdempotencyLayer for NoDefinitions {}
+impl SecretLayer for NoDefinitions {}
+impl AuditLayer for NoDefinitions {}
 
 /// The definition of a run cannot be read just when its tool runs: what the tool did is kept, and nobody is asked about
 /// an outcome that is known.
@@ -108,7 +119,7 @@ async fn results_are_kept_when_a_definition_cannot_be_read() {
         agent.definition = Arc::new(definition);
     }));
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    assert_eq!(engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await, Ok(Decided::Done));
+    assert_eq!(engine.decide(&who("alice"), decision(hold, Choice::Approve)).await, Ok(Decided::Done));
     store.failures.store(3, Ordering::SeqCst);
     let ran = async {
         while site.effects().is_empty() {
@@ -133,7 +144,13 @@ struct Interrupted {
     hook: Mutex<Option<Hook>>,
 }
 
-impl Store for Interrupted {
+impl Layer for Interrupted {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for Interrupted {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         let starts = |batch: &Batch| {
             let events = batch.link.events().unwrap_or_default();
@@ -141,10 +158,7 @@ impl Store for Interrupted {
                 matches!(&envelope.event, Event::CallStarted(started) if started.call == self.before)
             })
         };
-        let hook = match batches.iter().any(starts) {
-            true => self.hook.lock().unwrap().take(),
-            false => None,
-        };
+        let hook = if batches.iter().any(starts) { self.hook.lock().unwrap().take() } else { None };
         match hook {
             None => self.inner.append(batches),
             Some(hook) => {
@@ -156,12 +170,14 @@ impl Store for Interrupted {
             }
         }
     }
-
-    standfast_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
-        list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys, facts,
-        quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit,
-        audit_entries, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for Interrupted {}
+impl DeliveryLayer for Interrupted {}
+impl SessionLayer for Interrupted {}
+impl IdempotencyLayer for Interrupted {}
+impl SecretLayer for Interrupted {}
+impl AuditLayer for Interrupted {}
 
 /// A run is canceled between the start of its first call and that of its second: what was started and never run is given
 /// back, and the log does not call it unknown.
@@ -203,7 +219,7 @@ async fn a_call_that_never_ran_is_given_back_on_cancel() {
     let events = tokio::time::timeout(Duration::from_secs(30), returned).await.unwrap();
     assert!(events.iter().all(|envelope| !matches!(envelope.event, Event::CallOrphaned(_))));
     let row = engine.load(run).await.unwrap().row.run;
-    assert_eq!(row.call(CallNo(1)).unwrap().state, CallState::Done(Settled::NotExecuted));
+    assert_eq!(row.call(CallNo(1)).unwrap().state, CallState::Done(CallOutcome::NotExecuted));
     assert_eq!(site.effects(), Vec::<String>::new());
 }
 
@@ -238,7 +254,7 @@ async fn a_result_is_not_held_back_behind_the_model() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     let mut follower = engine.follow(run, Seq(0));
     let told = async {
         loop {
@@ -267,7 +283,7 @@ async fn a_lost_answer_at_the_start_of_a_call_costs_no_second_start() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    let answer = engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await;
+    let answer = engine.decide(&who("alice"), decision(hold, Choice::Approve)).await;
     let is_honest = matches!(answer, Ok(Decided::Done) | Err(EngineError::Store(StoreError::Unknown { .. })));
     assert!(is_honest, "{answer:?}");
     until(&engine, run, COMPLETED).await;
@@ -293,7 +309,7 @@ async fn a_question_over_the_cap_is_told_to_the_model() {
     let row = engine.load(run).await.unwrap().row.run;
     assert_eq!(row.state.holds.len(), 1);
     let refused: Vec<_> = row.state.calls.iter().map(|call| call.state).collect();
-    assert!(refused.contains(&CallState::Done(Settled::Failed)), "{refused:?}");
+    assert!(refused.contains(&CallState::Done(CallOutcome::Failed)), "{refused:?}");
     let events = engine.events(run, Seq(0)).await.unwrap();
     let told = events.iter().find_map(|envelope| match &envelope.event {
         Event::CallFinished(finished) => Some(finished.result.clone()),
@@ -302,7 +318,7 @@ async fn a_question_over_the_cap_is_told_to_the_model() {
     let Some(ToolResult::Failed(why)) = told else { panic!("{told:?}") };
     assert!(why.inline().unwrap().starts_with("not executed: "), "{why:?}");
     let hold = hold_of(&engine, run, HoldKind::Input).await;
-    let answer = Wanted::Answer { value: Body::text("this one") };
+    let answer = Choice::Answer { value: Body::text("this one") };
     assert_eq!(engine.decide(&who("alice"), decision(hold, answer)).await, Ok(Decided::Done));
     until(&engine, run, COMPLETED).await;
 }

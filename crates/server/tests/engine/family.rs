@@ -2,36 +2,36 @@
 //!
 //! The helper's holds are ordinary holds; the run above waits for its end and goes on with its result.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use standfast::clock::Clock;
-use standfast::engine::{Engine, NewRun};
-use standfast::model::scripted::{Line, Script};
-use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
-use standfast::tool::Tool;
-use standfast::tool::agent::AsksAgent;
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
 use standfast_core::event::Outcome;
 use standfast_core::hold::{HoldKind, HoldPolicy};
-use standfast_core::id::{HoldId, Place, RunId, Seq};
+use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::message::Message;
 use standfast_core::name::{AgentName, ToolName};
-use standfast_core::run::{Status, Waiting};
+use standfast_core::run::{Status, WaitKind};
 use standfast_core::time::Millis;
 use standfast_core::transcript::{Entry, transcript};
+use standfast_engine::clock::Clock;
+use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::tool::Tool;
+use standfast_engine::{Engine, NewRun};
+use standfast_models::scripted::{Line, Script};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_tools::agent::AsksAgent;
 
 use crate::{COMPLETED, HELD, Site, agent, decision, until, who};
 
-fn lead() -> AgentName {
+pub(crate) fn lead() -> AgentName {
     AgentName::new("lead").unwrap()
 }
 
 /// The usual agent `ops`, and `lead`, who hands its work to it.
-fn settings(site: &Site) -> Settings {
+pub(crate) fn settings(site: &Site) -> Settings {
     asking(site, 1)
 }
 
@@ -56,18 +56,9 @@ fn asking(site: &Site, times: usize) -> Settings {
     lines.push(Line::says("It is seen to."));
     let script = Script { lines };
     let lead_settings = Agent {
-        digest: definition.digest(),
-        definition: Arc::new(definition),
-        model: Arc::new(script),
         tools: BTreeMap::from([(name, Arc::new(tool) as Arc<dyn Tool>)]),
-        needs_approval: BTreeSet::new(),
-        approvers: Approvers::default(),
         worker_pool: 5,
-        may_work: None,
-        streaming: Streaming::On,
-        tracking: Tracking::On,
-        lives: Place::Durable,
-        serves: None,
+        ..Agent::new(definition, Arc::new(script))
     };
     settings.agents.insert(lead(), Arc::new(lead_settings));
     settings
@@ -92,7 +83,7 @@ async fn start(engine: &Engine) -> RunId {
 
 /// The hold of the sub-run that the run waits for, as soon as there is one.
 async fn hold_below(engine: &Engine, run: RunId) -> HoldId {
-    until(engine, run, Status::Held(Waiting::External)).await;
+    until(engine, run, Status::Held(WaitKind::External)).await;
     loop {
         let view = engine.run(&who("alice"), run).await.unwrap();
         match view.holds_below.as_slice() {
@@ -116,7 +107,7 @@ async fn a_sub_run_is_decided_after_a_restart_and_answers_the_run_above() {
     let second = server(&site);
     let view = second.hold(&who("alice"), hold).await.unwrap();
     assert_eq!(view.path, [(run, lead())]);
-    assert_eq!(second.decide(&who("alice"), decision(hold, Wanted::Approve)).await, Ok(Answer::Done));
+    assert_eq!(second.decide(&who("alice"), decision(hold, Choice::Approve)).await, Ok(Answer::Done));
     until(&second, run, COMPLETED).await;
     until(&second, hold.run, COMPLETED).await;
     assert_eq!(site.effects().len(), 1);
@@ -168,7 +159,7 @@ async fn what_worked_for_a_run_is_kept_until_that_is_over() {
     let engine = server_with(&site, settings);
     let run = start(&engine).await;
     let first = hold_below(&engine, run).await;
-    assert_eq!(engine.decide(&who("alice"), decision(first, Wanted::Approve)).await, Ok(Answer::Done));
+    assert_eq!(engine.decide(&who("alice"), decision(first, Choice::Approve)).await, Ok(Answer::Done));
     until(&engine, first.run, COMPLETED).await;
     let second = loop {
         let hold = hold_below(&engine, run).await;
@@ -180,7 +171,7 @@ async fn what_worked_for_a_run_is_kept_until_that_is_over() {
     // Old runs are looked for every second.
     tokio::time::sleep(std::time::Duration::from_secs(4)).await;
     assert!(!is_erased(first.run).await, "the run that asked for it still goes on");
-    assert_eq!(engine.decide(&who("alice"), decision(second, Wanted::Approve)).await, Ok(Answer::Done));
+    assert_eq!(engine.decide(&who("alice"), decision(second, Choice::Approve)).await, Ok(Answer::Done));
     for run in [run, first.run, second.run] {
         until(&engine, run, COMPLETED).await;
         for _ in 0..600 {

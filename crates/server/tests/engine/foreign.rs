@@ -6,20 +6,23 @@
 
 use std::sync::{Arc, Mutex};
 
-use standfast::clock::Clock;
-use standfast::engine::{Engine, EngineError};
-use standfast_core::command::{OnHold, Say, Wanted};
+use standfast_core::command::{Choice, OnHold, Say};
 use standfast_core::digest::Digest;
 use standfast_core::hold::HoldKind;
-use standfast_core::id::{HoldId, Place, RunId, Seq};
+use standfast_core::id::{HoldId, RunId, Seq, StorageKind};
 use standfast_core::link::Link;
 use standfast_core::message::Message;
 use standfast_core::name::{InboxName, Tenant};
 use standfast_core::project::HoldRow;
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
+use standfast_engine::clock::Clock;
+use standfast_engine::{Engine, EngineError};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{Answer, SessionKey, SessionRow, Store, Stored};
+use standfast_store::{
+    Answer, AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore, SecretLayer, SessionKey,
+    SessionLayer, SessionRow, SessionStore, Store, StoredRun, WorkLayer,
+};
 
 use crate::{HELD, Site, decision, hold_of, start, until, who};
 
@@ -39,8 +42,14 @@ impl Noting {
     }
 }
 
-impl Store for Noting {
-    fn load(&self, run: RunId) -> Answer<Stored> {
+impl Layer for Noting {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for Noting {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         self.note("load");
         self.inner.load(run)
     }
@@ -69,21 +78,20 @@ impl Store for Noting {
         self.note("find_hold");
         self.inner.find_hold(hold)
     }
+}
 
-    fn tenants(&self) -> Answer<Vec<Tenant>> {
-        self.inner.tenants()
-    }
-
+impl SessionLayer for Noting {
     fn session(&self, key: SessionKey) -> Answer<Option<SessionRow>> {
         self.note("session");
         self.inner.session(key)
     }
-
-    standfast_store::forward_store!(inner: append, claim_due, renew, release, list_runs, inbox_counts,
-        list_holds, find_key, due_notices, subscriptions, settle_notice, change_session, erase, forget_keys,
-        quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit,
-        audit_entries, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for Noting {}
+impl DeliveryLayer for Noting {}
+impl IdempotencyLayer for Noting {}
+impl SecretLayer for Noting {}
+impl AuditLayer for Noting {}
 
 /// Everything that can be asked about a run by its id, or by that of its hold.
 const OPERATIONS: usize = 10;
@@ -93,15 +101,15 @@ async fn ask(engine: &Engine, operation: usize, hold: HoldId) -> Result<(), Engi
     let say = Say { message: Message::text("hello"), on_hold: OnHold::Refuse };
     match operation {
         0 => engine.run(&mallory, run).await.map(drop),
-        1 => engine.look_up(&mallory, run).await.map(drop),
-        2 => engine.log(&mallory, run, Seq(0)).await.map(drop),
+        1 => engine.reads().look_up(&mallory, run).await.map(drop),
+        2 => engine.reads().log(&mallory, run, Seq(0)).await.map(drop),
         3 => engine.see(&mallory, run).await.map(drop),
         4 => engine.hold(&mallory, hold).await.map(drop),
-        5 => engine.receipt(&mallory, hold).await.map(drop),
-        6 => engine.decide(&mallory, decision(hold, Wanted::Approve)).await.map(drop),
+        5 => engine.reads().receipt(&mallory, hold).await.map(drop),
+        6 => engine.decide(&mallory, decision(hold, Choice::Approve)).await.map(drop),
         7 => engine.say(&mallory, run, say, None).await.map(drop),
         8 => engine.cancel(&mallory, run, None, None).await.map(drop),
-        _ => engine.task(&mallory, &InboxName::new("work").unwrap(), run).await.map(drop),
+        _ => engine.inboxes().task(&mallory, &InboxName::new("work").unwrap(), run).await.map(drop),
     }
 }
 
@@ -112,14 +120,16 @@ async fn a_foreign_run_costs_what_an_unknown_one_costs() {
     let inner = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap());
     let store = Arc::new(Noting { inner, asked: Mutex::default() });
     let mut settings = site.settings();
-    settings.poll = standfast_core::time::Millis::hours(1);
+    settings.fixed.poll = standfast_core::time::Millis::hours(1);
     let engine = Engine::new(store.clone(), Clock::system(), settings);
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let foreign = hold_of(&engine, run, HoldKind::Approval).await;
     let tenant = Tenant::default_tenant();
-    let unknown =
-        HoldId { run: RunId::new(&tenant, Place::Durable, Timestamp(1_762_000_000_000), [7; 5]), ..foreign };
+    let unknown = HoldId {
+        run: RunId::new(&tenant, StorageKind::Durable, Timestamp(1_762_000_000_000), [7; 5]),
+        ..foreign
+    };
     for is_broken in [false, true] {
         if is_broken {
             let other = rusqlite::Connection::open(site.path("standfast.db")).unwrap();

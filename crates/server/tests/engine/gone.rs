@@ -3,12 +3,8 @@
 
 use std::sync::Arc;
 
-use standfast::auth::Principal;
-use standfast::clock::Clock;
-use standfast::engine::{Engine, EngineError};
-use standfast::settings::Settings;
 use standfast_core::body::Body;
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::decide::Answer;
 use standfast_core::event::Outcome;
 use standfast_core::hold::HoldKind;
@@ -16,6 +12,10 @@ use standfast_core::id::{CallNo, HoldId, RunId};
 use standfast_core::name::{AgentName, ToolName};
 use standfast_core::run::Status;
 use standfast_core::time::Millis;
+use standfast_engine::auth::Principal;
+use standfast_engine::clock::Clock;
+use standfast_engine::settings::Settings;
+use standfast_engine::{Engine, EngineError};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
@@ -65,7 +65,7 @@ fn says(gone: Gone) -> &'static str {
 
 async fn approve(engine: &Engine, run: RunId) {
     let hold = hold_of(engine, run, HoldKind::Approval).await;
-    assert_eq!(engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await, Ok(Answer::Done));
+    assert_eq!(engine.decide(&who("alice"), decision(hold, Choice::Approve)).await, Ok(Answer::Done));
 }
 
 /// The question that the run asks, once it asks one other than `before`.
@@ -84,7 +84,7 @@ async fn question(engine: &Engine, run: RunId, before: Option<HoldId>) -> HoldId
 }
 
 async fn answer(engine: &Engine, who: &Principal, hold: HoldId, text: &str) -> Result<Answer, EngineError> {
-    engine.decide(who, decision(hold, Wanted::Answer { value: Body::text(text) })).await
+    engine.decide(who, decision(hold, Choice::Answer { value: Body::text(text) })).await
 }
 
 /// F30, S0-47: whichever thing is gone, before or after the decision, the run asks about it, asks again while it is still
@@ -138,7 +138,7 @@ async fn a_run_whose_agent_is_gone_is_ended_by_a_no_or_canceled() {
     second.work();
     approve(&second, denied).await;
     let hold = question(&second, denied, None).await;
-    let no = Wanted::Deny { reason: Some("we moved to another agent".into()) };
+    let no = Choice::Deny { reason: Some("we moved to another agent".into()) };
     assert_eq!(second.decide(&who("alice"), decision(hold, no)).await, Ok(Answer::Done));
     until(&second, denied, Status::Ended(Outcome::Failed)).await;
     let view = second.run(&who("alice"), denied).await.unwrap();
@@ -182,9 +182,9 @@ async fn a_due_run_of_an_agent_that_is_gone_asks_once() {
 async fn a_sibling_runs_while_a_tool_is_gone() {
     let mut site = Site::new();
     let asked = r#"{"reason": "r", "question": "Which?"}"#;
-    site.asks = standfast::model::scripted::Line::calls(&[
+    site.asks = standfast_models::scripted::Line::calls(&[
         ("delete_file", r#"{"path": "/a"}"#),
-        (standfast::tool::suspend::NAME, asked),
+        (standfast_engine::tool::suspend::NAME, asked),
     ]);
     let engine = site.server();
     let run = start(&engine).await;

@@ -2,33 +2,32 @@
 //! outside, known by their id before they begin.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use standfast::clock::Clock;
-use standfast::engine::Engine;
-use standfast::model::scripted::{Line, Script};
-use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
-use standfast::tool::Tool;
-use standfast::tool::command::{CommandOptions, CommandTool, rules};
-use standfast::tool::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
-use standfast::tool::guard::{Guard, Others};
-use standfast::tool::http::HttpLimits;
-use standfast::tool::sandbox::Confinement;
 use standfast_core::body::Body;
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::decide::Answer;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::{HoldKind, HoldPolicy};
-use standfast_core::id::{Place, RunId, Seq};
+use standfast_core::id::{RunId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::name::ToolName;
-use standfast_core::run::{Status, Waiting};
+use standfast_core::run::{Status, WaitKind};
 use standfast_core::transcript::{Entry, transcript};
+use standfast_engine::Engine;
+use standfast_engine::clock::Clock;
+use standfast_engine::outbound::guard::{Guard, Others};
+use standfast_engine::outbound::http::HttpLimits;
+use standfast_engine::settings::{Agent, Settings};
+use standfast_engine::tool::Tool;
+use standfast_models::scripted::{Line, Script};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_tools::command::{CommandOptions, CommandTool, rules};
+use standfast_tools::external::{CallbackSecret, External, ExternalOptions, USUAL_TIMEOUT};
+use standfast_tools::sandbox::Confinement;
 
-use crate::other_server::{OtherServer, answer};
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
+use standfast_testkit::other_server::{OtherServer, answer};
 
 /// A server whose agent has one tool that needs no approval by its settings, and makes one call.
 fn server(site: &Site, tool: Arc<dyn Tool>, spec: ToolSpec, arguments: &str) -> Engine {
@@ -47,18 +46,9 @@ fn server(site: &Site, tool: Arc<dyn Tool>, spec: ToolSpec, arguments: &str) -> 
     };
     let script = Script { lines: vec![Line::calls(&[("the_tool", arguments)]), Line::says("Done.")] };
     let settings = Agent {
-        digest: definition.digest(),
-        definition: Arc::new(definition),
-        model: Arc::new(script),
         tools: BTreeMap::from([(name, tool)]),
-        needs_approval: BTreeSet::new(),
-        approvers: Approvers::default(),
         worker_pool: 5,
-        may_work: None,
-        streaming: Streaming::On,
-        tracking: Tracking::On,
-        lives: Place::Durable,
-        serves: None,
+        ..Agent::new(definition, Arc::new(script))
     };
     let store = SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap();
     let agents = BTreeMap::from([(agent(), Arc::new(settings))]);
@@ -76,7 +66,7 @@ fn commands(site: &Site, arguments: &str) -> Engine {
         confinement: Confinement::Off,
         ..CommandOptions::default()
     };
-    let shim = PathBuf::from(env!("CARGO_BIN_EXE_standfast"));
+    let shim = standfast_testkit::binary::path();
     let tool = CommandTool::through(options, shim).unwrap();
     server(site, Arc::new(tool), CommandTool::spec(), arguments)
 }
@@ -122,7 +112,7 @@ async fn a_wrapper_is_held_and_runs_when_approved() {
     until(&engine, run, HELD).await;
     assert_eq!(rules_of_hold(&engine, run).await, [rules::RUNS_OTHERS]);
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    assert_eq!(engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await, Ok(Answer::Done));
+    assert_eq!(engine.decide(&who("alice"), decision(hold, Choice::Approve)).await, Ok(Answer::Done));
     until(&engine, run, COMPLETED).await;
     assert!(told(&engine, run).await.contains(r#""stdout":"hello\n""#));
 }
@@ -135,7 +125,7 @@ async fn edited_arguments_are_judged_again() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    let edited = |text: &str| Wanted::ApproveEdited { arguments: RawJson::parse(text).unwrap() };
+    let edited = |text: &str| Choice::ApproveEdited { arguments: RawJson::parse(text).unwrap() };
     let denied = engine.decide(&who("alice"), decision(hold, edited(r#"{"command": "rm x"}"#))).await;
     let why = denied.unwrap_err().to_string();
     assert!(why.contains("is denied here"), "{why}");
@@ -165,13 +155,13 @@ async fn an_outside_job_is_finished_by_the_id_that_it_was_started_with() {
     let tool = Arc::new(External::new(options, Clock::system()));
     let engine = server(&site, tool, spec, r#"{"branch": "main"}"#);
     let run = start(&engine).await;
-    until(&engine, run, Status::Held(Waiting::External)).await;
+    until(&engine, run, Status::Held(WaitKind::External)).await;
     let hold = hold_of(&engine, run, HoldKind::External).await;
     let sent = other.request().await;
     assert!(sent.contains(&format!(r#""pendingID":"{hold}""#)), "{sent}");
     let view = engine.hold(&who("alice"), hold).await.unwrap();
     assert_eq!(view.ask.external_ref.as_deref(), Some("job-7"));
-    let result = Wanted::Answer { value: Body::text("deployed") };
+    let result = Choice::Answer { value: Body::text("deployed") };
     assert_eq!(engine.decide(&who("alice"), decision(hold, result)).await, Ok(Answer::Done));
     until(&engine, run, COMPLETED).await;
     assert_eq!(told(&engine, run).await, "deployed");

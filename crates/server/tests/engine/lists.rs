@@ -4,13 +4,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use standfast::clock::Clock;
-use standfast::engine::{Engine, HoldList, JobList, RecentRuns, RunList, SessionList};
 use standfast_core::name::{SessionId, UserId};
 use standfast_core::project::{HoldRow, Phase, RunRow};
+use standfast_engine::clock::Clock;
+use standfast_engine::{Engine, HoldList, JobList, RecentRuns, RunList, SessionList};
 use standfast_store::memory::MemoryStore;
 use standfast_store::{
-    Answer, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SessionQuery, SessionRow, Store,
+    Answer, AuditLayer, DeliveryLayer, HoldFilter, HoldQuery, IdempotencyLayer, Layer, Page, RunFilter,
+    RunLayer, RunQuery, RunStore, SecretLayer, SessionLayer, SessionQuery, SessionRow, SessionStore, Store,
+    WorkLayer,
 };
 
 use crate::{HELD, Site, agent, start, until, who};
@@ -22,7 +24,13 @@ struct Asked {
     sessions: Mutex<Vec<Option<UserId>>>,
 }
 
-impl Store for Asked {
+impl Layer for Asked {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for Asked {
     fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
         self.runs.lock().unwrap().push(query.filter.clone());
         self.inner.list_runs(query)
@@ -32,17 +40,20 @@ impl Store for Asked {
         self.holds.lock().unwrap().push(query.filter.clone());
         self.inner.list_holds(query)
     }
+}
 
+impl SessionLayer for Asked {
     fn list_sessions(&self, query: SessionQuery) -> Answer<Page<SessionRow>> {
         self.sessions.lock().unwrap().push(query.owner.clone());
         self.inner.list_sessions(query)
     }
-
-    standfast_store::forward_store!(inner: append, load, links, blob, definition, claim_due, renew, release, inbox_counts,
-        find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys,
-        facts, quarantine, counts, credential, put_credential, list_credentials, revoke_credential, put_audit,
-        audit_entries, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for Asked {}
+impl DeliveryLayer for Asked {}
+impl IdempotencyLayer for Asked {}
+impl SecretLayer for Asked {}
+impl AuditLayer for Asked {}
 
 /// T37: whoever sees nothing of others looks at nothing of others, whatever they filter by, in every list; what they get is
 /// empty all the same.
@@ -65,20 +76,20 @@ async fn whoever_sees_nothing_looks_at_nothing() {
     for session in [None, Some(session), Some(SessionId::new("other").unwrap())] {
         for phases in [vec![], vec![Phase::Rejected], vec![Phase::HeldForPerson]] {
             let wanted = RecentRuns { agent: agent(), session: session.clone(), phases, since: None };
-            assert!(engine.recent_runs(&eve, wanted).await.unwrap().is_empty());
+            assert!(engine.reads().recent_runs(&eve, wanted).await.unwrap().is_empty());
         }
         let list = RunList { agent: Some(agent()), session: session.clone(), cursor: None, limit: 50 };
-        assert!(engine.runs(&eve, list).await.unwrap().items.is_empty());
+        assert!(engine.reads().runs(&eve, list).await.unwrap().items.is_empty());
         for over in [false, true] {
             let list = JobList { session: session.clone(), over, limit: 50, ..JobList::default() };
-            assert!(engine.jobs(&eve, list).await.unwrap().is_empty());
+            assert!(engine.jobs().list(&eve, list).await.unwrap().is_empty());
         }
         let (agent, tool) = (Some(agent()), None);
         let list = HoldList { kind: None, agent, tool, session, cursor: None, limit: 50 };
-        assert!(engine.holds(&eve, list).await.unwrap().items.is_empty());
+        assert!(engine.reads().holds(&eve, list).await.unwrap().items.is_empty());
     }
     let list = SessionList { agent: Some(agent()), cursor: None, limit: 50 };
-    assert!(engine.sessions(&eve, list).await.unwrap().items.is_empty());
+    assert!(engine.sessions().list(&eve, list).await.unwrap().items.is_empty());
     let runs = store.runs.lock().unwrap().clone();
     let of_eve = |filter: &RunFilter| match filter {
         RunFilter::Owner(owner) | RunFilter::SessionOf(owner, _, _) => *owner == eve.user,

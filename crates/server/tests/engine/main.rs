@@ -3,11 +3,7 @@
 //! A node dies by having all its tasks dropped in the middle; what is stored is all that is left. The oracle of what
 //! ran is outside the store: each start of the tool is a synced line in a file.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::wildcard_enum_match_arm,
-    reason = "a test stops where something is missing, and looks for one kind of event"
-)]
+#![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
 mod changes;
 mod corners;
@@ -16,13 +12,13 @@ mod foreign;
 mod gone;
 mod judged;
 mod lists;
+mod lost_lease;
 mod nodes;
-#[path = "../tooling/other_server.rs"]
-mod other_server;
 mod queue;
 mod races;
 mod readers;
 mod repeats;
+mod snapshots;
 mod stopping;
 mod telling;
 
@@ -32,28 +28,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::auth::Principal;
-use standfast::clock::Clock;
-use standfast::engine::{Decision, Engine, EngineError, NewRun};
-use standfast::model::scripted::{Line, Script};
-use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
-use standfast::tool::suspend::{self, SuspendForInput};
-use standfast::tool::{Invocation, Outcome, Running, Tool};
 use standfast_core::body::Body;
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::decide::Answer;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::event::{Event, Outcome as Ended};
 use standfast_core::hold::{HoldKind, HoldPolicy};
-use standfast_core::id::{HoldId, Place, RunId, Seq};
+use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName, UserId};
 use standfast_core::receipt::{CallEffect, receipt};
 use standfast_core::refusal::Refusal;
-use standfast_core::run::{Status, Waiting, status};
+use standfast_core::run::{Status, WaitKind, status};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::{Entry, transcript};
+use standfast_engine::auth::Principal;
+use standfast_engine::clock::Clock;
+use standfast_engine::settings::{Agent, FixedSettings, Settings};
+use standfast_engine::tool::suspend::{self, SuspendForInput};
+use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
+use standfast_engine::{Decision, Engine, EngineError, NewRun};
+use standfast_models::scripted::{Line, Script};
 use standfast_store::Store;
 use standfast_store::conformance::flaky::{Flaky, Mishap};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
@@ -173,28 +169,19 @@ impl Site {
         let asks = std::iter::once(&self.asks).chain(&self.asks_then).cloned();
         let script = Script { lines: asks.chain([Line::says("Done.")]).collect() };
         let agent_settings = Agent {
-            digest: definition.digest(),
-            definition: Arc::new(definition),
-            model: Arc::new(script),
             tools: BTreeMap::from([
                 (tool.clone(), Arc::new(deletes) as Arc<dyn Tool>),
                 (suspend, Arc::new(SuspendForInput)),
             ]),
             needs_approval: BTreeSet::from([tool]),
-            approvers: Approvers::default(),
             worker_pool: 5,
-            may_work: None,
-            streaming: Streaming::On,
-            tracking: Tracking::On,
-            lives: Place::Durable,
-            serves: None,
+            ..Agent::new(definition, Arc::new(script))
         };
         // Short times, so that a take-over does not make the test wait.
         let lease = Millis(2_600);
         Settings {
             agents: BTreeMap::from([(agent(), Arc::new(agent_settings))]),
-            lease,
-            poll: Millis(50),
+            fixed: FixedSettings { lease, poll: Millis(50), ..FixedSettings::default() },
             ..Settings::usual()
         }
     }
@@ -242,11 +229,11 @@ async fn hold_of(engine: &Engine, run: RunId, kind: HoldKind) -> HoldId {
     HoldId { run, key: hold.key }
 }
 
-fn decision(hold: HoldId, wanted: Wanted) -> Decision {
+fn decision(hold: HoldId, wanted: Choice) -> Decision {
     Decision { hold, wanted, digest: None, revision: None, once: None }
 }
 
-const HELD: Status = Status::Held(Waiting::Person);
+const HELD: Status = Status::Held(WaitKind::Person);
 const COMPLETED: Status = Status::Ended(Ended::Completed);
 
 /// S0-1 … S0-5, S0-33, S0-34, S0-40, S0-79: the run is rows while it waits, and goes on in another process with the stored
@@ -263,7 +250,7 @@ async fn an_approved_call_runs_once_after_a_restart() {
 
     let second = site.server();
     let hold = hold_of(&second, run, HoldKind::Approval).await;
-    assert_eq!(second.decide(&who("alice"), decision(hold, Wanted::Approve)).await, Ok(Answer::Done));
+    assert_eq!(second.decide(&who("alice"), decision(hold, Choice::Approve)).await, Ok(Answer::Done));
     until(&second, run, COMPLETED).await;
     assert_eq!(site.effects(), [format!("{run}/1/1 {ARGUMENTS}")]);
 }
@@ -277,7 +264,7 @@ async fn a_death_inside_the_tool_is_asked_about_and_nothing_runs_twice() {
     let run = start(&first).await;
     until(&first, run, HELD).await;
     let hold = hold_of(&first, run, HoldKind::Approval).await;
-    first.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    first.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     while site.effects().is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -289,7 +276,7 @@ async fn a_death_inside_the_tool_is_asked_about_and_nothing_runs_twice() {
     until(&second, run, HELD).await;
     let recovery = hold_of(&second, run, HoldKind::Recovery).await;
     assert_eq!(site.effects().len(), 1);
-    let happened = Wanted::Answer { value: Body::text("it was deleted") };
+    let happened = Choice::Answer { value: Body::text("it was deleted") };
     assert_eq!(second.decide(&who("alice"), decision(recovery, happened)).await, Ok(Answer::Done));
     until(&second, run, COMPLETED).await;
     assert_eq!(site.effects().len(), 1, "nothing ran twice");
@@ -307,11 +294,11 @@ async fn only_the_owner_decides_and_only_once() {
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
     let mallory = who("mallory");
-    let by_mallory = engine.decide(&mallory, decision(hold, Wanted::Approve)).await;
+    let by_mallory = engine.decide(&mallory, decision(hold, Choice::Approve)).await;
     assert_eq!(by_mallory, Err(EngineError::NotFound));
     assert_eq!(engine.cancel(&mallory, run, None, None).await, Err(EngineError::NotFound));
 
-    let deny = || decision(hold, Wanted::Deny { reason: Some("not today".into()) });
+    let deny = || decision(hold, Choice::Deny { reason: Some("not today".into()) });
     assert_eq!(engine.decide(&who("alice"), deny()).await, Ok(Answer::Done));
     let again = engine.decide(&who("alice"), deny()).await.unwrap_err();
     assert!(matches!(again.refusal(), Some(Refusal::AlreadyDecided(_))), "{again}");
@@ -328,7 +315,7 @@ async fn cancel_stops_a_running_tool() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     while site.effects().is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -390,9 +377,9 @@ async fn a_question_is_answered_after_a_restart() {
 
     let second = site.server();
     let hold = hold_of(&second, run, HoldKind::Input).await;
-    let approve = second.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap_err();
+    let approve = second.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap_err();
     assert!(matches!(approve.refusal(), Some(Refusal::WrongKind { .. })), "C25: {approve}");
-    let answer = Wanted::Answer { value: Body::text("b") };
+    let answer = Choice::Answer { value: Body::text("b") };
     assert_eq!(second.decide(&who("alice"), decision(hold, answer)).await, Ok(Answer::Done));
     until(&second, run, COMPLETED).await;
     let events = second.events(run, Seq(0)).await.unwrap();
@@ -417,8 +404,8 @@ async fn a_store_that_fails_for_a_moment_costs_no_second_start() {
             until(&engine, run, HELD).await;
             let hold = hold_of(&engine, run, HoldKind::Approval).await;
             // Whoever is told "not now" asks again; the second time it may have been done already.
-            if engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.is_err() {
-                let _ = engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await;
+            if engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.is_err() {
+                let _ = engine.decide(&who("alice"), decision(hold, Choice::Approve)).await;
             }
             until(&engine, run, COMPLETED).await;
             assert_eq!(site.effects().len(), 1, "append {failing} fails: {mishap:?}");
@@ -437,7 +424,7 @@ async fn a_tool_that_panics_is_asked_about() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     let asked = async {
         while engine.load(run).await.unwrap().row.run.state.holds.is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -5,11 +5,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::clock::Clock;
-use standfast::engine::Engine;
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::Engine;
+use standfast_engine::clock::Clock;
 use standfast_store::memory::MemoryStore;
-use standfast_store::{Answer, ShardSet, Store};
+use standfast_store::{
+    Answer, AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, SecretLayer, SessionLayer,
+    ShardSet, Store, WorkLayer,
+};
 use tokio::sync::broadcast;
 
 use crate::Site;
@@ -22,7 +25,13 @@ struct Slow {
     hints: broadcast::Sender<ShardSet>,
 }
 
-impl Store for Slow {
+impl Layer for Slow {
+    fn below(&self) -> &dyn Store {
+        &self.inner
+    }
+}
+
+impl WorkLayer for Slow {
     fn time(&self) -> Answer<Option<Timestamp>> {
         let (clock, takes) = (self.clock.clone(), self.takes);
         Box::pin(async move {
@@ -34,12 +43,14 @@ impl Store for Slow {
     fn hints(&self) -> Option<broadcast::Receiver<ShardSet>> {
         Some(self.hints.subscribe())
     }
-
-    standfast_store::forward_store!(inner: append, load, links, blob, definition, claim_due, renew, release, list_runs,
-        inbox_counts, list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session,
-        erase, forget_keys, facts, quarantine, counts, list_sessions, credential, put_credential, list_credentials,
-        revoke_credential, put_audit, audit_entries, shards, leave, nodes);
 }
+
+impl RunLayer for Slow {}
+impl DeliveryLayer for Slow {}
+impl SessionLayer for Slow {}
+impl IdempotencyLayer for Slow {}
+impl SecretLayer for Slow {}
+impl AuditLayer for Slow {}
 
 /// F20: a node whose clock is an hour off goes by the shared time from its first moment, also where asking for it takes
 /// long: by its own clock it would take the others for dead.

@@ -6,11 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use standfast::clock::Clock;
-use standfast::engine::{Engine, EngineError, NewRun};
-use standfast::model::{Asked, Live, Model, ModelReply, Prompt};
-use standfast::settings::{Agent, Settings};
-use standfast_core::command::{AskedCall, Wanted};
+use standfast_core::command::{AskedCall, Choice};
 use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
 use standfast_core::event::{Event, ModelReplied};
@@ -21,7 +17,14 @@ use standfast_core::name::AgentName;
 use standfast_core::refusal::Refusal;
 use standfast_core::time::Millis;
 use standfast_core::transcript::Entry;
-use standfast_store::{Answer as Answered, Batch, Store};
+use standfast_engine::clock::Clock;
+use standfast_engine::model::{Asked, Live, Model, ModelReply, Prompt};
+use standfast_engine::settings::{Agent, FixedSettings, Settings};
+use standfast_engine::{Engine, EngineError, NewRun};
+use standfast_store::{
+    Answer as Answered, AuditLayer, Batch, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, SecretLayer,
+    SessionLayer, Store, WorkLayer,
+};
 use tokio::sync::Notify;
 
 use crate::{ARGUMENTS, COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
@@ -77,7 +80,7 @@ fn settings(site: &Site, agents: &[&str], places: usize, model: &dyn Fn(AgentNam
         (name, Arc::new(one))
     };
     let agents: BTreeMap<AgentName, Arc<Agent>> = agents.iter().map(of).collect();
-    Settings { agents, poll: NEVER, lease: NEVER, ..usual }
+    Settings { agents, fixed: FixedSettings { poll: NEVER, lease: NEVER, ..usual.fixed }, ..usual }
 }
 
 async fn start_of(engine: &Engine, agent: &str) -> RunId {
@@ -121,7 +124,13 @@ struct Gated {
     passed: Arc<Notify>,
 }
 
-impl Store for Gated {
+impl Layer for Gated {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for Gated {
     fn append(&self, batches: Vec<Batch>) -> Answered<()> {
         let decides = |batch: &Batch| {
             let events = batch.link.events().unwrap();
@@ -138,12 +147,14 @@ impl Store for Gated {
             inner.append(batches).await
         })
     }
-
-    standfast_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs,
-        inbox_counts, list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session,
-        erase, forget_keys, facts, quarantine, counts, list_sessions, credential, put_credential, list_credentials,
-        revoke_credential, put_audit, audit_entries, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for Gated {}
+impl DeliveryLayer for Gated {}
+impl SessionLayer for Gated {}
+impl IdempotencyLayer for Gated {}
+impl SecretLayer for Gated {}
+impl AuditLayer for Gated {}
 
 /// S0-38a, F5: a decision that is handed over and loses its race is never heard by the model, and the run goes on at once
 /// with the one that counts.
@@ -165,7 +176,7 @@ async fn a_decision_that_loses_its_race_is_never_heard_and_stalls_nothing() {
     // Whoever drove it until it was held has left it, so that the first decision takes it.
     tokio::time::sleep(Duration::from_millis(100)).await;
     *store.is_armed.lock().unwrap() = true;
-    let deny = |why: &str| decision(hold, Wanted::Deny { reason: Some(why.into()) });
+    let deny = |why: &str| decision(hold, Choice::Deny { reason: Some(why.into()) });
     let first = tokio::spawn({
         let (engine, decision) = (engine.clone(), deny("say-0."));
         async move { engine.decide(&who("alice"), decision).await }

@@ -5,10 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::clock::Clock;
-use standfast::engine::{Decision, EngineError, Once};
-use standfast::model::scripted::Line;
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
 use standfast_core::event::{Event, Outcome};
@@ -17,6 +14,9 @@ use standfast_core::id::{HoldId, Seq};
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Status;
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::clock::Clock;
+use standfast_engine::{Decision, EngineError, IdempotencyKey};
+use standfast_models::scripted::Line;
 use tokio::sync::Notify;
 
 use crate::{COMPLETED, HELD, Site, decision, hold_of, start, until, who};
@@ -41,7 +41,7 @@ async fn two_holds_of_a_run_are_approved_at_the_same_moment() {
     let mut deciding = tokio::task::JoinSet::new();
     for hold in holds {
         let (engine, hold) = (engine.clone(), HoldId { run, key: hold.key });
-        deciding.spawn(async move { engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await });
+        deciding.spawn(async move { engine.decide(&who("alice"), decision(hold, Choice::Approve)).await });
     }
     assert_eq!(deciding.join_all().await, [Ok(Answer::Done), Ok(Answer::Done)]);
     effects(&site, 2).await;
@@ -66,7 +66,7 @@ async fn a_run_is_approved_again_and_again_across_restarts() {
         drop(engine);
         engine = site.server();
         let hold = hold_of(&engine, run, HoldKind::Approval).await;
-        assert_eq!(engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await, Ok(Answer::Done));
+        assert_eq!(engine.decide(&who("alice"), decision(hold, Choice::Approve)).await, Ok(Answer::Done));
         effects(&site, approved).await;
     }
     until(&engine, run, COMPLETED).await;
@@ -87,7 +87,7 @@ async fn one_hold_is_decided_by_many_at_the_same_moment() {
     let mut deciding = tokio::task::JoinSet::new();
     for _ in 0..8 {
         let engine = engine.clone();
-        deciding.spawn(async move { engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await });
+        deciding.spawn(async move { engine.decide(&who("alice"), decision(hold, Choice::Approve)).await });
     }
     let answers = deciding.join_all().await;
     let is_told =
@@ -114,8 +114,8 @@ async fn a_refused_request_that_is_sent_again_is_refused_again() {
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
     engine.clock().advance(Millis::hours(2));
     for _ in 0..2 {
-        let once = Once::new("resolve", "k", Digest([1; 32]));
-        let late = Decision { once: Some(once), ..decision(hold, Wanted::Approve) };
+        let once = IdempotencyKey::new("resolve", "k", Digest([1; 32]));
+        let late = Decision { once: Some(once), ..decision(hold, Choice::Approve) };
         let answer = engine.decide(&who("alice"), late).await;
         assert!(matches!(answer, Err(EngineError::Refused(_))), "{answer:?}");
     }
@@ -131,7 +131,7 @@ async fn a_cancel_of_somebody_who_hung_up_stops_the_tool() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     effects(&site, 1).await;
     let alice = who("alice");
     let mut canceling = Box::pin(engine.cancel(&alice, run, None, None));
@@ -177,12 +177,12 @@ async fn altered_arguments_never_run_and_do_not_stop_the_server() {
     drop(database);
 
     let second = site.server();
-    let _ = second.decide(&who("alice"), decision(hold, Wanted::Approve)).await;
+    let _ = second.decide(&who("alice"), decision(hold, Choice::Approve)).await;
     until(&second, run, Status::Ended(Outcome::Failed)).await;
     let reason = second.run(&who("alice"), run).await.unwrap().reason.unwrap();
     assert!(reason.starts_with("failed to load execution state: "), "{reason}");
     let hold = hold_of(&second, other, HoldKind::Approval).await;
-    second.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    second.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     until(&second, other, COMPLETED).await;
     assert_eq!(site.effects().len(), 1);
 }

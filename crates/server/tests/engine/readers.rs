@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use standfast::clock::Clock;
-use standfast::engine::{Engine, Follower};
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{RunId, Seq};
 use standfast_core::link::Link;
 use standfast_core::time::Millis;
+use standfast_engine::clock::Clock;
+use standfast_engine::{Engine, Follower};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{Answer, Store};
+use standfast_store::{
+    Answer, AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore, SecretLayer,
+    SessionLayer, Store, WorkLayer,
+};
 use tokio::task::JoinSet;
 
 use crate::{HELD, Site, decision, hold_of, start, until, who};
@@ -26,17 +29,25 @@ struct Counting {
     reads: AtomicUsize,
 }
 
-impl Store for Counting {
+impl Layer for Counting {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for Counting {
     fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         self.inner.links(run, after, limit)
     }
-
-    standfast_store::forward_store!(inner: append, load, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
-        list_holds, find_hold, find_key, due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys,
-        facts, quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit,
-        audit_entries, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for Counting {}
+impl DeliveryLayer for Counting {}
+impl SessionLayer for Counting {}
+impl IdempotencyLayer for Counting {}
+impl SecretLayer for Counting {}
+impl AuditLayer for Counting {}
 
 /// Two engines on one store, and a run that is held.
 async fn held(poll: Millis) -> (Site, Arc<Counting>, Engine, Engine, RunId) {
@@ -44,7 +55,7 @@ async fn held(poll: Millis) -> (Site, Arc<Counting>, Engine, Engine, RunId) {
     let inner = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap());
     let store = Arc::new(Counting { inner, reads: AtomicUsize::new(0) });
     let mut settings = site.settings();
-    settings.poll = poll;
+    settings.fixed.poll = poll;
     let engine = Engine::new(store.clone(), Clock::system(), settings);
     let other = Engine::new(store.inner.clone(), Clock::system(), site.settings());
     let run = start(&engine).await;
@@ -83,7 +94,7 @@ async fn readers_of_one_run_share_its_log() {
     }
     let before = store.reads.load(Ordering::SeqCst);
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     let logs = tokio::time::timeout(Duration::from_secs(60), readers.join_all()).await.unwrap();
     let reads = store.reads.load(Ordering::SeqCst) - before;
     let all: Vec<Seq> = engine.events(run, Seq(0)).await.unwrap().iter().map(|event| event.seq).collect();
@@ -98,7 +109,7 @@ async fn readers_find_what_nobody_told_them() {
     let (_site, _store, engine, other, run) = held(Millis(50)).await;
     let readers: JoinSet<_> = (0..5).map(|_| whole(engine.follow(run, Seq(0)), Vec::new())).collect();
     let hold = hold_of(&other, run, HoldKind::Approval).await;
-    other.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    other.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     let logs = tokio::time::timeout(Duration::from_secs(60), readers.join_all()).await.unwrap();
     let all: Vec<Seq> = engine.events(run, Seq(0)).await.unwrap().iter().map(|event| event.seq).collect();
     logs.iter().for_each(|log| assert_eq!(*log, all));

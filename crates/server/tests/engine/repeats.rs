@@ -2,8 +2,7 @@
 //!
 //! And what a decision writes: the node that takes it starts the call in the same append.
 
-use standfast::engine::{Decision, EngineError, NewRun, Once};
-use standfast_core::command::{OnHold, Say, Wanted};
+use standfast_core::command::{Choice, OnHold, Say};
 use standfast_core::decide::Answer;
 use standfast_core::digest::Digest;
 use standfast_core::event::Event;
@@ -11,16 +10,17 @@ use standfast_core::hold::HoldKind;
 use standfast_core::id::Seq;
 use standfast_core::message::Message;
 use standfast_core::name::SessionId;
+use standfast_engine::{Decision, EngineError, IdempotencyKey, NewRun};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{SessionChange, SessionKey, Store};
+use standfast_store::{RunStore, SessionChange, SessionKey, SessionStore};
 
 use crate::{COMPLETED, HELD, Site, agent, decision, hold_of, start, until, who};
 
-fn once(route: &str, key: &str, body: u8) -> Option<Once> {
-    Some(Once::new(route, key, Digest([body; 32])))
+fn once(route: &str, key: &str, body: u8) -> Option<IdempotencyKey> {
+    Some(IdempotencyKey::new(route, key, Digest([body; 32])))
 }
 
-fn new(once: Option<Once>) -> NewRun {
+fn new(once: Option<IdempotencyKey>) -> NewRun {
     NewRun { agent: agent(), session: None, message: Message::text("Free some space"), once }
 }
 
@@ -66,7 +66,7 @@ async fn a_decision_that_is_sent_again_is_the_same_decision() {
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    let approve = |body| Decision { once: once("resolve", "k", body), ..decision(hold, Wanted::Approve) };
+    let approve = |body| Decision { once: once("resolve", "k", body), ..decision(hold, Choice::Approve) };
     assert_eq!(engine.decide(&who("alice"), approve(1)).await, Ok(Answer::Done));
     assert_eq!(engine.decide(&who("alice"), approve(1)).await, Ok(Answer::Repeated));
     let reused = EngineError::KeyReused { key: "k".into() };
@@ -113,7 +113,7 @@ async fn the_node_that_takes_a_decision_starts_the_call_with_it() {
     engine.die().await;
     drop(engine);
     let engine = site.server();
-    engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     until(&engine, run, COMPLETED).await;
     engine.die().await;
     drop(engine);
@@ -143,7 +143,7 @@ async fn a_decider_who_hangs_up_does_not_stop_what_they_decided() {
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
     let alice = who("alice");
-    let mut deciding = Box::pin(engine.decide(&alice, decision(hold, Wanted::Approve)));
+    let mut deciding = Box::pin(engine.decide(&alice, decision(hold, Choice::Approve)));
     tokio::select! {
         biased;
         _ = &mut deciding => panic!("the disk cannot be that fast"),
@@ -160,7 +160,7 @@ async fn a_closed_session_refuses_new_runs() {
     let site = Site::new();
     let store =
         std::sync::Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap());
-    let engine = site.server_on(store.clone(), standfast::clock::Clock::system());
+    let engine = site.server_on(store.clone(), standfast_engine::clock::Clock::system());
     let session = SessionId::new("disk").unwrap();
     let new = || NewRun { session: Some(session.clone()), ..new(None) };
     let run = engine.start(&who("alice"), new()).await.unwrap();

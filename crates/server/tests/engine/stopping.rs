@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::hold::HoldKind;
 use standfast_core::run::status;
 use standfast_core::time::Millis;
@@ -25,7 +25,7 @@ async fn a_tool_at_work_finishes_before_the_server_stops() {
     let run = start(&first).await;
     until(&first, run, HELD).await;
     let hold = hold_of(&first, run, HoldKind::Approval).await;
-    first.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    first.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     while site.effects().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -60,7 +60,7 @@ async fn a_tool_that_does_not_end_in_time_is_asked_about() {
     let run = start(&first).await;
     until(&first, run, HELD).await;
     let hold = hold_of(&first, run, HoldKind::Approval).await;
-    first.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    first.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     while site.effects().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -79,14 +79,14 @@ async fn a_caller_who_waits_is_answered_when_the_server_stops() {
     let mut site = Site::new();
     site.hangs = true;
     let store = Arc::new(SqliteStore::open(&SqliteOptions::at(site.path("standfast.db"))).unwrap());
-    let engine = site.server_on(store.clone() as Arc<dyn Store>, standfast::clock::Clock::system());
+    let engine = site.server_on(store.clone() as Arc<dyn Store>, standfast_engine::clock::Clock::system());
     let run = start(&engine).await;
     until(&engine, run, HELD).await;
     let hold = hold_of(&engine, run, HoldKind::Approval).await;
-    engine.decide(&who("alice"), decision(hold, Wanted::Approve)).await.unwrap();
+    engine.decide(&who("alice"), decision(hold, Choice::Approve)).await.unwrap();
     let waiting = tokio::spawn({
         let engine = engine.clone();
-        async move { engine.settled_run(&who("alice"), run, Millis::seconds(300)).await }
+        async move { engine.reads().settled_run(&who("alice"), run, Millis::seconds(300)).await }
     });
     tokio::task::yield_now().await;
     engine.drain(Millis(50)).await;

@@ -4,15 +4,16 @@
 
 use std::sync::Arc;
 
-use standfast::auth::Principal;
-use standfast::clock::Clock;
-use standfast::engine::{Engine, Hears, NewSubscription, SigningKey, SubscriptionError};
-use standfast::settings::{Settings, Webhooks};
-use standfast_core::id::{Place, RunId};
+use standfast_core::id::{RunId, StorageKind};
 use standfast_core::name::{Tenant, UserId};
 use standfast_core::time::Timestamp;
+use standfast_engine::auth::Principal;
+use standfast_engine::clock::Clock;
+use standfast_engine::secrets::SigningKey;
+use standfast_engine::settings::{Settings, Webhooks};
+use standfast_engine::{Engine, NewSubscription, SubscriptionError, SubscriptionScope};
 use standfast_store::memory::MemoryStore;
-use standfast_store::{Store, Subscription};
+use standfast_store::{DeliveryStore, Subscription};
 
 use crate::Site;
 
@@ -22,10 +23,10 @@ use crate::Site;
 async fn many_subscriptions_to_runs_do_not_hide_how_many_hear_of_everything() {
     let (site, store, tenant) = (Site::new(), Arc::new(MemoryStore::new()), Tenant::default_tenant());
     let of_run = |n: i64| {
-        let run = RunId::new(&tenant, Place::Durable, Timestamp(n), [0; 5]);
-        (format!("sub_a{n:05}"), Hears::Run(run))
+        let run = RunId::new(&tenant, StorageKind::Durable, Timestamp(n), [0; 5]);
+        (format!("sub_a{n:05}"), SubscriptionScope::Run(run))
     };
-    let of_all = |n: i64| (format!("sub_z{n:05}"), Hears::Tenant);
+    let of_all = |n: i64| (format!("sub_z{n:05}"), SubscriptionScope::Tenant);
     for (id, scope) in (0..2_100).map(of_run).chain((0..99).map(of_all)) {
         let (tenant, facts) = (tenant.clone(), "{}".to_owned());
         let owner = format!("default user-{}", id.len());
@@ -36,8 +37,14 @@ async fn many_subscriptions_to_runs_do_not_hide_how_many_hear_of_everything() {
     let engine = Engine::new(store, Clock::system(), Settings { webhooks, ..site.settings() });
     let subscribe = async || {
         let url = "https://93.184.216.34/hook".to_owned();
-        let new = NewSubscription { kind: "webhook", hears: Hears::Tenant, url, events: None, once: None };
-        engine.subscribe(&Principal::local(), new).await
+        let new = NewSubscription {
+            kind: "webhook",
+            hears: SubscriptionScope::Tenant,
+            url,
+            events: None,
+            once: None,
+        };
+        engine.subscriptions().subscribe(&Principal::local(), new).await
     };
     assert!(subscribe().await.is_ok(), "one more is allowed");
     match subscribe().await {
@@ -54,13 +61,13 @@ async fn one_owner_does_not_use_up_the_subscriptions_of_all() {
     let webhooks = Webhooks { key: Some(SigningKey::new([7; 32])), ..Webhooks::default() };
     let engine = Engine::new(store, Clock::system(), Settings { webhooks, ..site.settings() });
     let admin = |user: &str| Principal { user: UserId::new(user).unwrap(), ..Principal::local() };
-    let subscribe = async |who: &Principal, hears: Hears| {
+    let subscribe = async |who: &Principal, hears: SubscriptionScope| {
         let url = "https://93.184.216.34/hook".to_owned();
         let new = NewSubscription { kind: "webhook", hears, url, events: None, once: None };
-        engine.subscribe(who, new).await
+        engine.subscriptions().subscribe(who, new).await
     };
     let run = crate::start(&engine).await;
-    for hears in [Hears::Tenant, Hears::Run(run)] {
+    for hears in [SubscriptionScope::Tenant, SubscriptionScope::Run(run)] {
         for _ in 0..20 {
             subscribe(&admin("ann"), hears.clone()).await.unwrap();
         }

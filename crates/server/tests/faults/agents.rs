@@ -8,21 +8,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::model::scripted::{Line, Script};
-use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
-use standfast::tool::command::{CommandOptions, CommandTool};
-use standfast::tool::sandbox::Confinement;
-use standfast::tool::suspend::{self, SuspendForInput};
-use standfast::tool::{Invocation, Outcome, Pending, Running, Tool};
 use standfast_core::body::Body;
 use standfast_core::command::{Limits, SuspendFor};
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::{Ask, HoldPolicy, OnTimeout};
-use standfast_core::id::Place;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName};
 use standfast_core::time::Millis;
+use standfast_engine::settings::{Agent, FixedSettings, Settings};
+use standfast_engine::tool::suspend::{self, SuspendForInput};
+use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_models::scripted::{Line, Script};
+use standfast_tools::command::{CommandOptions, CommandTool};
+use standfast_tools::sandbox::Confinement;
 
 use crate::points::{Points, Watched};
 
@@ -103,29 +102,20 @@ pub(crate) fn settings(data: &Path, behaviour: &Behaviour, points: &Arc<Points>)
         lines.iter_mut().for_each(|line| line.delay = (thinks > 0).then_some(Millis(thinks)));
         let watched = |tool: &Arc<dyn Tool>| Arc::new(Watched::new(tool.clone(), points.clone()));
         let agent = Agent {
-            digest: definition.digest(),
-            definition: Arc::new(definition),
-            model: Arc::new(Script { lines }),
             tools: tools
                 .iter()
                 .map(|(name, (_, tool))| (name.clone(), watched(tool) as Arc<dyn Tool>))
                 .collect(),
             needs_approval: BTreeSet::from([name("delete_file"), name("run")]),
-            approvers: Approvers::default(),
             worker_pool: 256,
-            may_work: None,
-            streaming: Streaming::On,
-            tracking: Tracking::On,
-            lives: Place::Durable,
-            serves: None,
+            ..Agent::new(definition, Arc::new(Script { lines }))
         };
         (agent_name, Arc::new(agent))
     });
     Settings {
         agents: agents.collect(),
         limits: Arc::new(Limits { orphan_margin: Millis(100), ..Limits::default() }),
-        lease: behaviour.lease,
-        poll: Millis(50),
+        fixed: FixedSettings { lease: behaviour.lease, poll: Millis(50), ..FixedSettings::default() },
         ..Settings::usual()
     }
 }

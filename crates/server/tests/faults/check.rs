@@ -103,10 +103,13 @@ fn lost(acked: &Acked, logs: &HashMap<RunId, Facts>) -> Option<String> {
             Some(Outcome::Canceled) => None,
             Some(Outcome::Completed | Outcome::Failed | Outcome::Rejected) | None => missing(),
         },
-        Acked::Superseded { run } => match facts(run).is_some_and(|facts| facts.superseded) {
-            true => None,
-            false => missing(),
-        },
+        Acked::Superseded { run } => {
+            if facts(run).is_some_and(|facts| facts.superseded) {
+                None
+            } else {
+                missing()
+            }
+        }
         Acked::Decided { run, hold, key, word } => {
             let hold: HoldId = hold.parse().ok()?;
             let Some((resolution, with)) = facts(run).and_then(|facts| facts.resolved.get(&hold.key)) else {

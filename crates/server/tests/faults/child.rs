@@ -11,15 +11,19 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use standfast::auth::Principal;
-use standfast::clock::Clock;
-use standfast::engine::Engine;
-use standfast::http;
-use standfast::settings::{Connections, Settings};
+use standfast::app;
 use standfast_core::time::Millis;
+use standfast_engine::Engine;
+use standfast_engine::auth::Principal;
+use standfast_engine::clock::Clock;
+use standfast_engine::settings::{Connections, Settings};
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{ShardSet, Store};
+use standfast_store::{
+    AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, SecretLayer, SessionLayer, ShardSet, Store,
+    WorkLayer,
+};
+use standfast_surfaces::http;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -32,16 +36,24 @@ struct Deaf {
     nobody: tokio::sync::broadcast::Sender<ShardSet>,
 }
 
-impl Store for Deaf {
+impl Layer for Deaf {
+    fn below(&self) -> &dyn Store {
+        &self.inner
+    }
+}
+
+impl WorkLayer for Deaf {
     fn hints(&self) -> Option<tokio::sync::broadcast::Receiver<ShardSet>> {
         Some(self.nobody.subscribe())
     }
-
-    standfast_store::forward_store!(inner: append, load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts,
-        list_holds, find_hold, find_key, due_notices, settle_notice, session, change_session, erase, forget_keys, facts,
-        quarantine, counts, list_sessions, credential, put_credential, list_credentials, revoke_credential, time, shards,
-        leave, nodes, subscriptions, put_audit, audit_entries);
 }
+
+impl RunLayer for Deaf {}
+impl DeliveryLayer for Deaf {}
+impl SessionLayer for Deaf {}
+impl IdempotencyLayer for Deaf {}
+impl SecretLayer for Deaf {}
+impl AuditLayer for Deaf {}
 
 /// The database may be away just now.
 fn open_postgres(url: &str) -> Option<PostgresStore> {
@@ -173,9 +185,10 @@ async fn serve_on(data: PathBuf, options: Options) {
         Some(url) => {
             let Some(inner) = open_postgres(url) else { return };
             let (nobody, _) = tokio::sync::broadcast::channel(1);
-            match options.is_deaf {
-                true => Arc::new(Deaf { inner, nobody }),
-                false => Arc::new(Crashing { inner, points: points.clone() }),
+            if options.is_deaf {
+                Arc::new(Deaf { inner, nobody })
+            } else {
+                Arc::new(Crashing { inner, points: points.clone() })
             }
         }
     };
@@ -190,7 +203,7 @@ async fn serve_on(data: PathBuf, options: Options) {
         let app = http::App { engine, stopping: stopping.clone() };
         let counted = points.clone();
         let reads = get(async move || counted.reads.load(Ordering::Relaxed).to_string());
-        let router = Router::new().route("/test/reads", reads).merge(http::router(app));
+        let router = Router::new().route("/test/reads", reads).merge(app::router(app));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         println!("http://{}", listener.local_addr().unwrap());
         let stopping = stopping.clone();

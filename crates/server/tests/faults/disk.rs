@@ -71,7 +71,7 @@ async fn refused(http: &Http) -> Result<(), String> {
         let (status, body) = http
             .post("/api/v1/agents/asks/runs", &body, None)
             .await
-            .map_err(|_| "I6: no answer from a server whose disk is full".to_owned())?;
+            .map_err(|_| "I6: no response from a server whose disk is full".to_owned())?;
         match status {
             201 => pause().await,
             503 if body["detail"].as_str().is_some_and(|detail| detail.contains("full")) => return Ok(()),

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use standfast::clock::Clock;
-use standfast::engine::{Engine, NewRun};
 use standfast_core::message::Message;
 use standfast_core::name::AgentName;
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::clock::Clock;
+use standfast_engine::{Engine, NewRun};
 use tokio::task::JoinSet;
 
 use crate::agents::{Behaviour, settings};
@@ -83,7 +83,7 @@ pub(crate) async fn fill(
                 let agent = AgentName::new(agent).unwrap();
                 let new = NewRun { agent, session: None, message: Message::text("Go"), once: None };
                 let run = engine.start(&local(), new).await.unwrap();
-                engine.settled_run(&local(), run, Millis::seconds(30)).await.unwrap();
+                engine.reads().settled_run(&local(), run, Millis::seconds(30)).await.unwrap();
             }
         });
     }

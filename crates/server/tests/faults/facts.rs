@@ -55,7 +55,6 @@ impl Facts {
         facts
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "only what the invariants speak of")]
     fn read(&mut self, event: &Event) {
         match event {
             Event::ModelReplied(replied) => {

@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
-use standfast::settings::Settings;
+use standfast_engine::settings::Settings;
 
 use field::Kept::{InFile, InPostgres};
 use nodes::Plan;
@@ -168,7 +168,7 @@ fn three_nodes(cycles: usize) -> Plan {
     let faults = [Fault::Kill, Fault::Kill, Fault::Kill, Fault::Crash];
     let plan = Plan::new("NODES", "three nodes: kill -9, crashes of Postgres", cycles);
     // The lease that the product has when nobody says otherwise.
-    Plan { lease: Settings::usual().lease, ..plan }.with(&faults)
+    Plan { lease: Settings::usual().fixed.lease, ..plan }.with(&faults)
 }
 
 /// F4: SIGSTOP past the lease; others take over; SIGCONT.

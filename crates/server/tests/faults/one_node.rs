@@ -292,9 +292,10 @@ fn told_right(
     }
     let requests = outside.requests.lock().unwrap().remove(round).unwrap_or_default();
     let told: Vec<Vec<usize>> = requests.iter().map(|request| says(request)).collect();
-    match told.iter().all(|told| told.is_empty() || *told == [winner]) {
-        true => Ok(()),
-        false => Err(format!("I2: {winner} was recorded, the model was asked with {told:?}")),
+    if told.iter().all(|told| told.is_empty() || *told == [winner]) {
+        Ok(())
+    } else {
+        Err(format!("I2: {winner} was recorded, the model was asked with {told:?}"))
     }
 }
 

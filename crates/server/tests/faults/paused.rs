@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use standfast::clock::Clock;
+use standfast_engine::clock::Clock;
 use standfast_store::conformance::support::{block_on, runs_by};
 use standfast_store::{RunFilter, RunQuery, Store};
 

@@ -10,8 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use standfast::tool::{Invocation, Running, Tool};
-use standfast_store::{Answer, Batch, Claim, Claimed, Store};
+use standfast_engine::tool::{Invocation, Running, Tool};
+use standfast_store::{
+    Answer, AuditLayer, Batch, Claim, ClaimedRun, DeliveryLayer, IdempotencyLayer, Layer, RunLayer,
+    SecretLayer, SessionLayer, Store, WorkLayer,
+};
 
 /// A point, the n-th time that it is passed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -83,30 +86,15 @@ fn kinds(batches: &[Batch]) -> String {
     kinds.join("+")
 }
 
-impl<S: Store> Store for Crashing<S> {
+impl<S: Store> Layer for Crashing<S> {
+    fn below(&self) -> &dyn Store {
+        &self.inner
+    }
+}
+
+impl<S: Store> RunLayer for Crashing<S> {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         self.around(kinds(&batches), |store| store.append(batches))
-    }
-
-    fn release(
-        &self,
-        run: standfast_core::id::RunId,
-        node: standfast_core::id::Incarnation,
-        wake_at: Option<standfast_core::time::Timestamp>,
-    ) -> Answer<()> {
-        self.around("release".into(), |store| store.release(run, node, wake_at))
-    }
-
-    /// Only claims that found something are a point: the rest is looking around.
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
-        let (answer, points) = (self.inner.claim_due(claim), self.points.clone());
-        Box::pin(async move {
-            let claimed = answer.await?;
-            if !claimed.is_empty() {
-                points.pass("after:claim");
-            }
-            Ok(claimed)
-        })
     }
 
     fn links(
@@ -118,12 +106,36 @@ impl<S: Store> Store for Crashing<S> {
         self.points.reads.fetch_add(1, Ordering::Relaxed);
         self.inner.links(run, after, limit)
     }
-
-    standfast_store::forward_store!(inner: load, blob, definition, renew, list_runs, inbox_counts, list_holds, find_hold, find_key,
-        due_notices, subscriptions, settle_notice, session, change_session, erase, forget_keys, facts, quarantine, counts,
-        list_sessions, credential, put_credential, list_credentials, revoke_credential, put_audit, audit_entries, time, shards,
-        leave, nodes, hints);
 }
+
+impl<S: Store> WorkLayer for Crashing<S> {
+    fn release(
+        &self,
+        run: standfast_core::id::RunId,
+        node: standfast_core::id::Incarnation,
+        wake_at: Option<standfast_core::time::Timestamp>,
+    ) -> Answer<()> {
+        self.around("release".into(), |store| store.release(run, node, wake_at))
+    }
+
+    /// Only claims that found something are a point: the rest is looking around.
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
+        let (answer, points) = (self.inner.claim_due(claim), self.points.clone());
+        Box::pin(async move {
+            let claimed = answer.await?;
+            if !claimed.is_empty() {
+                points.pass("after:claim");
+            }
+            Ok(claimed)
+        })
+    }
+}
+
+impl<S: Store> DeliveryLayer for Crashing<S> {}
+impl<S: Store> SessionLayer for Crashing<S> {}
+impl<S: Store> IdempotencyLayer for Crashing<S> {}
+impl<S: Store> SecretLayer for Crashing<S> {}
+impl<S: Store> AuditLayer for Crashing<S> {}
 
 /// A tool that passes a point before and after its effect.
 pub(crate) struct Watched {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
-use standfast::clock::Stopwatch;
+use standfast_engine::clock::Stopwatch;
 
 /// What a row of the fault matrix came to.
 #[derive(Debug)]

@@ -71,7 +71,7 @@ impl Server {
             std::fs::write(&configuration, CONFIGURATION.replace("URL", url)).unwrap();
             command.arg("--config").arg(configuration);
         }
-        Server::started(command, data, 1, "Standfast listens on ")
+        Server::started(command, data, 1, standfast_testkit::process::GREETING)
     }
 
     /// Starts the product itself with a configuration of its own.
@@ -81,7 +81,7 @@ impl Server {
         let mut command = Command::new(crate::STANDFAST);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).env("RUST_LOG", "warn");
         command.current_dir(data).arg("--config").arg(file);
-        Server::started(command, data, 1, "Standfast listens on ")
+        Server::started(command, data, 1, standfast_testkit::process::GREETING)
     }
 
     fn started(mut command: Command, data: &Path, nodes: usize, greeting: &str) -> Server {

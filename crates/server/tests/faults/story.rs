@@ -214,9 +214,10 @@ impl Story {
                 // Of two, one may run.
                 Wish::Pair => {
                     let (_, shown) = http.get(&format!("/api/v1/holds/{id}")).await?;
-                    match shown["arguments_text"] == OTHER_ARGUMENTS {
-                        true => ("deny", json!({"resolution": "deny"})),
-                        false => ("approve", json!({"resolution": "approve"})),
+                    if shown["arguments_text"] == OTHER_ARGUMENTS {
+                        ("deny", json!({"resolution": "deny"}))
+                    } else {
+                        ("approve", json!({"resolution": "approve"}))
                     }
                 }
                 Wish::Cancel => return self.cancel(http, run).await,

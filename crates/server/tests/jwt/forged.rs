@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 
 use aws_lc_rs::hmac;
 use serde_json::{Value, json};
-use standfast::auth::{Issuer, IssuerSettings, NotLetIn, Principal, Refused, Scope, TokenRules};
-use standfast::clock::Clock;
 use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::auth::{Principal, Scope};
+use standfast_engine::clock::Clock;
+use standfast_surfaces::jwt::{Issuer, IssuerSettings, Refused, TokenError, TokenRules};
 
 use crate::provider::{AUDIENCE, ISSUER, Provider, SigningKey, encoded, published};
 
@@ -42,7 +43,7 @@ pub(crate) fn claims(more: Value) -> Value {
 
 async fn refused(issuer: &Issuer, token: &str) -> Refused {
     match issuer.identify(token, &clock()).await {
-        Err(NotLetIn::Refused(why)) => why,
+        Err(TokenError::Refused(why)) => why,
         other => panic!("{other:?} for {token}"),
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
-use standfast::auth::{Issuer, NotLetIn, Refused, TRY_AGAIN};
-use standfast::clock::Clock;
 use standfast_core::time::Millis;
+use standfast_engine::clock::Clock;
+use standfast_surfaces::jwt::{Issuer, Refused, TRY_AGAIN, TokenError};
 
 use crate::forged::{NOW, claims, clock, issuer};
 use crate::provider::{Answer, Provider, SigningKey, published};
@@ -22,13 +22,13 @@ fn token(key: &SigningKey) -> String {
 async fn is_in(issuer: &Issuer, token: &str, clock: &Clock) -> bool {
     match issuer.identify(token, clock).await {
         Ok(_) => true,
-        Err(NotLetIn::Refused(Refused::UnknownKey(_))) => false,
+        Err(TokenError::Refused(Refused::UnknownKey(_))) => false,
         Err(other) => panic!("{other:?}"),
     }
 }
 
 async fn has_no_keys(issuer: &Issuer, token: &str, clock: &Clock) -> bool {
-    matches!(issuer.identify(token, clock).await, Err(NotLetIn::NoKeys { retry_after }) if retry_after >= Millis(1000))
+    matches!(issuer.identify(token, clock).await, Err(TokenError::NoKeys { retry_after }) if retry_after >= Millis(1000))
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn without_keys_nobody_is_let_in() {
     let (issuer, clock) = (issuer(&provider), clock());
     assert!(has_no_keys(&issuer, &token(&key), &clock).await);
     let unsigned = issuer.identify("not a token", &clock).await;
-    assert!(matches!(unsigned, Err(NotLetIn::Refused(_))), "what is no token is told without keys");
+    assert!(matches!(unsigned, Err(TokenError::Refused(_))), "what is no token is told without keys");
     provider.come_back().await;
     assert!(has_no_keys(&issuer, &token(&key), &clock).await, "not asked again at once");
     clock.advance(TRY_AGAIN);

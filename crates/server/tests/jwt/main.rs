@@ -8,7 +8,4 @@
 mod forged;
 mod keys;
 mod provider;
-#[expect(dead_code, reason = "it can also misbehave, which is tested with webhooks")]
-#[path = "../tooling/receiver.rs"]
-mod receiver;
 mod server;

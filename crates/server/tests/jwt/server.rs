@@ -3,37 +3,29 @@
 //! Its log goes to a file, so that a test can read what it says, and that it never says a token.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
-use standfast::clock::Clock;
+use standfast_engine::clock::Clock;
 use tempfile::TempDir;
 
 use crate::provider::{AUDIENCE, ISSUER, Provider, SigningKey, published};
-use crate::receiver::{Got, Mood, Receiver};
+use standfast_testkit::Process;
+use standfast_testkit::receiver::{Got, Mood, Receiver};
 
 const SCRIPT: &str = "replies:\n- calls:\n  - tool: execute_command\n    arguments: '{\"command\": \"echo hello\"}'\n- text: done\n";
 
 /// A running server; dropping it is `kill -9`.
 struct Server {
-    child: Child,
-    base: String,
+    program: Process,
     folder: TempDir,
     client: Client,
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn standfast() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    let mut command = standfast_testkit::standfast();
     command.env("RUST_LOG", "debug,hyper=info,reqwest=info").env_remove("STANDFAST_KEY");
     command
 }
@@ -59,16 +51,14 @@ fn serve(folder: TempDir, arguments: &[&str]) -> Server {
     let mut command = standfast();
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.path().join("standfast.yaml"));
     command.args(arguments).arg("--data").arg(folder.path().join("data"));
-    let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Standfast listens on ").unwrap().to_owned();
-    Server { child, base, folder, client: Client::builder().no_proxy().build().unwrap() }
+    let program = standfast_testkit::start(command.stderr(log));
+    Server { program, folder, client: Client::builder().no_proxy().build().unwrap() }
 }
 
 impl Server {
     fn get(&self, token: &str, path: &str) -> RequestBuilder {
-        let request = self.client.get(format!("{}{path}", self.base)).timeout(Duration::from_secs(30));
+        let request =
+            self.client.get(format!("{}{path}", self.program.base)).timeout(Duration::from_secs(30));
         if token.is_empty() { request } else { request.bearer_auth(token) }
     }
 
@@ -88,7 +78,7 @@ impl Server {
     }
 
     async fn post(&self, token: &str, path: &str, body: Value) -> (u16, Value) {
-        let request = self.client.post(format!("{}{path}", self.base)).bearer_auth(token).json(&body);
+        let request = self.client.post(format!("{}{path}", self.program.base)).bearer_auth(token).json(&body);
         let response = request.send().await.unwrap();
         (response.status().as_u16(), response.json().await.unwrap())
     }
@@ -153,10 +143,10 @@ async fn a_token_starts_a_run_and_another_decides_it() {
 
     let anns_key = server.key("ann");
     assert_eq!(server.get(&anns_key, &run_path).send().await.unwrap().status(), StatusCode::OK);
-    let by_password = server.client.get(format!("{}/", server.base)).basic_auth("anyone", Some(&ann));
+    let by_password = server.client.get(format!("{}/", server.program.base)).basic_auth("anyone", Some(&ann));
     assert_eq!(by_password.send().await.unwrap().status(), StatusCode::OK, "a browser can ask for a token");
     let mut command = standfast();
-    command.args(["runs", "--json", "--server", &server.base]).env("STANDFAST_KEY", &ann);
+    command.args(["runs", "--json", "--server", &server.program.base]).env("STANDFAST_KEY", &ann);
     assert!(command.output().unwrap().status.success(), "the client commands take a token too");
     assert_eq!(provider.asked(), 1);
 }
@@ -187,6 +177,7 @@ async fn every_refusal_looks_the_same() {
         let response = server.get(&token, "/api/v1/holds").send().await.unwrap();
         let mut headers = response.headers().clone();
         headers.remove("date");
+        headers.remove("x-request-id");
         answers.push((response.status(), headers, response.text().await.unwrap()));
     }
     assert_eq!(answers[0].0, StatusCode::UNAUTHORIZED);
@@ -195,8 +186,7 @@ async fn every_refusal_looks_the_same() {
     for why in ["another issuer made it", "it has expired", "its signature is wrong"] {
         assert!(log.contains(why), "{log}");
     }
-    let warnings =
-        log.lines().filter(|line| line.contains("WARN") && line.contains("a token is refused")).count();
+    let warnings = log.lines().filter(|line| line.contains("WARN") && line.contains("token refused")).count();
     assert!(
         (1..wrong.len() / 2).contains(&warnings),
         "one warning in ten seconds, the others at debug: {log}"
@@ -221,7 +211,7 @@ async fn the_provider_is_away_at_the_start() {
     let problem: Value = response.json().await.unwrap();
     assert!(problem["detail"].as_str().unwrap().contains("identity provider"), "{problem}");
     let log = server.log();
-    assert!(log.contains("cannot be fetched; until they can be, tokens get 503"), "{log}");
+    assert!(log.contains("could not fetch the keys of the identity provider; tokens get 503"), "{log}");
     assert_eq!(server.status(&server.key("ann")).await, 200, "keys need no provider");
     assert_eq!(server.status("").await, 401);
     let ready = server.get("", "/readyz").send().await.unwrap();
@@ -229,7 +219,7 @@ async fn the_provider_is_away_at_the_start() {
 
     provider.come_back().await;
     server.lets_in(&token).await;
-    assert!(server.log().contains("are there again"), "{}", server.log());
+    assert!(server.log().contains("fetched the keys of the identity provider again"), "{}", server.log());
 }
 
 /// A key is rotated while the server runs: the new one is found, the old one is refused.
@@ -295,7 +285,7 @@ async fn a_reload_keeps_the_keys_of_the_same_provider() {
 
     std::fs::write(&file, before.replace("agents: {ops", "agents: {more: {llm: script}, ops")).unwrap();
     hangup(&server);
-    server.says("the changed configuration is taken", 1).await;
+    server.says("configuration reloaded", 1).await;
     assert_eq!(server.status(&token).await, 200, "the keys are there still");
     assert_eq!(provider.asked(), asked);
 
@@ -303,14 +293,14 @@ async fn a_reload_keeps_the_keys_of_the_same_provider() {
     let changed = before.replace(&provider.jwks_url(), &other.jwks_url());
     std::fs::write(&file, changed).unwrap();
     hangup(&server);
-    server.says("the changed configuration is taken", 2).await;
+    server.says("configuration reloaded", 2).await;
     other.is_asked(1).await;
     server.lets_in(&other_key.token(&claims("ann", json!({})))).await;
     assert_eq!(server.status(&token).await, 401);
 }
 
 fn hangup(server: &Server) {
-    let pid = rustix::process::Pid::from_child(&server.child);
+    let pid = rustix::process::Pid::from_child(&server.program.child);
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
 }
 

@@ -9,14 +9,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::KEY;
-use crate::fake::{Answer, Fake, Pieces, Signal};
-use crate::started::{Started as Server, started};
+use standfast_testkit::provider::{Answer, Fake, Pieces, Signal};
+use standfast_testkit::{Process as Server, text};
 
 const EXAMPLE: &str = include_str!("../../../../examples/complete.yaml");
 const WORDS: &[u8] = include_bytes!("streams/words_openai_chat.sse");
 
 fn standfast(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    let mut command = standfast_testkit::standfast();
     command.current_dir(folder).env("OPENAI_API_KEY", KEY).env("RUST_LOG", "debug");
     command
 }
@@ -25,36 +25,7 @@ fn serve(folder: &Path) -> Server {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap();
     let mut command = standfast(folder);
     command.args(["serve", "--listen", "127.0.0.1:0", "--config", "standfast.yaml", "--data", "data"]);
-    started(command.stderr(log))
-}
-
-impl Server {
-    fn ask(&self, arguments: &[&str]) -> Value {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
-        let output = command.args(arguments).args(["--json", "--server", &self.base]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{arguments:?}: {said}"))
-    }
-
-    fn run(&self, id: &str) -> Value {
-        let shown = self.ask(&["show", id]);
-        shown.get("run").unwrap_or(&shown).clone()
-    }
-
-    fn wait_for(&self, id: &str, status: &str) -> Value {
-        for _ in 0..1200 {
-            let run = self.run(id);
-            if run["status"] == status {
-                return run;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("{id} is not {status}: {}", self.run(id));
-    }
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
+    standfast_testkit::start(command.stderr(log))
 }
 
 /// A folder with this configuration.
@@ -118,9 +89,9 @@ fn the_complete_example_runs() {
     assert_ne!(config, EXAMPLE);
     let folder = folder(&config);
     let server = serve(folder.path());
-    let held = server.ask(&["send", "assistant", "Where are we?", "--wait"]);
+    let held = server.ask_anyway(&["send", "assistant", "Where are we?", "--wait"]);
     assert_eq!(held["status"], "held", "{held}");
-    let hold = server.ask(&["holds", "show", text(&held["holds"][0]["id"])]);
+    let hold = server.ask_anyway(&["holds", "show", text(&held["holds"][0]["id"])]);
     assert_eq!(hold["question"], "Execute command: pwd?", "{hold}");
     let first = fake.request().unwrap();
     assert!(first.head.starts_with("POST /v1/chat/completions "), "{}", first.head);
@@ -128,8 +99,8 @@ fn the_complete_example_runs() {
     assert_eq!((&body["model"], &body["stream"]), (&"gpt-4o".into(), &true.into()));
     assert_eq!(body["tools"].as_array().unwrap().len(), 3, "{body}");
 
-    server.ask(&["holds", "approve", text(&hold["id"])]);
-    let done = server.wait_for(text(&held["id"]), "completed");
+    server.ask_anyway(&["holds", "approve", text(&hold["id"])]);
+    let done = server.run_once(text(&held["id"]), "completed");
     assert_eq!(done["result"], "Fertig.", "{done}");
     let usage = &done["usage"];
     assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&300.into(), &15.into()), "{done}");
@@ -188,14 +159,14 @@ fn thinking_and_its_signatures_survive_a_restart() {
             format!("{{type: {kind}, model: m-1, api_key: '${{OPENAI_API_KEY}}', base_url: '{}'}}", fake.url);
         let folder = durable(&llm, "");
         let first = serve(folder.path());
-        let held = first.ask(&["send", "assistant", "please", "--wait"]);
+        let held = first.ask_anyway(&["send", "assistant", "please", "--wait"]);
         assert_eq!(held["status"], "held", "{kind}: {held}");
         fake.request().unwrap();
         drop(first);
         let second = serve(folder.path());
         let hold = text(&held["holds"][0]["id"]);
-        second.ask(&["holds", "answer", hold, "not now"]);
-        second.wait_for(text(&held["id"]), "completed");
+        second.ask_anyway(&["holds", "answer", hold, "not now"]);
+        second.run_once(text(&held["id"]), "completed");
         let body = fake.request().unwrap().body;
         for part in parts {
             assert!(body.contains(&part), "{kind}: {part}\nis not in\n{body}");
@@ -214,20 +185,20 @@ fn a_try_waits_through_a_restart() {
     let llm = format!("{{type: openai, model: m, base_url: '{}'}}", fake.url);
     let folder = durable(&llm, "");
     let first = serve(folder.path());
-    let run = first.ask(&["send", "assistant", "please"]);
+    let run = first.ask_anyway(&["send", "assistant", "please"]);
     fake.request().unwrap();
     for _ in 0..600 {
-        if first.ask(&["show", text(&run["id"])]).to_string().contains("slow down") {
+        if first.ask_anyway(&["show", text(&run["id"])]).to_string().contains("slow down") {
             break;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
     drop(first);
     let second = serve(folder.path());
-    let done = second.wait_for(text(&run["id"]), "completed");
-    let shown = second.ask(&["show", text(&done["id"])]).to_string();
+    let done = second.run_once(text(&run["id"]), "completed");
+    let shown = second.ask_anyway(&["show", text(&done["id"])]).to_string();
     let said = format!(
-        "llm `the-llm` (openai, model m) at {}: too many requests (429); it asks to wait 2 s: slow down",
+        "llm `the-llm` (openai, model m) at {}: too many requests (429); retry after 2 s: slow down",
         fake.url
     );
     assert!(shown.contains(&said), "{shown}");
@@ -248,12 +219,12 @@ fn a_fallback_of_the_file_answers() {
         broken.url, works.url
     ));
     let server = serve(folder.path());
-    let run = text(&server.ask(&["send", "assistant", "please"])["id"]).to_owned();
-    let done = server.wait_for(&run, "completed");
+    let run = text(&server.ask_anyway(&["send", "assistant", "please"])["id"]).to_owned();
+    let done = server.run_once(&run, "completed");
     let usage = &done["usage"];
     let tokens = usage["input_tokens"].as_u64().unwrap() + usage["output_tokens"].as_u64().unwrap();
     assert_eq!(usage["cost_micros"].as_u64(), Some(tokens), "{done}");
-    let shown = server.ask(&["show", &run]).to_string();
+    let shown = server.ask_anyway(&["show", &run]).to_string();
     assert!(shown.contains("out of order") && shown.contains(r#""model":"two""#), "{shown}");
     assert!(works.request().unwrap().head.starts_with("POST /v1/messages "));
 }
@@ -277,8 +248,8 @@ fn an_agent_has_budgets_of_its_own() {
         ("short", "its limit of 300 tokens"),
         ("cheap", "its limit of cost: 0.000500"),
     ] {
-        let run = text(&server.ask(&["send", agent, "go"])["id"]).to_owned();
-        let ended = server.wait_for(&run, "failed").to_string();
+        let run = text(&server.ask_anyway(&["send", agent, "go"])["id"]).to_owned();
+        let ended = server.run_once(&run, "failed").to_string();
         assert!(ended.contains(limit), "{agent}: {ended}");
     }
 }
@@ -300,14 +271,14 @@ fn arguments_that_break_the_schema_are_repaired_by_the_model() {
     let llm = format!("{{type: openai, model: m, base_url: \"{}\"}}", fake.url);
     let folder = durable(&llm, "server: {limits: {turns: 5}}\n");
     let server = serve(folder.path());
-    let run = text(&server.ask(&["send", "assistant", "go"])["id"]).to_owned();
-    let held = server.wait_for(&run, "held");
+    let run = text(&server.ask_anyway(&["send", "assistant", "go"])["id"]).to_owned();
+    let held = server.run_once(&run, "held");
     assert_eq!(held["holds"].as_array().unwrap().len(), 1, "{held:#}");
     let told = fake.requests().pop().unwrap().body;
-    assert!(told.contains("do not fit the tool's schema at /options"), "{told}");
+    assert!(told.contains("do not match the tool's schema at /options"), "{told}");
     let hold = text(&held["holds"][0]["id"]).to_owned();
-    server.ask(&["holds", "answer", &hold, "blue"]);
-    let ended = server.wait_for(&run, "failed").to_string();
+    server.ask_anyway(&["holds", "answer", &hold, "blue"]);
+    let ended = server.run_once(&run, "failed").to_string();
     assert!(ended.contains("its limit of 5 model replies"), "{ended}");
 }
 
@@ -355,23 +326,18 @@ fn runs_end_whatever_the_model_does() {
             vec![Answer::error("400 Bad Request", "", too_long)],
             "",
             "failed",
-            "the conversation is longer than the model can read",
+            "the conversation exceeds the model's context window",
         ),
-        (
-            vec![Answer::error("401 Unauthorized", "", "{}")],
-            "",
-            "failed",
-            "it does not take the API key (401)",
-        ),
+        (vec![Answer::error("401 Unauthorized", "", "{}")], "", "failed", "the API key was rejected (401)"),
     ];
     for (answers, more, status, reason) in cases {
         let fake = Fake::answering(answers);
         let llm = format!("{{type: openai, model: m, {price}base_url: '{}'}}", fake.url);
         let folder = durable(&llm, more);
         let server = serve(folder.path());
-        let run = server.ask(&["send", "assistant", "please", "--wait"]);
+        let run = server.ask_anyway(&["send", "assistant", "please", "--wait"]);
         assert_eq!(run["status"], status, "{reason}: {run}");
-        let shown = server.ask(&["show", text(&run["id"])]).to_string();
+        let shown = server.ask_anyway(&["show", text(&run["id"])]).to_string();
         assert!(shown.contains(reason), "{reason} is not in {shown}");
     }
 }
@@ -392,8 +358,8 @@ fn words_are_heard_as_they_come() {
         let config = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, config.replace("task: {}", &format!("task: {{}}{reasoning}"))).unwrap();
         let server = serve(folder.path());
-        let run = server.ask(&["send", "assistant", "please"]);
-        let mut watch = Command::new(env!("CARGO_BIN_EXE_standfast"));
+        let run = server.ask_anyway(&["send", "assistant", "please"]);
+        let mut watch = standfast_testkit::standfast();
         let watch = watch.args(["watch", text(&run["id"]), "--json", "--server", &server.base]);
         let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -408,7 +374,7 @@ fn words_are_heard_as_they_come() {
             events.iter().any(|line| line.contains("model.replied") && line.contains("Fertig.")),
             "{events:?}"
         );
-        let stored = server.ask(&["show", text(&run["id"])]).to_string();
+        let stored = server.ask_anyway(&["show", text(&run["id"])]).to_string();
         assert!(!stored.contains("\"delta\""), "words on their way are stored nowhere: {stored}");
     }
 }
@@ -450,9 +416,9 @@ fn a_provider_is_tried_for_real() {
     let json: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((&json["ok"], &json["problem"]), (&false.into(), &"bad_key".into()), "{json}");
     for (name, sentence) in [
-        ("locked", "it does not take the API key (401)"),
-        ("away", "its name cannot be looked up"),
-        ("script", "is a script"),
+        ("locked", "the API key was rejected (401)"),
+        ("away", "its host name cannot be resolved"),
+        ("script", "is scripted"),
         ("work", "did you mean `works`?"),
     ] {
         let (output, said) = check(folder.path(), &[name, "--config", "standfast.yaml"]);
@@ -489,18 +455,18 @@ fn a_run_keeps_its_model() {
         serve(folder.path())
     };
     let server = serve(folder.path());
-    let held = server.ask(&["send", "assistant", "Where are we?", "--wait"]);
+    let held = server.ask_anyway(&["send", "assistant", "Where are we?", "--wait"]);
     let run = text(&held["id"]).to_owned();
     let approve = |server: &Server| {
-        let hold = server.wait_for(&run, "held")["holds"][0]["id"].clone();
-        server.ask(&["holds", "approve", text(&hold)])
+        let hold = server.run_once(&run, "held")["holds"][0]["id"].clone();
+        server.ask_anyway(&["holds", "approve", text(&hold)])
     };
     drop(server);
 
     // Another model for the agent; the old one is still set up.
     let server = changed(config(&[("old", "one"), ("new", "two")], "new"));
     approve(&server);
-    server.wait_for(&run, "held");
+    server.run_once(&run, "held");
     for _ in 0..2 {
         let asked = fake.request().unwrap().body;
         assert!(asked.contains(r#""model":"one""#), "{asked}");
@@ -516,14 +482,14 @@ fn a_run_keeps_its_model() {
         holds.into_iter().find(|hold| hold["kind"] == "input")
     });
     let question = question.unwrap_or_else(|| panic!("nobody is asked: {}", server.run(&run)));
-    let question = server.ask(&["holds", "show", text(&question["id"])]);
+    let question = server.ask_anyway(&["holds", "show", text(&question["id"])]);
     assert!(question.to_string().contains("no longer has the model one"), "{question}");
     drop(server);
 
     // It is back, and so is the run.
     let server = changed(config(&[("old", "one"), ("new", "two")], "new"));
-    server.ask(&["holds", "answer", text(&question["id"]), "go on"]);
-    server.wait_for(&run, "completed");
+    server.ask_anyway(&["holds", "answer", text(&question["id"]), "go on"]);
+    server.run_once(&run, "completed");
     let asked = fake.request().unwrap().body;
     assert!(asked.contains(r#""model":"one""#), "{asked}");
 }

@@ -6,19 +6,13 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod binary;
-mod fake;
 mod misbehaves;
 mod proxies;
-#[path = "../tooling/started.rs"]
-mod started;
 mod streams;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use standfast::clock::Clock;
-use standfast::model::provider::{Dialect, Price, Provider, ProviderSettings};
-use standfast::model::{Live, ModelReply, Prompt};
 use standfast_core::body::Body;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::HoldPolicy;
@@ -28,6 +22,9 @@ use standfast_core::message::{Message, Replay};
 use standfast_core::name::{AgentName, ToolName};
 use standfast_core::time::Millis;
 use standfast_core::transcript::{AssistantReply, CallResult, Entry, ReplyCall, ResultKind, UserMessage};
+use standfast_engine::clock::Clock;
+use standfast_engine::model::{Live, ModelReply, Prompt};
+use standfast_models::provider::{Dialect, Price, Provider, ProviderSettings};
 
 /// What the recorded streams ask for, byte for byte.
 const ARGUMENTS: &str = r#"{"command": "ls -la é", "n":9007199254740993}"#;

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use standfast::model::chain::Chain;
-use standfast::model::provider::{Dialect, Provider};
-use standfast::model::{Model, ModelFailure, Prompt};
 use standfast_core::time::Millis;
+use standfast_engine::model::{Model, ModelFailure, Prompt};
+use standfast_models::chain::Chain;
+use standfast_models::provider::{Dialect, Provider};
 
-use crate::fake::{Answer, Fake, Pieces};
 use crate::{KEY, after, listener, prompt, provider, settings};
+use standfast_testkit::provider::{Answer, Fake, Pieces};
 
 const WORDS: &[u8] = include_bytes!("streams/words_openai_chat.sse");
 
@@ -229,7 +229,7 @@ fn chain(urls: &[(&str, u32)]) -> Chain {
     Chain::new(urls.iter().map(one).collect(), Vec::new())
 }
 
-async fn ask(chain: &Chain, failures: u32) -> Result<standfast::model::ModelReply, ModelFailure> {
+async fn ask(chain: &Chain, failures: u32) -> Result<standfast_engine::model::ModelReply, ModelFailure> {
     let (live, _) = listener();
     chain.ask(Prompt { failures, ..prompt() }, &live).await
 }

@@ -2,10 +2,8 @@
 //!
 //! The proxy here only hears where it is to connect to; that it was asked, or not, is what counts.
 
-use std::process::Command;
-
 use crate::KEY;
-use crate::fake::{Answer, Fake};
+use standfast_testkit::provider::{Answer, Fake};
 
 /// What `standfast llm check` says with these variables, for a provider at this address.
 fn check(base_url: &str, variables: &[(&str, &str)]) -> String {
@@ -15,7 +13,7 @@ fn check(base_url: &str, variables: &[(&str, &str)]) -> String {
          agents: {{a: {{llm: the-llm}}}}\n"
     );
     std::fs::write(folder.path().join("standfast.yaml"), config).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    let mut command = standfast_testkit::standfast();
     for name in ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"] {
         command.env_remove(name).env_remove(name.to_lowercase());
     }
@@ -55,5 +53,5 @@ fn a_provider_that_is_excepted_is_asked_directly() {
 #[test]
 fn a_proxy_that_is_none_is_refused() {
     let said = check("https://models.example.invalid/v1", &[("HTTPS_PROXY", "://ann:canary@")]);
-    assert!(said.contains("HTTPS_PROXY is no address of a proxy") && !said.contains("canary"), "{said}");
+    assert!(said.contains("HTTPS_PROXY is not a proxy URL") && !said.contains("canary"), "{said}");
 }

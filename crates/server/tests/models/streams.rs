@@ -2,13 +2,13 @@
 //! byte for byte.
 
 use serde_json::Value;
-use standfast::model::ModelReply;
-use standfast::model::provider::Dialect;
 use standfast_core::command::AskedCall;
 use standfast_core::message::Usage;
+use standfast_engine::model::ModelReply;
+use standfast_models::provider::Dialect;
 
-use crate::fake::{Answer, Fake, Pieces};
 use crate::{ARGUMENTS, KEY, after, listener, prompt, provider};
+use standfast_testkit::provider::{Answer, Fake, Pieces};
 
 /// Everything that a stream must come to.
 struct Recorded {

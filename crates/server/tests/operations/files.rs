@@ -100,7 +100,7 @@ async fn a_linked_file_admits_no_second_server() {
 
 /// What a server says that does not start.
 fn refused(data: &Path) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_standfast"));
+    let mut command = standfast_testkit::standfast();
     let output = command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).output().unwrap();
     assert!(!output.status.success(), "a second server starts: {output:?}");
     String::from_utf8(output.stderr).unwrap()

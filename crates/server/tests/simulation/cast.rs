@@ -6,22 +6,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use standfast::auth::Party;
-use standfast::clock::Clock;
-use standfast::model::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
-use standfast::settings::{Agent, Approvers, Settings, Streaming, Tracking};
-use standfast::tool::agent::AsksAgent;
-use standfast::tool::suspend::{self, SuspendForInput};
-use standfast::tool::{Invocation, Outcome, Pending, Running, Tool};
 use standfast_core::body::Body;
 use standfast_core::command::{AskedCall, Limits, SuspendFor};
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::hold::{Ask, HoldPolicy, OnTimeout};
-use standfast_core::id::Place;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 use standfast_core::name::{AgentName, ToolName, UserId};
 use standfast_core::time::Millis;
+use standfast_engine::auth::{Approvers, Party};
+use standfast_engine::clock::Clock;
+use standfast_engine::model::{Asked, Live, Model, ModelFailure, ModelReply, Prompt};
+use standfast_engine::settings::{Agent, FixedSettings, Settings};
+use standfast_engine::tool::suspend::{self, SuspendForInput};
+use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_tools::agent::AsksAgent;
 
 use crate::people;
 use crate::requests;
@@ -79,8 +78,11 @@ pub(crate) fn settings(sim: &Arc<Sim>, seat: usize, life: u64, clock: &Clock) ->
     Settings {
         agents: agents.collect(),
         limits: Arc::new(Limits::default()),
-        lease: LEASE,
-        poll: if sim.blind == Blind::ToTime { NEVER } else { POLL },
+        fixed: FixedSettings {
+            lease: LEASE,
+            poll: if sim.blind == Blind::ToTime { NEVER } else { POLL },
+            ..FixedSettings::default()
+        },
         ..Settings::usual()
     }
 }
@@ -108,9 +110,6 @@ fn agent(sim: &Arc<Sim>, name: AgentName, tools: BTreeMap<ToolName, (ToolSpec, A
     };
     let names: Vec<String> = tools.keys().map(|name| name.as_str().to_owned()).collect();
     Agent {
-        digest: definition.digest(),
-        definition: Arc::new(definition),
-        model: Arc::new(Chance { sim: sim.clone(), names }),
         tools: tools.into_iter().map(|(name, (_, tool))| (name, tool)).collect(),
         needs_approval: BTreeSet::from([tool_name("pay")]),
         approvers: Approvers {
@@ -118,11 +117,7 @@ fn agent(sim: &Arc<Sim>, name: AgentName, tools: BTreeMap<ToolName, (ToolSpec, A
             ..Approvers::default()
         },
         worker_pool: 8,
-        may_work: None,
-        streaming: Streaming::On,
-        tracking: Tracking::On,
-        lives: Place::Durable,
-        serves: None,
+        ..Agent::new(definition, Arc::new(Chance { sim: sim.clone(), names }))
     }
 }
 
@@ -176,12 +171,11 @@ impl Model for Chance {
                 return Err(ModelFailure { error: "busy".into(), retry_after: Some(Millis(200)) });
             }
             let is_done = prompt.turn >= 4 || (prompt.turn > 0 && self.sim.one_in(2));
-            let calls = match is_done {
-                true => Vec::new(),
-                false => {
-                    let calls = 1 + self.sim.index(3);
-                    (1..=calls).map(|no| self.call(no)).collect()
-                }
+            let calls = if is_done {
+                Vec::new()
+            } else {
+                let calls = 1 + self.sim.index(3);
+                (1..=calls).map(|no| self.call(no)).collect()
             };
             Ok(ModelReply { text: Some(requests::words(no)), calls, ..ModelReply::default() })
         })

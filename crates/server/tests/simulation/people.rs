@@ -4,10 +4,8 @@
 
 use std::sync::Arc;
 
-use standfast::auth::Principal;
-use standfast::engine::{Decision, Engine, EngineError, HoldList, NewRun, Once};
 use standfast_core::body::Body;
-use standfast_core::command::{OnHold, Say, Wanted};
+use standfast_core::command::{Choice, OnHold, Say};
 use standfast_core::decide::Answer;
 use standfast_core::digest;
 use standfast_core::hold::{HoldKind, Resolution};
@@ -18,6 +16,8 @@ use standfast_core::name::UserId;
 use standfast_core::project::HoldRow;
 use standfast_core::refusal::Refusal;
 use standfast_core::time::Millis;
+use standfast_engine::auth::Principal;
+use standfast_engine::{Decision, Engine, EngineError, HoldList, IdempotencyKey, NewRun};
 
 use crate::cast;
 use crate::check;
@@ -66,14 +66,14 @@ pub(crate) fn word(resolution: &Resolution) -> &'static str {
     }
 }
 
-fn wish(wanted: &Wanted) -> &'static str {
+fn wish(wanted: &Choice) -> &'static str {
     match wanted {
-        Wanted::Approve => "approve",
-        Wanted::ApproveEdited { .. } => "edit",
-        Wanted::Deny { .. } => "deny",
-        Wanted::Answer { .. } => "answer",
-        Wanted::Fail { .. } => "fail",
-        Wanted::Withdraw => "withdraw",
+        Choice::Approve => "approve",
+        Choice::ApproveEdited { .. } => "edit",
+        Choice::Deny { .. } => "deny",
+        Choice::Answer { .. } => "answer",
+        Choice::Fail { .. } => "fail",
+        Choice::Withdraw => "withdraw",
     }
 }
 
@@ -185,7 +185,7 @@ where
 async fn begin(sim: &Arc<Sim>, key: String) {
     for _ in 0..40 {
         let seat = sim.index(sim.seats());
-        let once = Once::new("start", key.clone(), digest::of_bytes(key.as_bytes()));
+        let once = IdempotencyKey::new("start", key.clone(), digest::of_bytes(key.as_bytes()));
         let new =
             NewRun { agent: cast::clerk(), session: None, message: Message::text(&key), once: Some(once) };
         let answer = ask(sim, seat, |engine| async move { engine.start(&who(OWNER), new).await }).await;
@@ -204,24 +204,24 @@ async fn begin(sim: &Arc<Sim>, key: String) {
 
 async fn open_holds(sim: &Arc<Sim>, seat: usize, person: &'static str) -> Vec<HoldRow> {
     let list = HoldList { kind: None, agent: None, tool: None, session: None, cursor: None, limit: 50 };
-    let page = ask(sim, seat, |engine| async move { engine.holds(&who(person), list).await }).await;
+    let page = ask(sim, seat, |engine| async move { engine.reads().holds(&who(person), list).await }).await;
     page.and_then(Result::ok).map(|page| page.items).unwrap_or_default()
 }
 
 /// A decision of a kind that the hold takes.
-fn chosen(sim: &Sim, kind: HoldKind) -> Wanted {
+fn chosen(sim: &Sim, kind: HoldKind) -> Choice {
     let some = sim.below(1_000_000);
-    let answer = Wanted::Answer { value: Body::text(format!("answer {some}")) };
-    let deny = Wanted::Deny { reason: Some(format!("no {some}")) };
+    let answer = Choice::Answer { value: Body::text(format!("answer {some}")) };
+    let deny = Choice::Deny { reason: Some(format!("no {some}")) };
     let arguments = RawJson::parse(&format!(r#"{{"amount": {some},  "edited": true}}"#)).unwrap();
-    let of = |all: &[Wanted]| sim.pick(all);
+    let of = |all: &[Choice]| sim.pick(all);
     match kind {
         HoldKind::Approval => {
-            of(&[Wanted::Approve, Wanted::Approve, Wanted::ApproveEdited { arguments }, deny])
+            of(&[Choice::Approve, Choice::Approve, Choice::ApproveEdited { arguments }, deny])
         }
         HoldKind::Input | HoldKind::Auth => answer,
-        HoldKind::External => of(&[answer, Wanted::Fail { error: Body::text("failed") }]),
-        HoldKind::Recovery => of(&[Wanted::Approve, answer, deny]),
+        HoldKind::External => of(&[answer, Choice::Fail { error: Body::text("failed") }]),
+        HoldKind::Recovery => of(&[Choice::Approve, answer, deny]),
     }
 }
 
@@ -272,11 +272,11 @@ async fn decide(
     seat: usize,
     person: &'static str,
     hold: HoldId,
-    wanted: Wanted,
+    wanted: Choice,
     key: Option<String>,
 ) -> bool {
     let once = key.clone().map(|key| {
-        Once::new(format!("decide/{hold}"), key, digest::of_bytes(format!("{wanted:?}").as_bytes()))
+        IdempotencyKey::new(format!("decide/{hold}"), key, digest::of_bytes(format!("{wanted:?}").as_bytes()))
     });
     let decision = Decision { hold, wanted: wanted.clone(), digest: None, revision: None, once };
     let answer = ask(sim, seat, |engine| async move { engine.decide(&who(person), decision).await }).await;
@@ -285,12 +285,12 @@ async fn decide(
     let acked = match answer {
         Some(Ok(Answer::Done | Answer::Repeated)) => {
             let arguments = match wanted {
-                Wanted::ApproveEdited { arguments } => Some(arguments.text().to_owned()),
-                Wanted::Approve
-                | Wanted::Deny { .. }
-                | Wanted::Answer { .. }
-                | Wanted::Fail { .. }
-                | Wanted::Withdraw => None,
+                Choice::ApproveEdited { arguments } => Some(arguments.text().to_owned()),
+                Choice::Approve
+                | Choice::Deny { .. }
+                | Choice::Answer { .. }
+                | Choice::Fail { .. }
+                | Choice::Withdraw => None,
             };
             Acked::Decided { hold, word: word_, key, arguments }
         }

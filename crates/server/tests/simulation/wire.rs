@@ -19,8 +19,9 @@ use standfast_core::run::Facts;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_store::conformance::support::{block_on, events_of};
 use standfast_store::{
-    Answer, Batch, Claim, Claimed, Counts, Heartbeat, HoldQuery, InboxCounts, KeyNote, KeyRecord, NodeRow,
-    Page, RunQuery, ShardSet, Store, StoreError, Stored,
+    Answer, AuditLayer, Batch, Claim, ClaimedRun, Counts, DeliveryLayer, Heartbeat, HoldQuery,
+    IdempotencyLayer, InboxCounts, KeyNote, KeyRecord, Layer, NodeRow, Page, RunLayer, RunQuery, SecretLayer,
+    SessionLayer, ShardSet, Store, StoreError, StoredRun, WorkLayer,
 };
 use tokio::sync::{broadcast, oneshot};
 
@@ -209,7 +210,13 @@ fn kinds(batches: &[Batch]) -> String {
     kinds.join("+")
 }
 
-impl Store for Wire {
+impl Layer for Wire {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for Wire {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         let kind = Kind::Append(batches[0].run());
         self.sim.tell(|| format!("node {} writes {}", self.seat, kinds(&batches)));
@@ -222,7 +229,7 @@ impl Store for Wire {
         })
     }
 
-    fn load(&self, run: RunId) -> Answer<Stored> {
+    fn load(&self, run: RunId) -> Answer<StoredRun> {
         self.ask("load", Kind::Look, move |store| store.load(run))
     }
 
@@ -238,7 +245,29 @@ impl Store for Wire {
         self.ask("definition", Kind::Look, move |store| store.definition(tenant, digest))
     }
 
-    fn claim_due(&self, claim: Claim) -> Answer<Vec<Claimed>> {
+    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
+        self.ask("holds", Kind::Look, move |store| store.list_holds(query))
+    }
+
+    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
+        self.ask("runs", Kind::Look, move |store| store.list_runs(query))
+    }
+
+    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
+        self.ask("hold", Kind::Look, move |store| store.find_hold(hold))
+    }
+
+    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
+        self.ask("facts", Kind::Look, move |store| store.facts(run))
+    }
+
+    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
+        self.ask("quarantine", Kind::Lease, move |store| store.quarantine(run, why))
+    }
+}
+
+impl WorkLayer for Wire {
+    fn claim_due(&self, claim: Claim) -> Answer<Vec<ClaimedRun>> {
         self.ask("claim", Kind::Poll, move |store| store.claim_due(claim))
     }
 
@@ -250,44 +279,12 @@ impl Store for Wire {
         self.ask("release", Kind::Lease, move |store| store.release(run, node, wake_at))
     }
 
-    fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>> {
-        self.ask("holds", Kind::Look, move |store| store.list_holds(query))
-    }
-
     fn inbox_counts(&self, tenant: Tenant) -> Answer<Vec<InboxCounts>> {
         self.ask("inbox counts", Kind::Look, move |store| store.inbox_counts(tenant))
     }
 
-    fn list_runs(&self, query: RunQuery) -> Answer<Page<RunRow>> {
-        self.ask("runs", Kind::Look, move |store| store.list_runs(query))
-    }
-
-    fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {
-        self.ask("hold", Kind::Look, move |store| store.find_hold(hold))
-    }
-
-    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
-        self.ask("key", Kind::Look, move |store| store.find_key(tenant, key))
-    }
-
     fn counts(&self, tenant: Tenant) -> Answer<Counts> {
         self.ask("counts", Kind::Look, move |store| store.counts(tenant))
-    }
-
-    fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
-        self.ask("facts", Kind::Look, move |store| store.facts(run))
-    }
-
-    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
-        self.ask("note keys", Kind::Lease, move |store| store.note_keys(notes))
-    }
-
-    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
-        self.ask("forget keys", Kind::Poll, move |store| store.forget_keys(until, limit))
-    }
-
-    fn quarantine(&self, run: RunId, why: String) -> Answer<()> {
-        self.ask("quarantine", Kind::Lease, move |store| store.quarantine(run, why))
     }
 
     fn shards(&self, beat: Heartbeat) -> Answer<ShardSet> {
@@ -314,7 +311,23 @@ impl Store for Wire {
     fn hints(&self) -> Option<broadcast::Receiver<ShardSet>> {
         Some(self.hints.subscribe())
     }
-
-    standfast_store::forward_store!(inner: due_notices, settle_notice, session, change_session, erase, list_sessions,
-        credential, put_credential, list_credentials, revoke_credential, time, subscriptions, put_audit, audit_entries);
 }
+
+impl IdempotencyLayer for Wire {
+    fn find_key(&self, tenant: Tenant, key: String) -> Answer<Option<KeyRecord>> {
+        self.ask("key", Kind::Look, move |store| store.find_key(tenant, key))
+    }
+
+    fn note_keys(&self, notes: Vec<KeyNote>) -> Answer<()> {
+        self.ask("note keys", Kind::Lease, move |store| store.note_keys(notes))
+    }
+
+    fn forget_keys(&self, until: Timestamp, limit: usize) -> Answer<usize> {
+        self.ask("forget keys", Kind::Poll, move |store| store.forget_keys(until, limit))
+    }
+}
+
+impl DeliveryLayer for Wire {}
+impl SessionLayer for Wire {}
+impl SecretLayer for Wire {}
+impl AuditLayer for Wire {}

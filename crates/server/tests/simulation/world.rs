@@ -8,10 +8,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use standfast::clock::{Clock, Standing};
-use standfast::engine::Engine;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::Entry;
+use standfast_engine::Engine;
+use standfast_engine::clock::{Clock, Standing};
 use standfast_store::conformance::random::Random;
 use standfast_store::conformance::registry::Registry;
 use standfast_store::{Heartbeat, ShardSet, Store};

@@ -3,14 +3,14 @@
 //! Shared by several test programs; each uses all of it.
 
 use serde_json::Value;
-use standfast::tool::Invocation;
-use standfast_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, Place, RunId, Secret, Seq};
+use standfast_core::id::{CallId, CallNo, HoldId, HoldKey, MessageId, RunId, Secret, Seq, StorageKind};
 use standfast_core::name::{SessionId, Tenant, ToolName};
 use standfast_core::time::Timestamp;
+use standfast_engine::tool::Invocation;
 
 /// The first start of the first call of a run.
 pub(crate) fn invocation(arguments: &Value) -> Invocation {
-    let run = RunId::new(&Tenant::default_tenant(), Place::Durable, Timestamp(0), [7; 5]);
+    let run = RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(0), [7; 5]);
     let no = CallNo(1);
     Invocation {
         call: CallId { run, no },

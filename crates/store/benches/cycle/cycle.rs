@@ -7,27 +7,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
 use standfast_core::command::{
-    AskedCall, Begin, Command, Decide, Entropy, FinishCall, Limits, RecordReply, Resolve, Start, Taken,
-    Wanted,
+    Admission, AskedCall, Begin, Choice, Command, Decide, Entropy, FinishCall, Limits, RecordReply, Resolve,
+    Start,
 };
-use standfast_core::decide::Decided;
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::digest::Digest;
-use standfast_core::event::{Driver as DrivenBy, Envelope, Event};
+use standfast_core::event::{Driver as DrivenBy, Envelope};
 use standfast_core::hold::HoldPolicy;
-use standfast_core::id::{CallNo, HoldId, Incarnation, Place, RunId};
+use standfast_core::id::{CallNo, HoldId, Incarnation, RunId, StorageKind};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay, ToolResult, Usage};
 use standfast_core::name::{AgentName, RuleId, SessionId, Tenant, ToolName, UserId};
 use standfast_core::policy::{Effect, Role, Verdict, Verdicts};
-use standfast_core::run::Heard;
+use standfast_core::run::PromptBasis;
 use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::stored_call;
-use standfast_store::ahead::{Beside, Driver, Given, Order};
+use standfast_store::pipeline::{Given, LeaseRule, Order, Pipeline, Writes};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{LeaseChange, Put, Store, Who};
+use standfast_store::{AudienceMember, LeaseChange, Store};
 
-use crate::measure::{Lap, Measured, load, now};
+use crate::measure::{Lap, Measurement, load, now};
 
 const ARGUMENTS: &str = r#"{"path": "/var/lib/app/cache/2026-11-15/segment-000017", "recursive": true, "reason": "disk nearly full"}"#;
 
@@ -41,7 +40,7 @@ pub(crate) struct Bench {
     counter: AtomicU64,
 }
 
-pub(crate) async fn run(concurrency: usize, seconds: f64) -> Measured {
+pub(crate) async fn run(concurrency: usize, seconds: f64) -> Measurement {
     let directory = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&SqliteOptions::at(directory.path().join("cycle.db"))).unwrap();
     let bench = Arc::new(Bench::new(Arc::new(store)));
@@ -108,7 +107,7 @@ impl Bench {
     pub(crate) async fn approve_until_done(&self, hold: HoldId) {
         let stored = self.store.load(hold.run).await.unwrap();
         let events = self.events(hold.run).await;
-        let mut driver = Driver::of(self.store.clone(), stored.row);
+        let mut driver = Pipeline::of(self.store.clone(), stored.row);
         driver.push(self.approves_and_starts(hold, &events));
         let settlement = driver.settle().await;
         assert!(settlement.failed.is_none(), "{:?}", settlement.failed);
@@ -125,13 +124,13 @@ impl Bench {
         links.iter().flat_map(|link| link.events().unwrap()).collect()
     }
 
-    pub(crate) fn started(&self) -> Driver {
+    pub(crate) fn started(&self) -> Pipeline {
         let n = self.counter.fetch_add(1, Ordering::Relaxed);
         let entropy = entropy(n);
         let random: [u8; 5] = entropy.draw("run", 0).0[..5].try_into().unwrap();
         let tenant = Tenant::default_tenant();
         let start = Start {
-            id: RunId::new(&tenant, Place::Durable, Timestamp(1_762_000_000_000 + n as i64), random),
+            id: RunId::new(&tenant, StorageKind::Durable, Timestamp(1_762_000_000_000 + n as i64), random),
             tenant,
             agent: AgentName::new("ops").unwrap(),
             session: SessionId::new(format!("ses_{n:020}")).unwrap(),
@@ -141,10 +140,10 @@ impl Bench {
             parent: None,
             inbox: None,
             message: Message::text("Please free some space on the disk, it is nearly full."),
-            taken: Taken::AtOnce,
+            taken: Admission::AtOnce,
         };
         let order = self.order(Vec::new(), Actor::Client(UserId::new("alice").unwrap()), self.takes());
-        Driver::start(self.store.clone(), start, order).unwrap()
+        Pipeline::start(self.store.clone(), start, order).unwrap()
     }
 
     pub(crate) fn asks_for_a_call(&self) -> Order {
@@ -161,16 +160,16 @@ impl Bench {
             opaque: None,
             usage: Usage { input: 120, output: 40, cost_micros: 0 },
             model: None,
-            heard: Heard { turn: 0, messages: 1, results: None },
+            heard: PromptBasis { turn: 0, messages: 1, results: None },
         };
         let mut order = self.order(
             vec![Command::RecordReply(reply)],
             Actor::Node(self.node),
-            Arc::new(|decided| Beside {
-                lease: Some(LeaseChange::Release),
-                guards: Vec::new(),
-                puts: audience(decided),
-            }),
+            Writes {
+                lease: LeaseRule::Set(LeaseChange::Release),
+                audience: vec![AudienceMember("user:alice".into()), AudienceMember("role:approver".into())],
+                ..Writes::default()
+            },
         );
         let verdict = Verdict::new(Effect::Hold, RuleId::new("tool:requires_approval").unwrap());
         order.given.verdicts = Verdicts { by_call: vec![(CallNo(1), verdict)], ..Verdicts::default() };
@@ -180,7 +179,7 @@ impl Bench {
     pub(crate) fn approves_and_starts(&self, hold: HoldId, events: &[Envelope]) -> Order {
         let resolve = Resolve {
             decide: Decide { hold: hold.key, digest: None, revision: None },
-            resolution: Wanted::Approve,
+            resolution: Choice::Approve,
             idempotency_key: None,
         };
         let begin = Begin {
@@ -205,10 +204,10 @@ impl Bench {
             result: ToolResult::Ok(Body::text("deleted 1 file, 4.2 GB are free now")),
             worker: None,
         };
-        self.order(vec![Command::FinishCall(finish)], Actor::Node(self.node), Arc::new(|_| Beside::default()))
+        self.order(vec![Command::FinishCall(finish)], Actor::Node(self.node), Writes::default())
     }
 
-    pub(crate) fn model_finishes(&self, heard: Heard) -> Order {
+    pub(crate) fn model_finishes(&self, heard: PromptBasis) -> Order {
         let reply = RecordReply {
             text: Some("Done: 4.2 GB are free now.".into()),
             parts: Vec::new(),
@@ -218,21 +217,16 @@ impl Bench {
             model: None,
             heard,
         };
-        let release = |_: &Decided| Beside { lease: Some(LeaseChange::Release), ..Beside::default() };
-        self.order(vec![Command::RecordReply(reply)], Actor::Node(self.node), Arc::new(release))
+        let release = Writes { lease: LeaseRule::Set(LeaseChange::Release), ..Writes::default() };
+        self.order(vec![Command::RecordReply(reply)], Actor::Node(self.node), release)
     }
 
-    fn takes(&self) -> Arc<dyn Fn(&Decided) -> Beside + Send + Sync> {
+    fn takes(&self) -> Writes {
         let lease = LeaseChange::Take { node: self.node, until: Timestamp(1_762_000_030_000) };
-        Arc::new(move |_| Beside { lease: Some(lease), ..Beside::default() })
+        Writes { lease: LeaseRule::Set(lease), ..Writes::default() }
     }
 
-    fn order(
-        &self,
-        commands: Vec<Command>,
-        actor: Actor,
-        beside: Arc<dyn Fn(&Decided) -> Beside + Send + Sync>,
-    ) -> Order {
+    fn order(&self, commands: Vec<Command>, actor: Actor, writes: Writes) -> Order {
         let n = self.counter.fetch_add(1, Ordering::Relaxed);
         let given = Given {
             now: Timestamp(1_762_000_000_000).plus(Millis(n as i64)),
@@ -245,19 +239,8 @@ impl Bench {
             limits: self.limits.clone(),
             over_soft_cap: false,
         };
-        Order { commands, given, beside }
+        Order { commands, given, writes }
     }
-}
-
-/// Who may see the holds that were opened: the owner and the approvers.
-fn audience(decided: &Decided) -> Vec<Put> {
-    let opened = decided.events.iter().filter_map(|envelope| match &envelope.event {
-        Event::HoldOpened(opened) => Some(HoldId { run: decided.run.facts.id, key: opened.hold }),
-        _ => None,
-    });
-    opened
-        .map(|hold| Put::Audience { hold, who: vec![Who("user:alice".into()), Who("role:approver".into())] })
-        .collect()
 }
 
 fn tool() -> ToolName {

@@ -6,13 +6,13 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
-use crate::measure::{Lap, Measured, load, now};
+use crate::measure::{Lap, Measurement, load, now};
 
 struct Floor {
     queue: SyncSender<oneshot::Sender<()>>,
 }
 
-pub(crate) async fn run(concurrency: usize, seconds: f64) -> Measured {
+pub(crate) async fn run(concurrency: usize, seconds: f64) -> Measurement {
     let directory = tempfile::tempdir().unwrap();
     let connection = Connection::open(directory.path().join("floor.db")).unwrap();
     connection

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use standfast_core::id::HoldId;
 use standfast_core::name::Tenant;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{Audience, HoldFilter, HoldQuery, Store, Who};
+use standfast_store::{Audience, AudienceMember, HoldFilter, HoldQuery, Store};
 use tokio::runtime::Runtime;
 
 use crate::cycle::Bench;
@@ -18,7 +18,7 @@ pub(crate) const CHILD: &str = "--held-child";
 
 /// What many held runs cost.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldRuns {
     pub(crate) count: usize,
     pub(crate) fill_per_second: f64,
     pub(crate) approve_p50_ms: f64,
@@ -39,10 +39,10 @@ pub(crate) struct Held {
 /// Old holds that are approved one by one, and as many again by 64 tasks.
 const SAMPLES: usize = 2_000;
 
-pub(crate) fn run(runtime: &Runtime, count: usize) -> Held {
+pub(crate) fn run(runtime: &Runtime, count: usize) -> HeldRuns {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("held.db");
-    let mut held = Held { count, ..Held::default() };
+    let mut held = HeldRuns { count, ..HeldRuns::default() };
     let samples = {
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&SqliteOptions::at(&path)).unwrap());
         let bench = Arc::new(Bench::new(store));
@@ -64,7 +64,8 @@ pub(crate) fn run(runtime: &Runtime, count: usize) -> Held {
         held.first_count_ms = counting(&bench).await;
         held.count_ms = counting(&bench).await;
         held.page50_ms = page(&bench, Audience::Everyone).await;
-        held.page50_audience_ms = page(&bench, Audience::AnyOf(vec![Who("user:alice".into())])).await;
+        held.page50_audience_ms =
+            page(&bench, Audience::AnyOf(vec![AudienceMember("user:alice".into())])).await;
         let (one_by_one, together) = samples.split_at(samples.len() / 2);
         let mut latencies = Vec::new();
         for hold in one_by_one {
@@ -154,7 +155,7 @@ async fn page(bench: &Bench, audience: Audience) -> f64 {
 }
 
 /// Bytes on disk, in all and without the links table, which is the events.
-fn sizes(path: &Path, held: &mut Held) {
+fn sizes(path: &Path, held: &mut HeldRuns) {
     let connection = rusqlite::Connection::open(path).unwrap();
     let pages = |filter: &str| -> f64 {
         let sql = format!("SELECT coalesce(sum(pgsize), 0) FROM dbstat {filter}");
@@ -175,7 +176,7 @@ fn sizes(path: &Path, held: &mut Held) {
 }
 
 /// Memory is measured in a process that did not fill the store.
-fn child_measures(path: &Path, held: &mut Held) {
+fn child_measures(path: &Path, held: &mut HeldRuns) {
     let output = Command::new(std::env::current_exe().unwrap()).arg(CHILD).arg(path).output().unwrap();
     held.rss_mb = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or(f64::NAN);
 }

@@ -4,11 +4,7 @@
 //! without logic (the appends were sealed before). What counts is the ratio: machines are noisy.
 //! `cargo xtask bench [--quick] [--json FILE] [--held N,N] [--seconds N]`.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::wildcard_enum_match_arm,
-    reason = "a bench stops where something is missing"
-)]
+#![expect(clippy::unwrap_used, reason = "a bench stops where something is missing")]
 
 mod cycle;
 mod floor;

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 /// What one configuration reached.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Measured {
+pub(crate) struct Measurement {
     pub(crate) cycles: usize,
     pub(crate) seconds: f64,
     pub(crate) cycle_ms: Vec<f64>,
     pub(crate) approve_ms: Vec<f64>,
 }
 
-impl Measured {
-    pub(crate) fn add(&mut self, other: Measured) {
+impl Measurement {
+    pub(crate) fn add(&mut self, other: Measurement) {
         self.cycles += other.cycles;
         self.seconds += other.seconds;
         self.cycle_ms.extend(other.cycle_ms);
@@ -33,7 +33,7 @@ pub(crate) struct Lap {
 }
 
 /// Runs `concurrency` loops of cycles until the time is over.
-pub(crate) async fn load<F, Fut>(concurrency: usize, seconds: f64, cycle: F) -> Measured
+pub(crate) async fn load<F, Fut>(concurrency: usize, seconds: f64, cycle: F) -> Measurement
 where
     F: Fn(usize, usize) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Option<Lap>> + Send,
@@ -54,7 +54,7 @@ where
             laps
         });
     }
-    let mut measured = Measured::default();
+    let mut measured = Measurement::default();
     while let Some(laps) = tasks.join_next().await {
         for lap in laps.unwrap_or_default() {
             measured.cycles += 1;

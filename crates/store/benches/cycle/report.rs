@@ -5,28 +5,28 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::Plan;
-use crate::held::Held;
-use crate::measure::{Measured, percentile};
+use crate::held::HeldRuns;
+use crate::measure::{Measurement, percentile};
 
 /// Everything that was measured.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
-    floor: BTreeMap<usize, Measured>,
-    statements: BTreeMap<usize, Measured>,
-    ours: BTreeMap<usize, Measured>,
-    pub(crate) held: Vec<Held>,
+    floor: BTreeMap<usize, Measurement>,
+    statements: BTreeMap<usize, Measurement>,
+    ours: BTreeMap<usize, Measurement>,
+    pub(crate) held: Vec<HeldRuns>,
 }
 
 impl Results {
-    pub(crate) fn floor(&mut self, concurrency: usize, measured: Measured) {
+    pub(crate) fn floor(&mut self, concurrency: usize, measured: Measurement) {
         self.floor.entry(concurrency).or_default().add(measured);
     }
 
-    pub(crate) fn statements(&mut self, concurrency: usize, measured: Measured) {
+    pub(crate) fn statements(&mut self, concurrency: usize, measured: Measurement) {
         self.statements.entry(concurrency).or_default().add(measured);
     }
 
-    pub(crate) fn ours(&mut self, concurrency: usize, measured: Measured) {
+    pub(crate) fn ours(&mut self, concurrency: usize, measured: Measurement) {
         self.ours.entry(concurrency).or_default().add(measured);
     }
 }
@@ -112,8 +112,8 @@ fn as_json(results: &Results) -> Value {
     })
 }
 
-fn figures(all: &BTreeMap<usize, Measured>) -> Value {
-    let of = |figure: &dyn Fn(&Measured) -> f64| -> Value {
+fn figures(all: &BTreeMap<usize, Measurement>) -> Value {
+    let of = |figure: &dyn Fn(&Measurement) -> f64| -> Value {
         all.iter().map(|(at, measured)| (at.to_string(), json!(figure(measured)))).collect()
     };
     json!({

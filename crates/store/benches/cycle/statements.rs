@@ -9,19 +9,19 @@ use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{Batch, Store};
 
 use crate::cycle::Bench;
-use crate::measure::{Lap, Measured, load, now};
+use crate::measure::{Lap, Measurement, load, now};
 
 mod recorder;
 
 use recorder::Recorder;
 
 /// The five appends of one cycle.
-pub(crate) struct Sealed {
+pub(crate) struct SealedRun {
     run: RunId,
     appends: Vec<Vec<Batch>>,
 }
 
-pub(crate) async fn run(concurrency: usize, seconds: f64) -> Measured {
+pub(crate) async fn run(concurrency: usize, seconds: f64) -> Measurement {
     let directory = tempfile::tempdir().unwrap();
     let store: Arc<dyn Store> =
         Arc::new(SqliteStore::open(&SqliteOptions::at(directory.path().join("statements.db"))).unwrap());
@@ -36,7 +36,7 @@ pub(crate) async fn run(concurrency: usize, seconds: f64) -> Measured {
     .await
 }
 
-async fn cycle(store: Arc<dyn Store>, sealed: Sealed) -> Lap {
+async fn cycle(store: Arc<dyn Store>, sealed: SealedRun) -> Lap {
     let start = now();
     let mut appends = sealed.appends.into_iter().map(|batches| store.append(batches));
     let mut hand_over = || appends.next().unwrap();
@@ -56,14 +56,14 @@ async fn cycle(store: Arc<dyn Store>, sealed: Sealed) -> Lap {
 }
 
 /// Runs cycles on a memory store and keeps the appends.
-async fn seal(count: usize) -> Vec<Sealed> {
+async fn seal(count: usize) -> Vec<SealedRun> {
     let mut all = Vec::with_capacity(count);
     for n in 0..count {
         let recorder = Arc::new(Recorder::new(MemoryStore::new()));
         let bench = Bench::numbered(recorder.clone(), n as u64);
         let hold = bench.start_until_held().await;
         bench.approve_until_done(hold).await;
-        all.push(Sealed { run: hold.run, appends: recorder.taken() });
+        all.push(SealedRun { run: hold.run, appends: recorder.taken() });
     }
     all
 }

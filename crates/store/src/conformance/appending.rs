@@ -9,14 +9,14 @@ use standfast_core::message::Message;
 
 use super::Factory;
 use super::support::{NODE, NewRun, SHELL, World, block_on, resolve, tenant};
-use crate::{LeaseChange, StoreError, Stored};
+use crate::{LeaseChange, StoreError, StoredRun};
 
 pub fn a_new_run_is_stored(factory: &Factory) {
     let mut world = World::new(factory);
     let batch = world.scribe.start(&NewRun::of("helper"));
     let (row, link) = (batch.row.clone(), batch.link.clone());
     assert_eq!(world.append(vec![batch]), Ok(()));
-    assert_eq!(world.load(row.run.facts.id), Ok(Stored { row: row.clone(), lease: None }));
+    assert_eq!(world.load(row.run.facts.id), Ok(StoredRun { row: row.clone(), lease: None }));
     assert_eq!(world.links(row.run.facts.id), [link]);
     world.expect_stored(&row);
 }
@@ -64,7 +64,7 @@ pub fn an_append_moves_the_run_on(factory: &Factory) {
     let row = world.the_model_asks(&row, &[SHELL]);
     world.expect_stored(&row);
     let hold = row.run.state.holds[0].key;
-    let row = world.send(&row, &resolve(hold, standfast_core::command::Wanted::Approve));
+    let row = world.send(&row, &resolve(hold, standfast_core::command::Choice::Approve));
     let row = world.begins(&row, 1);
     let row = world.send(&row, &super::support::finish(1, 1, "ok"));
     let row = world.the_model_asks(&row, &[]);
@@ -182,7 +182,7 @@ pub fn what_was_acknowledged_survives_reopening(factory: &Factory) {
     world.reopen();
     world.expect_stored(&held);
     let lease = Some(crate::Lease { node: NODE, until });
-    assert_eq!(world.load(leased.run.facts.id), Ok(Stored { row: leased.clone(), lease }));
+    assert_eq!(world.load(leased.run.facts.id), Ok(StoredRun { row: leased.clone(), lease }));
     assert_eq!(leased.run.facts.tenant, tenant("acme"));
     let held = world.send(&held, &Command::Cancel { reason: None });
     world.reopen();

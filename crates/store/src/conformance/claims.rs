@@ -2,14 +2,14 @@
 //!
 //! The longest due first, turn by turn for each agent, within the room that each has, from the node's shards only.
 
-use standfast_core::command::{Command, RecordFailure, SuspendFor, Wanted};
+use standfast_core::command::{Choice, Command, RecordFailure, SuspendFor};
 use standfast_core::hold::HoldPolicy;
 use standfast_core::id::RunId;
 use standfast_core::time::Millis;
 
 use super::Factory;
 use super::support::{NODE, NewRun, World, agent, block_on, claimed_runs, tenant};
-use crate::{Claim, Claimed, Lease, ShardSet, Stored};
+use crate::{Claim, ClaimedRun, Lease, ShardSet, StoredRun};
 
 pub fn a_new_run_is_due_at_once(factory: &Factory) {
     let mut world = World::new(factory);
@@ -17,10 +17,10 @@ pub fn a_new_run_is_due_at_once(factory: &Factory) {
     world.reopen();
     let claim = world.asking(10);
     let lease = Some(Lease { node: NODE, until: claim.until });
-    let stored = Stored { row: row.clone(), lease };
+    let stored = StoredRun { row: row.clone(), lease };
     assert_eq!(
         block_on(world.store().claim_due(claim)),
-        Ok(vec![Claimed::Run { stored: Box::new(stored.clone()), from: None }])
+        Ok(vec![ClaimedRun::Run { stored: Box::new(stored.clone()), from: None }])
     );
     assert_eq!(world.load(row.run.facts.id), Ok(stored));
 }
@@ -122,7 +122,7 @@ pub fn a_decision_makes_a_held_run_due(factory: &Factory) {
     let mut world = World::new(factory);
     let (row, hold) = world.held_run("helper");
     assert_eq!(world.claimed(10), []);
-    world.decides(&row, hold, Wanted::Approve);
+    world.decides(&row, hold, Choice::Approve);
     assert_eq!(world.claimed(10), [row.run.facts.id]);
 }
 

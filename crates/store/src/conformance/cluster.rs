@@ -71,7 +71,7 @@ impl Cluster {
     }
 
     fn join() -> Cluster {
-        let place = Place::of_this_build();
+        let place = ServerDirectory::of_this_build();
         let starting = File::create(place.file("start")).unwrap();
         starting.lock().unwrap();
         let used = File::create(place.file("used")).unwrap();
@@ -103,15 +103,17 @@ impl Cluster {
 }
 
 /// Where a server lives: one for each directory of compiled tests, so that two checkouts do not meet.
-struct Place {
+struct ServerDirectory {
     base: PathBuf,
 }
 
-impl Place {
-    fn of_this_build() -> Place {
+impl ServerDirectory {
+    fn of_this_build() -> ServerDirectory {
         let mut hasher = DefaultHasher::new();
         std::env::current_exe().unwrap().parent().hash(&mut hasher);
-        Place { base: std::env::temp_dir().join(format!("standfast-pg-{:08x}", hasher.finish() as u32)) }
+        ServerDirectory {
+            base: std::env::temp_dir().join(format!("standfast-pg-{:08x}", hasher.finish() as u32)),
+        }
     }
 
     fn file(&self, what: &str) -> PathBuf {
@@ -422,14 +424,12 @@ fn succeed(command: &mut Command) {
 
 /// The same server, another database.
 fn with_database(url: &str, name: &str) -> String {
-    match url.contains("://") {
-        true => {
-            let (before, query) =
-                url.split_once('?').map_or((url, String::new()), |(a, b)| (a, format!("?{b}")));
-            let server = before.rsplit_once('/').map_or(before, |(server, _)| server);
-            format!("{server}/{name}{query}")
-        }
-        false => url.replace("dbname=postgres", &format!("dbname={name}")),
+    if url.contains("://") {
+        let (before, query) = url.split_once('?').map_or((url, String::new()), |(a, b)| (a, format!("?{b}")));
+        let server = before.rsplit_once('/').map_or(before, |(server, _)| server);
+        format!("{server}/{name}{query}")
+    } else {
+        url.replace("dbname=postgres", &format!("dbname={name}"))
     }
 }
 

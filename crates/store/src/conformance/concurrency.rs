@@ -6,14 +6,14 @@ use std::collections::HashSet;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::id::{HoldId, Incarnation, RunId};
 use standfast_core::project::RunRow;
 
 use super::Factory;
 use super::appending::say;
 use super::support::{NewRun, Scribe, World, block_on, checked, claimed_runs, resolve};
-use crate::{Claim, Claimed, Guard, Store, StoreError};
+use crate::{Claim, ClaimedRun, Guard, Store, StoreError};
 
 const THREADS: u64 = 16;
 
@@ -175,7 +175,7 @@ pub fn a_run_that_is_appended_to_while_it_is_claimed_is_whole(factory: &Factory)
             } else {
                 let claim = Claim { node: Incarnation([node; 16]), ..asking.clone() };
                 for claimed in block_on(store.claim_due(claim)).unwrap() {
-                    assert!(matches!(claimed, Claimed::Run { .. }), "{claimed:?}");
+                    assert!(matches!(claimed, ClaimedRun::Run { .. }), "{claimed:?}");
                 }
             }
         }
@@ -190,7 +190,7 @@ pub fn a_hold_that_is_decided_while_it_is_looked_for_is_found(factory: &Factory)
     at_once(&world, |n, store, mut scribe| {
         for (row, hold) in &holds {
             if n == 0 {
-                let batch = scribe.batch(row, &resolve(hold.key, Wanted::Approve));
+                let batch = scribe.batch(row, &resolve(hold.key, Choice::Approve));
                 block_on(store.append(vec![batch])).unwrap();
             } else {
                 for _ in 0..5 {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use standfast_core::command::{SuspendFor, Wanted};
+use standfast_core::command::{Choice, SuspendFor};
 use standfast_core::hold::HoldKind;
 use standfast_core::project::Phase;
 use standfast_core::time::{Millis, Timestamp};
@@ -44,7 +44,7 @@ pub fn counts_follow_every_append(factory: &Factory) {
     let (row, hold) = world.held_run("helper");
     assert_eq!(world.phases(), [(Phase::HeldForPerson, 1)]);
     assert_eq!(world.counts("default").holds.len(), 1);
-    world.decides(&row, hold, Wanted::Approve);
+    world.decides(&row, hold, Choice::Approve);
     assert_eq!(world.phases(), [(Phase::Working, 1)]);
     assert_eq!(world.counts("default").holds, []);
     world.ended_run("helper");
@@ -61,10 +61,10 @@ pub fn the_oldest_hold_is_the_oldest_that_is_open(factory: &Factory) {
     let oldest = |world: &World| world.counts("default").holds[0].oldest;
     assert_eq!(oldest(&world), Some(held[0].0));
     let (_, (row, hold)) = &held[1];
-    world.decides(row, *hold, Wanted::Deny { reason: None });
+    world.decides(row, *hold, Choice::Deny { reason: None });
     assert_eq!(oldest(&world), Some(held[0].0));
     let (_, (row, hold)) = &held[0];
-    world.decides(row, *hold, Wanted::Deny { reason: None });
+    world.decides(row, *hold, Choice::Deny { reason: None });
     assert_eq!(oldest(&world), Some(held[2].0));
 }
 

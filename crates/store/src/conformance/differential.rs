@@ -24,7 +24,7 @@ use super::Factory;
 use super::random::Random;
 use super::support::{NODE, NewRun, OTHER_NODE, World, block_on, session_of};
 use crate::memory::MemoryStore;
-use crate::{Answer, Batch, Guard, LeaseChange, Notice, Put, Store, StoreError, Who};
+use crate::{Answer, AudienceMember, Batch, Guard, LeaseChange, Notice, Put, Store, StoreError};
 
 const TENANTS: [&str; 2] = ["default", "acme"];
 const AGENTS: [&str; 3] = ["a", "b", "c"];
@@ -238,7 +238,7 @@ impl Twins {
         }
         let some = |random: &mut Random| {
             let count = random.index(3);
-            (0..count).map(|_| Who(random.name(&PEOPLE).to_owned())).collect::<Vec<_>>()
+            (0..count).map(|_| AudienceMember(random.name(&PEOPLE).to_owned())).collect::<Vec<_>>()
         };
         for change in batch.holds.clone() {
             let (HoldChange::Open(row) | HoldChange::Update(row) | HoldChange::Close(row)) = change;

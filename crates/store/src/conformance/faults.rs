@@ -15,7 +15,7 @@ pub mod unusable_files;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use standfast_core::command::Wanted;
+use standfast_core::command::Choice;
 use standfast_core::project::RunRow;
 
 use super::support::{LOOKUP, NewRun, SHELL, Scribe, begin, block_on, checked, finish, resolve, runs_by};
@@ -63,7 +63,7 @@ pub fn cycle(scribe: &mut Scribe, new: &NewRun) -> Vec<Batch> {
     let last = |batches: &[Batch]| batches.last().map(|batch| batch.row.clone()).unwrap();
     batches.push(scribe.reply(&last(&batches), &[SHELL, LOOKUP]));
     let hold = last(&batches).run.state.holds[0].key;
-    batches.push(scribe.batch(&last(&batches), &resolve(hold, Wanted::Approve)));
+    batches.push(scribe.batch(&last(&batches), &resolve(hold, Choice::Approve)));
     for call in [1, 2] {
         let events: Vec<_> = batches.iter().flat_map(|batch| batch.link.events().unwrap()).collect();
         let command = begin(&events, standfast_core::id::CallNo(call), scribe.now);

@@ -7,7 +7,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::random::Random;
-use crate::{Answer, Batch, Store, StoreError};
+use crate::{
+    Answer, AuditLayer, Batch, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, SecretLayer, SessionLayer,
+    Store, StoreError, WorkLayer,
+};
 
 /// What happens to one append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +59,13 @@ fn failed<T: Send + 'static>(error: StoreError) -> Answer<T> {
     Box::pin(std::future::ready(Err(error)))
 }
 
-impl Store for Flaky {
+impl Layer for Flaky {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for Flaky {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         let unknown = |why: &str| StoreError::Unknown { why: why.into() };
         match self.next() {
@@ -79,8 +88,11 @@ impl Store for Flaky {
             }
         }
     }
-
-    crate::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts, list_holds, find_hold, find_key, due_notices, subscriptions,
-        forget_keys, settle_notice, session, change_session, erase, credential, put_credential, list_credentials, revoke_credential, put_audit, audit_entries, facts, quarantine, counts,
-        list_sessions, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for Flaky {}
+impl DeliveryLayer for Flaky {}
+impl SessionLayer for Flaky {}
+impl IdempotencyLayer for Flaky {}
+impl SecretLayer for Flaky {}
+impl AuditLayer for Flaky {}

@@ -4,12 +4,12 @@
 
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
-use standfast_core::command::{ClaimRun, Command, Edit, Suspend, SuspendFor, Wanted};
+use standfast_core::command::{Choice, ClaimRun, Command, Edit, Suspend, SuspendFor};
 use standfast_core::hold::{Ask, HoldKind, HoldPolicy, OnTimeout};
 use standfast_core::id::{CallNo, HoldId, HoldKey, Secret};
 use standfast_core::json::RawJson;
 use standfast_core::name::InboxName;
-use standfast_core::project::{Closed, HoldRow, How, RunRow};
+use standfast_core::project::{HoldClosure, HoldRow, ResolutionKind, RunRow};
 use standfast_core::time::Millis;
 
 use super::Factory;
@@ -17,7 +17,7 @@ use super::support::{
     LOOKUP, NewRun, SHELL, World, agent, as_seen, hold_ids, hold_row, holds_by, session, tenant, the_hold,
     tool, user, worker,
 };
-use crate::{Audience, HoldFilter, HoldQuery, Put, Who};
+use crate::{Audience, AudienceMember, HoldFilter, HoldQuery, Put};
 
 pub fn holds_are_listed_oldest_first(factory: &Factory) {
     let mut world = World::new(factory);
@@ -49,12 +49,12 @@ pub fn an_audience_can_grow(factory: &Factory) {
     let mut world = World::new(factory);
     let (row, hold) = world.held(&NewRun::of("helper"), &["user:alice"]);
     let mut batch = world.scribe.batch(&row, &Command::Assign { hold: hold.key, to: Some(user("bob")) });
-    let who = vec![Who("user:bob".into()), Who("user:alice".into())];
+    let who = vec![AudienceMember("user:bob".into()), AudienceMember("user:alice".into())];
     batch.puts.push(Put::Audience { hold, who });
     let row = world.write(batch);
     assert_eq!(world.seen_by(&["user:bob"]), [hold]);
     assert_eq!(world.seen_by(&["user:alice", "user:bob"]), [hold]);
-    world.decides(&row, hold, Wanted::Approve);
+    world.decides(&row, hold, Choice::Approve);
     assert_eq!(world.seen_by(&["user:alice", "user:bob"]), []);
 }
 
@@ -65,10 +65,11 @@ pub fn cursors_walk_all_holds_exactly_once(factory: &Factory) {
         let audience: &[&str] = [&["user:alice", "role:ops"][..], &["role:ops"], &["user:bob"]][n % 3];
         let (row, hold) = world.held(&new, audience);
         if n % 5 == 4 {
-            world.decides(&row, hold, Wanted::Approve);
+            world.decides(&row, hold, Choice::Approve);
         }
     }
-    let some = |who: &[&str]| Audience::AnyOf(who.iter().map(|one| Who((*one).to_owned())).collect());
+    let some =
+        |who: &[&str]| Audience::AnyOf(who.iter().map(|one| AudienceMember((*one).to_owned())).collect());
     let audiences =
         [Audience::Everyone, some(&["role:ops", "user:alice"]), some(&["user:bob", "user:alice"])];
     let filters = [
@@ -105,7 +106,7 @@ pub fn holds_are_listed_by_agent_tool_session_and_run(factory: &Factory) {
     assert_eq!(by(HoldFilter::Session(agent("a"), session("s-1"))), [first, third]);
     assert_eq!(by(HoldFilter::Session(agent("a"), session("s-7"))), []);
     assert_eq!(by(of_run.clone()), [first]);
-    let ops = Audience::AnyOf(vec![Who("role:ops".into())]);
+    let ops = Audience::AnyOf(vec![AudienceMember("role:ops".into())]);
     let by = |filter| hold_ids(&world.all_holds(&HoldQuery { audience: ops.clone(), ..holds_by(filter) }));
     assert_eq!(by(HoldFilter::Agent(agent("a"))), [first]);
     assert_eq!(by(HoldFilter::Agent(agent("b"))), []);
@@ -145,7 +146,7 @@ pub fn holds_are_listed_by_inbox(factory: &Factory) {
         assert_eq!(by(&world, "mail", limit), [mail]);
         assert_eq!(by(&world, "unheard of", limit), []);
     }
-    world.decides(&row, last, Wanted::Answer { value: Body::text("go on") });
+    world.decides(&row, last, Choice::Answer { value: Body::text("go on") });
     world.reopen();
     assert_eq!(by(&world, "tickets", 10), [first]);
 }
@@ -179,7 +180,7 @@ pub fn tenants_do_not_see_each_others_holds(factory: &Factory) {
         HoldFilter::Tool(tool(SHELL)),
         HoldFilter::Session(agent("a"), session("s-1")),
     ];
-    for audience in [Audience::Everyone, Audience::AnyOf(vec![Who("role:ops".into())])] {
+    for audience in [Audience::Everyone, Audience::AnyOf(vec![AudienceMember("role:ops".into())])] {
         let by = |name: &str, filter: HoldFilter| {
             let query = HoldQuery { tenant: tenant(name), audience: audience.clone(), ..holds_by(filter) };
             hold_ids(&world.all_holds(&query))
@@ -199,9 +200,9 @@ pub fn a_decided_hold_leaves_the_lists_and_keeps_its_record(factory: &Factory) {
     let open = hold_row(&row, hold);
     assert_eq!(world.find_hold(hold), Some(open.clone()));
     world.later(Millis::seconds(5));
-    let row = world.decides(&row, hold, Wanted::Deny { reason: Some("no".into()) });
+    let row = world.decides(&row, hold, Choice::Deny { reason: Some("no".into()) });
     let by = Actor::Person(user("alice"));
-    let closed = Closed { seq: row.run.state.seq, at: world.now(), by, how: How::Denied };
+    let closed = HoldClosure { seq: row.run.state.seq, at: world.now(), by, how: ResolutionKind::Denied };
     let decided = HoldRow { closed: Some(closed), ..open };
     world.reopen();
     assert_eq!(world.find_hold(hold), Some(decided));
@@ -224,33 +225,33 @@ pub fn a_hold_is_found_by_its_whole_id_only(factory: &Factory) {
 
 pub fn every_way_to_close_a_hold_is_recorded(factory: &Factory) {
     let mut world = World::new(factory);
-    let edited = Wanted::ApproveEdited { arguments: RawJson::parse(r#"{"n": 2}"#).unwrap() };
+    let edited = Choice::ApproveEdited { arguments: RawJson::parse(r#"{"n": 2}"#).unwrap() };
     let text = standfast_core::body::Body::text;
     let (row, hold) = world.held_run("a");
-    world.decides(&row, hold, Wanted::Approve);
-    let mut closed = vec![(hold, How::Approved)];
+    world.decides(&row, hold, Choice::Approve);
+    let mut closed = vec![(hold, ResolutionKind::Approved)];
     let (row, hold) = world.held_run("a");
     world.decides(&row, hold, edited);
-    closed.push((hold, How::Edited));
+    closed.push((hold, ResolutionKind::Edited));
     let (row, hold) = world.suspended_run("a", SuspendFor::Input);
-    world.decides(&row, hold, Wanted::Answer { value: text("blue") });
-    closed.push((hold, How::Answered));
+    world.decides(&row, hold, Choice::Answer { value: text("blue") });
+    closed.push((hold, ResolutionKind::Answered));
     let (row, hold) = world.suspended_run("a", SuspendFor::External);
-    world.decides(&row, hold, Wanted::Fail { error: text("exit 1") });
-    closed.push((hold, How::Failed));
+    world.decides(&row, hold, Choice::Fail { error: text("exit 1") });
+    closed.push((hold, ResolutionKind::Failed));
     let policy = HoldPolicy { timeout: Some(Millis::seconds(1)), ..HoldPolicy::default() };
     let (row, hold) = world.held(&NewRun::of("a").holding(policy), &[]);
     world.later(Millis::seconds(2));
     world.send(&row, &Command::Tick);
-    closed.push((hold, How::Expired));
+    closed.push((hold, ResolutionKind::Expired));
     let (row, hold) = world.held_run("a");
     world.send(&row, &Command::Cancel { reason: None });
-    closed.push((hold, How::Withdrawn));
+    closed.push((hold, ResolutionKind::Withdrawn));
     let (row, hold) = world.held_run("a");
     let message = standfast_core::message::Message::text("rather this");
     let on_hold = standfast_core::command::OnHold::Supersede;
     world.send(&row, &Command::Say(standfast_core::command::Say { message, on_hold }));
-    closed.push((hold, How::Superseded));
+    closed.push((hold, ResolutionKind::Superseded));
     world.reopen();
     for (hold, how) in closed {
         let row = world.find_hold(hold).unwrap();
@@ -295,7 +296,7 @@ pub fn news_from_an_outside_job_is_visible(factory: &Factory) {
 
 impl World {
     fn seen_by(&self, who: &[&str]) -> Vec<HoldId> {
-        let audience = Audience::AnyOf(who.iter().map(|one| Who((*one).to_owned())).collect());
+        let audience = Audience::AnyOf(who.iter().map(|one| AudienceMember((*one).to_owned())).collect());
         hold_ids(&self.all_holds(&HoldQuery { audience, ..holds_by(HoldFilter::All) }))
     }
 

@@ -2,14 +2,14 @@
 //!
 //! Losing a lease never harms state; taking, keeping and giving back are also fields of an append.
 
-use standfast_core::command::{Command, SuspendFor, Wanted};
+use standfast_core::command::{Choice, Command, SuspendFor};
 use standfast_core::id::{Incarnation, RunId};
 use standfast_core::time::{Millis, Timestamp};
 
 use super::Factory;
 use super::appending::say;
 use super::support::{NODE, NewRun, OTHER_NODE, SHELL, World, block_on, claimed_runs};
-use crate::{Claim, Claimed, Lease, LeaseChange, Put};
+use crate::{Claim, ClaimedRun, Lease, LeaseChange, Put};
 
 pub fn a_live_lease_keeps_others_away(factory: &Factory) {
     let mut world = World::new(factory);
@@ -27,12 +27,12 @@ pub fn a_lease_that_ran_out_is_taken_over(factory: &Factory) {
     world.later(Millis::seconds(60));
     world.reopen();
     let claim = Claim { node: OTHER_NODE, ..world.asking(10) };
-    let stored = Box::new(crate::Stored {
+    let stored = Box::new(crate::StoredRun {
         lease: Some(Lease { node: OTHER_NODE, until: claim.until }),
         ..world.load(run).unwrap()
     });
     let from = Some(Lease { node: NODE, until: world.now() });
-    assert_eq!(block_on(world.store().claim_due(claim)), Ok(vec![Claimed::Run { stored, from }]));
+    assert_eq!(block_on(world.store().claim_due(claim)), Ok(vec![ClaimedRun::Run { stored, from }]));
     assert_eq!(world.lease(run), Some(Lease { node: OTHER_NODE, until: world.in_a_minute() }));
     assert_eq!(block_on(world.store().renew(vec![run], NODE, world.in_a_minute())), Ok(vec![]));
 }
@@ -79,7 +79,7 @@ pub fn a_released_run_with_nothing_to_do_is_not_due(factory: &Factory) {
 pub fn an_append_takes_the_lease(factory: &Factory) {
     let mut world = World::new(factory);
     let (row, hold) = world.held_run("helper");
-    let mut batch = world.scribe.batch(&row, &super::support::resolve(hold.key, Wanted::Approve));
+    let mut batch = world.scribe.batch(&row, &super::support::resolve(hold.key, Choice::Approve));
     let until = world.in_a_minute();
     batch.lease = LeaseChange::Take { node: NODE, until };
     let run = world.write(batch).run.facts.id;

@@ -10,7 +10,7 @@ use super::Factory;
 use super::appending::say;
 use super::flaky::{Flaky, Mishap};
 use super::support::{NewRun, World, block_on, checked};
-use crate::{Batch, Store, StoreError};
+use crate::{Batch, RunStore, Store, StoreError};
 
 /// What became of an append whose answer was lost.
 #[derive(Debug, PartialEq, Eq)]

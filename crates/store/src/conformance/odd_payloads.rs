@@ -15,7 +15,8 @@ use super::support::{
     LOOKUP, NewRun, SHELL, World, agent, asked, block_on, holds_by, session, session_of, tenant,
 };
 use crate::{
-    Audience, Guard, HoldFilter, HoldQuery, Notice, NoticeQuery, Put, RunFilter, SessionChange, Who,
+    Audience, AudienceMember, Guard, HoldFilter, HoldQuery, Notice, NoticeQuery, Put, RunFilter,
+    SessionChange,
 };
 
 pub fn odd_texts_come_back_byte_for_byte(factory: &Factory) {
@@ -139,7 +140,7 @@ pub fn odd_audiences_and_metadata_are_kept(factory: &Factory) {
     let odd = ["", "user:a b", "user:\0", "user:a\nb", "rôle:é"];
     let (row, hold) = world.held(&NewRun::of("helper"), &odd);
     for who in odd {
-        let audience = Audience::AnyOf(vec![Who(who.into())]);
+        let audience = Audience::AnyOf(vec![AudienceMember(who.into())]);
         let query = HoldQuery { audience, ..holds_by(HoldFilter::All) };
         assert_eq!(world.all_holds(&query).len(), 1, "{who:?}");
     }

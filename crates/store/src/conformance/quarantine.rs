@@ -1,4 +1,4 @@
-//! Runs that are put aside because their log cannot be read (C35).
+//! Runs that are quarantined because their log cannot be read (C35).
 //!
 //! Such a run is never due, takes no appends and loads as corrupt; everything else goes on, and nothing of it is lost.
 
@@ -9,7 +9,7 @@ use standfast_core::time::Millis;
 
 use super::Factory;
 use super::support::{World, block_on, ids, runs_by, tenant};
-use crate::{RunFilter, RunQuery, StoreError, Unreadable};
+use crate::{RunFilter, RunQuery, StoreError, UnreadableRun};
 
 const WHY: &str = "a link cannot be read";
 
@@ -41,7 +41,7 @@ pub fn a_run_put_aside_is_listed_apart(factory: &Factory) {
     for _ in 0..2 {
         let page = world.list_runs(runs_by(RunFilter::All));
         assert_eq!(ids(&page.items), [whole.run.facts.id]);
-        let apart = Unreadable { run: facts.id, facts: Some(facts.clone()), why: WHY.into() };
+        let apart = UnreadableRun { run: facts.id, facts: Some(facts.clone()), why: WHY.into() };
         assert_eq!(page.unreadable, vec![apart.clone()]);
         let failed = world.list_runs(RunQuery { phases: vec![Phase::Failed], ..runs_by(RunFilter::All) });
         assert_eq!((failed.items.len(), failed.unreadable), (0, vec![apart]));

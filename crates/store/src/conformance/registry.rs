@@ -8,29 +8,30 @@ use standfast_core::id::{Incarnation, Shard};
 use standfast_core::time::Timestamp;
 
 use crate::query::{Heartbeat, NodeRow, ShardSet};
-use crate::spread::{HANDED_OVER_AFTER, Held, turn};
+use crate::shard_balance::{HANDED_OVER_AFTER, ShardHolding, rebalance};
 
 /// Who is there, and who has which shard.
 #[derive(Debug)]
 pub struct Registry {
-    held: Vec<Held>,
+    held: Vec<ShardHolding>,
     nodes: BTreeMap<[u8; 16], Heartbeat>,
 }
 
 impl Default for Registry {
     fn default() -> Registry {
-        let held = (0..=255).map(|n| Held { shard: Shard(n), node: None, until: Timestamp(0) }).collect();
+        let held =
+            (0..=255).map(|n| ShardHolding { shard: Shard(n), node: None, until: Timestamp(0) }).collect();
         Registry { held, nodes: BTreeMap::new() }
     }
 }
 
 impl Registry {
-    /// As [`crate::Store::shards`].
+    /// As [`crate::WorkStore::shards`].
     pub fn beat(&mut self, beat: Heartbeat) -> ShardSet {
         let (node, now, until) = (beat.node, beat.now, beat.until);
         self.nodes.insert(node.0, beat);
         let there = self.nodes.values().filter(|beat| beat.until > now).count();
-        let turn = turn(&self.held, node, now, there);
+        let turn = rebalance(&self.held, node, now, there);
         for held in &mut self.held {
             if turn.gives.contains(&held.shard) {
                 (held.node, held.until) = (None, now.plus(HANDED_OVER_AFTER));

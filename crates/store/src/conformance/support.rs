@@ -10,7 +10,7 @@ mod waiting;
 use std::sync::Arc;
 
 use standfast_core::apply;
-use standfast_core::command::{Begin, Command, FinishCall, Resolve, Suspend, SuspendFor, Wanted};
+use standfast_core::command::{Begin, Choice, Command, FinishCall, Resolve, Suspend, SuspendFor};
 use standfast_core::event::Envelope;
 use standfast_core::hold::Ask;
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId, Seq};
@@ -21,8 +21,8 @@ use standfast_core::time::{Millis, Timestamp};
 
 use super::{Backend, Factory};
 use crate::{
-    Audience, Batch, Claim, Claimed, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SessionKey, ShardSet,
-    Store, StoreError, Stored, Who,
+    Audience, AudienceMember, Batch, Claim, ClaimedRun, HoldFilter, HoldQuery, Page, RunFilter, RunQuery,
+    SessionKey, ShardSet, Store, StoreError, StoredRun,
 };
 
 pub use scribe::{
@@ -105,7 +105,7 @@ impl World {
         let mut batch = self.scribe.reply(&row, &[SHELL]);
         let hold = the_hold(&batch.row);
         if !audience.is_empty() {
-            let who = audience.iter().map(|one| Who((*one).to_owned())).collect();
+            let who = audience.iter().map(|one| AudienceMember((*one).to_owned())).collect();
             batch.puts.push(crate::Put::Audience { hold, who });
         }
         (self.write(batch), hold)
@@ -130,7 +130,7 @@ impl World {
     }
 
     /// Somebody decides a hold.
-    pub fn decides(&mut self, row: &RunRow, hold: HoldId, wanted: Wanted) -> RunRow {
+    pub fn decides(&mut self, row: &RunRow, hold: HoldId, wanted: Choice) -> RunRow {
         self.send(row, &resolve(hold.key, wanted))
     }
 
@@ -160,7 +160,7 @@ impl World {
     /// A run that began a call of which nobody knows what it did.
     pub fn recovering_run(&mut self, agent: &str) -> (RunRow, HoldId) {
         let (row, hold) = self.held_run(agent);
-        let row = self.decides(&row, hold, Wanted::Approve);
+        let row = self.decides(&row, hold, Choice::Approve);
         let row = self.begins(&row, 1);
         let row = self.send(&row, &Command::Orphan { call: CallNo(1), attempt: 1, node: NODE });
         let hold = the_hold(&row);
@@ -168,7 +168,7 @@ impl World {
     }
 
     /// The run as stored.
-    pub fn load(&self, run: RunId) -> Result<Stored, StoreError> {
+    pub fn load(&self, run: RunId) -> Result<StoredRun, StoreError> {
         block_on(self.store().load(run))
     }
 
@@ -217,7 +217,7 @@ impl World {
     }
 
     /// What a node gets when it asks for this many due runs.
-    pub fn claim(&self, limit: usize) -> Vec<Claimed> {
+    pub fn claim(&self, limit: usize) -> Vec<ClaimedRun> {
         block_on(self.store().claim_due(self.asking(limit))).unwrap()
     }
 
@@ -258,9 +258,10 @@ pub fn checked(store: &dyn Store, run: RunId) -> Result<RunRow, String> {
         return Ok(stored.row);
     }
     let folded = apply::fold(run, &events_of(&links)).ok_or("the events do not begin a run")?;
-    match project::run_row(&folded, head) == stored.row {
-        true => Ok(stored.row),
-        false => Err(format!("run {run}: its events do not fold into its row")),
+    if project::run_row(&folded, head) == stored.row {
+        Ok(stored.row)
+    } else {
+        Err(format!("run {run}: its events do not fold into its row"))
     }
 }
 
@@ -283,10 +284,10 @@ pub fn events_of(links: &[Link]) -> Vec<Envelope> {
 
 /// The ids of runs that were claimed.
 #[must_use]
-pub fn claimed_runs(claimed: &[Claimed]) -> Vec<RunId> {
-    let run = |claimed: &Claimed| match claimed {
-        Claimed::Run { stored, .. } => stored.row.run.facts.id,
-        Claimed::Corrupt { run, why } => panic!("run {run} is corrupt: {why}"),
+pub fn claimed_runs(claimed: &[ClaimedRun]) -> Vec<RunId> {
+    let run = |claimed: &ClaimedRun| match claimed {
+        ClaimedRun::Run { stored, .. } => stored.row.run.facts.id,
+        ClaimedRun::Corrupt { run, why } => panic!("run {run} is corrupt: {why}"),
     };
     claimed.iter().map(run).collect()
 }
@@ -338,7 +339,7 @@ pub fn session_of(row: &RunRow) -> SessionKey {
 
 /// Somebody decides a hold as they saw it.
 #[must_use]
-pub fn resolve(hold: HoldKey, resolution: Wanted) -> Command {
+pub fn resolve(hold: HoldKey, resolution: Choice) -> Command {
     Command::Resolve(Resolve { decide: as_seen(hold), resolution, idempotency_key: None })
 }
 

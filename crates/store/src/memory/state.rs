@@ -1,10 +1,10 @@
 //! The collections behind the memory store: what an append does to them, and point reads. Lists are in
-//! `lists.rs`, subscriptions and notices in `telling.rs`.
+//! `lists.rs`, subscriptions and notices in `deliveries.rs`.
 //!
 //! Nothing here is clever: every other backend is compared with it, so it must be easy to believe.
 
+mod deliveries;
 mod lists;
-mod telling;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -18,13 +18,13 @@ use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 
 use crate::audit::entry_hash;
-use crate::batch::{Batch, Guard, LeaseChange, Put, Who};
+use crate::batch::{AudienceMember, Batch, Guard, LeaseChange, Put};
 use crate::error::StoreError;
 use crate::query::{
     AuditEntry, Credential, KeyNote, KeyRecord, Lease, SealedChange, SessionChange, SessionKey, SessionRow,
-    Stored,
+    StoredRun,
 };
-use telling::Telling;
+use deliveries::Deliveries;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -37,7 +37,7 @@ pub(super) struct State {
     keys: HashMap<(Tenant, String), KeyRecord>,
     counters: HashMap<(Tenant, String), i64>,
     sessions: BTreeMap<SessionKey, SessionEntry>,
-    telling: Telling,
+    deliveries: Deliveries,
     credentials: BTreeMap<String, Credential>,
     audit: HashMap<Tenant, Vec<AuditEntry>>,
     sealed: HashMap<(Tenant, String), String>,
@@ -53,7 +53,7 @@ struct RunEntry {
     /// When another run's end wants it looked at; remembered until a node takes it.
     wake_at: Option<Timestamp>,
     links: Vec<Link>,
-    /// Why it was put aside, if it was.
+    /// Why it was quarantined, if it was.
     quarantined: Option<String>,
     /// Whether its contents are gone.
     is_erased: bool,
@@ -68,7 +68,7 @@ struct SessionEntry {
 #[derive(Debug)]
 struct HoldEntry {
     row: HoldRow,
-    audience: Vec<Who>,
+    audience: Vec<AudienceMember>,
 }
 
 impl State {
@@ -108,7 +108,7 @@ impl State {
         }
     }
 
-    /// Checks a guard. What its counter comes to is remembered, so that the guards of one append add up.
+    /// Checks a guard. The sum is remembered, so that the guards of one append add up.
     fn check_guard(
         &self,
         batch: &Batch,
@@ -248,10 +248,10 @@ impl State {
         }
     }
 
-    pub(super) fn load(&self, run: RunId) -> Result<Stored, StoreError> {
+    pub(super) fn load(&self, run: RunId) -> Result<StoredRun, StoreError> {
         let entry = self.entry(run).ok_or(StoreError::NotFound { run })?;
         entry.readable(run)?;
-        Ok(Stored { row: entry.row.clone(), lease: entry.lease })
+        Ok(StoredRun { row: entry.row.clone(), lease: entry.lease })
     }
 
     pub(super) fn links(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Link>, StoreError> {

@@ -1,6 +1,6 @@
 //! Writing a group of appends: one transaction, two round trips.
 //!
-//! The first locks and reads everything that can refuse an append; the second writes what the group came to, one
+//! The first locks and reads everything that can refuse an append; the second writes the result of the group, one
 //! statement for each table over arrays, and commits. An append that is refused takes no other with it.
 
 use standfast_core::body::Blob;
@@ -11,9 +11,9 @@ use standfast_core::project::{HoldChange, HoldRow};
 use standfast_core::time::Timestamp;
 use tokio_postgres::types::ToSql;
 
-use super::connect::{Connection, Sent, pipeline};
+use super::connect::{Connection, PendingRows, pipeline};
 use super::failure::Failure;
-use super::group::{Encoded, Named, Picture, Place, Wanted};
+use super::group::{EncodedBatch, GroupReads, Picture, RunPosition, TenantKey};
 use super::numbers::Numbers;
 use super::sql;
 use super::types::{self, Bytes16, signed};
@@ -23,13 +23,13 @@ use crate::error::StoreError;
 use crate::query::SessionKey;
 
 /// What became of each append of a group, and where something changed.
-pub(super) struct Written {
+pub(super) struct GroupResult {
     pub(super) answers: Vec<Result<(), StoreError>>,
     pub(super) shards: Vec<Shard>,
 }
 
 /// Why a group was not written, and whether its end had been sent.
-pub(super) struct Undone {
+pub(super) struct GroupFailure {
     pub(super) failure: Failure,
     pub(super) is_sent: bool,
 }
@@ -38,14 +38,14 @@ pub(super) struct Undone {
 pub(super) async fn write(
     connection: &Connection,
     numbers: &Numbers,
-    group: &[&[Encoded]],
-) -> Result<Written, Undone> {
-    let before = |failure: Failure| Undone { failure, is_sent: false };
-    let wanted = Wanted::of(group.iter().flat_map(|one| one.iter().map(|encoded| &encoded.batch)));
+    group: &[&[EncodedBatch]],
+) -> Result<GroupResult, GroupFailure> {
+    let before = |failure: Failure| GroupFailure { failure, is_sent: false };
+    let wanted = GroupReads::of(group.iter().flat_map(|one| one.iter().map(|encoded| &encoded.batch)));
     let mut picture = look(connection, &wanted).await.map_err(before)?;
     let answers: Vec<Result<(), StoreError>> = group.iter().map(|one| picture.take(one)).collect();
     let accepted = group.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
-    let batches: Vec<&Encoded> = accepted.flat_map(|(one, _)| one.iter()).collect();
+    let batches: Vec<&EncodedBatch> = accepted.flat_map(|(one, _)| one.iter()).collect();
     let tables = Tables::of(&batches, &picture, numbers).map_err(|error| before(error.into()))?;
     let writes = tables.filled();
     let mut statements = Vec::with_capacity(writes.len());
@@ -53,21 +53,21 @@ pub(super) async fn write(
         statements.push(connection.statement(sql).await.map_err(|error| before(error.into()))?);
     }
     let client = &connection.client;
-    let mut sent: Vec<Sent<'_>> = Vec::with_capacity(writes.len() + 1);
+    let mut sent: Vec<PendingRows<'_>> = Vec::with_capacity(writes.len() + 1);
     for (statement, (_, params)) in statements.iter().zip(&writes) {
         sent.push(Box::pin(client.query(statement, params)));
     }
     sent.push(Box::pin(async { client.batch_execute("COMMIT").await.map(|()| Vec::new()) }));
     // If one of them fails, the COMMIT behind it undoes the rest.
     for answer in pipeline(sent).await {
-        answer.map_err(|error| Undone { failure: error.into(), is_sent: true })?;
+        answer.map_err(|error| GroupFailure { failure: error.into(), is_sent: true })?;
     }
     let shards = picture.places.values().filter(|place| place.is_written || place.is_woken);
-    Ok(Written { answers, shards: shards.map(|place| place.shard).collect() })
+    Ok(GroupResult { answers, shards: shards.map(|place| place.shard).collect() })
 }
 
 /// Begins the transaction, locks, reads.
-async fn look(connection: &Connection, wanted: &Wanted) -> Result<Picture, Failure> {
+async fn look(connection: &Connection, wanted: &GroupReads) -> Result<Picture, Failure> {
     let (key_tenants, keys) = columns_of(&wanted.guarded_keys);
     let (counter_tenants, counters) = columns_of(&wanted.counters);
     let [tenants, agents, sessions, owners] = session_columns(&wanted.sessions);
@@ -97,7 +97,7 @@ async fn look(connection: &Connection, wanted: &Wanted) -> Result<Picture, Failu
         statements.push(connection.statement(sql).await?);
     }
     let client = &connection.client;
-    let mut sent: Vec<Sent<'_>> = Vec::with_capacity(reads.len() + 1);
+    let mut sent: Vec<PendingRows<'_>> = Vec::with_capacity(reads.len() + 1);
     sent.push(Box::pin(async { client.batch_execute("BEGIN").await.map(|()| Vec::new()) }));
     for (statement, (_, params)) in statements.iter().zip(&reads) {
         sent.push(Box::pin(client.query(statement, params)));
@@ -123,7 +123,7 @@ async fn look(connection: &Connection, wanted: &Wanted) -> Result<Picture, Failu
     Ok(picture)
 }
 
-fn columns_of(names: &[Named]) -> (Vec<&str>, Vec<&[u8]>) {
+fn columns_of(names: &[TenantKey]) -> (Vec<&str>, Vec<&[u8]>) {
     names.iter().map(|(tenant, name)| (tenant.as_str(), name.as_slice())).unzip()
 }
 
@@ -157,12 +157,12 @@ macro_rules! arrays {
 
 impl<'a> Tables<'a> {
     fn of(
-        batches: &[&'a Encoded],
+        batches: &[&'a EncodedBatch],
         picture: &'a Picture,
         numbers: &Numbers,
     ) -> Result<Tables<'a>, StoreError> {
         let mut tables = Tables::default();
-        let runs = Moved::of(batches, picture, numbers);
+        let runs = AppendedRun::of(batches, picture, numbers);
         tables.runs(&runs);
         tables.links(batches)?;
         tables.due(&runs, picture);
@@ -187,8 +187,8 @@ impl<'a> Tables<'a> {
             .collect()
     }
 
-    fn runs(&mut self, runs: &[Moved<'a>]) {
-        let new: Vec<&Moved<'a>> = runs.iter().filter(|run| run.is_new).collect();
+    fn runs(&mut self, runs: &[AppendedRun<'a>]) {
+        let new: Vec<&AppendedRun<'a>> = runs.iter().filter(|run| run.is_new).collect();
         self.add(
             sql::TENANTS_ADD,
             arrays!(new => |run| run.facts().tenant.as_str(),
@@ -210,7 +210,7 @@ impl<'a> Tables<'a> {
             run.lease_until(), run.wake_at, run.wants_at(), run.due_at, run.encoded.state.as_str());
         columns.push(Box::new(types::fold()));
         self.add(sql::RUNS_ADD, (is_empty, columns));
-        let old: Vec<&Moved<'a>> = runs.iter().filter(|run| !run.is_new).collect();
+        let old: Vec<&AppendedRun<'a>> = runs.iter().filter(|run| !run.is_new).collect();
         let (is_empty, mut columns) = arrays!(old => |run|
             run.id(), run.seq(), run.state().at.0, run.head(), run.definition(), run.phase(), run.lease_node(),
             run.lease_until(), run.wake_at, run.wants_at(), run.due_at, run.encoded.state.as_str());
@@ -218,9 +218,9 @@ impl<'a> Tables<'a> {
         self.add(sql::RUNS_MOVE, (is_empty, columns));
     }
 
-    fn links(&mut self, batches: &[&'a Encoded]) -> Result<(), StoreError> {
+    fn links(&mut self, batches: &[&'a EncodedBatch]) -> Result<(), StoreError> {
         let mut links = Vec::with_capacity(batches.len());
-        for Encoded { batch, .. } in batches.iter().copied() {
+        for EncodedBatch { batch, .. } in batches.iter().copied() {
             let Contents::Whole { salt, payload } = &batch.link.contents else {
                 return Err(StoreError::unavailable("an append without contents"));
             };
@@ -239,7 +239,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Work lists: of the runs that moved, and of those that were only woken.
-    fn due(&mut self, runs: &[Moved<'a>], picture: &'a Picture) {
+    fn due(&mut self, runs: &[AppendedRun<'a>], picture: &'a Picture) {
         let woken: Vec<_> =
             picture.places.iter().filter(|(_, place)| place.is_woken && !place.is_written).collect();
         self.add(
@@ -250,13 +250,13 @@ impl<'a> Tables<'a> {
         let number =
             |run: &RunId| runs.iter().find(|moved| moved.encoded.batch.run() == *run).map(|moved| moved.no);
         let changed = picture.places.iter().filter(|(_, place)| place.due_at != place.due_before);
-        let changed: Vec<Due<'_>> = changed
+        let changed: Vec<DueRow<'_>> = changed
             .map(|(run, place)| {
                 let no = place.no.or_else(|| number(run)).unwrap_or_default();
-                Due { run: *run, place, no, at: place.due_at.map(|at| at.0) }
+                DueRow { run: *run, place, no, at: place.due_at.map(|at| at.0) }
             })
             .collect();
-        let (set, cleared): (Vec<Due<'_>>, Vec<Due<'_>>) =
+        let (set, cleared): (Vec<DueRow<'_>>, Vec<DueRow<'_>>) =
             changed.into_iter().partition(|due| due.at.is_some());
         self.add(
             sql::DUE_SET,
@@ -265,7 +265,7 @@ impl<'a> Tables<'a> {
         );
         self.add(sql::DUE_CLEAR, arrays!(cleared => |due| Bytes16::from(due.run)));
         let inboxes = runs.iter().filter(|run| run.facts().inbox.is_some());
-        let (open, shut): (Vec<&Moved<'a>>, Vec<&Moved<'a>>) =
+        let (open, shut): (Vec<&AppendedRun<'a>>, Vec<&AppendedRun<'a>>) =
             inboxes.partition(|run| run.encoded.batch.row.claimable_at.is_some());
         self.add(
             sql::CLAIMABLE_SET,
@@ -277,9 +277,9 @@ impl<'a> Tables<'a> {
         self.add(sql::CLAIMABLE_CLEAR, arrays!(shut => |run| run.id()));
     }
 
-    fn holds(&mut self, batches: &[&'a Encoded], numbers: &Numbers) {
+    fn holds(&mut self, batches: &[&'a EncodedBatch], numbers: &Numbers) {
         let (mut opened, mut closed) = (Vec::new(), Vec::new());
-        for Encoded { batch, .. } in batches.iter().copied() {
+        for EncodedBatch { batch, .. } in batches.iter().copied() {
             for change in &batch.holds {
                 match change {
                     HoldChange::Open(row) => {
@@ -306,11 +306,11 @@ impl<'a> Tables<'a> {
         );
     }
 
-    fn puts(&mut self, batches: &[&'a Encoded], picture: &Picture, numbers: &Numbers) {
+    fn puts(&mut self, batches: &[&'a EncodedBatch], picture: &Picture, numbers: &Numbers) {
         let mut audience: Vec<(HoldId, &[u8])> = Vec::new();
         let (mut blobs, mut definitions) = (Vec::new(), Vec::new());
         let mut notices: Vec<NewNotice<'a>> = Vec::new();
-        for Encoded { batch, .. } in batches.iter().copied() {
+        for EncodedBatch { batch, .. } in batches.iter().copied() {
             let mut tell = |notice: Notice| {
                 let is_there = notices.iter().any(|new| {
                     new.batch.run() == batch.run() && new.notice.subscription == notice.subscription
@@ -379,9 +379,9 @@ struct NewLink<'a> {
     payload: &'a str,
 }
 
-struct Due<'a> {
+struct DueRow<'a> {
     run: RunId,
-    place: &'a Place,
+    place: &'a RunPosition,
     no: i64,
     at: Option<i64>,
 }
@@ -393,7 +393,7 @@ struct NewHold<'a> {
 }
 
 struct UsedKey<'a> {
-    name: &'a Named,
+    name: &'a TenantKey,
     run: RunId,
     request: Digest,
     seq: Seq,
@@ -407,8 +407,8 @@ struct NewNotice<'a> {
 }
 
 /// A run after its append.
-struct Moved<'a> {
-    encoded: &'a Encoded,
+struct AppendedRun<'a> {
+    encoded: &'a EncodedBatch,
     is_new: bool,
     no: i64,
     lease: Option<crate::query::Lease>,
@@ -416,13 +416,13 @@ struct Moved<'a> {
     due_at: Option<i64>,
 }
 
-impl<'a> Moved<'a> {
-    fn of(batches: &[&'a Encoded], picture: &Picture, numbers: &Numbers) -> Vec<Moved<'a>> {
-        let moved = |encoded: &&'a Encoded| {
+impl<'a> AppendedRun<'a> {
+    fn of(batches: &[&'a EncodedBatch], picture: &Picture, numbers: &Numbers) -> Vec<AppendedRun<'a>> {
+        let moved = |encoded: &&'a EncodedBatch| {
             let batch = &encoded.batch;
             let place = picture.places.get(&batch.run())?;
             let fresh = || numbers.next(batch.row.run.facts.started_at, low_bytes(batch.run().bytes()));
-            Some(Moved {
+            Some(AppendedRun {
                 encoded,
                 is_new: place.no.is_none(),
                 no: place.no.unwrap_or_else(fresh),

@@ -20,10 +20,10 @@ use super::rows::{column, digest, seq};
 use super::types::{self, Bytes16};
 use super::{OpenError, PostgresOptions, read, schema, sql};
 use crate::audit::{
-    Covered, Entries, Evidence, Exported, Finding, Known, Report, Seen, StoredColumns, StoredHold,
-    look_and_export, look_at,
+    AuditContext, Entries, Evidence, ExportedRun, Finding, Report, RunFindings, SignedCoverage,
+    StoredColumns, StoredHold, look_and_export, look_at,
 };
-use crate::columns::{self, Corrupt, Record};
+use crate::columns::{self, CorruptRow, Record};
 use crate::error::StoreError;
 use crate::query::AuditEntry;
 
@@ -53,16 +53,16 @@ const HEADS: &str = "SELECT no, id, seq, head FROM runs WHERE no > $1 ORDER BY n
 /// Looks at every run of a database. `progress` hears after each page how many runs were looked at. Must not be called
 /// inside a runtime.
 pub fn verify(options: &PostgresOptions, progress: impl FnMut(u64)) -> Result<Report, OpenError> {
-    verify_against(options, &Covered::default(), progress)
+    verify_against(options, &SignedCoverage::default(), progress)
 }
 
 /// The same, and whether everything that was signed is still there.
 pub fn verify_against(
     options: &PostgresOptions,
-    covered: &Covered,
+    covered: &SignedCoverage,
     progress: impl FnMut(u64),
 ) -> Result<Report, OpenError> {
-    let look = |evidence: &AsOf<'_>, known: &Known, run| Ok((look_at(evidence, known, run)?, ()));
+    let look = |evidence: &RunAsOf<'_>, known: &AuditContext, run| Ok((look_at(evidence, known, run)?, ()));
     walk(options, covered, progress, look, |()| ControlFlow::Continue(()))
 }
 
@@ -71,11 +71,12 @@ pub fn verify_against(
 pub fn export(
     options: &PostgresOptions,
     only: Option<RunId>,
-    mut take: impl FnMut(Exported) -> ControlFlow<()>,
+    mut take: impl FnMut(ExportedRun) -> ControlFlow<()>,
 ) -> Result<Report, OpenError> {
-    let look = |evidence: &AsOf<'_>, known: &Known, run| look_and_export(evidence, known, only, run);
-    let hand_on = |exported: Option<Exported>| exported.map_or(ControlFlow::Continue(()), &mut take);
-    let mut report = walk(options, &Covered::default(), |_| {}, look, hand_on)?;
+    let look =
+        |evidence: &RunAsOf<'_>, known: &AuditContext, run| look_and_export(evidence, known, only, run);
+    let hand_on = |exported: Option<ExportedRun>| exported.map_or(ControlFlow::Continue(()), &mut take);
+    let mut report = walk(options, &SignedCoverage::default(), |_| {}, look, hand_on)?;
     if let Some(only) = only {
         // Whoever wants one run hears of that one.
         report.findings.retain(|finding| finding.run == only.to_string());
@@ -101,7 +102,7 @@ async fn heads_after(pool: &Pool, after: i64) -> Result<Vec<(i64, RunId, Seq, Di
     let rows = pool.read(HEADS, &[&after, &types::rows(PAGE)]).await?;
     let head =
         |row: &Row| Ok((column(row, 0)?, column::<Bytes16>(row, 1)?.run(), seq(row, 2)?, digest(row, 3)?));
-    rows.iter().map(head).collect::<Result<_, Corrupt>>().map_err(read::unreadable)
+    rows.iter().map(head).collect::<Result<_, CorruptRow>>().map_err(read::unreadable)
 }
 
 /// The audit of every tenant, oldest first: what happened beside the runs. Ends early when `take` says so.
@@ -140,17 +141,17 @@ fn open(options: &PostgresOptions) -> Result<(Runtime, Pool, String), OpenError>
 
 fn walk<T>(
     options: &PostgresOptions,
-    covered: &Covered,
+    covered: &SignedCoverage,
     mut progress: impl FnMut(u64),
-    look: impl Fn(&AsOf<'_>, &Known, RunId) -> Result<(Seen, T), StoreError>,
+    look: impl Fn(&RunAsOf<'_>, &AuditContext, RunId) -> Result<(RunFindings, T), StoreError>,
     mut hand_on: impl FnMut(T) -> ControlFlow<()>,
 ) -> Result<Report, OpenError> {
     let (runtime, pool, place) = open(options)?;
     let unusable = |why: String| OpenError::Unusable { place: place.clone(), why };
     let failed = |error: StoreError| unusable(error.to_string());
     let mut report = Report::default();
-    let beside_runs = |report: &mut Report| -> Result<Known, OpenError> {
-        let (mut known, mut entries) = (Known::of(covered), Entries::default());
+    let beside_runs = |report: &mut Report| -> Result<AuditContext, OpenError> {
+        let (mut known, mut entries) = (AuditContext::of(covered), Entries::default());
         runtime.block_on(definitions(&pool, &mut known, report)).map_err(failed)?;
         audit_entries(options, |tenant, entry| {
             entries.take(tenant, &entry, &mut known, report);
@@ -199,7 +200,7 @@ fn walk<T>(
     Ok(report)
 }
 
-async fn definitions(pool: &Pool, known: &mut Known, report: &mut Report) -> Result<(), StoreError> {
+async fn definitions(pool: &Pool, known: &mut AuditContext, report: &mut Report) -> Result<(), StoreError> {
     let mut after = (String::new(), Vec::new());
     loop {
         let page = pool.read(DEFINITIONS, &[&after.0, &after.1]).await?;
@@ -216,8 +217,9 @@ async fn definitions(pool: &Pool, known: &mut Known, report: &mut Report) -> Res
 }
 
 /// A hold from its row.
-fn stored_hold(run: RunId, row: &Row) -> Result<StoredHold, Corrupt> {
-    let call = u32::try_from(column::<i64>(row, 0)?).map_err(|_| Corrupt("there is no such call".into()))?;
+fn stored_hold(run: RunId, row: &Row) -> Result<StoredHold, CorruptRow> {
+    let call =
+        u32::try_from(column::<i64>(row, 0)?).map_err(|_| CorruptRow("there is no such call".into()))?;
     let key = HoldKey { call: CallNo(call), secret: Secret(column::<Bytes16>(row, 1)?.0) };
     let is_closed: bool = column(row, 7)?;
     let record = column::<Option<&str>>(row, 8)?.map(columns::parse::<Record>).transpose()?;
@@ -237,13 +239,13 @@ fn look_until_still<T>(
     runtime: &Runtime,
     pool: &Pool,
     run: RunId,
-    look: impl Fn(&AsOf<'_>, RunId) -> Result<(Seen, T), StoreError>,
-) -> Result<(Seen, T), StoreError> {
+    look: impl Fn(&RunAsOf<'_>, RunId) -> Result<(RunFindings, T), StoreError>,
+) -> Result<(RunFindings, T), StoreError> {
     let mut looks = 0;
     loop {
         looks += 1;
         let stored = runtime.block_on(read::load(pool, run)).map(|stored| stored.row.run);
-        let seen = look(&AsOf { runtime, pool, stored }, run);
+        let seen = look(&RunAsOf { runtime, pool, stored }, run);
         if looks == LOOKS || seen.as_ref().is_ok_and(|(seen, _)| seen.wrong.is_none()) {
             return seen;
         }
@@ -253,17 +255,17 @@ fn look_until_still<T>(
 async fn runs_after(pool: &Pool, after: i64) -> Result<Vec<(i64, RunId)>, StoreError> {
     let rows = pool.read(sql::RUNS_AFTER, &[&after, &types::rows(PAGE)]).await?;
     let place = |row: &tokio_postgres::Row| Ok((column(row, 0)?, column::<Bytes16>(row, 1)?.run()));
-    rows.iter().map(place).collect::<Result<_, crate::columns::Corrupt>>().map_err(read::unreadable)
+    rows.iter().map(place).collect::<Result<_, crate::columns::CorruptRow>>().map_err(read::unreadable)
 }
 
 /// A run as its row says: what was appended later is not looked at.
-struct AsOf<'a> {
+struct RunAsOf<'a> {
     runtime: &'a Runtime,
     pool: &'a Pool,
     stored: Result<Run, StoreError>,
 }
 
-impl Evidence for AsOf<'_> {
+impl Evidence for RunAsOf<'_> {
     fn links(&self, run: RunId) -> Result<Vec<Link>, StoreError> {
         let mut links = self.runtime.block_on(read::links(self.pool, run, Seq(0), usize::MAX))?;
         if let Ok(stored) = &self.stored {
@@ -289,12 +291,12 @@ impl Evidence for AsOf<'_> {
                 fold: i64::from(column::<i32>(row, 1)?),
             })
         };
-        read().map_err(|corrupt: Corrupt| corrupt.of(run))
+        read().map_err(|corrupt: CorruptRow| corrupt.of(run))
     }
 
     fn holds(&self, run: RunId) -> Result<Vec<StoredHold>, StoreError> {
         let rows = self.runtime.block_on(self.pool.read(HOLDS, &[&Bytes16::from(run)]))?;
-        let holds = rows.iter().map(|row| stored_hold(run, row)).collect::<Result<_, Corrupt>>();
+        let holds = rows.iter().map(|row| stored_hold(run, row)).collect::<Result<_, CorruptRow>>();
         holds.map_err(|corrupt| corrupt.of(run))
     }
 }

@@ -64,9 +64,10 @@ impl Connector {
         }
         config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(Duration::from_secs(30));
         let place = place(&config);
-        let tls = match wants_tls {
-            true => Some(tls().map_err(|why| OpenError::Unusable { place: place.clone(), why })?),
-            false => None,
+        let tls = if wants_tls {
+            Some(tls().map_err(|why| OpenError::Unusable { place: place.clone(), why })?)
+        } else {
+            None
         };
         Ok(Connector { config, tls, place })
     }
@@ -215,16 +216,16 @@ impl Connection {
 }
 
 /// A statement on its way.
-pub(super) type Sent<'a> = Pin<Box<dyn Future<Output = Rows> + Send + 'a>>;
+pub(super) type PendingRows<'a> = Pin<Box<dyn Future<Output = Rows> + Send + 'a>>;
 
-/// What a statement came to.
+/// The result of a statement.
 pub(super) type Rows = Result<Vec<Row>, tokio_postgres::Error>;
 
 /// Sends statements one after the other without waiting between them: one round trip for all. Their order is that of
 /// the list, because each is sent when it is polled for the first time. One that cannot even be sent keeps those behind
 /// it from being sent, so that a COMMIT at the end never commits a part; then the last answer is its error.
-pub(super) async fn pipeline(sent: Vec<Sent<'_>>) -> Vec<Rows> {
-    let mut under_way: Vec<(Sent<'_>, Option<Rows>)> = Vec::new();
+pub(super) async fn pipeline(sent: Vec<PendingRows<'_>>) -> Vec<Rows> {
+    let mut under_way: Vec<(PendingRows<'_>, Option<Rows>)> = Vec::new();
     let mut to_send = sent.into_iter();
     std::future::poll_fn(move |context: &mut Context<'_>| {
         while let Some(mut next) = to_send.next() {
@@ -246,9 +247,10 @@ pub(super) async fn pipeline(sent: Vec<Sent<'_>>) -> Vec<Rows> {
                 }
             }
         }
-        match is_done {
-            true => Poll::Ready(under_way.iter_mut().filter_map(|(_, answer)| answer.take()).collect()),
-            false => Poll::Pending,
+        if is_done {
+            Poll::Ready(under_way.iter_mut().filter_map(|(_, answer)| answer.take()).collect())
+        } else {
+            Poll::Pending
         }
     })
     .await

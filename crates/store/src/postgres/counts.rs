@@ -14,11 +14,11 @@ use super::pool::Pool;
 use super::read::unreadable;
 use super::rows::column;
 use super::sql;
-use crate::columns::{Corrupt, kind_number};
+use crate::columns::{CorruptRow, kind_number};
 use crate::error::StoreError;
 use crate::query::{Audience, Counts, HoldFilter, HoldQuery, InboxCounts, OpenHolds};
 
-/// Runs that were put aside are counted apart; their holds stay open until somebody sees to them.
+/// Quarantined runs are counted apart; their holds stay open until somebody sees to them.
 pub(super) async fn counts(pool: &Pool, tenant: &Tenant) -> Result<Counts, StoreError> {
     let mut counts = Counts::default();
     for row in pool.read(sql::COUNT_RUNS, &[&tenant.as_str()]).await? {
@@ -42,24 +42,24 @@ pub(super) async fn counts(pool: &Pool, tenant: &Tenant) -> Result<Counts, Store
 /// How many runs the inboxes of a tenant have in which phase.
 pub(super) async fn inboxes(pool: &Pool, tenant: &Tenant) -> Result<Vec<InboxCounts>, StoreError> {
     let rows = pool.read(sql::INBOX_COUNTS, &[&tenant.as_str()]).await?;
-    let counted = rows.iter().map(inbox).collect::<Result<Vec<_>, Corrupt>>().map_err(unreadable)?;
+    let counted = rows.iter().map(inbox).collect::<Result<Vec<_>, CorruptRow>>().map_err(unreadable)?;
     // A newer version's phase is left out.
     let known = counted.into_iter().filter_map(|(inbox, phase, count)| Some((inbox, phase?, count)));
     Ok(InboxCounts::gathered(known))
 }
 
-fn inbox(row: &Row) -> Result<(InboxName, Option<Phase>, u64), Corrupt> {
+fn inbox(row: &Row) -> Result<(InboxName, Option<Phase>, u64), CorruptRow> {
     let phase = i64::from(column::<i32>(row, 1)?);
     let phase = u8::try_from(phase).ok().and_then(Phase::from_number);
     Ok((InboxName::new(column::<&str>(row, 0)?)?, phase, count(row, 2)?))
 }
 
-fn runs(row: &Row) -> Result<(Option<Phase>, bool, u64), Corrupt> {
+fn runs(row: &Row) -> Result<(Option<Phase>, bool, u64), CorruptRow> {
     let phase = u8::try_from(column::<i16>(row, 0)?).ok().and_then(Phase::from_number);
     Ok((phase, column(row, 1)?, count(row, 2)?))
 }
 
-fn holds(row: &Row) -> Result<Option<(AgentName, HoldKind, u64)>, Corrupt> {
+fn holds(row: &Row) -> Result<Option<(AgentName, HoldKind, u64)>, CorruptRow> {
     let number = i64::from(column::<i16>(row, 1)?);
     let kind = HoldKind::ALL.into_iter().find(|kind| kind_number(*kind) == number);
     let agent = AgentName::new(column::<&str>(row, 0)?)?;
@@ -67,7 +67,7 @@ fn holds(row: &Row) -> Result<Option<(AgentName, HoldKind, u64)>, Corrupt> {
     Ok(kind.map(|kind| (agent, kind, count)))
 }
 
-fn count(row: &Row, index: usize) -> Result<u64, Corrupt> {
+fn count(row: &Row, index: usize) -> Result<u64, CorruptRow> {
     Ok(u64::try_from(column::<i64>(row, index)?).unwrap_or_default())
 }
 

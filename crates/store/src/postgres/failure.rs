@@ -31,9 +31,10 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let text = describe(&error);
         let Some(code) = error.code() else {
-            return match is_about_a_value(&error) {
-                true => Failure::Refused(StoreError::unavailable(text)),
-                false => Failure::Lost(text),
+            return if is_about_a_value(&error) {
+                Failure::Refused(StoreError::unavailable(text))
+            } else {
+                Failure::Lost(text)
             };
         };
         match class(code) {

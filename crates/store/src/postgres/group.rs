@@ -1,4 +1,4 @@
-//! What a group of appends finds, and what it comes to.
+//! What a group of appends reads, and what it writes.
 //!
 //! Everything that can refuse an append is read under locks first. Then the appends are judged one after the other on
 //! that picture, each seeing what those before it did, and what is left to write is the difference.
@@ -14,28 +14,28 @@ use tokio_postgres::Row;
 use super::rows::{column, digest, instant, lease, seq};
 use super::types::Bytes16;
 use crate::batch::{Batch, Guard, Notice, Put};
-use crate::columns::{self, Corrupt, LeaseColumns};
+use crate::columns::{self, CorruptRow, LeaseColumns};
 use crate::error::StoreError;
 use crate::query::{Lease, SessionKey};
 use crate::subscription::Scope;
 
 /// A batch with its fold as it is stored.
 #[derive(Debug)]
-pub(super) struct Encoded {
+pub(super) struct EncodedBatch {
     pub(super) batch: Batch,
     pub(super) state: String,
 }
 
-impl Encoded {
-    pub(super) fn new(batch: Batch) -> Encoded {
+impl EncodedBatch {
+    pub(super) fn new(batch: Batch) -> EncodedBatch {
         let state = columns::json(&batch.row.run.state);
-        Encoded { batch, state }
+        EncodedBatch { batch, state }
     }
 }
 
 /// What an append needs to know of a run, and changes.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct RunPosition {
     /// None for a run that is created now.
     pub(super) no: Option<i64>,
     pub(super) tenant: String,
@@ -61,18 +61,18 @@ pub(super) struct KeyUse {
     pub(super) written: Option<(Digest, Seq, Timestamp)>,
 }
 
-pub(super) type Named = (String, Vec<u8>);
+pub(super) type TenantKey = (String, Vec<u8>);
 
 /// The picture that appends are judged on.
 #[derive(Debug, Default)]
 pub(super) struct Picture {
-    pub(super) places: BTreeMap<RunId, Place>,
+    pub(super) places: BTreeMap<RunId, RunPosition>,
     broken: HashMap<RunId, String>,
-    pub(super) keys: BTreeMap<Named, KeyUse>,
+    pub(super) keys: BTreeMap<TenantKey, KeyUse>,
     /// Keys that only this group has put in, to keep others from them.
-    pub(super) reserved: Vec<Named>,
+    pub(super) reserved: Vec<TenantKey>,
     /// As they are, and whether they changed.
-    pub(super) counters: BTreeMap<Named, (i64, bool)>,
+    pub(super) counters: BTreeMap<TenantKey, (i64, bool)>,
     closed: Vec<SessionKey>,
     /// Who listens, by tenant and topic, with the kinds of events that they want.
     listeners: HashMap<(String, String), Vec<Listener>>,
@@ -88,18 +88,18 @@ struct Listener {
 
 /// What has to be read to judge these appends.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct GroupReads {
     pub(super) runs: Vec<Bytes16>,
-    pub(super) guarded_keys: Vec<Named>,
-    pub(super) counters: Vec<Named>,
+    pub(super) guarded_keys: Vec<TenantKey>,
+    pub(super) counters: Vec<TenantKey>,
     pub(super) sessions: Vec<SessionKey>,
     /// Tenants and topics that somebody may listen to.
     pub(super) topics: Vec<(String, String)>,
 }
 
-impl Wanted {
-    pub(super) fn of<'a>(batches: impl Iterator<Item = &'a Batch>) -> Wanted {
-        let mut wanted = Wanted::default();
+impl GroupReads {
+    pub(super) fn of<'a>(batches: impl Iterator<Item = &'a Batch>) -> GroupReads {
+        let mut wanted = GroupReads::default();
         for batch in batches {
             wanted.runs.push(batch.run().into());
             let tenant = batch.tenant().as_str().to_owned();
@@ -141,18 +141,18 @@ impl Wanted {
 }
 
 /// Judged, but not yet part of the picture.
-struct Judged {
-    counters: HashMap<Named, i64>,
+struct JudgedCounters {
+    counters: HashMap<TenantKey, i64>,
 }
 
 impl Picture {
     pub(super) fn saw_run(&mut self, row: &Row) -> Result<(), StoreError> {
         let id: Bytes16 = column(row, 0).map_err(unreadable)?;
-        match Place::read(id.run(), row) {
+        match RunPosition::read(id.run(), row) {
             Ok(place) => {
                 self.places.insert(id.run(), place);
             }
-            Err(Corrupt(why)) => {
+            Err(CorruptRow(why)) => {
                 self.broken.insert(id.run(), why);
             }
         }
@@ -201,7 +201,7 @@ impl Picture {
         Ok(())
     }
 
-    /// What the subscriptions to a batch are told of it.
+    /// The notices of a batch, one for each subscription to it.
     pub(super) fn wanted_notices(&self, batch: &Batch) -> Vec<Notice> {
         if self.listeners.is_empty() {
             return Vec::new();
@@ -214,7 +214,7 @@ impl Picture {
     }
 
     /// Judges one append and makes it part of the picture, or refuses it and leaves the picture as it was.
-    pub(super) fn take(&mut self, batches: &[Encoded]) -> Result<(), StoreError> {
+    pub(super) fn take(&mut self, batches: &[EncodedBatch]) -> Result<(), StoreError> {
         let judged = self.judge(batches)?;
         for (name, value) in judged.counters {
             self.counters.insert(name, (value, true));
@@ -223,15 +223,15 @@ impl Picture {
         Ok(())
     }
 
-    fn judge(&self, batches: &[Encoded]) -> Result<Judged, StoreError> {
-        for (at, Encoded { batch, .. }) in batches.iter().enumerate() {
+    fn judge(&self, batches: &[EncodedBatch]) -> Result<JudgedCounters, StoreError> {
+        for (at, EncodedBatch { batch, .. }) in batches.iter().enumerate() {
             self.check_expected(batch)?;
             // Of two batches of one run the second was decided on a state that the first one changes.
             if batches.iter().take(at).any(|earlier| earlier.batch.run() == batch.run()) {
                 return Err(StoreError::Conflict { run: batch.run() });
             }
         }
-        let mut judged = Judged { counters: HashMap::new() };
+        let mut judged = JudgedCounters { counters: HashMap::new() };
         let guards = batches.iter().flat_map(|e| e.batch.guards.iter().map(move |guard| (&e.batch, guard)));
         for (which, (batch, guard)) in guards.enumerate() {
             let checked = self.check_guard(batch, guard, &mut judged);
@@ -254,7 +254,7 @@ impl Picture {
         }
     }
 
-    fn check_guard(&self, batch: &Batch, guard: &Guard, judged: &mut Judged) -> Result<(), String> {
+    fn check_guard(&self, batch: &Batch, guard: &Guard, judged: &mut JudgedCounters) -> Result<(), String> {
         let name = |text: &str| (batch.tenant().as_str().to_owned(), text.as_bytes().to_vec());
         match guard {
             Guard::KeyUnused { key } => match self.keys.get(&name(key)) {
@@ -272,10 +272,13 @@ impl Picture {
                 judged.counters.insert(name, after);
                 Ok(())
             }
-            Guard::SessionOpen { session } => match self.closed.contains(session) {
-                true => Err(format!("session {} is closed", session.session)),
-                false => Ok(()),
-            },
+            Guard::SessionOpen { session } => {
+                if self.closed.contains(session) {
+                    Err(format!("session {} is closed", session.session))
+                } else {
+                    Ok(())
+                }
+            }
             Guard::NotLeased { node, now } => {
                 let lease = self.places.get(&batch.run()).and_then(|place| place.lease);
                 Guard::leased(lease, *node, *now).map_or(Ok(()), Err)
@@ -290,7 +293,7 @@ impl Picture {
         let after =
             LeaseColumns::after(batch.lease, before.and_then(|place| place.lease), wake_at, row.due_at);
         let facts = &row.run.facts;
-        let place = Place {
+        let place = RunPosition {
             no: before.and_then(|place| place.no),
             tenant: facts.tenant.as_str().to_owned(),
             agent: facts.agent.as_str().to_owned(),
@@ -331,15 +334,15 @@ impl Picture {
     }
 }
 
-impl Place {
+impl RunPosition {
     /// The order is that of `RUNS_LOCK`.
-    fn read(run: RunId, row: &Row) -> Result<Place, Corrupt> {
+    fn read(run: RunId, row: &Row) -> Result<RunPosition, CorruptRow> {
         if let Some(why) = column::<Option<String>>(row, 11)? {
-            return Err(Corrupt(why));
+            return Err(CorruptRow(why));
         }
         let tenant = Tenant::new(column::<&str>(row, 2)?)?;
         let due_at = instant(row, 10)?;
-        Ok(Place {
+        Ok(RunPosition {
             no: Some(column(row, 1)?),
             tenant: tenant.as_str().to_owned(),
             agent: column(row, 3)?,
@@ -357,10 +360,10 @@ impl Place {
     }
 }
 
-fn named(row: &Row) -> Result<Named, StoreError> {
+fn named(row: &Row) -> Result<TenantKey, StoreError> {
     Ok((column(row, 0).map_err(unreadable)?, column(row, 1).map_err(unreadable)?))
 }
 
-fn unreadable(corrupt: Corrupt) -> StoreError {
+fn unreadable(corrupt: CorruptRow) -> StoreError {
     StoreError::unavailable(corrupt.0)
 }

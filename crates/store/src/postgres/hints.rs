@@ -26,24 +26,24 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Hints {
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<HintTask>>,
 }
 
 #[derive(Debug)]
-struct Running {
-    changed: Arc<Changed>,
+struct HintTask {
+    changed: Arc<ChangedShards>,
     heard: broadcast::Sender<ShardSet>,
 }
 
 /// Where something changed that the others were not told of yet. A set of shards, so that it does not grow while they
 /// cannot be told.
 #[derive(Debug, Default)]
-struct Changed {
+struct ChangedShards {
     shards: Mutex<ShardSet>,
     news: Notify,
 }
 
-impl Changed {
+impl ChangedShards {
     fn shards(&self) -> MutexGuard<'_, ShardSet> {
         self.shards.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -74,16 +74,16 @@ impl Hints {
         if let Some(running) = running.as_ref() {
             return running.heard.subscribe();
         }
-        let changed = Arc::new(Changed::default());
+        let changed = Arc::new(ChangedShards::default());
         let (heard, first) = broadcast::channel(BEHIND_MAX);
         handle.spawn(run(connector.clone(), changed.clone(), heard.clone()));
-        *running = Some(Running { changed, heard });
+        *running = Some(HintTask { changed, heard });
         first
     }
 }
 
 /// Until the store is closed, which ends the task.
-async fn run(connector: Arc<Connector>, changed: Arc<Changed>, heard: broadcast::Sender<ShardSet>) {
+async fn run(connector: Arc<Connector>, changed: Arc<ChangedShards>, heard: broadcast::Sender<ShardSet>) {
     loop {
         let (said, hearing) = mpsc::unbounded_channel();
         if let Ok(connection) = connector.connect(Some(said)).await {
@@ -97,7 +97,7 @@ async fn run(connector: Arc<Connector>, changed: Arc<Changed>, heard: broadcast:
 /// Listens and tells until the connection is lost; says how.
 async fn pass_on(
     connection: &Connection,
-    changed: &Changed,
+    changed: &ChangedShards,
     mut hearing: mpsc::UnboundedReceiver<Notification>,
     heard: &broadcast::Sender<ShardSet>,
 ) -> Result<Infallible, Failure> {
@@ -148,7 +148,7 @@ mod tests {
     /// What could not be told is kept, once for each shard however often it changed, and told when it can be.
     #[test]
     fn what_was_not_told_yet_does_not_grow() {
-        let changed = Changed::default();
+        let changed = ChangedShards::default();
         for n in 0..100_000u32 {
             changed.add(&ShardSet::of([Shard(u8::try_from(n % 3).unwrap())]));
         }

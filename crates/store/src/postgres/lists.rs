@@ -15,11 +15,11 @@ use super::read::{stored, unreadable};
 use super::rows::{RunColumns, column};
 use super::sql;
 use super::types::{self, Bytes16};
-use crate::columns::{Corrupt, kind_number};
+use crate::columns::{CorruptRow, kind_number};
 use crate::error::StoreError;
 use crate::query::{
-    Audience, EndedQuery, HoldFilter, HoldQuery, LookedAt, Page, RunFilter, RunQuery, SCAN_MAX, SessionKey,
-    SessionQuery, SessionRow, Unreadable,
+    Audience, EndedQuery, HoldFilter, HoldQuery, Page, RunFilter, RunQuery, SCAN_MAX, ScannedRun, SessionKey,
+    SessionQuery, SessionRow, UnreadableRun,
 };
 
 type Param<'a> = &'a (dyn ToSql + Sync);
@@ -29,11 +29,12 @@ pub(super) async fn ended_runs(pool: &Pool, query: &EndedQuery) -> Result<Page<R
     let params: [Param<'_>; 4] =
         [&after, &types::rows(EndedQuery::LOOKS_AT), &query.tenant.as_str(), &query.before.0];
     let rows = pool.read(sql::RUNS_ENDED, &params).await?;
-    let look = |row: &Row| -> Result<LookedAt, Corrupt> {
+    let look = |row: &Row| -> Result<ScannedRun, CorruptRow> {
         let run = column::<Bytes16>(row, 1)?.run();
-        Ok(LookedAt { no: column(row, 0)?, run, is_wanted: column(row, 2)?, is_old: column(row, 3)? })
+        Ok(ScannedRun { no: column(row, 0)?, run, is_wanted: column(row, 2)?, is_old: column(row, 3)? })
     };
-    let looked_at = rows.iter().map(look).collect::<Result<Vec<LookedAt>, Corrupt>>().map_err(unreadable)?;
+    let looked_at =
+        rows.iter().map(look).collect::<Result<Vec<ScannedRun>, CorruptRow>>().map_err(unreadable)?;
     Ok(query.page(&looked_at))
 }
 
@@ -48,7 +49,7 @@ pub(super) async fn list_runs(pool: &Pool, query: &RunQuery) -> Result<Page<RunR
     match &query.filter {
         RunFilter::All => {
             let agents = pool.read(sql::AGENTS_WITH_RUNS, &[&tenant]).await?;
-            let agents = agents.iter().map(|row| column(row, 0)).collect::<Result<Vec<String>, Corrupt>>();
+            let agents = agents.iter().map(|row| column(row, 0)).collect::<Result<Vec<String>, CorruptRow>>();
             let agents = agents.map_err(unreadable)?;
             page_of_runs(pool, query, (sql::RUNS_ALL, sql::RUNS_ALL_END), &first, &end, &[&agents]).await
         }
@@ -96,19 +97,19 @@ async fn page_of_runs(
     let rows = pool.read(page, &[first, by].concat()).await?;
     let last = rows.last().map(|row| column::<i64>(row, 1).map_err(unreadable)).transpose()?;
     let is_filtered = !query.phases.is_empty() || query.since.is_some();
-    let stop = Stop { last, is_full: rows.len() >= query.limit, is_filtered };
+    let stop = PageEnd { last, is_full: rows.len() >= query.limit, is_filtered };
     let next = stop.next(pool, its_end, &[end, by].concat()).await?;
     runs_of(pool, query, &rows, next).await
 }
 
 /// Where a page stopped.
-struct Stop {
+struct PageEnd {
     last: Option<i64>,
     is_full: bool,
     is_filtered: bool,
 }
 
-impl Stop {
+impl PageEnd {
     /// A page that is not full has looked at everything there is, or at as much as it may.
     async fn next(
         &self,
@@ -143,7 +144,7 @@ async fn runs_of(
             Err(StoreError::Unavailable { why }) => return Err(StoreError::Unavailable { why }),
             Err(StoreError::Corrupt { run, why }) if is_failed_wanted => {
                 let facts = RunColumns::of(row, 0).ok().and_then(|columns| columns.facts().ok());
-                page.unreadable.push(Unreadable { run, facts, why });
+                page.unreadable.push(UnreadableRun { run, facts, why });
             }
             Err(_) => {}
         }
@@ -168,14 +169,14 @@ pub(super) async fn list_sessions(pool: &Pool, query: &SessionQuery) -> Result<P
     let rows = pool.read(page, &[&tenant, &before, &scan, &agent, &limit, &session, &owner]).await?;
     let last = rows.last().map(|row| column::<i64>(row, 0).map_err(unreadable)).transpose()?;
     let is_filtered = agent.is_some() || session.is_some() || owner.is_some();
-    let stop = Stop { last, is_full: rows.len() >= query.limit, is_filtered };
+    let stop = PageEnd { last, is_full: rows.len() >= query.limit, is_filtered };
     let end: [Param<'_>; 3] = [&tenant, &before, &scan];
     let next = stop.next(pool, its_end, &[&end[..], &by].concat()).await?;
-    // One whose names are none does not stop the list.
+    // A session with invalid names does not stop the list.
     Ok(Page::of(rows.iter().filter_map(|row| session_row(&query.tenant, row).ok()).collect(), next))
 }
 
-fn session_row(tenant: &Tenant, row: &Row) -> Result<SessionRow, Corrupt> {
+fn session_row(tenant: &Tenant, row: &Row) -> Result<SessionRow, CorruptRow> {
     let agent = AgentName::new(column::<&str>(row, 1)?)?;
     let session = SessionId::new(column::<&str>(row, 2)?)?;
     let owner = UserId::new(column::<&str>(row, 7)?)?;
@@ -272,7 +273,7 @@ async fn page_of_holds(
     let rows = pool.read(page, first).await?;
     let last = rows.last().map(|row| column::<i64>(row, 0).map_err(unreadable)).transpose()?;
     let is_filtered = !query.kinds.is_empty() || query.audience != Audience::Everyone;
-    let stop = Stop { last, is_full: rows.len() >= query.limit, is_filtered };
+    let stop = PageEnd { last, is_full: rows.len() >= query.limit, is_filtered };
     let next = stop.next(pool, its_end, end).await?;
     let mut items = Vec::with_capacity(rows.len());
     for row in &rows {
@@ -283,9 +284,9 @@ async fn page_of_holds(
 
 /// The row of an open hold, from the fold of its run; none when that run cannot be read.
 async fn hold_row(pool: &Pool, row: &Row) -> Result<Option<HoldRow>, StoreError> {
-    let key = || -> Result<HoldKey, Corrupt> {
+    let key = || -> Result<HoldKey, CorruptRow> {
         let call: i64 = column(row, 1)?;
-        let call = u32::try_from(call).map_err(|_| Corrupt(format!("there is no call {call}")))?;
+        let call = u32::try_from(call).map_err(|_| CorruptRow(format!("there is no call {call}")))?;
         Ok(HoldKey { call: CallNo(call), secret: Secret(column::<Bytes16>(row, 2)?.0) })
     };
     let run = match stored(pool, row, 3).await {

@@ -14,23 +14,25 @@ use super::connect::Connection;
 use super::failure::Failure;
 use super::pool::Pool;
 use super::rows::column;
-use super::side::Side;
+use super::side::SideConnection;
 use super::sql;
 use super::types::Bytes16;
-use crate::columns::Corrupt;
+use crate::columns::CorruptRow;
 use crate::error::StoreError;
 use crate::query::{Heartbeat, NodeRow, ShardSet};
-use crate::spread::{HANDED_OVER_AFTER, Held, turn};
+use crate::shard_balance::{HANDED_OVER_AFTER, ShardHolding, rebalance};
 
 /// A node that has been silent for so long is no longer listed.
 const FORGOTTEN_AFTER: Millis = Millis::hours(24);
 
-impl Held {
-    fn read(row: &Row) -> Result<Held, StoreError> {
-        let read = || -> Result<Held, Corrupt> {
+impl ShardHolding {
+    fn read(row: &Row) -> Result<ShardHolding, StoreError> {
+        let read = || -> Result<ShardHolding, CorruptRow> {
             let shard: i16 = column(row, 0)?;
-            Ok(Held {
-                shard: Shard(u8::try_from(shard).map_err(|_| Corrupt(format!("there is no shard {shard}")))?),
+            Ok(ShardHolding {
+                shard: Shard(
+                    u8::try_from(shard).map_err(|_| CorruptRow(format!("there is no shard {shard}")))?,
+                ),
                 node: column::<Option<Bytes16>>(row, 1)?.map(|node| Incarnation(node.0)),
                 until: Timestamp(column(row, 2)?),
             })
@@ -39,7 +41,7 @@ impl Held {
     }
 }
 
-pub(super) async fn beat(side: &Side, beat: Heartbeat) -> Result<ShardSet, StoreError> {
+pub(super) async fn beat(side: &SideConnection, beat: Heartbeat) -> Result<ShardSet, StoreError> {
     let beat = Arc::new(beat);
     side.transact(|connection| {
         let beat = beat.clone();
@@ -52,12 +54,12 @@ async fn take_turn(connection: &Connection, beat: &Heartbeat) -> Result<ShardSet
     let node = Bytes16(beat.node.0);
     // The lock on the shards makes the turns of all nodes follow each other.
     let rows = connection.query(sql::SHARDS_LOCK, &[]).await?;
-    let held = rows.iter().map(Held::read).collect::<Result<Vec<Held>, StoreError>>()?;
+    let held = rows.iter().map(ShardHolding::read).collect::<Result<Vec<ShardHolding>, StoreError>>()?;
     connection.query(sql::NODE_SET, &[&node, &beat.facts, &beat.until.0]).await?;
     let long_ago = beat.now.0.saturating_sub(FORGOTTEN_AFTER.0);
     connection.query(sql::NODES_FORGET, &[&long_ago]).await?;
     let there = connection.query(sql::NODES, &[&beat.now.0]).await?;
-    let turn = turn(&held, beat.node, beat.now, there.len());
+    let turn = rebalance(&held, beat.node, beat.now, there.len());
     if !turn.gives.is_empty() {
         let free_at = beat.now.plus(HANDED_OVER_AFTER);
         connection.query(sql::SHARDS_FREE, &[&numbers(&turn.gives), &free_at.0]).await?;
@@ -66,7 +68,7 @@ async fn take_turn(connection: &Connection, beat: &Heartbeat) -> Result<ShardSet
     Ok(ShardSet::of(turn.keeps))
 }
 
-pub(super) async fn leave(side: &Side, node: Incarnation) -> Result<(), StoreError> {
+pub(super) async fn leave(side: &SideConnection, node: Incarnation) -> Result<(), StoreError> {
     side.transact(|connection| {
         Box::pin(async move {
             connection.query(sql::SHARDS_LOCK, &[]).await?;
@@ -81,8 +83,8 @@ pub(super) async fn leave(side: &Side, node: Incarnation) -> Result<(), StoreErr
 pub(super) async fn nodes(pool: &Pool, now: Timestamp) -> Result<Vec<NodeRow>, StoreError> {
     let there = pool.read(sql::NODES, &[&now.0]).await?;
     let held = pool.read(sql::SHARDS, &[]).await?;
-    let held = held.iter().map(Held::read).collect::<Result<Vec<Held>, StoreError>>()?;
-    let row = |row: &Row| -> Result<NodeRow, Corrupt> {
+    let held = held.iter().map(ShardHolding::read).collect::<Result<Vec<ShardHolding>, StoreError>>()?;
+    let row = |row: &Row| -> Result<NodeRow, CorruptRow> {
         let node = Incarnation(column::<Bytes16>(row, 0)?.0);
         let mine = held.iter().filter(|held| held.node == Some(node) && held.until > now);
         Ok(NodeRow {

@@ -85,7 +85,7 @@ fn no_statement_stands_elsewhere() {
         include_str!("read.rs"),
         include_str!("rows.rs"),
         include_str!("side.rs"),
-        include_str!("telling.rs"),
+        include_str!("deliveries.rs"),
         include_str!("work.rs"),
         include_str!("writer.rs"),
     ];

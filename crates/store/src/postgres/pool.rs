@@ -57,9 +57,9 @@ impl Slot {
 }
 
 /// A slot in use.
-struct InUse<'a>(&'a Slot);
+struct SlotGuard<'a>(&'a Slot);
 
-impl Drop for InUse<'_> {
+impl Drop for SlotGuard<'_> {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
@@ -71,13 +71,13 @@ impl Pool {
     }
 
     /// The least busy connection; the first ones are used first, so that a quiet store keeps few.
-    fn slot(&self) -> InUse<'_> {
+    fn slot(&self) -> SlotGuard<'_> {
         let by_load = |slot: &&Slot| slot.in_flight.load(Ordering::Relaxed);
         let Some(slot) = self.slots.iter().min_by_key(by_load) else {
             unreachable!("a pool has at least one slot");
         };
         slot.in_flight.fetch_add(1, Ordering::Relaxed);
-        InUse(slot)
+        SlotGuard(slot)
     }
 
     /// A statement that changes nothing.

@@ -15,11 +15,11 @@ use super::pool::Pool;
 use super::rows::{self, RunColumns, column, digest, instant, seq};
 use super::sql;
 use super::types::{self, Bytes16, signed};
-use crate::columns::{self, Corrupt, Record};
+use crate::columns::{self, CorruptRow, Record};
 use crate::error::StoreError;
-use crate::query::{AuditEntry, Credential, KeyRecord, SessionKey, SessionRow, ShardSet, Stored};
+use crate::query::{AuditEntry, Credential, KeyRecord, SessionKey, SessionRow, ShardSet, StoredRun};
 
-pub(super) async fn load(pool: &Pool, run: RunId) -> Result<Stored, StoreError> {
+pub(super) async fn load(pool: &Pool, run: RunId) -> Result<StoredRun, StoreError> {
     let rows = pool.read(sql::RUN, &[&Bytes16::from(run)]).await?;
     stored(pool, rows.first().ok_or(StoreError::NotFound { run })?, 0).await
 }
@@ -31,11 +31,12 @@ pub(super) async fn facts(pool: &Pool, run: RunId) -> Result<Option<Facts>, Stor
 }
 
 /// The run in this row. One of an older fold is made again from its events.
-pub(super) async fn stored(pool: &Pool, row: &Row, from: usize) -> Result<Stored, StoreError> {
+pub(super) async fn stored(pool: &Pool, row: &Row, from: usize) -> Result<StoredRun, StoreError> {
     let columns = RunColumns::of(row, from)?;
-    let older = match columns.is_of_an_older_fold() {
-        true => Some(links(pool, columns.id, Seq(0), usize::MAX).await?),
-        false => None,
+    let older = if columns.is_of_an_older_fold() {
+        Some(links(pool, columns.id, Seq(0), usize::MAX).await?)
+    } else {
+        None
     };
     columns.stored(older.as_deref())
 }
@@ -52,7 +53,7 @@ pub(super) async fn links(
     if found.is_empty() {
         return Err(StoreError::NotFound { run });
     }
-    let links = found.iter().map(|row| rows::link(run, row)).collect::<Result<Vec<Link>, Corrupt>>();
+    let links = found.iter().map(|row| rows::link(run, row)).collect::<Result<Vec<Link>, CorruptRow>>();
     let mut links = links.map_err(|corrupt| corrupt.of(run))?;
     links.retain(|link| link.next() > after.plus(1));
     links.truncate(limit);
@@ -63,7 +64,7 @@ pub(super) async fn blob(pool: &Pool, run: RunId, name: Digest) -> Result<Option
     let rows = pool.read(sql::BLOB, &[&Bytes16::from(run), &name.0.as_slice()]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let value = column(row, 0).map_err(|corrupt| corrupt.of(run))?;
-    let text = String::from_utf8(value).map_err(|_| Corrupt("a large value is no text".into()).of(run))?;
+    let text = String::from_utf8(value).map_err(|_| CorruptRow("a large value is no text".into()).of(run))?;
     Ok(Some(text))
 }
 
@@ -115,7 +116,7 @@ pub(super) async fn find_key(
     key: &str,
 ) -> Result<Option<KeyRecord>, StoreError> {
     let rows = pool.read(sql::KEY, &[&tenant.as_str(), &key.as_bytes()]).await?;
-    let record = |row: &Row| -> Result<KeyRecord, Corrupt> {
+    let record = |row: &Row| -> Result<KeyRecord, CorruptRow> {
         Ok(KeyRecord {
             request: digest(row, 0)?,
             run: column::<Bytes16>(row, 1)?.run(),
@@ -133,7 +134,7 @@ pub(super) fn shard_numbers(shards: &ShardSet) -> Vec<i16> {
 pub(super) async fn tenants(pool: &Pool) -> Result<Vec<Tenant>, StoreError> {
     let rows = pool.read(sql::TENANTS, &[&""]).await?;
     let names = rows.iter().map(|row| column::<String>(row, 0)).collect::<Result<Vec<_>, _>>();
-    // A name that is none has no runs that anybody could see.
+    // An invalid name has no runs that anybody could see.
     Ok(names.map_err(unreadable)?.into_iter().filter_map(|name| Tenant::new(name).ok()).collect())
 }
 
@@ -141,7 +142,7 @@ pub(super) async fn session(pool: &Pool, key: SessionKey) -> Result<Option<Sessi
     let (tenant, agent) = (key.tenant.as_str(), key.agent.as_str());
     let rows =
         pool.read(sql::SESSION, &[&tenant, &agent, &key.session.as_str(), &key.owner.as_str()]).await?;
-    let row = |row: &Row| -> Result<SessionRow, Corrupt> {
+    let row = |row: &Row| -> Result<SessionRow, CorruptRow> {
         Ok(SessionRow {
             key: key.clone(),
             metadata: column(row, 0)?,
@@ -173,10 +174,10 @@ pub(super) async fn credential(pool: &Pool, prefix: &str) -> Result<Option<Crede
 
 pub(super) async fn credentials(pool: &Pool, tenant: &Tenant) -> Result<Vec<Credential>, StoreError> {
     let rows = pool.read(sql::CREDENTIALS, &[&tenant.as_str()]).await?;
-    rows.iter().map(read_credential).collect::<Result<_, Corrupt>>().map_err(unreadable)
+    rows.iter().map(read_credential).collect::<Result<_, CorruptRow>>().map_err(unreadable)
 }
 
-fn read_credential(row: &Row) -> Result<Credential, Corrupt> {
+fn read_credential(row: &Row) -> Result<Credential, CorruptRow> {
     Ok(Credential {
         tenant: Tenant::new(column::<&str>(row, 0)?)?,
         prefix: column(row, 1)?,
@@ -195,7 +196,7 @@ pub(super) async fn audit_entries(
 ) -> Result<Vec<AuditEntry>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = pool.read(sql::AUDIT_AFTER, &[&tenant.as_str(), &signed(after), &limit]).await?;
-    rows.iter().map(|row| read_entry(row, 0)).collect::<Result<_, Corrupt>>().map_err(unreadable)
+    rows.iter().map(|row| read_entry(row, 0)).collect::<Result<_, CorruptRow>>().map_err(unreadable)
 }
 
 /// The audit of all tenants behind a place, with the tenant of each entry.
@@ -207,11 +208,11 @@ pub(super) async fn audit_of_all(
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = pool.read(sql::AUDIT_ALL, &[tenant, &signed(*no), &limit]).await?;
     let entry = |row: &Row| Ok((column(row, 0)?, read_entry(row, 1)?));
-    rows.iter().map(entry).collect::<Result<_, Corrupt>>().map_err(unreadable)
+    rows.iter().map(entry).collect::<Result<_, CorruptRow>>().map_err(unreadable)
 }
 
 /// An entry whose columns begin at this one.
-fn read_entry(row: &Row, first: usize) -> Result<AuditEntry, Corrupt> {
+fn read_entry(row: &Row, first: usize) -> Result<AuditEntry, CorruptRow> {
     let no = u64::try_from(column::<i64>(row, first)?).unwrap_or_default();
     let hash = digest(row, first + 3)?;
     Ok(AuditEntry { no, at: Timestamp(column(row, first + 1)?), entry: column(row, first + 2)?, hash })
@@ -222,6 +223,6 @@ pub(super) async fn time(pool: &Pool) -> Result<Option<Timestamp>, StoreError> {
     rows.first().map(|row| column(row, 0).map(Timestamp)).transpose().map_err(unreadable)
 }
 
-pub(super) fn unreadable(corrupt: Corrupt) -> StoreError {
+pub(super) fn unreadable(corrupt: CorruptRow) -> StoreError {
     StoreError::unavailable(format!("the database cannot be read: {}", corrupt.0))
 }

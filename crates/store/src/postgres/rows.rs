@@ -17,41 +17,41 @@ use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
 use super::types::Bytes16;
-use crate::columns::{Corrupt, driver, inbox_place, parse};
+use crate::columns::{CorruptRow, driver, inbox_place, parse};
 use crate::error::StoreError;
-use crate::query::{Lease, Stored};
+use crate::query::{Lease, StoredRun};
 
-impl From<tokio_postgres::Error> for Corrupt {
-    fn from(error: tokio_postgres::Error) -> Corrupt {
-        Corrupt(format!("a column cannot be read: {}", super::failure::describe(&error)))
+impl From<tokio_postgres::Error> for CorruptRow {
+    fn from(error: tokio_postgres::Error) -> CorruptRow {
+        CorruptRow(format!("a column cannot be read: {}", super::failure::describe(&error)))
     }
 }
 
 /// A column, or what is wrong with it.
-pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, Corrupt> {
-    row.try_get(index).map_err(Corrupt::from)
+pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, CorruptRow> {
+    row.try_get(index).map_err(CorruptRow::from)
 }
 
 /// A digest in a column.
-pub(super) fn digest(row: &Row, index: usize) -> Result<Digest, Corrupt> {
+pub(super) fn digest(row: &Row, index: usize) -> Result<Digest, CorruptRow> {
     let bytes: &[u8] = column(row, index)?;
-    let bytes = bytes.try_into().map_err(|_| Corrupt(format!("a digest has {} bytes", bytes.len())))?;
+    let bytes = bytes.try_into().map_err(|_| CorruptRow(format!("a digest has {} bytes", bytes.len())))?;
     Ok(Digest(bytes))
 }
 
 /// A sequence in a column.
-pub(super) fn seq(row: &Row, index: usize) -> Result<Seq, Corrupt> {
+pub(super) fn seq(row: &Row, index: usize) -> Result<Seq, CorruptRow> {
     let number: i64 = column(row, index)?;
-    u64::try_from(number).map(Seq).map_err(|_| Corrupt(format!("there is no event {number}")))
+    u64::try_from(number).map(Seq).map_err(|_| CorruptRow(format!("there is no event {number}")))
 }
 
 /// An instant in a column.
-pub(super) fn instant(row: &Row, index: usize) -> Result<Option<Timestamp>, Corrupt> {
+pub(super) fn instant(row: &Row, index: usize) -> Result<Option<Timestamp>, CorruptRow> {
     Ok(column::<Option<i64>>(row, index)?.map(Timestamp))
 }
 
 /// A lease in two columns.
-pub(super) fn lease(row: &Row, node: usize, until: usize) -> Result<Option<Lease>, Corrupt> {
+pub(super) fn lease(row: &Row, node: usize, until: usize) -> Result<Option<Lease>, CorruptRow> {
     let node = column::<Option<Bytes16>>(row, node)?.map(|node| Incarnation(node.0));
     Ok(node.zip(instant(row, until)?).map(|(node, until)| Lease { node, until }))
 }
@@ -67,11 +67,11 @@ pub(super) struct RunColumns<'a> {
 impl RunColumns<'_> {
     /// The order is that of `run_columns!`.
     pub(super) fn of(row: &Row, from: usize) -> Result<RunColumns<'_>, StoreError> {
-        let unreadable = |corrupt: Corrupt| StoreError::unavailable(corrupt.0);
+        let unreadable = |corrupt: CorruptRow| StoreError::unavailable(corrupt.0);
         let id: Bytes16 = column(row, from).map_err(unreadable)?;
         let fold: i32 = column(row, from + 16).map_err(unreadable)?;
         let id = id.run();
-        let fold = u32::try_from(fold).map_err(|_| Corrupt(format!("there is no fold {fold}")).of(id))?;
+        let fold = u32::try_from(fold).map_err(|_| CorruptRow(format!("there is no fold {fold}")).of(id))?;
         Ok(RunColumns { row, from, id, fold })
     }
 
@@ -81,17 +81,17 @@ impl RunColumns<'_> {
     }
 
     /// The run, or what is wrong with its row. One of an older fold is made from its links, unless they were erased.
-    pub(super) fn stored(&self, links: Option<&[Link]>) -> Result<Stored, StoreError> {
+    pub(super) fn stored(&self, links: Option<&[Link]>) -> Result<StoredRun, StoreError> {
         if self.fold > FOLD_VERSION {
             return Err(StoreError::Newer { run: self.id, found: self.fold });
         }
-        let read = || -> Result<Stored, Corrupt> {
+        let read = || -> Result<StoredRun, CorruptRow> {
             if let Some(why) = column::<Option<String>>(self.row, self.from + 21)? {
-                return Err(Corrupt(why));
+                return Err(CorruptRow(why));
             }
             let rebuilt = links.map(|links| rebuild(self.id, links)).transpose()?.flatten();
             match rebuilt {
-                Some(row) => Ok(Stored { row, lease: lease(self.row, self.from + 17, self.from + 18)? }),
+                Some(row) => Ok(StoredRun { row, lease: lease(self.row, self.from + 17, self.from + 18)? }),
                 None => self.decode(),
             }
         };
@@ -99,12 +99,12 @@ impl RunColumns<'_> {
     }
 
     /// What never changes of a run: columns of their own, so that it can be read when the fold cannot.
-    pub(super) fn facts(&self) -> Result<Facts, Corrupt> {
+    pub(super) fn facts(&self) -> Result<Facts, CorruptRow> {
         let (row, from) = (self.row, self.from);
         let inbox: Option<&str> = column(row, from + 9)?;
         let priority: Option<i16> = column(row, from + 11)?;
         let priority = priority.map(u8::try_from).transpose();
-        let priority = priority.map_err(|_| Corrupt("its priority is out of range".into()))?;
+        let priority = priority.map_err(|_| CorruptRow("its priority is out of range".into()))?;
         let facts: Option<&str> = column(row, from + 10)?;
         let parent: Option<&str> = column(row, from + 8)?;
         Ok(Facts {
@@ -120,7 +120,7 @@ impl RunColumns<'_> {
         })
     }
 
-    fn decode(&self) -> Result<Stored, Corrupt> {
+    fn decode(&self) -> Result<StoredRun, CorruptRow> {
         let (row, from) = (self.row, self.from);
         let facts = self.facts()?;
         let mut state: State = parse(column(row, from + 19)?)?;
@@ -130,29 +130,29 @@ impl RunColumns<'_> {
         let head = digest(row, from + 14)?;
         let last: Option<&[u8]> = column(row, from + 20)?;
         if last != Some(head.0.as_slice()) {
-            return Err(Corrupt("its head is not the hash of its last link".into()));
+            return Err(CorruptRow("its head is not the hash of its last link".into()));
         }
         let run = Run { facts, state };
-        Ok(Stored { row: project::run_row(&run, head), lease: lease(row, from + 17, from + 18)? })
+        Ok(StoredRun { row: project::run_row(&run, head), lease: lease(row, from + 17, from + 18)? })
     }
 }
 
 /// A row of an older fold, made again from its events. None when they were erased: then the row is all there is.
-fn rebuild(run: RunId, links: &[Link]) -> Result<Option<RunRow>, Corrupt> {
+fn rebuild(run: RunId, links: &[Link]) -> Result<Option<RunRow>, CorruptRow> {
     if links.iter().any(|link| matches!(link.contents, Contents::Erased { .. })) {
         return Ok(None);
     }
     let mut events = Vec::new();
     for link in links {
-        events.extend(link.events().map_err(|bad| Corrupt(bad.to_string()))?);
+        events.extend(link.events().map_err(|bad| CorruptRow(bad.to_string()))?);
     }
     let folded = apply::fold(run, &events).zip(links.last());
-    let (folded, last) = folded.ok_or_else(|| Corrupt("its events do not begin a run".into()))?;
+    let (folded, last) = folded.ok_or_else(|| CorruptRow("its events do not begin a run".into()))?;
     Ok(Some(project::run_row(&folded, last.hash)))
 }
 
 /// A link from its row.
-pub(super) fn link(run: RunId, row: &Row) -> Result<Link, Corrupt> {
+pub(super) fn link(run: RunId, row: &Row) -> Result<Link, CorruptRow> {
     let salt: Option<Bytes16> = column(row, 5)?;
     let payload: Option<&str> = column(row, 6)?;
     let commitment: Option<&[u8]> = column(row, 7)?;
@@ -161,16 +161,16 @@ pub(super) fn link(run: RunId, row: &Row) -> Result<Link, Corrupt> {
             Contents::Whole { salt: salt.0, payload: payload.as_bytes().to_vec() }
         }
         (None, None, Some(_)) => Contents::Erased { commitment: digest(row, 7)? },
-        _ => return Err(Corrupt("a link is neither whole nor erased".into())),
+        _ => return Err(CorruptRow("a link is neither whole nor erased".into())),
     };
     let count: i32 = column(row, 1)?;
     let actor: &str = column(row, 3)?;
     let header = Header {
         run,
         first: seq(row, 0)?,
-        count: u32::try_from(count).map_err(|_| Corrupt("a link has no events".into()))?,
+        count: u32::try_from(count).map_err(|_| CorruptRow("a link has no events".into()))?,
         at: Timestamp(column(row, 2)?),
-        actor: actor.parse::<Actor>().map_err(|_| Corrupt("a link has no readable actor".into()))?,
+        actor: actor.parse::<Actor>().map_err(|_| CorruptRow("a link has no readable actor".into()))?,
     };
     Ok(Link { header, contents, hash: digest(row, 4)? })
 }

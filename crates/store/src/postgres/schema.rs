@@ -1,6 +1,7 @@
 //! The database: opening it, its schema, and what is refused.
 //!
 //! Many nodes may start at once: one of them migrates, under a lock, while the others wait for it.
+//! Migrations have the numbers of the SQLite store's, with the same gaps; why those do no harm is in `sqlite/schema.rs`.
 
 use super::connect::Connector;
 use super::failure::{Failure, describe};
@@ -13,10 +14,8 @@ mod embedded {
 /// Why a database could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The address cannot be understood.
-    #[error(
-        "the address of the database cannot be understood: {why}; it looks like postgres://user@host/database"
-    )]
+    /// The address is invalid.
+    #[error("invalid database address: {why}; expected postgres://user@host/database")]
     BadUrl {
         /// What is wrong with it.
         why: String,
@@ -35,7 +34,7 @@ pub enum OpenError {
         known: i32,
     },
     /// It holds something else.
-    #[error("{place} holds tables of something else; give Standfast a database of its own")]
+    #[error("{place} has tables of another program; give Standfast a database of its own")]
     NotOurs {
         /// The database.
         place: String,
@@ -114,12 +113,11 @@ fn known() -> i32 {
 /// The number of the newest migration; none when there is no schema of ours yet.
 async fn newest(connection: &super::connect::Connection) -> Result<Option<i32>, tokio_postgres::Error> {
     let has_history = connection.query(sql::HAS_HISTORY, &[]).await?;
-    match has_history.first().is_some_and(|row| row.get(0)) {
-        true => {
-            let newest = connection.client.query(sql::NEWEST_MIGRATION, &[]).await?;
-            Ok(newest.first().and_then(|row| row.get(0)))
-        }
-        false => Ok(None),
+    if has_history.first().is_some_and(|row| row.get(0)) {
+        let newest = connection.client.query(sql::NEWEST_MIGRATION, &[]).await?;
+        Ok(newest.first().and_then(|row| row.get(0)))
+    } else {
+        Ok(None)
     }
 }
 

@@ -16,20 +16,20 @@ use crate::error::StoreError;
 /// What happens inside a transaction.
 pub(super) type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
-pub(super) struct Side {
+pub(super) struct SideConnection {
     connector: Arc<Connector>,
     connection: Mutex<Option<Connection>>,
 }
 
-impl std::fmt::Debug for Side {
+impl std::fmt::Debug for SideConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Side").finish_non_exhaustive()
     }
 }
 
-impl Side {
-    pub(super) fn new(connector: Arc<Connector>) -> Side {
-        Side { connector, connection: Mutex::default() }
+impl SideConnection {
+    pub(super) fn new(connector: Arc<Connector>) -> SideConnection {
+        SideConnection { connector, connection: Mutex::default() }
     }
 
     /// Does all of it or nothing; again when others were in the way.

@@ -147,7 +147,7 @@ pub(super) const RUN_FACTS: &str = "SELECT r.id, r.no, r.tenant, r.agent, r.sess
 /// A run by its id; nobody else changes it until the end.
 pub(super) const RUN_LOCK: &str =
     concat!("SELECT ", run_columns!(), " FROM runs r WHERE r.id = $1 FOR UPDATE OF r");
-/// The phase that a run is listed under: one that was put aside counts as failed.
+/// The phase that a run is listed under: a quarantined run counts as failed.
 macro_rules! listed_phase {
     () => {
         "CASE WHEN r.quarantined IS NULL THEN r.phase ELSE 9 END"
@@ -218,7 +218,7 @@ pub(super) const RUNS_BY_OWNER_END: &str = end_of_runs!("tenant = $1 AND owner =
 pub(super) const RUNS_BY_INBOX: &str = page_of_runs!("tenant = $1 AND inbox = $7 AND inbox IS NOT NULL");
 /// The last of them that is looked at.
 pub(super) const RUNS_BY_INBOX_END: &str = end_of_runs!("tenant = $1 AND inbox = $4 AND inbox IS NOT NULL");
-/// How many runs the inboxes of a tenant have in which phase; those put aside count as failed.
+/// How many runs the inboxes of a tenant have in which phase; quarantined ones count as failed.
 pub(super) const INBOX_COUNTS: &str = concat!(
     "SELECT r.inbox, ",
     listed_phase!(),
@@ -246,7 +246,7 @@ pub(super) const LINKS_ERASE: &str = "UPDATE links l SET salt = NULL, payload = 
      FROM unnest($2::bigint[], $3::bytea[]) AS n (first, commitment) WHERE l.run = $1 AND l.first = n.first";
 /// Deletes the large values of a run.
 pub(super) const BLOBS_ERASE: &str = "DELETE FROM blobs WHERE run = $1";
-/// Forgets what could not be told of a run.
+/// Deletes the dead letters of a run.
 pub(super) const LETTERS_ERASE: &str = "DELETE FROM dead_letters WHERE run = $1";
 /// The contents of a run are gone.
 pub(super) const RUN_ERASED: &str = "UPDATE runs SET erased = true WHERE id = $1";
@@ -370,7 +370,7 @@ pub(super) const HOLDS_BY_SESSION: &str = page_of_holds!(holds_of_session!("$7",
 /// The last of them that is looked at.
 pub(super) const HOLDS_BY_SESSION_END: &str = end_of_holds!(holds_of_session!("$4", "$5"));
 
-/// How many runs of a tenant are in which phase, and how many were put aside.
+/// How many runs of a tenant are in which phase, and how many were quarantined.
 pub(super) const COUNT_RUNS: &str = "SELECT phase, quarantined IS NOT NULL, count(*) FROM runs WHERE tenant = $1 \
      GROUP BY 1, 2";
 /// How many holds of a tenant are open, by agent and kind.
@@ -426,7 +426,7 @@ pub(super) const NOTICES_DUE: &str = "WITH RECURSIVE owners AS (\
      AND subscription <> ALL($4) ORDER BY due_at, no) n LEFT JOIN runs r ON r.id = n.run \
      WHERE coalesce(r.fold, 0) <= $5 ORDER BY n.due_at, n.no LIMIT $7) f) d \
      WHERE o.owner <> ALL($6) ORDER BY d.round, d.due_at, d.no LIMIT $3";
-/// What was told: all of it, or there is more.
+/// What was delivered: all of it, or there is more.
 pub(super) const NOTICE_DELIVERED: &str = "WITH more AS (UPDATE notices SET attempts = 0, \
      first_seq = greatest(first_seq, $2::bigint + 1) WHERE no = $1 AND latest > $2) DELETE FROM notices WHERE no = $1 AND latest <= $2";
 /// It is tried again. Tries count for the event that they begin with.

@@ -23,10 +23,10 @@ impl Bytes16 {
     }
 }
 
-type Boxed = Box<dyn std::error::Error + Sync + Send>;
+type BoxedError = Box<dyn std::error::Error + Sync + Send>;
 
 impl ToSql for Bytes16 {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Boxed> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxedError> {
         out.extend_from_slice(&self.0);
         Ok(IsNull::No)
     }
@@ -39,7 +39,7 @@ impl ToSql for Bytes16 {
 }
 
 impl<'a> FromSql<'a> for Bytes16 {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Bytes16, Boxed> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Bytes16, BoxedError> {
         Ok(Bytes16(raw.try_into()?))
     }
 

@@ -17,22 +17,22 @@ use super::failure::Failure;
 use super::pool::{Pool, TRIES};
 use super::read::{load, shard_numbers, stored, unreadable};
 use super::rows::{self, RunColumns, column, digest};
-use super::side::Side;
+use super::side::SideConnection;
 use super::sql;
 use super::types::{self, Bytes16, signed};
 use crate::audit::entry_hash;
-use crate::columns::Corrupt;
+use crate::columns::CorruptRow;
 use crate::error::StoreError;
+use crate::fairness::take_turns;
 use crate::query::{
-    Claim, Claimed, Credential, KeyNote, SCAN_MAX, SealedChange, SessionChange, SessionKey, Stored,
+    Claim, ClaimedRun, Credential, KeyNote, SCAN_MAX, SealedChange, SessionChange, SessionKey, StoredRun,
 };
-use crate::turns::take_turns;
 
 /// Where `sql::LEASE` has the lease before: behind the columns of a whole run.
 const BEFORE: usize = 22;
 
 /// Goes on while others were quicker, so that whoever asks gets as much as there is.
-pub(super) async fn claim_due(pool: &Pool, claim: &Claim) -> Result<Vec<Claimed>, StoreError> {
+pub(super) async fn claim_due(pool: &Pool, claim: &Claim) -> Result<Vec<ClaimedRun>, StoreError> {
     let mut claimed = Vec::new();
     let mut room = claim.room.clone();
     for _ in 0..TRIES {
@@ -44,7 +44,7 @@ pub(super) async fn claim_due(pool: &Pool, claim: &Claim) -> Result<Vec<Claimed>
         let (count, taken) = (wanted.len(), lease(pool, claim, &wanted).await?);
         let is_all = taken.len() == count;
         for one in &taken {
-            if let Claimed::Run { stored, .. } = one {
+            if let ClaimedRun::Run { stored, .. } = one {
                 use_room(&mut room, stored);
             }
         }
@@ -56,7 +56,7 @@ pub(super) async fn claim_due(pool: &Pool, claim: &Claim) -> Result<Vec<Claimed>
     Ok(claimed)
 }
 
-fn use_room(room: &mut [(Tenant, standfast_core::name::AgentName, usize)], stored: &Stored) {
+fn use_room(room: &mut [(Tenant, standfast_core::name::AgentName, usize)], stored: &StoredRun) {
     let facts = &stored.row.run.facts;
     if let Some((_, _, left)) =
         room.iter_mut().find(|(tenant, agent, _)| *tenant == facts.tenant && *agent == facts.agent)
@@ -78,7 +78,7 @@ async fn candidates(pool: &Pool, claim: &Claim) -> Result<Vec<RunId>, StoreError
     let mut lanes: BTreeMap<(&str, &str), Vec<(Timestamp, i64)>> = BTreeMap::new();
     let mut runs: BTreeMap<i64, RunId> = BTreeMap::new();
     for row in &rows {
-        let read = || -> Result<_, Corrupt> {
+        let read = || -> Result<_, CorruptRow> {
             Ok((
                 (column(row, 0)?, column(row, 1)?),
                 column::<Bytes16>(row, 2)?,
@@ -100,7 +100,7 @@ async fn candidates(pool: &Pool, claim: &Claim) -> Result<Vec<RunId>, StoreError
 }
 
 /// Leases those that are still due, in the order wanted.
-async fn lease(pool: &Pool, claim: &Claim, wanted: &[RunId]) -> Result<Vec<Claimed>, StoreError> {
+async fn lease(pool: &Pool, claim: &Claim, wanted: &[RunId]) -> Result<Vec<ClaimedRun>, StoreError> {
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
@@ -124,12 +124,12 @@ async fn lease(pool: &Pool, claim: &Claim, wanted: &[RunId]) -> Result<Vec<Claim
         match found {
             Ok(stored) => {
                 let from = rows::lease(row, BEFORE, BEFORE + 1).map_err(|corrupt| corrupt.of(*run))?;
-                claimed.push(Claimed::Run { stored: Box::new(stored), from });
+                claimed.push(ClaimedRun::Run { stored: Box::new(stored), from });
             }
             Err(StoreError::Corrupt { run, why }) => {
                 // Its events stay as they are; only the work list forgets it, or it would come up for ever.
                 pool.write(sql::NOT_DUE, &[&Bytes16::from(run)]).await?;
-                claimed.push(Claimed::Corrupt { run, why });
+                claimed.push(ClaimedRun::Corrupt { run, why });
             }
             Err(other) => return Err(other),
         }
@@ -146,7 +146,7 @@ pub(super) async fn renew(
     let ids: Vec<Bytes16> = runs.iter().map(|run| Bytes16::from(*run)).collect();
     let rows = pool.write(sql::RENEW, &[&ids, &Bytes16(node.0), &until.0]).await?;
     let still = rows.iter().map(|row| column::<Bytes16>(row, 0).map(Bytes16::run));
-    let still = still.collect::<Result<Vec<RunId>, Corrupt>>().map_err(unreadable)?;
+    let still = still.collect::<Result<Vec<RunId>, CorruptRow>>().map_err(unreadable)?;
     Ok(runs.into_iter().filter(|run| still.contains(run)).collect())
 }
 
@@ -162,7 +162,7 @@ pub(super) async fn release(
 }
 
 /// Puts a run aside; the first reason is the one that counts.
-pub(super) async fn quarantine(side: &Side, run: RunId, why: &str) -> Result<(), StoreError> {
+pub(super) async fn quarantine(side: &SideConnection, run: RunId, why: &str) -> Result<(), StoreError> {
     // Text has no NUL.
     let why = why.replace('\0', "\u{fffd}");
     side.transact(|connection| Box::pin(quarantine_now(connection, run, why.clone()))).await
@@ -233,7 +233,7 @@ pub(super) async fn put_audit(
 ) -> Result<(), StoreError> {
     for _ in 0..AUDIT_TRIES {
         let last = pool.read(sql::AUDIT_LAST, &[&tenant.as_str()]).await?;
-        let read = |row: &Row| Ok::<(i64, Digest), Corrupt>((column(row, 0)?, digest(row, 1)?));
+        let read = |row: &Row| Ok::<(i64, Digest), CorruptRow>((column(row, 0)?, digest(row, 1)?));
         let last = last.first().map(read).transpose().map_err(unreadable)?;
         let no = last.map_or(1, |(no, _)| no.saturating_add(1));
         let number = u64::try_from(no).unwrap_or_default();
@@ -285,7 +285,7 @@ pub(super) async fn revoke_credential(
 }
 
 /// Deletes payloads, salts, large values and what could not be told; the event that says so stays readable.
-pub(super) async fn erase(side: &Side, run: RunId) -> Result<(), StoreError> {
+pub(super) async fn erase(side: &SideConnection, run: RunId) -> Result<(), StoreError> {
     side.transact(|connection| Box::pin(erase_now(connection, run))).await
 }
 
@@ -295,7 +295,7 @@ async fn erase_now(connection: &Connection, run: RunId) -> Result<(), Failure> {
     let row = found.first().ok_or(StoreError::NotFound { run })?;
     let columns = RunColumns::of(row, 0)?;
     let log = connection.query(sql::LINKS, &[&id, &0i64, &i64::MAX]).await?;
-    let links = log.iter().map(|row| rows::link(run, row)).collect::<Result<Vec<Link>, Corrupt>>();
+    let links = log.iter().map(|row| rows::link(run, row)).collect::<Result<Vec<Link>, CorruptRow>>();
     let links = links.map_err(|corrupt| corrupt.of(run))?;
     let older = columns.is_of_an_older_fold().then_some(&*links);
     if !columns.stored(older)?.row.run.state.erased {

@@ -12,10 +12,10 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::PostgresOptions;
-use super::append::{self, Undone, Written};
+use super::append::{self, GroupFailure, GroupResult};
 use super::connect::{Connection, Connector, answered};
 use super::failure::Failure;
-use super::group::Encoded;
+use super::group::EncodedBatch;
 use super::hints::Hints;
 use super::numbers::Numbers;
 use super::pool::{TRIES, pause};
@@ -30,14 +30,14 @@ const GROUP_MAX: usize = 128;
 const LAST_WAIT: Duration = Duration::from_secs(10);
 
 /// An append that waits, and where its answer goes.
-struct Waiting {
-    batches: Vec<Encoded>,
+struct QueuedAppend {
+    batches: Vec<EncodedBatch>,
     /// When it was handed over, by the observer's clock.
     handed_over: u64,
     reply: oneshot::Sender<Result<(), StoreError>>,
 }
 
-impl Waiting {
+impl QueuedAppend {
     fn runs(&self) -> impl Iterator<Item = RunId> {
         self.batches.iter().map(|encoded| encoded.batch.run())
     }
@@ -45,7 +45,7 @@ impl Waiting {
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedAppend>,
     /// Runs that are being written.
     busy: HashSet<RunId>,
     /// Connections that nobody uses; none where there is no connection yet.
@@ -55,33 +55,30 @@ struct Queue {
 
 impl Queue {
     /// What can be written now, in the order in which it was handed over.
-    fn take(&mut self) -> Vec<Waiting> {
+    fn take(&mut self) -> Vec<QueuedAppend> {
         let (mut group, mut later) = (Vec::new(), VecDeque::new());
         let mut passed: HashSet<RunId> = HashSet::new();
         while group.len() < GROUP_MAX {
             let Some(next) = self.waiting.pop_front() else { break };
             let is_free = next.runs().all(|run| !self.busy.contains(&run) && !passed.contains(&run));
             passed.extend(next.runs());
-            match is_free {
-                true => group.push(next),
-                false => later.push_back(next),
-            }
+            if is_free { group.push(next) } else { later.push_back(next) }
         }
         later.append(&mut self.waiting);
         self.waiting = later;
-        self.busy.extend(group.iter().flat_map(Waiting::runs));
+        self.busy.extend(group.iter().flat_map(QueuedAppend::runs));
         group
     }
 }
 
 /// What the connections share.
 pub(super) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<WriterState>,
     handle: Handle,
     room: usize,
 }
 
-struct Shared {
+struct WriterState {
     queue: Mutex<Queue>,
     idle: Condvar,
     connector: Arc<Connector>,
@@ -108,14 +105,21 @@ impl Writer {
         let free = (0..options.writers.max(1)).map(|_| None).collect();
         let queue = Mutex::new(Queue { free, ..Queue::default() });
         Writer {
-            shared: Arc::new(Shared { queue, idle: Condvar::new(), connector, numbers, hints, observer }),
+            shared: Arc::new(WriterState {
+                queue,
+                idle: Condvar::new(),
+                connector,
+                numbers,
+                hints,
+                observer,
+            }),
             handle,
             room,
         }
     }
 
     /// Queues an append at once; the future is only about its answer.
-    pub(super) fn hand_over(&self, batches: Vec<Encoded>) -> Answer<()> {
+    pub(super) fn hand_over(&self, batches: Vec<EncodedBatch>) -> Answer<()> {
         let (reply, answer) = oneshot::channel();
         let mut queue = self.shared.queue();
         if queue.waiting.len() >= self.room {
@@ -123,7 +127,7 @@ impl Writer {
             return Box::pin(std::future::ready(Err(StoreError::unavailable(why))));
         }
         let handed_over = self.shared.observer.as_ref().map_or(0, |observer| observer.now());
-        queue.waiting.push_back(Waiting { batches, handed_over, reply });
+        queue.waiting.push_back(QueuedAppend { batches, handed_over, reply });
         if let Some(connection) = queue.free.pop() {
             queue.active += 1;
             self.handle.spawn(work(self.shared.clone(), connection));
@@ -147,12 +151,12 @@ impl Writer {
     }
 }
 
-impl Shared {
+impl WriterState {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell_observer(&self, group: &[Waiting], answers: &[Result<(), StoreError>]) {
+    fn tell_observer(&self, group: &[QueuedAppend], answers: &[Result<(), StoreError>]) {
         let Some(observer) = &self.observer else { return };
         let mut appends = 0;
         for (waiting, _) in group.iter().zip(answers).filter(|(_, answer)| answer.is_ok()) {
@@ -168,7 +172,7 @@ impl Shared {
 }
 
 /// Writes groups until nothing is left that could be written.
-async fn work(shared: Arc<Shared>, mut connection: Option<Connection>) {
+async fn work(shared: Arc<WriterState>, mut connection: Option<Connection>) {
     loop {
         let group = {
             let mut queue = shared.queue();
@@ -181,7 +185,7 @@ async fn work(shared: Arc<Shared>, mut connection: Option<Connection>) {
             }
             group
         };
-        let runs: Vec<RunId> = group.iter().flat_map(Waiting::runs).collect();
+        let runs: Vec<RunId> = group.iter().flat_map(QueuedAppend::runs).collect();
         let answers = shared.settle(&mut connection, group.iter().map(|one| &*one.batches).collect()).await;
         // The next append of a run may begin before the answer is heard.
         let mut queue = shared.queue();
@@ -197,12 +201,12 @@ async fn work(shared: Arc<Shared>, mut connection: Option<Connection>) {
     }
 }
 
-impl Shared {
-    /// Writes a group as one; if the database says no, each on its own, so that only the culprit fails.
+impl WriterState {
+    /// Writes a group as one; if the database refuses it, each on its own, so that only the culprit fails.
     async fn settle(
         &self,
         connection: &mut Option<Connection>,
-        group: Vec<&[Encoded]>,
+        group: Vec<&[EncodedBatch]>,
     ) -> Vec<Result<(), StoreError>> {
         match self.write(connection, &group).await {
             Ok(written) => {
@@ -233,8 +237,8 @@ impl Shared {
     async fn write(
         &self,
         connection: &mut Option<Connection>,
-        group: &[&[Encoded]],
-    ) -> Result<Written, Undone> {
+        group: &[&[EncodedBatch]],
+    ) -> Result<GroupResult, GroupFailure> {
         let (mut tries, mut losses) = (0, 0);
         loop {
             tries += 1;
@@ -256,16 +260,16 @@ impl Shared {
     async fn once(
         &self,
         connection: &mut Option<Connection>,
-        group: &[&[Encoded]],
-    ) -> Result<Written, Undone> {
-        let before = |failure| Undone { failure, is_sent: false };
+        group: &[&[EncodedBatch]],
+    ) -> Result<GroupResult, GroupFailure> {
+        let before = |failure| GroupFailure { failure, is_sent: false };
         let kept = connection.take().filter(|kept| !kept.client.is_closed());
         let used = match kept {
             Some(kept) => kept,
             None => self.connector.connect(None).await.map_err(before)?,
         };
         // When no answer comes nobody knows how far it got.
-        let silence = |failure| Undone { failure, is_sent: true };
+        let silence = |failure| GroupFailure { failure, is_sent: true };
         let writing = async { Ok(append::write(&used, &self.numbers, group).await) };
         let result = answered(writing).await.map_err(silence).and_then(|written| written);
         let is_clean = match &result {
@@ -281,13 +285,10 @@ impl Shared {
 }
 
 /// Whether trying each append on its own is of no use.
-fn is_over(undone: &Undone) -> bool {
+fn is_over(undone: &GroupFailure) -> bool {
     matches!(undone.failure, Failure::Lost(_) | Failure::Standby(_))
 }
 
-fn told(undone: Undone) -> StoreError {
-    match undone.is_sent {
-        true => undone.failure.after_sending(),
-        false => undone.failure.before_sending(),
-    }
+fn told(undone: GroupFailure) -> StoreError {
+    if undone.is_sent { undone.failure.after_sending() } else { undone.failure.before_sending() }
 }

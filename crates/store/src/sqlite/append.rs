@@ -13,29 +13,29 @@ use standfast_core::project::{HoldChange, HoldRow};
 use standfast_core::run::FOLD_VERSION;
 use standfast_core::time::Timestamp;
 
+use super::deliveries;
 use super::names::{self, Numbers};
 use super::rows::{SEQ_MAX, link_key};
 use super::sql;
 use super::tally::Tally;
-use super::telling;
-use super::work::Place;
+use super::work::RunPosition;
 use super::writer::Failure;
-use crate::batch::{Batch, Guard, Notice, Put, Who};
+use crate::batch::{AudienceMember, Batch, Guard, Notice, Put};
 use crate::columns::{self, LeaseColumns, Record};
 use crate::error::StoreError;
 use crate::query::SessionKey;
 
 /// A batch with what can be encoded outside the writer's thread.
 #[derive(Debug)]
-pub(super) struct Encoded {
+pub(super) struct EncodedBatch {
     pub(super) batch: Batch,
     state: String,
 }
 
-impl Encoded {
-    pub(super) fn new(batch: Batch) -> Encoded {
+impl EncodedBatch {
+    pub(super) fn new(batch: Batch) -> EncodedBatch {
         let state = columns::json(&batch.row.run.state);
-        Encoded { batch, state }
+        EncodedBatch { batch, state }
     }
 }
 
@@ -43,10 +43,10 @@ impl Encoded {
 pub(super) fn append(
     connection: &Connection,
     numbers: &mut Numbers,
-    batches: &[Encoded],
+    batches: &[EncodedBatch],
 ) -> Result<Tally, Failure> {
     let mut places = Vec::with_capacity(batches.len());
-    for (at, Encoded { batch, .. }) in batches.iter().enumerate() {
+    for (at, EncodedBatch { batch, .. }) in batches.iter().enumerate() {
         if batch.row.run.state.seq.0 > SEQ_MAX {
             let why =
                 format!("run {} has more than {SEQ_MAX} events; end it and start a new one", batch.run());
@@ -58,7 +58,7 @@ pub(super) fn append(
             return Err(StoreError::Conflict { run: batch.run() }.into());
         }
     }
-    let mut counted = Counted::default();
+    let mut counted = CounterSums::default();
     let guards = batches
         .iter()
         .zip(&places)
@@ -71,16 +71,16 @@ pub(super) fn append(
     let mut tally = Tally::default();
     for (at, (encoded, place)) in batches.iter().zip(places).enumerate() {
         // An earlier batch may have woken this run.
-        let place = if at == 0 { place } else { Place::find(connection, encoded.batch.run())? };
+        let place = if at == 0 { place } else { RunPosition::find(connection, encoded.batch.run())? };
         write(connection, numbers, encoded, place, &mut tally)?;
     }
     Ok(tally)
 }
 
 /// The run's row if it is the expected one; none when it is to be created.
-fn expected_place(connection: &Connection, batch: &Batch) -> Result<Option<Place>, Failure> {
+fn expected_place(connection: &Connection, batch: &Batch) -> Result<Option<RunPosition>, Failure> {
     let run = batch.run();
-    let place = Place::find(connection, run)?;
+    let place = RunPosition::find(connection, run)?;
     match (&place, batch.expected.seq) {
         (None, Seq(0)) => Ok(None),
         (None, _) => Err(StoreError::NotFound { run }.into()),
@@ -90,16 +90,16 @@ fn expected_place(connection: &Connection, batch: &Batch) -> Result<Option<Place
     }
 }
 
-/// What the counters of an append have come to, by tenant and name: its guards add up.
-type Counted<'a> = HashMap<(i64, &'a str), i64>;
+/// The counters after an append, by tenant and name: its guards add up.
+type CounterSums<'a> = HashMap<(i64, &'a str), i64>;
 
 /// What a guard found, if it does not hold.
 fn broken<'a>(
     connection: &Connection,
     numbers: &mut Numbers,
-    (batch, place): (&Batch, Option<&Place>),
+    (batch, place): (&Batch, Option<&RunPosition>),
     guard: &'a Guard,
-    counted: &mut Counted<'a>,
+    counted: &mut CounterSums<'a>,
 ) -> Result<Option<String>, Failure> {
     let tenant = numbers.number(connection, batch.tenant().as_str())?;
     match guard {
@@ -127,7 +127,7 @@ fn broken<'a>(
             let is_closed = found.is_some_and(|(_, closed)| closed);
             Ok(is_closed.then(|| format!("session {} is closed", session.session)))
         }
-        Guard::NotLeased { node, now } => Ok(Guard::leased(place.and_then(Place::lease), *node, *now)),
+        Guard::NotLeased { node, now } => Ok(Guard::leased(place.and_then(RunPosition::lease), *node, *now)),
     }
 }
 
@@ -139,8 +139,8 @@ fn counter_value(connection: &Connection, tenant: i64, counter: &str) -> rusqlit
 fn write(
     connection: &Connection,
     numbers: &mut Numbers,
-    encoded: &Encoded,
-    place: Option<Place>,
+    encoded: &EncodedBatch,
+    place: Option<RunPosition>,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     let batch = &encoded.batch;
@@ -162,12 +162,12 @@ fn write(
     for put in &batch.puts {
         write_put(connection, numbers, batch, put, no, tenant)?;
     }
-    telling::put_notices(connection, numbers, batch, no, tenant)?;
+    deliveries::put_notices(connection, numbers, batch, no, tenant)?;
     Ok(())
 }
 
 /// Who may see a hold that this batch opens: written with it.
-fn audience_of(batch: &Batch, hold: HoldId) -> impl Iterator<Item = &Who> {
+fn audience_of(batch: &Batch, hold: HoldId) -> impl Iterator<Item = &AudienceMember> {
     let of_hold = move |put: &Put| matches!(put, Put::Audience { hold: of, .. } if *of == hold);
     let lists = batch.puts.iter().filter(move |put| of_hold(put));
     lists.flat_map(|put| match put {
@@ -183,7 +183,7 @@ fn opens(batch: &Batch, hold: HoldId) -> bool {
 fn create(
     connection: &Connection,
     numbers: &mut Numbers,
-    encoded: &Encoded,
+    encoded: &EncodedBatch,
     tenant: i64,
 ) -> Result<i64, Failure> {
     let row = &encoded.batch.row;
@@ -230,8 +230,8 @@ fn create(
 fn update(
     connection: &Connection,
     numbers: &mut Numbers,
-    encoded: &Encoded,
-    place: &Place,
+    encoded: &EncodedBatch,
+    place: &RunPosition,
 ) -> Result<i64, Failure> {
     let row = &encoded.batch.row;
     let state = &row.run.state;
@@ -280,7 +280,7 @@ fn set_due(
 
 fn open_session(
     connection: &Connection,
-    encoded: &Encoded,
+    encoded: &EncodedBatch,
     (tenant, agent, owner): (i64, i64, i64),
 ) -> Result<i64, Failure> {
     let facts = &encoded.batch.row.run.facts;
@@ -422,7 +422,7 @@ pub(super) fn find_hold(connection: &Connection, run: i64, id: HoldId) -> Result
         let secret: Vec<u8> = row.get(1)?;
         let is_it = <[u8; 16]>::try_from(secret).is_ok_and(|secret| Secret(secret) == id.key.secret);
         if is_it {
-            found = Some(FoundHold::read(row).map_err(|error| columns::Corrupt::from(error).of(id.run))?);
+            found = Some(FoundHold::read(row).map_err(|error| columns::CorruptRow::from(error).of(id.run))?);
         }
     }
     Ok(found)
@@ -477,7 +477,7 @@ fn write_audience(
     numbers: &mut Numbers,
     batch: &Batch,
     hold: HoldId,
-    who: &[Who],
+    who: &[AudienceMember],
 ) -> Result<(), Failure> {
     let Some(run) = run_number(connection, hold.run)? else { return Ok(()) };
     let Some(found) = find_hold(connection, run, hold)?.filter(|found| found.record.is_none()) else {
@@ -498,10 +498,10 @@ fn audience_numbers<'a>(
     connection: &Connection,
     numbers: &mut Numbers,
     batch: &Batch,
-    who: impl Iterator<Item = &'a Who>,
+    who: impl Iterator<Item = &'a AudienceMember>,
 ) -> Result<Vec<i64>, Failure> {
     let mut all = Vec::new();
-    for Who(one) in who {
+    for AudienceMember(one) in who {
         all.push(numbers.number(connection, &names::within(batch.tenant().as_str(), one))?);
     }
     all.sort_unstable();

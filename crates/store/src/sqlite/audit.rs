@@ -13,13 +13,13 @@ use standfast_core::link::Link;
 use standfast_core::run::Run;
 use standfast_core::time::Timestamp;
 
-use super::read::{Readers, Reading};
+use super::read::{ReadSession, Readers};
 use super::{OpenError, schema, sql};
 use crate::audit::{
-    Covered, Entries, Evidence, Exported, Finding, Known, Report, Seen, StoredColumns, StoredHold,
-    entry_hash, look_and_export, look_at,
+    AuditContext, Entries, Evidence, ExportedRun, Finding, Report, RunFindings, SignedCoverage,
+    StoredColumns, StoredHold, entry_hash, look_and_export, look_at,
 };
-use crate::columns::{self, Corrupt, Record};
+use crate::columns::{self, CorruptRow, Record};
 use crate::error::StoreError;
 use crate::query::AuditEntry;
 
@@ -53,16 +53,16 @@ const HAS_SEALED_ENTRY: &str = "SELECT count(*) FROM (SELECT 1 FROM audit WHERE 
 
 /// Looks at every run of a file. `progress` hears after each page how many runs were looked at.
 pub fn verify(path: &Path, progress: impl FnMut(u64)) -> Result<Report, OpenError> {
-    verify_against(path, &Covered::default(), progress)
+    verify_against(path, &SignedCoverage::default(), progress)
 }
 
 /// The same, and whether everything that was signed is still there.
 pub fn verify_against(
     path: &Path,
-    covered: &Covered,
+    covered: &SignedCoverage,
     progress: impl FnMut(u64),
 ) -> Result<Report, OpenError> {
-    let look = |reading: &Reading<'_>, known: &Known, run| Ok((look_at(reading, known, run)?, ()));
+    let look = |reading: &ReadSession<'_>, known: &AuditContext, run| Ok((look_at(reading, known, run)?, ()));
     walk(path, covered, progress, look, |()| ControlFlow::Continue(()))
 }
 
@@ -71,11 +71,12 @@ pub fn verify_against(
 pub fn export(
     path: &Path,
     only: Option<RunId>,
-    mut take: impl FnMut(Exported) -> ControlFlow<()>,
+    mut take: impl FnMut(ExportedRun) -> ControlFlow<()>,
 ) -> Result<Report, OpenError> {
-    let look = |reading: &Reading<'_>, known: &Known, run| look_and_export(reading, known, only, run);
-    let hand_on = |exported: Option<Exported>| exported.map_or(ControlFlow::Continue(()), &mut take);
-    let mut report = walk(path, &Covered::default(), |_| {}, look, hand_on)?;
+    let look =
+        |reading: &ReadSession<'_>, known: &AuditContext, run| look_and_export(reading, known, only, run);
+    let hand_on = |exported: Option<ExportedRun>| exported.map_or(ControlFlow::Continue(()), &mut take);
+    let mut report = walk(path, &SignedCoverage::default(), |_| {}, look, hand_on)?;
     if let Some(only) = only {
         // Whoever wants one run hears of that one.
         report.findings.retain(|finding| finding.run == only.to_string());
@@ -97,7 +98,7 @@ pub fn heads(path: &Path, mut take: impl FnMut(RunId, Seq, Digest)) -> Result<()
     }
 }
 
-fn heads_after(reading: &Reading<'_>, after: i64) -> Result<Vec<(i64, RunId, Seq, Digest)>, StoreError> {
+fn heads_after(reading: &ReadSession<'_>, after: i64) -> Result<Vec<(i64, RunId, Seq, Digest)>, StoreError> {
     let read = || -> rusqlite::Result<Vec<(i64, RunId, Seq, Digest)>> {
         let mut statement = reading.connection.prepare_cached(HEADS)?;
         let head = |row: &Row<'_>| {
@@ -176,9 +177,9 @@ pub(super) fn seal_entries(connection: &mut Connection) -> Result<(), String> {
 /// Looks at each run in a transaction of its own, which is over when what was found is handed on.
 fn walk<T>(
     path: &Path,
-    covered: &Covered,
+    covered: &SignedCoverage,
     mut progress: impl FnMut(u64),
-    look: impl Fn(&Reading<'_>, &Known, RunId) -> Result<(Seen, T), StoreError>,
+    look: impl Fn(&ReadSession<'_>, &AuditContext, RunId) -> Result<(RunFindings, T), StoreError>,
     mut hand_on: impl FnMut(T) -> ControlFlow<()>,
 ) -> Result<Report, OpenError> {
     schema::check_readable(path)?;
@@ -239,10 +240,10 @@ fn walk<T>(
 fn beside_runs(
     path: &Path,
     readers: &Readers,
-    covered: &Covered,
+    covered: &SignedCoverage,
     report: &mut Report,
-) -> Result<Known, OpenError> {
-    let (mut known, mut entries) = (Known::of(covered), Entries::default());
+) -> Result<AuditContext, OpenError> {
+    let (mut known, mut entries) = (AuditContext::of(covered), Entries::default());
     let read = readers.read(|reading| definitions(reading, &mut known, report));
     read.map_err(|error| unusable(path, &error))?;
     audit_entries(path, |tenant, entry| {
@@ -261,7 +262,11 @@ fn unreadable(what: &str) -> impl Fn(rusqlite::Error) -> StoreError {
     move |error| StoreError::unavailable(format!("the {what} cannot be read: {error}"))
 }
 
-fn definitions(reading: &Reading<'_>, known: &mut Known, report: &mut Report) -> Result<(), StoreError> {
+fn definitions(
+    reading: &ReadSession<'_>,
+    known: &mut AuditContext,
+    report: &mut Report,
+) -> Result<(), StoreError> {
     let mut read = || -> rusqlite::Result<()> {
         let mut statement = reading.connection.prepare(DEFINITIONS)?;
         let mut rows = statement.query([])?;
@@ -275,7 +280,7 @@ fn definitions(reading: &Reading<'_>, known: &mut Known, report: &mut Report) ->
     read().map_err(unreadable("definitions"))
 }
 
-fn orphans(reading: &Reading<'_>, report: &mut Report) -> Result<(), StoreError> {
+fn orphans(reading: &ReadSession<'_>, report: &mut Report) -> Result<(), StoreError> {
     let mut read = || -> rusqlite::Result<()> {
         let mut statement = reading.connection.prepare(ORPHANS)?;
         let mut rows = statement.query(params![TOLD])?;
@@ -289,7 +294,7 @@ fn orphans(reading: &Reading<'_>, report: &mut Report) -> Result<(), StoreError>
     read().map_err(unreadable("links"))
 }
 
-fn runs_after(reading: &Reading<'_>, after: i64) -> Result<Vec<(i64, Option<RunId>)>, StoreError> {
+fn runs_after(reading: &ReadSession<'_>, after: i64) -> Result<Vec<(i64, Option<RunId>)>, StoreError> {
     let read = || -> rusqlite::Result<Vec<(i64, Option<RunId>)>> {
         let mut statement = reading.connection.prepare_cached(sql::RUNS_AFTER)?;
         let place = |row: &Row<'_>| Ok((row.get(0)?, row.get(1).ok().map(RunId::from_bytes)));
@@ -299,7 +304,7 @@ fn runs_after(reading: &Reading<'_>, after: i64) -> Result<Vec<(i64, Option<RunI
 }
 
 /// A hold from its row; names that are gone are empty.
-fn stored_hold(run: RunId, row: &Row<'_>) -> Result<StoredHold, Corrupt> {
+fn stored_hold(run: RunId, row: &Row<'_>) -> Result<StoredHold, CorruptRow> {
     let key = HoldKey { call: CallNo(row.get(0)?), secret: Secret(row.get(1)?) };
     let is_closed = row.get::<_, i64>(7)? != 0;
     let record = row.get::<_, Option<String>>(8)?.map(|text| columns::parse::<Record>(&text)).transpose()?;
@@ -315,7 +320,7 @@ fn stored_hold(run: RunId, row: &Row<'_>) -> Result<StoredHold, Corrupt> {
     })
 }
 
-impl Evidence for Reading<'_> {
+impl Evidence for ReadSession<'_> {
     fn links(&self, run: RunId) -> Result<Vec<Link>, StoreError> {
         self.links(run, Seq(0), usize::MAX)
     }
@@ -331,11 +336,11 @@ impl Evidence for Reading<'_> {
     fn columns(&self, run: RunId) -> Result<StoredColumns, StoreError> {
         let read = |row: &Row<'_>| Ok(StoredColumns { phase: row.get(0)?, fold: row.get(1)? });
         let mut statement = self.connection.prepare_cached(COLUMNS).map_err(unreadable("runs"))?;
-        statement.query_row(params![run.bytes()], read).map_err(|error| Corrupt::from(error).of(run))
+        statement.query_row(params![run.bytes()], read).map_err(|error| CorruptRow::from(error).of(run))
     }
 
     fn holds(&self, run: RunId) -> Result<Vec<StoredHold>, StoreError> {
-        let read = || -> Result<Vec<StoredHold>, Corrupt> {
+        let read = || -> Result<Vec<StoredHold>, CorruptRow> {
             let mut statement = self.connection.prepare_cached(HOLDS)?;
             let mut rows = statement.query(params![run.bytes()])?;
             let mut holds = Vec::new();

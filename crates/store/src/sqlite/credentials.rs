@@ -124,7 +124,7 @@ impl CredentialFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Store;
+    use crate::contract::SecretStore;
     use crate::sqlite::{SqliteOptions, SqliteStore};
 
     fn credential(prefix: &str) -> Credential {

@@ -49,7 +49,7 @@ fn no_statement_stands_elsewhere() {
         include_str!("read/lists.rs"),
         include_str!("rows.rs"),
         include_str!("tally.rs"),
-        include_str!("telling.rs"),
+        include_str!("deliveries.rs"),
         include_str!("work.rs"),
     ];
     for source in sources {

@@ -17,16 +17,16 @@ use standfast_core::time::Timestamp;
 
 use super::append::{find_hold, run_number};
 use super::credentials;
+use super::deliveries;
 use super::files::OpenFiles;
 use super::names::{self, Texts};
 use super::rows::{self, RunColumns, SEQ_MAX, link_key};
 use super::schema::{OpenError, open_for_reading};
 use super::sql;
-use super::telling;
 use super::writer::Failure;
-use crate::columns::{self, Corrupt, Record};
+use crate::columns::{self, CorruptRow, Record};
 use crate::error::StoreError;
-use crate::query::{AuditEntry, Credential, DueNotice, KeyRecord, Page, SessionKey, SessionRow, Stored};
+use crate::query::{AuditEntry, Credential, DueNotice, KeyRecord, Page, SessionKey, SessionRow, StoredRun};
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
 };
@@ -60,10 +60,10 @@ impl Readers {
     /// of rows), so they run where they are asked for instead of hopping to another thread and back.
     pub(super) fn read<T>(
         &self,
-        read: impl FnOnce(&Reading<'_>) -> Result<T, StoreError>,
+        read: impl FnOnce(&ReadSession<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let connection = self.begin()?;
-        let result = read(&Reading { connection: &connection, texts: &self.texts });
+        let result = read(&ReadSession { connection: &connection, texts: &self.texts });
         self.give_back(connection);
         result
     }
@@ -82,7 +82,7 @@ impl Readers {
 
     fn open(&self) -> Result<Connection, StoreError> {
         let connection = open_for_reading(&self.path).map_err(unreadable)?;
-        // Another file that has taken the name since is none of this store's.
+        // Another file that has taken the name since does not belong to this store.
         if let Some(files) = &self.files {
             files.check_database().map_err(StoreError::unavailable)?;
         }
@@ -111,7 +111,7 @@ impl Readers {
 }
 
 /// A read under way.
-pub(super) struct Reading<'a> {
+pub(super) struct ReadSession<'a> {
     pub(super) connection: &'a Connection,
     pub(super) texts: &'a Texts,
 }
@@ -127,8 +127,8 @@ fn failed(failure: Failure) -> StoreError {
     }
 }
 
-impl Reading<'_> {
-    pub(super) fn load(&self, run: RunId) -> Result<Stored, StoreError> {
+impl ReadSession<'_> {
+    pub(super) fn load(&self, run: RunId) -> Result<StoredRun, StoreError> {
         self.columns(sql::RUN_BY_ID, run)?.stored(self.connection, self.texts)
     }
 
@@ -145,12 +145,12 @@ impl Reading<'_> {
             .connection
             .prepare_cached(statement)
             .and_then(|mut statement| statement.query_row(params![run.bytes()], RunColumns::read).optional());
-        row.map_err(|error| Corrupt::from(error).of(run))?.ok_or(StoreError::NotFound { run })
+        row.map_err(|error| CorruptRow::from(error).of(run))?.ok_or(StoreError::NotFound { run })
     }
 
     pub(super) fn links(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Link>, StoreError> {
         let no = self.number(run)?;
-        let read = || -> Result<Vec<Link>, Corrupt> {
+        let read = || -> Result<Vec<Link>, CorruptRow> {
             let (first, last) = (link_key(no, Seq(0)), link_key(no, Seq(SEQ_MAX)));
             // The link that holds the next event may begin before it.
             let next = link_key(no, after.plus(1));
@@ -221,18 +221,18 @@ impl Reading<'_> {
     }
 
     pub(super) fn subscription(&self, tenant: &Tenant, id: &str) -> Result<Option<Subscription>, StoreError> {
-        telling::find(self.connection, tenant, id).map_err(unreadable)
+        deliveries::find(self.connection, tenant, id).map_err(unreadable)
     }
 
     pub(super) fn list_subscriptions(
         &self,
         query: &SubscriptionQuery,
     ) -> Result<Vec<Subscription>, StoreError> {
-        telling::list(self.connection, query).map_err(unreadable)
+        deliveries::list(self.connection, query).map_err(unreadable)
     }
 
     pub(super) fn count_subscriptions(&self, count: &SubscriptionCount) -> Result<usize, StoreError> {
-        telling::count(self.connection, count).map_err(unreadable)
+        deliveries::count(self.connection, count).map_err(unreadable)
     }
 
     pub(super) fn tenants(&self) -> Result<Vec<Tenant>, StoreError> {
@@ -240,7 +240,7 @@ impl Reading<'_> {
             let mut statement = self.connection.prepare_cached(sql::TENANTS)?;
             statement.query_map([0], |row| row.get(0))?.collect()
         };
-        // A name that is none has no runs that anybody could see.
+        // An invalid name has no runs that anybody could see.
         let mut all: Vec<Tenant> =
             read().map_err(unreadable)?.into_iter().filter_map(|name| Tenant::new(name).ok()).collect();
         all.sort_unstable();
@@ -248,7 +248,7 @@ impl Reading<'_> {
     }
 
     pub(super) fn dead_letters(&self, query: &DeadQuery) -> Result<Page<DeadLetter>, StoreError> {
-        telling::dead_letters(self.connection, self.texts, query).map_err(unreadable)
+        deliveries::dead_letters(self.connection, self.texts, query).map_err(unreadable)
     }
 
     pub(super) fn session(&self, key: &SessionKey) -> Result<Option<SessionRow>, StoreError> {

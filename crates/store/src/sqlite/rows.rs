@@ -17,9 +17,9 @@ use standfast_core::time::Timestamp;
 
 use super::names::Texts;
 use super::sql;
-use crate::columns::{Corrupt, driver, inbox_place, parse};
+use crate::columns::{CorruptRow, driver, inbox_place, parse};
 use crate::error::StoreError;
-use crate::query::{Lease, Stored};
+use crate::query::{Lease, StoredRun};
 
 /// Links are keyed by run number and first event: `number << 20 | seq`.
 pub(super) const SEQ_BITS: u32 = 20;
@@ -32,13 +32,13 @@ pub(super) fn link_key(run: i64, first: Seq) -> i64 {
     (run << SEQ_BITS) | i64::try_from(first.0.min(SEQ_MAX)).unwrap_or(0)
 }
 
-impl From<rusqlite::Error> for Corrupt {
-    fn from(error: rusqlite::Error) -> Corrupt {
-        Corrupt(format!("a column cannot be read: {error}"))
+impl From<rusqlite::Error> for CorruptRow {
+    fn from(error: rusqlite::Error) -> CorruptRow {
+        CorruptRow(format!("a column cannot be read: {error}"))
     }
 }
 
-/// Where the columns of a whole run have the phase; what was put aside says so in front of it.
+/// Where the columns of a whole run have the phase; what was quarantined says so in front of it.
 pub(super) const PHASE_COLUMN: usize = 21;
 
 /// A run as its columns say, before anything is made of them.
@@ -47,10 +47,10 @@ pub(super) struct RunColumns {
     pub(super) id: RunId,
     pub(super) tenant: i64,
     pub(super) fold: u32,
-    rest: Result<Rest, Corrupt>,
+    rest: Result<OtherColumns, CorruptRow>,
 }
 
-struct Rest {
+struct OtherColumns {
     agent: i64,
     session: i64,
     owner: i64,
@@ -74,9 +74,9 @@ impl RunColumns {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<RunColumns> {
         let (id, fold): (Vec<u8>, i64) = (row.get(1)?, row.get(16)?);
         let rest = match (id.len(), fold) {
-            (16, 0..) => Rest::read(row),
-            (16, _) => Err(Corrupt(format!("there is no fold {fold}"))),
-            (length, _) => Err(Corrupt(format!("its id has {length} bytes"))),
+            (16, 0..) => OtherColumns::read(row),
+            (16, _) => Err(CorruptRow(format!("there is no fold {fold}"))),
+            (length, _) => Err(CorruptRow(format!("its id has {length} bytes"))),
         };
         let mut bytes = [0; 16];
         bytes.iter_mut().zip(id).for_each(|(to, from)| *to = from);
@@ -96,7 +96,7 @@ impl RunColumns {
     }
 
     /// The run, or what is wrong with its row.
-    pub(super) fn stored(self, connection: &Connection, texts: &Texts) -> Result<Stored, StoreError> {
+    pub(super) fn stored(self, connection: &Connection, texts: &Texts) -> Result<StoredRun, StoreError> {
         if self.fold > FOLD_VERSION {
             return Err(StoreError::Newer { run: self.id, found: self.fold });
         }
@@ -104,23 +104,26 @@ impl RunColumns {
         let read = || {
             let rest = self.rest?;
             if let Some(why) = rest.quarantined {
-                return Err(Corrupt(why));
+                return Err(CorruptRow(why));
             }
-            let rebuilt = match self.fold < FOLD_VERSION {
-                true => rebuild(connection, texts, id, self.no)?,
-                false => None,
-            };
+            let rebuilt =
+                if self.fold < FOLD_VERSION { rebuild(connection, texts, id, self.no)? } else { None };
             match rebuilt {
-                Some(row) => Ok(Stored { row, lease: rest.lease }),
+                Some(row) => Ok(StoredRun { row, lease: rest.lease }),
                 None => decode(connection, texts, id, self.no, self.tenant, rest),
             }
         };
-        read().map_err(|corrupt: Corrupt| corrupt.of(id))
+        read().map_err(|corrupt: CorruptRow| corrupt.of(id))
     }
 }
 
 /// A row of an older fold, made again from its events. None when they were erased: then the row is all there is.
-fn rebuild(connection: &Connection, texts: &Texts, run: RunId, no: i64) -> Result<Option<RunRow>, Corrupt> {
+fn rebuild(
+    connection: &Connection,
+    texts: &Texts,
+    run: RunId,
+    no: i64,
+) -> Result<Option<RunRow>, CorruptRow> {
     let mut statement = connection.prepare_cached(sql::LINKS)?;
     let mut found = statement.query(params![link_key(no, Seq(0)), link_key(no, Seq(SEQ_MAX)), i64::MAX])?;
     let (mut events, mut head) = (Vec::new(), None);
@@ -129,11 +132,11 @@ fn rebuild(connection: &Connection, texts: &Texts, run: RunId, no: i64) -> Resul
         if matches!(link.contents, Contents::Erased { .. }) {
             return Ok(None);
         }
-        events.extend(link.events().map_err(|bad| Corrupt(bad.to_string()))?);
+        events.extend(link.events().map_err(|bad| CorruptRow(bad.to_string()))?);
         head = Some(link.hash);
     }
     let folded = apply::fold(run, &events).zip(head);
-    let (folded, head) = folded.ok_or_else(|| Corrupt("its events do not begin a run".into()))?;
+    let (folded, head) = folded.ok_or_else(|| CorruptRow("its events do not begin a run".into()))?;
     Ok(Some(project::run_row(&folded, head)))
 }
 
@@ -143,22 +146,22 @@ fn decode(
     id: RunId,
     no: i64,
     tenant: i64,
-    rest: Rest,
-) -> Result<Stored, Corrupt> {
-    let text = |number: i64| texts.text(connection, number).map_err(Corrupt::from);
+    rest: OtherColumns,
+) -> Result<StoredRun, CorruptRow> {
+    let text = |number: i64| texts.text(connection, number).map_err(CorruptRow::from);
     let facts = facts(connection, texts, id, tenant, &rest)?;
     let mut state: State = parse(&rest.state)?;
     state.seq = Seq(rest.seq);
     state.at = Timestamp(rest.at);
     state.definition = text(rest.definition)?
         .parse()
-        .map_err(|_| Corrupt("its definition is not named by a digest".into()))?;
+        .map_err(|_| CorruptRow("its definition is not named by a digest".into()))?;
     let last: Option<Digest> = last_hash(connection, no)?;
     if last != Some(rest.head) {
-        return Err(Corrupt("its head is not the hash of its last link".into()));
+        return Err(CorruptRow("its head is not the hash of its last link".into()));
     }
     let run = Run { facts, state };
-    Ok(Stored { row: project::run_row(&run, rest.head), lease: rest.lease })
+    Ok(StoredRun { row: project::run_row(&run, rest.head), lease: rest.lease })
 }
 
 /// What never changes of a run: columns of their own, so that it can be read when the fold cannot.
@@ -167,13 +170,13 @@ fn facts(
     texts: &Texts,
     id: RunId,
     tenant: i64,
-    rest: &Rest,
-) -> Result<Facts, Corrupt> {
-    let text = |number: i64| texts.text(connection, number).map_err(Corrupt::from);
+    rest: &OtherColumns,
+) -> Result<Facts, CorruptRow> {
+    let text = |number: i64| texts.text(connection, number).map_err(CorruptRow::from);
     let session: String = connection
         .prepare_cached(sql::SESSION_NAME)?
         .query_row(params![rest.session], |row| row.get(0))
-        .map_err(|_| Corrupt("its session is missing".into()))?;
+        .map_err(|_| CorruptRow("its session is missing".into()))?;
     Ok(Facts {
         id,
         tenant: Tenant::new(text(tenant)?)?,
@@ -190,12 +193,12 @@ fn facts(
     })
 }
 
-impl Rest {
-    fn read(row: &Row<'_>) -> Result<Rest, Corrupt> {
+impl OtherColumns {
+    fn read(row: &Row<'_>) -> Result<OtherColumns, CorruptRow> {
         let node: Option<[u8; 16]> = row.get(17)?;
         let until: Option<i64> = row.get(18)?;
         let lease = node.zip(until);
-        Ok(Rest {
+        Ok(OtherColumns {
             agent: row.get(3)?,
             session: row.get(4)?,
             owner: row.get(5)?,
@@ -216,7 +219,7 @@ impl Rest {
     }
 }
 
-fn last_hash(connection: &Connection, run: i64) -> Result<Option<Digest>, Corrupt> {
+fn last_hash(connection: &Connection, run: i64) -> Result<Option<Digest>, CorruptRow> {
     use rusqlite::OptionalExtension;
     let bounds = params![link_key(run, Seq(0)), link_key(run, Seq(SEQ_MAX))];
     let hash = connection.prepare_cached(sql::LINK_LAST)?.query_row(bounds, |row| row.get(0)).optional()?;
@@ -229,7 +232,7 @@ pub(super) fn link(
     row: &Row<'_>,
     connection: &Connection,
     texts: &Texts,
-) -> Result<Link, Corrupt> {
+) -> Result<Link, CorruptRow> {
     let key: i64 = row.get(0)?;
     let actor = texts.text(connection, row.get(3)?)?;
     let salt: Option<[u8; 16]> = row.get(5)?;
@@ -238,14 +241,14 @@ pub(super) fn link(
     let contents = match (salt, payload, commitment) {
         (Some(salt), Some(payload), None) => Contents::Whole { salt, payload: payload.into_bytes() },
         (None, None, Some(commitment)) => Contents::Erased { commitment: Digest(commitment) },
-        _ => return Err(Corrupt("a link is neither whole nor erased".into())),
+        _ => return Err(CorruptRow("a link is neither whole nor erased".into())),
     };
     let header = Header {
         run,
         first: Seq(u64::try_from(key).unwrap_or_default() & SEQ_MAX),
         count: row.get(1)?,
         at: Timestamp(row.get(2)?),
-        actor: actor.parse::<Actor>().map_err(|_| Corrupt("a link has no readable actor".into()))?,
+        actor: actor.parse::<Actor>().map_err(|_| CorruptRow("a link has no readable actor".into()))?,
     };
     Ok(Link { header, contents, hash: Digest(row.get(4)?) })
 }

@@ -2,6 +2,10 @@
 //!
 //! Refuses what could lose data: a schema newer than this program, a second store on the same file, a SQLite library
 //! with known corruption bugs.
+//!
+//! Migrations are numbered and only ever go up. A change has the same number in every backend. The missing numbers (4,
+//! 7, 8, 10 to 12, 14) were set aside for changes that in the end needed no table; none was ever applied, so gaps do no
+//! harm, and a number is not used again.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -98,9 +102,10 @@ pub(super) fn open(options: &SqliteOptions) -> Result<OpenFile, OpenError> {
 
 /// SQLite says "disk I/O error" of a directory.
 fn refuse_directory(path: &Path) -> Result<(), OpenError> {
-    match path.is_dir() {
-        true => Err(OpenError::unusable(path, "it is a directory; name the database file in it")),
-        false => Ok(()),
+    if path.is_dir() {
+        Err(OpenError::unusable(path, "it is a directory; name the database file in it"))
+    } else {
+        Ok(())
     }
 }
 
@@ -192,10 +197,7 @@ fn write_ahead(connection: &Connection) -> Result<(), String> {
 fn refuse_newer(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let Some(found) = newest_migration(connection, path)? else { return Ok(()) };
     let known = newest_known();
-    match found > known {
-        true => Err(OpenError::NewerSchema { path: path.to_owned(), found, known }),
-        false => Ok(()),
-    }
+    if found > known { Err(OpenError::NewerSchema { path: path.to_owned(), found, known }) } else { Ok(()) }
 }
 
 /// The number of the newest migration that this program has.

@@ -99,7 +99,7 @@ pub(super) const RUNS_BY_INBOX: &str = concat!(
     run_columns!(),
     " FROM runs WHERE tenant = ?3 AND inbox = ?4 AND inbox IS NOT NULL AND no < ?1 ORDER BY no DESC LIMIT ?2"
 );
-/// How many runs the inboxes of a tenant have in which phase, and how many of those were put aside.
+/// How many runs the inboxes of a tenant have in which phase, and how many of those were quarantined.
 pub(super) const INBOX_COUNTS: &str = "SELECT names.text, phase, quarantined IS NOT NULL, count(*) FROM runs \
      JOIN names ON names.no = runs.inbox WHERE tenant = ?1 AND inbox IS NOT NULL GROUP BY 1, 2, 3";
 /// Runs that workers of an inbox may claim.
@@ -115,7 +115,7 @@ pub(super) const RUNS_SCAN: &str =
 /// Puts a run aside.
 pub(super) const RUN_QUARANTINE: &str = "UPDATE runs SET quarantined = ?2, lease_node = NULL, \
      lease_until = NULL, wake_at = NULL, due_at = NULL WHERE no = ?1";
-/// The tenant and the phase of a run that is not put aside.
+/// The tenant and the phase of a run that is not quarantined.
 pub(super) const RUN_PHASE: &str = "SELECT tenant, phase FROM runs WHERE no = ?1 AND quarantined IS NULL";
 /// Runs in the order in which they began, for an audit.
 pub(super) const RUNS_AFTER: &str = "SELECT no, id FROM runs WHERE no > ?1 ORDER BY no LIMIT ?2";
@@ -151,7 +151,7 @@ pub(super) const BLOB_ADD: &str =
 pub(super) const BLOB: &str = "SELECT value FROM blobs WHERE run = ?1 AND digest = ?2";
 /// Deletes the large values of a run.
 pub(super) const BLOBS_ERASE: &str = "DELETE FROM blobs WHERE run = ?1";
-/// Forgets what could not be told of a run.
+/// Deletes the dead letters of a run.
 pub(super) const LETTERS_ERASE: &str = "DELETE FROM dead_letters WHERE run = ?1";
 /// The contents of a run are gone.
 pub(super) const RUN_ERASED: &str = "UPDATE runs SET erased = 1 WHERE no = ?1";
@@ -243,7 +243,7 @@ pub(super) const NOTICES_NEXT_OWNER: &str =
 pub(super) const NOTICES_DUE: &str = "SELECT n.no, n.shard, n.subscription, n.run, n.first_seq, n.attempts, n.due_at \
      FROM notices n LEFT JOIN runs r ON r.no = n.run WHERE n.owner = ?4 AND n.due_at IS NOT NULL AND n.due_at <= ?1 \
      AND coalesce(r.fold, 0) <= ?3 ORDER BY n.due_at, n.no LIMIT ?2";
-/// Everything was told.
+/// Everything was delivered.
 pub(super) const NOTICE_DONE: &str = "DELETE FROM notices WHERE no = ?1 AND latest <= ?2";
 /// There is more to tell.
 pub(super) const NOTICE_MORE: &str =

@@ -14,7 +14,7 @@ use standfast_core::project::Phase;
 use standfast_core::time::Timestamp;
 use tokio::sync::oneshot;
 
-use super::read::{Readers, Reading, lists, unreadable};
+use super::read::{ReadSession, Readers, lists, unreadable};
 use super::rows::{PHASE_COLUMN, RunColumns};
 use super::{names, sql};
 use crate::columns::kind_number;
@@ -63,24 +63,24 @@ impl Tally {
 /// What is known of the numbers.
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
-    known: Mutex<Known>,
+    known: Mutex<KnownCounts>,
     counted: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownCounts {
     /// What the writer committed since the store was opened.
     since_open: Tally,
     /// What there was when it was opened.
-    at_open: Counted,
+    at_open: OpeningCount,
     /// The oldest open hold of each lane that was seen so far: the oldest now is that one or a later one.
     oldest: BTreeMap<Lane, i64>,
-    /// Runs that somebody tried to read in vain.
+    /// Runs that could not be read.
     quarantined: BTreeSet<RunId>,
 }
 
 #[derive(Debug, Default)]
-enum Counted {
+enum OpeningCount {
     #[default]
     NotYet,
     UnderWay,
@@ -88,7 +88,7 @@ enum Counted {
 }
 
 impl Tallies {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownCounts> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -141,16 +141,16 @@ impl Tallies {
     /// Takes the snapshot that everything is counted on, if nobody has yet.
     fn begin(&self, readers: &Readers) -> Result<Option<Snapshot>, StoreError> {
         let mut known = self.known();
-        if !matches!(known.at_open, Counted::NotYet) {
+        if !matches!(known.at_open, OpeningCount::NotYet) {
             return Ok(None);
         }
         let connection = readers.snapshot()?;
-        known.at_open = Counted::UnderWay;
+        known.at_open = OpeningCount::UnderWay;
         Ok(Some(Snapshot { connection, before: known.since_open.clone() }))
     }
 
     fn give_up(&self) {
-        self.known().at_open = Counted::NotYet;
+        self.known().at_open = OpeningCount::NotYet;
         self.counted.notify_all();
     }
 
@@ -160,7 +160,7 @@ impl Tallies {
         snapshot: Snapshot,
         tenant: &Tenant,
     ) -> Result<Counts, StoreError> {
-        let reading = Reading { connection: &snapshot.connection, texts: readers.texts() };
+        let reading = ReadSession { connection: &snapshot.connection, texts: readers.texts() };
         let scanned = scan(&reading).and_then(|scan| {
             let counts = described(&reading, &scan.tally, &scan.oldest, tenant)?;
             Ok((scan, counts))
@@ -175,7 +175,7 @@ impl Tallies {
         let mut known = self.known();
         let mut at_open = scan.tally;
         at_open.add(&snapshot.before, -1);
-        known.at_open = Counted::Done(at_open);
+        known.at_open = OpeningCount::Done(at_open);
         known.oldest = scan.oldest;
         known.quarantined.extend(scan.quarantined);
         let quarantined = known.quarantined_of(tenant);
@@ -187,10 +187,10 @@ impl Tallies {
 
     fn counts_now(&self, readers: &Readers, tenant: &Tenant) -> Result<Counts, StoreError> {
         let mut known = self.known();
-        while matches!(known.at_open, Counted::UnderWay) {
+        while matches!(known.at_open, OpeningCount::UnderWay) {
             known = self.counted.wait(known).unwrap_or_else(PoisonError::into_inner);
         }
-        let Counted::Done(at_open) = &known.at_open else {
+        let OpeningCount::Done(at_open) = &known.at_open else {
             return Err(StoreError::unavailable("the runs could not be counted; try again"));
         };
         let mut tally = at_open.clone();
@@ -203,7 +203,7 @@ impl Tallies {
     }
 }
 
-impl Known {
+impl KnownCounts {
     fn quarantined_of(&self, tenant: &Tenant) -> u64 {
         let tag = tenant_tag(tenant);
         self.quarantined.iter().filter(|run| run.tenant_tag() == tag).count() as u64
@@ -224,7 +224,7 @@ struct Scan {
 }
 
 /// Looks at every run and every open hold. Runs that are not over are read as if to be worked on.
-fn scan(reading: &Reading<'_>) -> Result<Scan, StoreError> {
+fn scan(reading: &ReadSession<'_>) -> Result<Scan, StoreError> {
     let mut scan = Scan::default();
     let mut last = 0;
     while let Some(next) = scan_runs(reading, last, &mut scan)? {
@@ -234,7 +234,7 @@ fn scan(reading: &Reading<'_>) -> Result<Scan, StoreError> {
     Ok(scan)
 }
 
-fn scan_runs(reading: &Reading<'_>, after: i64, scan: &mut Scan) -> Result<Option<i64>, StoreError> {
+fn scan_runs(reading: &ReadSession<'_>, after: i64, scan: &mut Scan) -> Result<Option<i64>, StoreError> {
     let mut statement = reading.connection.prepare_cached(sql::RUNS_SCAN).map_err(unreadable)?;
     let mut rows = statement.query(params![after, CHUNK]).map_err(unreadable)?;
     let mut last = None;
@@ -245,15 +245,14 @@ fn scan_runs(reading: &Reading<'_>, after: i64, scan: &mut Scan) -> Result<Optio
         let (no, tenant, phase) = read().map_err(unreadable)?;
         last = Some(no);
         let is_over = phase >= i64::from(Phase::Completed as u8);
-        let broken = match is_over {
-            true => None,
-            false => {
-                let columns = RunColumns::read(row).map_err(unreadable)?;
-                match columns.stored(reading.connection, reading.texts) {
-                    Err(StoreError::Corrupt { run, .. }) => Some(run),
-                    // A newer version's run is counted by its columns.
-                    Ok(_) | Err(_) => None,
-                }
+        let broken = if is_over {
+            None
+        } else {
+            let columns = RunColumns::read(row).map_err(unreadable)?;
+            match columns.stored(reading.connection, reading.texts) {
+                Err(StoreError::Corrupt { run, .. }) => Some(run),
+                // A newer version's run is counted by its columns.
+                Ok(_) | Err(_) => None,
             }
         };
         match broken {
@@ -264,7 +263,7 @@ fn scan_runs(reading: &Reading<'_>, after: i64, scan: &mut Scan) -> Result<Optio
     Ok(last)
 }
 
-fn scan_holds(reading: &Reading<'_>, scan: &mut Scan) -> rusqlite::Result<()> {
+fn scan_holds(reading: &ReadSession<'_>, scan: &mut Scan) -> rusqlite::Result<()> {
     let mut tenant = 0;
     while let Some(next) = next_number(reading, sql::HOLDS_NEXT_TENANT, params![tenant])? {
         tenant = next;
@@ -284,7 +283,7 @@ fn scan_holds(reading: &Reading<'_>, scan: &mut Scan) -> rusqlite::Result<()> {
 }
 
 fn next_number(
-    reading: &Reading<'_>,
+    reading: &ReadSession<'_>,
     statement: &str,
     after: impl rusqlite::Params,
 ) -> rusqlite::Result<Option<i64>> {
@@ -293,7 +292,7 @@ fn next_number(
 
 /// The numbers of a tenant in words; and the oldest hold of each of its lanes.
 fn described(
-    reading: &Reading<'_>,
+    reading: &ReadSession<'_>,
     tally: &Tally,
     oldest: &BTreeMap<Lane, i64>,
     tenant: &Tenant,
@@ -329,7 +328,7 @@ fn described(
 
 /// The oldest open hold of a lane that can be read, from this number on, and when it opened.
 fn first_of(
-    reading: &Reading<'_>,
+    reading: &ReadSession<'_>,
     (tenant, agent, kind): Lane,
     from: i64,
 ) -> Result<Option<(i64, Timestamp)>, StoreError> {

@@ -17,13 +17,13 @@ use super::tally::Tally;
 use super::writer::Failure;
 use crate::audit::entry_hash;
 use crate::batch::LeaseChange;
-use crate::columns::{Corrupt, LeaseColumns};
+use crate::columns::{CorruptRow, LeaseColumns};
 use crate::error::StoreError;
-use crate::query::{Claim, Claimed, KeyNote, Lease, SCAN_MAX, SealedChange, SessionChange, SessionKey};
-use crate::turns::take_turns;
+use crate::fairness::take_turns;
+use crate::query::{Claim, ClaimedRun, KeyNote, Lease, SCAN_MAX, SealedChange, SessionChange, SessionKey};
 
 /// What the writer needs to know of a run before it changes it.
-pub(super) struct Place {
+pub(super) struct RunPosition {
     pub(super) no: i64,
     pub(super) seq: Seq,
     pub(super) head: Digest,
@@ -35,19 +35,19 @@ pub(super) struct Place {
     quarantined: Option<String>,
 }
 
-impl Place {
+impl RunPosition {
     /// The row of a run, if there is one; a row that cannot be read is corrupt, and no failure of the database.
-    pub(super) fn find(connection: &Connection, run: RunId) -> Result<Option<Place>, Failure> {
+    pub(super) fn find(connection: &Connection, run: RunId) -> Result<Option<RunPosition>, Failure> {
         let mut statement = connection.prepare_cached(sql::RUN_PLACE)?;
-        let place = statement.query_row(params![run.bytes()], |row| Ok(Place::read(row))).optional()?;
-        match place.transpose().map_err(|error| Corrupt::from(error).of(run))? {
-            Some(Place { quarantined: Some(why), .. }) => Err(Corrupt(why).of(run).into()),
+        let place = statement.query_row(params![run.bytes()], |row| Ok(RunPosition::read(row))).optional()?;
+        match place.transpose().map_err(|error| CorruptRow::from(error).of(run))? {
+            Some(RunPosition { quarantined: Some(why), .. }) => Err(CorruptRow(why).of(run).into()),
             place => Ok(place),
         }
     }
 
-    fn read(row: &Row<'_>) -> rusqlite::Result<Place> {
-        Ok(Place {
+    fn read(row: &Row<'_>) -> rusqlite::Result<RunPosition> {
+        Ok(RunPosition {
             no: row.get(0)?,
             seq: Seq(row.get(1)?),
             head: Digest(row.get(2)?),
@@ -70,7 +70,7 @@ pub(super) fn claim_due(
     numbers: &mut Numbers,
     texts: &Texts,
     claim: &Claim,
-) -> Result<Vec<Claimed>, Failure> {
+) -> Result<Vec<ClaimedRun>, Failure> {
     let mut rooms = Vec::with_capacity(claim.room.len());
     for (tenant, agent, room) in &claim.room {
         rooms.push((numbers.number(connection, &names::within(tenant.as_str(), agent.as_str()))?, *room));
@@ -115,7 +115,12 @@ fn due_in_lane(
     Ok(queue)
 }
 
-fn lease(connection: &Connection, texts: &Texts, no: i64, claim: &Claim) -> Result<Option<Claimed>, Failure> {
+fn lease(
+    connection: &Connection,
+    texts: &Texts,
+    no: i64,
+    claim: &Claim,
+) -> Result<Option<ClaimedRun>, Failure> {
     let columns =
         connection.prepare_cached(sql::RUN_BY_NUMBER)?.query_row(params![no], RunColumns::read).optional()?;
     let Some(columns) = columns else {
@@ -129,14 +134,14 @@ fn lease(connection: &Connection, texts: &Texts, no: i64, claim: &Claim) -> Resu
             write_lease(connection, no, &after)?;
             connection.prepare_cached(sql::DUE_MOVE)?.execute(params![no, until.0])?;
             stored.lease = Some(Lease { node, until });
-            Ok(Some(Claimed::Run { stored: Box::new(stored), from }))
+            Ok(Some(ClaimedRun::Run { stored: Box::new(stored), from }))
         }
         // Not asked for: a newer node will take it, this one leaves it alone.
         Err(StoreError::Newer { .. }) => Ok(None),
         Err(StoreError::Corrupt { run, why }) => {
             // Its rows stay as they are; only the work list forgets it, or it would come up for ever.
             connection.prepare_cached(sql::DUE_CLEAR)?.execute(params![no])?;
-            Ok(Some(Claimed::Corrupt { run, why }))
+            Ok(Some(ClaimedRun::Corrupt { run, why }))
         }
         Err(other) => Err(other.into()),
     }
@@ -187,7 +192,7 @@ pub(super) fn wake(
     at: Timestamp,
 ) -> Result<(), Failure> {
     // A run that cannot be read wakes nobody up, and is no reason to refuse whoever wakes it.
-    let Some(place) = unless_corrupt(Place::find(connection, run))? else { return Ok(()) };
+    let Some(place) = unless_corrupt(RunPosition::find(connection, run))? else { return Ok(()) };
     let Some((tenant, agent)) = lane_of(connection, place.no)? else { return Ok(()) };
     let wake_at = Some(place.wake_at.map_or(at, |wake| wake.min(at)));
     let due_at = match place.lease() {
@@ -221,13 +226,13 @@ fn set_due(
     Ok(())
 }
 
-fn leased_by(connection: &Connection, run: RunId, node: Incarnation) -> Result<Option<Place>, Failure> {
-    let place = Place::find(connection, run)?;
+fn leased_by(connection: &Connection, run: RunId, node: Incarnation) -> Result<Option<RunPosition>, Failure> {
+    let place = RunPosition::find(connection, run)?;
     Ok(place.filter(|place| place.node == Some(node)))
 }
 
 /// What cannot be read is treated as if it were not there.
-fn unless_corrupt(place: Result<Option<Place>, Failure>) -> Result<Option<Place>, Failure> {
+fn unless_corrupt(place: Result<Option<RunPosition>, Failure>) -> Result<Option<RunPosition>, Failure> {
     match place {
         Err(Failure::Refused(StoreError::Corrupt { .. })) => Ok(None),
         other => other,

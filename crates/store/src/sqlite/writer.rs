@@ -16,26 +16,26 @@ use standfast_core::name::Tenant;
 use standfast_core::time::Timestamp;
 use tokio::sync::oneshot;
 
-use super::append::{self, Encoded};
+use super::append::{self, EncodedBatch};
 use super::credentials::{self, CredentialChange};
+use super::deliveries::{self, SubscriptionChange};
 use super::files::OpenFiles;
 use super::names::{Numbers, Texts};
 use super::schema::{OpenError, OpenFile};
 use super::tally::{Tallies, Tally};
-use super::telling::{self, SubscriptionChange};
 use super::{SqliteOptions, erase, work};
 use crate::contract::Answer;
 use crate::error::StoreError;
 use crate::observer::Observer;
-use crate::query::{Claim, Claimed, KeyNote, SealedChange, SessionChange, SessionKey, SettleNotice};
+use crate::query::{Claim, ClaimedRun, KeyNote, SealedChange, SessionChange, SessionKey, SettleNotice};
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// Something for the writer to do, and where its answer goes.
 pub(super) enum Job {
     /// With the instant at which it was handed over, by the observer's clock.
-    Append(Vec<Encoded>, u64, Reply<()>),
-    Claim(Claim, Reply<Vec<Claimed>>),
+    Append(Vec<EncodedBatch>, u64, Reply<()>),
+    Claim(Claim, Reply<Vec<ClaimedRun>>),
     Renew(Vec<RunId>, Incarnation, Timestamp, Reply<Vec<RunId>>),
     /// Whether an append could be written now. Tried with a write of its own when the last one found no room.
     Probe(bool, Reply<Vec<RunId>>),
@@ -56,7 +56,7 @@ pub(super) enum Job {
 /// Why a job did not get done.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// A business no: nothing was written for it, the others in the transaction go on.
+    /// A refusal: nothing was written for it, the others in the transaction go on.
     Refused(StoreError),
     /// The database said no: the whole transaction is undone.
     Database(rusqlite::Error),
@@ -110,7 +110,7 @@ impl Writer {
         let thread = std::thread::Builder::new().name("standfast-writer".into()).spawn({
             let (stopped, observer) = (stopped.clone(), options.observer.clone());
             let is_full = is_full.clone();
-            move || Writing::new(file, stopped, is_full, tallies, observer).run(&receiver)
+            move || WriterState::new(file, stopped, is_full, tallies, observer).run(&receiver)
         });
         let thread =
             thread.map_err(|error| OpenError::Unusable { path: path.into(), why: error.to_string() })?;
@@ -169,7 +169,7 @@ fn stopped_error(why: &str) -> StoreError {
     StoreError::unavailable(format!("the store stopped writing: {why}; restart the server"))
 }
 
-struct Writing {
+struct WriterState {
     connection: Connection,
     numbers: Numbers,
     texts: Texts,
@@ -185,14 +185,14 @@ struct Writing {
     _lock: std::fs::File,
 }
 
-impl Writing {
+impl WriterState {
     fn new(
         mut file: OpenFile,
         stopped: Arc<OnceLock<String>>,
         is_full: Arc<AtomicBool>,
         tallies: Arc<Tallies>,
         observer: Option<Arc<dyn Observer>>,
-    ) -> Writing {
+    ) -> WriterState {
         // Checkpoints are ours: SQLite's own would hide a failed sync.
         let wal_pages = Arc::new(AtomicI32::new(0));
         let (seen, was_full) = (wal_pages.clone(), is_full.clone());
@@ -205,7 +205,7 @@ impl Writing {
         if let Err(error) = hook {
             unreachable!("the connection is ours alone: {error}");
         }
-        Writing {
+        WriterState {
             wal_pages,
             has_erased: false,
             connection: file.connection,
@@ -234,7 +234,7 @@ impl Writing {
         }
     }
 
-    /// Everything that waits in one transaction; if the database says no, each on its own, so that only the culprit
+    /// Everything that waits in one transaction; if the database refuses it, each on its own, so that only the culprit
     /// fails.
     fn commit(&mut self, first: Job, queue: &Receiver<Job>) {
         self.has_erased = false;
@@ -245,10 +245,11 @@ impl Writing {
         {
             group.push(next);
         }
-        let group = match group.iter().all(Job::needs_no_sync) {
-            true => self.transact_unsynced(group),
+        let group = if group.iter().all(Job::needs_no_sync) {
+            self.transact_unsynced(group)
+        } else {
             // What arrives while the first ones are written still shares their sync.
-            false => self.transact(group, || queue.try_recv().ok()),
+            self.transact(group, || queue.try_recv().ok())
         };
         for job in group {
             if let Some(why) = self.stopped.get() {
@@ -263,11 +264,13 @@ impl Writing {
         if self.stopped.get().is_some() {
             return;
         }
-        let checkpoint = match self.has_erased {
+        let checkpoint = if self.has_erased {
             // What was erased must not live on in the WAL.
-            true => self.checkpoint("TRUNCATE"),
-            false if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES => self.checkpoint("PASSIVE"),
-            false => Ok(()),
+            self.checkpoint("TRUNCATE")
+        } else if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES {
+            self.checkpoint("PASSIVE")
+        } else {
+            Ok(())
         };
         if let Err(error) = checkpoint {
             self.stop_if_untrustworthy(&error);
@@ -301,13 +304,13 @@ impl Writing {
             group.into_iter().for_each(|job| job.answer(Err(refusal.clone())));
             return Vec::new();
         }
-        let mut done: Vec<Result<Done, StoreError>> = Vec::new();
+        let mut done: Vec<Result<JobResult, StoreError>> = Vec::new();
         let mut changed = Tally::default();
         while let Some(job) = group.get(done.len()) {
             self.has_erased |= matches!(job, Job::Erase(..));
             match job.perform(&self.connection, &mut self.numbers, &self.texts) {
                 Ok(result) => {
-                    if let Done::Changed(tally) = &result {
+                    if let JobResult::Changed(tally) = &result {
                         changed.add(tally, 1);
                     }
                     done.push(Ok(result));
@@ -334,7 +337,7 @@ impl Writing {
         Vec::new()
     }
 
-    fn tell_observer(&self, group: &[Job], done: &[Result<Done, StoreError>]) {
+    fn tell_observer(&self, group: &[Job], done: &[Result<JobResult, StoreError>]) {
         let Some(observer) = &self.observer else { return };
         let mut appends = 0;
         for (job, result) in group.iter().zip(done) {
@@ -436,10 +439,10 @@ fn unavailable(error: &rusqlite::Error) -> StoreError {
     StoreError::unavailable(why)
 }
 
-/// What a job came to.
-enum Done {
+/// The result of a job.
+enum JobResult {
     Nothing,
-    Claimed(Vec<Claimed>),
+    Claimed(Vec<ClaimedRun>),
     Runs(Vec<RunId>),
     Found(bool),
     /// What it changed of the numbers.
@@ -459,48 +462,56 @@ impl Job {
         connection: &Connection,
         numbers: &mut Numbers,
         texts: &Texts,
-    ) -> Result<Done, Failure> {
+    ) -> Result<JobResult, Failure> {
         match self {
-            Job::Append(batches, _, _) => append::append(connection, numbers, batches).map(Done::Changed),
-            Job::Claim(claim, _) => work::claim_due(connection, numbers, texts, claim).map(Done::Claimed),
-            Job::Renew(runs, node, until, _) => work::renew(connection, runs, *node, *until).map(Done::Runs),
+            Job::Append(batches, _, _) => {
+                append::append(connection, numbers, batches).map(JobResult::Changed)
+            }
+            Job::Claim(claim, _) => {
+                work::claim_due(connection, numbers, texts, claim).map(JobResult::Claimed)
+            }
+            Job::Renew(runs, node, until, _) => {
+                work::renew(connection, runs, *node, *until).map(JobResult::Runs)
+            }
             // Any page will do: the header's, whose number nobody else uses.
             Job::Probe(true, _) => connection
                 .query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0))
                 .and_then(|no| connection.pragma_update(None, "user_version", no.wrapping_add(1)))
-                .map(|()| Done::Nothing)
+                .map(|()| JobResult::Nothing)
                 .map_err(Failure::from),
-            Job::Probe(false, _) => Ok(Done::Nothing),
+            Job::Probe(false, _) => Ok(JobResult::Nothing),
             Job::Release(run, node, wake_at, _) => {
-                work::release(connection, numbers, texts, *run, *node, *wake_at).map(|()| Done::Nothing)
+                work::release(connection, numbers, texts, *run, *node, *wake_at).map(|()| JobResult::Nothing)
             }
             Job::ForgetKeys(until, limit, _) => {
-                work::forget_keys(connection, *until, *limit).map(Done::Forgot)
+                work::forget_keys(connection, *until, *limit).map(JobResult::Forgot)
             }
-            Job::NoteKeys(notes, _) => work::note_keys(connection, numbers, notes).map(|()| Done::Nothing),
+            Job::NoteKeys(notes, _) => {
+                work::note_keys(connection, numbers, notes).map(|()| JobResult::Nothing)
+            }
             Job::SettleNotice(no, outcome, _) => {
-                telling::settle_notice(connection, *no, outcome).map(|()| Done::Nothing)
+                deliveries::settle_notice(connection, *no, outcome).map(|()| JobResult::Nothing)
             }
             Job::ChangeSession(key, change, at, _) => {
-                work::change_session(connection, numbers, key, change, *at).map(Done::Found)
+                work::change_session(connection, numbers, key, change, *at).map(JobResult::Found)
             }
-            Job::Erase(run, _) => erase::erase(connection, texts, *run).map(|()| Done::Nothing),
+            Job::Erase(run, _) => erase::erase(connection, texts, *run).map(|()| JobResult::Nothing),
             Job::Credential(change, _) => {
-                credentials::change(connection, numbers, change).map(Done::Found).map_err(Failure::from)
+                credentials::change(connection, numbers, change).map(JobResult::Found).map_err(Failure::from)
             }
-            Job::Sealed(change, _) => work::change_sealed(connection, numbers, change).map(Done::Found),
+            Job::Sealed(change, _) => work::change_sealed(connection, numbers, change).map(JobResult::Found),
             Job::Subscription(change, _) => {
-                telling::change(connection, numbers, change).map(Done::Found).map_err(Failure::from)
+                deliveries::change(connection, numbers, change).map(JobResult::Found).map_err(Failure::from)
             }
             Job::Audit(tenant, at, entry, _) => {
-                work::put_audit(connection, numbers, tenant, *at, entry).map(|()| Done::Nothing)
+                work::put_audit(connection, numbers, tenant, *at, entry).map(|()| JobResult::Nothing)
             }
-            Job::Quarantine(run, why, _) => work::quarantine(connection, *run, why).map(Done::Changed),
+            Job::Quarantine(run, why, _) => work::quarantine(connection, *run, why).map(JobResult::Changed),
         }
     }
 
     /// Sends the answer: only after COMMIT, or when it is certain that nothing was written.
-    fn answer(self, result: Result<Done, StoreError>) {
+    fn answer(self, result: Result<JobResult, StoreError>) {
         match self {
             Job::Append(_, _, reply)
             | Job::Quarantine(_, _, reply)
@@ -512,35 +523,41 @@ impl Job {
             Job::Claim(_, reply) => send(
                 reply,
                 result.map(|done| match done {
-                    Done::Claimed(claimed) => claimed,
-                    Done::Nothing | Done::Runs(_) | Done::Found(_) | Done::Changed(_) | Done::Forgot(_) => {
-                        Vec::new()
-                    }
+                    JobResult::Claimed(claimed) => claimed,
+                    JobResult::Nothing
+                    | JobResult::Runs(_)
+                    | JobResult::Found(_)
+                    | JobResult::Changed(_)
+                    | JobResult::Forgot(_) => Vec::new(),
                 }),
             ),
             Job::Renew(_, _, _, reply) | Job::Probe(_, reply) => send(
                 reply,
                 result.map(|done| match done {
-                    Done::Runs(runs) => runs,
-                    Done::Nothing
-                    | Done::Claimed(_)
-                    | Done::Found(_)
-                    | Done::Changed(_)
-                    | Done::Forgot(_) => Vec::new(),
+                    JobResult::Runs(runs) => runs,
+                    JobResult::Nothing
+                    | JobResult::Claimed(_)
+                    | JobResult::Found(_)
+                    | JobResult::Changed(_)
+                    | JobResult::Forgot(_) => Vec::new(),
                 }),
             ),
             Job::ForgetKeys(_, _, reply) => send(
                 reply,
                 result.map(|done| match done {
-                    Done::Forgot(count) => count,
-                    Done::Nothing | Done::Claimed(_) | Done::Runs(_) | Done::Found(_) | Done::Changed(_) => 0,
+                    JobResult::Forgot(count) => count,
+                    JobResult::Nothing
+                    | JobResult::Claimed(_)
+                    | JobResult::Runs(_)
+                    | JobResult::Found(_)
+                    | JobResult::Changed(_) => 0,
                 }),
             ),
             Job::ChangeSession(_, _, _, reply)
             | Job::Credential(_, reply)
             | Job::Sealed(_, reply)
             | Job::Subscription(_, reply) => {
-                send(reply, result.map(|done| matches!(done, Done::Found(true))));
+                send(reply, result.map(|done| matches!(done, JobResult::Found(true))));
             }
         }
     }

@@ -18,9 +18,9 @@ pub(crate) trait Backend {
 }
 
 /// Keeps runs in memory.
-pub(crate) struct InMemory;
+pub(crate) struct MemoryBackend;
 
-impl Backend for InMemory {
+impl Backend for MemoryBackend {
     fn open(&mut self) -> Result<Arc<dyn Store>, String> {
         Ok(Arc::new(MemoryStore::new()))
     }

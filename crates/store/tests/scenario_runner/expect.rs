@@ -8,9 +8,9 @@ mod records;
 use standfast_core::decide::Answer;
 use standfast_core::event::{Event, Outcome};
 use standfast_core::id::CallNo;
-use standfast_core::next::{Next, next};
+use standfast_core::next::{NextStep, next};
 use standfast_core::project::RunRow;
-use standfast_core::run::{CallState, Settled, Status, Waiting, status};
+use standfast_core::run::{CallOutcome, CallState, Status, WaitKind, status};
 
 use super::details::{not_understood, number, span};
 use super::script::Tok;
@@ -136,9 +136,9 @@ fn status_words(row: &RunRow) -> &'static str {
         Status::Claimed => "claimed",
         Status::Working => "working",
         Status::Retrying(_) => "retrying",
-        Status::Held(Waiting::Person) => "held for a person",
-        Status::Held(Waiting::Auth) => "held for a login",
-        Status::Held(Waiting::External) => "held for an outside system",
+        Status::Held(WaitKind::Person) => "held for a person",
+        Status::Held(WaitKind::Auth) => "held for a login",
+        Status::Held(WaitKind::External) => "held for an outside system",
         Status::Ended(Outcome::Completed) => "completed",
         Status::Ended(Outcome::Failed) => "failed",
         Status::Ended(Outcome::Canceled) => "canceled",
@@ -169,13 +169,13 @@ fn call(world: &World, no: u32, state: &[Tok<'_>]) -> Result<(), String> {
         Some(CallState::Ready) => "ready",
         Some(CallState::Started { .. }) => "started",
         Some(CallState::Held) => "held",
-        Some(CallState::Done(Settled::Ok)) => "done",
-        Some(CallState::Done(Settled::Failed)) => "failed",
-        Some(CallState::Done(Settled::Refused)) => "refused",
-        Some(CallState::Done(Settled::Denied)) => "denied",
-        Some(CallState::Done(Settled::Expired)) => "expired",
-        Some(CallState::Done(Settled::NotExecuted)) => "not executed",
-        Some(CallState::Done(Settled::Unknown)) => "unknown",
+        Some(CallState::Done(CallOutcome::Ok)) => "done",
+        Some(CallState::Done(CallOutcome::Failed)) => "failed",
+        Some(CallState::Done(CallOutcome::Refused)) => "refused",
+        Some(CallState::Done(CallOutcome::Denied)) => "denied",
+        Some(CallState::Done(CallOutcome::Expired)) => "expired",
+        Some(CallState::Done(CallOutcome::NotExecuted)) => "not executed",
+        Some(CallState::Done(CallOutcome::Unknown)) => "unknown",
     };
     let wanted = words.join(" ");
     one_of(&wanted, &CALL_STATES)?;
@@ -213,8 +213,8 @@ fn no_event(world: &World, kind: &str) -> Result<(), String> {
 
 fn due(world: &World, what: &str) -> Result<(), String> {
     match next(&world.view()?.row.run, world.now) {
-        Next::Think => Ok(()),
-        other @ (Next::Tick | Next::Act { .. } | Next::Wait(_) | Next::Nothing) => {
+        NextStep::Think => Ok(()),
+        other @ (NextStep::Tick | NextStep::Act { .. } | NextStep::Wait(_) | NextStep::Nothing) => {
             Err(format!("{what} is not due: {other:?}"))
         }
     }
@@ -225,9 +225,9 @@ fn looks(world: &World, at: Option<standfast_core::time::Timestamp>) -> Result<(
     let view = world.view()?;
     same("due", view.row.due_at, at)?;
     match next(&view.row.run, world.now) {
-        Next::Wait(until) => same("next", until, at),
-        Next::Nothing => same("next", None, at),
-        other @ (Next::Think | Next::Tick | Next::Act { .. }) => {
+        NextStep::Wait(until) => same("next", until, at),
+        NextStep::Nothing => same("next", None, at),
+        other @ (NextStep::Think | NextStep::Tick | NextStep::Act { .. }) => {
             Err(format!("there is something to do: {other:?}"))
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use standfast_core::actor::Actor;
-use standfast_core::command::{Limits, Taken};
+use standfast_core::command::{Admission, Limits};
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::digest::{self, Digest};
 use standfast_core::event::{Driver, Inbox};
@@ -32,7 +32,7 @@ pub(crate) struct Setting {
     pub(crate) limits: Limits,
     pub(crate) driver: Driver,
     pub(crate) inbox: Option<Inbox>,
-    pub(crate) taken: Taken,
+    pub(crate) taken: Admission,
     pub(crate) over_soft_cap: bool,
     rules: Vec<Rule>,
     deciders: Option<Vec<String>>,
@@ -40,18 +40,18 @@ pub(crate) struct Setting {
 }
 
 struct Rule {
-    about: About,
+    about: RuleSubject,
     verdict: Verdict,
 }
 
 #[derive(PartialEq)]
-enum About {
+enum RuleSubject {
     Tool(String),
     Containing(String),
 }
 
 /// A call that policy is asked about.
-pub(crate) struct Asked {
+pub(crate) struct JudgedCall {
     pub(crate) no: CallNo,
     pub(crate) tool: String,
     pub(crate) arguments: String,
@@ -78,7 +78,7 @@ impl Setting {
             limits: Limits::default(),
             driver: Driver::Loop,
             inbox: None,
-            taken: Taken::AtOnce,
+            taken: Admission::AtOnce,
             over_soft_cap: false,
             rules: Vec::new(),
             deciders: None,
@@ -99,7 +99,7 @@ impl Setting {
                 rest @ ..,
             ] => {
                 let verdict = verdict(Effect::Deny, &format!("no-{text}"), rest)?;
-                self.rules.push(Rule { about: About::Containing((*text).into()), verdict });
+                self.rules.push(Rule { about: RuleSubject::Containing((*text).into()), verdict });
             }
             [
                 Word("arguments"),
@@ -110,12 +110,12 @@ impl Setting {
                 rest @ ..,
             ] => {
                 let verdict = verdict(Effect::Hold, &format!("about-{text}"), rest)?;
-                self.rules.push(Rule { about: About::Containing((*text).into()), verdict });
+                self.rules.push(Rule { about: RuleSubject::Containing((*text).into()), verdict });
             }
             [Word("hold_batch")] => self.definition.hold_batch = true,
             [Word("at"), Word("most"), Word(count), rest @ ..] => self.limit(number(count)?, rest)?,
             [Word("the"), Word("agent"), Word("is"), Word("driven"), Word("from"), Word("outside")] => {
-                (self.driver, self.taken) = (Driver::Outside, Taken::Queued);
+                (self.driver, self.taken) = (Driver::Outside, Admission::Queued);
             }
             [
                 Word("inbox"),
@@ -127,7 +127,7 @@ impl Setting {
                 Word(attempts),
                 Word("attempts" | "attempt"),
             ] => self.inbox = Some(place(inbox, number(priority)?, number(attempts)?)?),
-            [Word("new"), Word("runs"), Word("are"), Word("queued")] => self.taken = Taken::Queued,
+            [Word("new"), Word("runs"), Word("are"), Word("queued")] => self.taken = Admission::Queued,
             [
                 Word("the"),
                 Word("agent"),
@@ -171,7 +171,7 @@ impl Setting {
             [Word("is"), Word("forbidden"), rest @ ..] => Some((Effect::Deny, rest)),
             [Word("also"), Word("needs"), Word("approval"), rest @ ..] => {
                 let verdict = verdict(Effect::Hold, &rule, rest)?;
-                self.rules.push(Rule { about: About::Tool(name.into()), verdict });
+                self.rules.push(Rule { about: RuleSubject::Tool(name.into()), verdict });
                 return Ok(());
             }
             [Word("has"), Word("no"), Word("verdict")] => None,
@@ -189,10 +189,10 @@ impl Setting {
             }
             policy => return keep(spec.holds.get_or_insert(holds), policy),
         };
-        self.rules.retain(|rule| rule.about != About::Tool(name.into()));
+        self.rules.retain(|rule| rule.about != RuleSubject::Tool(name.into()));
         if let Some((effect, rest)) = effect {
             let verdict = verdict(effect, &rule, rest)?;
-            self.rules.push(Rule { about: About::Tool(name.into()), verdict });
+            self.rules.push(Rule { about: RuleSubject::Tool(name.into()), verdict });
         }
         Ok(())
     }
@@ -213,12 +213,12 @@ impl Setting {
     }
 
     /// What policy says of these calls now.
-    pub(crate) fn verdicts(&self, calls: &[Asked]) -> Verdicts {
+    pub(crate) fn verdicts(&self, calls: &[JudgedCall]) -> Verdicts {
         let mut by_call = Vec::new();
         for call in calls {
             let speaks = |rule: &&Rule| match &rule.about {
-                About::Tool(tool) => *tool == call.tool,
-                About::Containing(text) => call.arguments.contains(text.as_str()),
+                RuleSubject::Tool(tool) => *tool == call.tool,
+                RuleSubject::Containing(text) => call.arguments.contains(text.as_str()),
             };
             by_call.extend(self.rules.iter().filter(speaks).map(|rule| (call.no, rule.verdict.clone())));
         }

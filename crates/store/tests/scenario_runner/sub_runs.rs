@@ -5,8 +5,8 @@
 
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
-use standfast_core::command::{Command, Decide, Resolve, Start, Suspend, SuspendFor, Taken, Wanted};
-use standfast_core::decide::{self, Decided};
+use standfast_core::command::{Admission, Choice, Command, Decide, Resolve, Start, Suspend, SuspendFor};
+use standfast_core::decide::{self, Transition};
 use standfast_core::event::{Driver, Envelope, Event, Outcome, Parent};
 use standfast_core::hold::Ask;
 use standfast_core::id::{CallNo, HoldKey, Secret};
@@ -14,7 +14,7 @@ use standfast_core::message::Message;
 use standfast_core::policy::Role;
 use standfast_core::project::RunRow;
 use standfast_core::time::Millis;
-use standfast_store::ahead::{Given, Order, Settled};
+use standfast_store::pipeline::{Given, Order, Settled};
 use standfast_store::{Batch, LeaseChange, Seal};
 
 use super::block_on::block_on;
@@ -57,7 +57,7 @@ impl World {
             parent: Some(Parent { run: facts.id, call, hold, depth }),
             inbox: None,
             message: Message::text(text),
-            taken: Taken::AtOnce,
+            taken: Admission::AtOnce,
         };
         let given = self.given(Actor::Node(self.node), &row.run.state.definition)?;
         match decide::start(&start, &context(&given)) {
@@ -100,7 +100,7 @@ impl World {
             batches.push(sealed(Some(&above_row), &above, &above_order.given));
         }
         self.append(batches.into_iter().flatten().collect())?;
-        let Decided { events, outcome, cancel_children, .. } = below;
+        let Transition { events, outcome, cancel_children, .. } = below;
         Ok(Some(Settled { outcome, events, cancel_children }))
     }
 
@@ -113,9 +113,9 @@ impl World {
 }
 
 /// What an order comes to on a row.
-pub(crate) fn decided(row: &RunRow, order: &Order) -> Decided {
+pub(crate) fn decided(row: &RunRow, order: &Order) -> Transition {
     let ctx = context(&order.given);
-    let nothing = Decided {
+    let nothing = Transition {
         events: Vec::new(),
         run: row.run.clone(),
         outcome: Ok(decide::Answer::Repeated),
@@ -125,7 +125,7 @@ pub(crate) fn decided(row: &RunRow, order: &Order) -> Decided {
 }
 
 /// What is appended for it.
-pub(crate) fn sealed(before: Option<&RunRow>, decided: &Decided, given: &Given) -> Option<Batch> {
+pub(crate) fn sealed(before: Option<&RunRow>, decided: &Transition, given: &Given) -> Option<Batch> {
     let salt = given.entropy.draw("salt", 0).0;
     Batch::seal(
         before,
@@ -149,15 +149,15 @@ fn context(given: &Given) -> standfast_core::command::Context<'_> {
 }
 
 /// What a parent learns of its child's end.
-fn answer(outcome: Outcome, events: &[Envelope]) -> Wanted {
+fn answer(outcome: Outcome, events: &[Envelope]) -> Choice {
     let said = events.iter().find_map(|envelope| {
         let Event::ModelReplied(replied) = &envelope.event else { return None };
         replied.reply.text.clone()
     });
     match outcome {
-        Outcome::Completed => Wanted::Answer { value: said.unwrap_or_else(|| Body::text("")) },
-        Outcome::Failed => Wanted::Fail { error: Body::text("the sub-run failed") },
-        Outcome::Canceled => Wanted::Fail { error: Body::text("the sub-run was canceled") },
-        Outcome::Rejected => Wanted::Fail { error: Body::text("the sub-run was rejected") },
+        Outcome::Completed => Choice::Answer { value: said.unwrap_or_else(|| Body::text("")) },
+        Outcome::Failed => Choice::Fail { error: Body::text("the sub-run failed") },
+        Outcome::Canceled => Choice::Fail { error: Body::text("the sub-run was canceled") },
+        Outcome::Rejected => Choice::Fail { error: Body::text("the sub-run was rejected") },
     }
 }

@@ -6,25 +6,25 @@
 use std::sync::Arc;
 
 use standfast_core::actor::Actor;
-use standfast_core::command::{AskedCall, Command, Entropy, Start, Wanted};
-use standfast_core::decide::{Answer, Decided};
+use standfast_core::command::{AskedCall, Choice, Command, Entropy, Start};
+use standfast_core::decide::Answer;
 use standfast_core::definition::Definition;
 use standfast_core::digest;
 use standfast_core::event::{Envelope, Event};
-use standfast_core::hold::Recorded;
-use standfast_core::id::{CallNo, HoldId, HoldKey, Incarnation, RunId, Seq};
+use standfast_core::hold::RecordedDecision;
+use standfast_core::id::{CallNo, HoldKey, Incarnation, RunId, Seq};
 use standfast_core::name::{UserId, WorkerName};
 use standfast_core::project::RunRow;
 use standfast_core::refusal::Refusal;
-use standfast_core::run::Heard;
+use standfast_core::run::PromptBasis;
 use standfast_core::time::{Millis, Timestamp};
-use standfast_store::ahead::{Beside, Driver, Given, Order, Settled};
 use standfast_store::memory::MemoryStore;
-use standfast_store::{Put, Store, Who};
+use standfast_store::pipeline::{Given, Order, Pipeline, Settled, Writes};
+use standfast_store::{AudienceMember, Put, Store};
 
 use super::backends::Backend;
 use super::block_on::block_on;
-use super::setting::{Asked, Setting};
+use super::setting::{JudgedCall, Setting};
 
 /// Everything that a scenario moves.
 pub(crate) struct World {
@@ -49,8 +49,8 @@ pub(crate) struct NamedRun {
     pub(crate) name: String,
     pub(crate) id: RunId,
     /// What the model had seen when it was asked, while it thinks.
-    pub(crate) asked_with: Option<Heard>,
-    driver: Option<Driver>,
+    pub(crate) asked_with: Option<PromptBasis>,
+    driver: Option<Pipeline>,
 }
 
 /// A side effect: a worker was told that the start is durable, and did it.
@@ -159,10 +159,10 @@ impl World {
         let given = self.given(Actor::Client(start.owner.clone()), &start.definition)?;
         let definition = self.setting.definition.to_bytes();
         let put = Put::Definition { digest: start.definition, bytes: definition };
-        let beside = Arc::new(move |_: &Decided| Beside { puts: vec![put.clone()], ..Beside::default() });
+        let writes = Writes { puts: vec![put], ..Writes::default() };
         let id = start.id;
-        let order = Order { commands: Vec::new(), given, beside };
-        match Driver::start(self.store.clone(), start, order) {
+        let order = Order { commands: Vec::new(), given, writes };
+        match Pipeline::start(self.store.clone(), start, order) {
             Ok(driver) => {
                 self.add(name, id, Some(driver));
                 let settled = self.settle(self.current)?;
@@ -174,7 +174,7 @@ impl World {
     }
 
     /// Remembers a run by its name and makes it the current one.
-    pub(crate) fn add(&mut self, name: &str, id: RunId, driver: Option<Driver>) {
+    pub(crate) fn add(&mut self, name: &str, id: RunId, driver: Option<Pipeline>) {
         self.runs.push(NamedRun { name: name.to_owned(), id, asked_with: None, driver });
         self.current = self.runs.len() - 1;
     }
@@ -214,7 +214,7 @@ impl World {
         let is_node = matches!(order.given.actor, Actor::Node(_));
         let row = self.view_of(self.runs[index].id)?.row;
         let kept = self.runs[index].driver.take().filter(|_| is_node);
-        let mut driver = kept.unwrap_or_else(|| Driver::of(self.store.clone(), row));
+        let mut driver = kept.unwrap_or_else(|| Pipeline::of(self.store.clone(), row));
         driver.push(order);
         self.runs[index].driver = Some(driver);
         let settled = self.settle(index)?;
@@ -241,16 +241,10 @@ impl World {
         given.verdicts = self.setting.verdicts(&asked(&view, &command));
         given.recorded = held_by(&command).and_then(|hold| recorded(&view.events, hold));
         let puts = if matches!(command, Command::Repin { .. }) { vec![self.pin()] } else { Vec::new() };
-        let who: Vec<Who> = self.setting.audience().iter().map(|name| Who(format!("user:{name}"))).collect();
-        let beside = Arc::new(move |decided: &Decided| {
-            let opened = decided.events.iter().filter_map(|envelope| {
-                let Event::HoldOpened(opened) = &envelope.event else { return None };
-                Some(HoldId { run: id, key: opened.hold })
-            });
-            let audience = opened.map(|hold| Put::Audience { hold, who: who.clone() });
-            Beside { puts: puts.iter().cloned().chain(audience).collect(), ..Beside::default() }
-        });
-        Ok(Order { commands: vec![command], given, beside })
+        let who: Vec<AudienceMember> =
+            self.setting.audience().iter().map(|name| AudienceMember(format!("user:{name}"))).collect();
+        let writes = Writes { puts, audience: who, ..Writes::default() };
+        Ok(Order { commands: vec![command], given, writes })
     }
 
     /// Stores the current definition, so that runs can be pinned to it.
@@ -281,12 +275,12 @@ impl World {
 }
 
 /// The calls that a command is about, as policy sees them.
-fn asked(view: &View, command: &Command) -> Vec<Asked> {
+fn asked(view: &View, command: &Command) -> Vec<JudgedCall> {
     let run = &view.row.run;
     let made = run.state.calls_made;
     let new = |calls: &[AskedCall]| {
         let numbered = (made + 1..).map(CallNo).zip(calls);
-        let about = |(no, call): (CallNo, &AskedCall)| Asked {
+        let about = |(no, call): (CallNo, &AskedCall)| JudgedCall {
             no,
             tool: call.tool.clone(),
             arguments: call.arguments.clone(),
@@ -295,7 +289,7 @@ fn asked(view: &View, command: &Command) -> Vec<Asked> {
     };
     let known = |no: CallNo, arguments: &str| {
         let tool = run.call(no).map(|call| call.tool.as_str().to_owned());
-        tool.map(|tool| Asked { no, tool, arguments: arguments.to_owned() }).into_iter().collect()
+        tool.map(|tool| JudgedCall { no, tool, arguments: arguments.to_owned() }).into_iter().collect()
     };
     if let Command::RecordReply(reply) = command {
         new(&reply.calls)
@@ -306,7 +300,7 @@ fn asked(view: &View, command: &Command) -> Vec<Asked> {
     } else if let Command::Edit(edit) = command {
         known(edit.decide.hold.call, edit.arguments.text())
     } else if let Command::Resolve(resolve) = command
-        && let Wanted::ApproveEdited { arguments } = &resolve.resolution
+        && let Choice::ApproveEdited { arguments } = &resolve.resolution
     {
         known(resolve.decide.hold.call, arguments.text())
     } else {
@@ -334,10 +328,10 @@ fn held_by(command: &Command) -> Option<HoldKey> {
 }
 
 /// The decision on a hold, if it has one.
-fn recorded(events: &[Envelope], hold: HoldKey) -> Option<Recorded> {
+fn recorded(events: &[Envelope], hold: HoldKey) -> Option<RecordedDecision> {
     events.iter().find_map(|envelope| {
         let Event::HoldResolved(resolved) = &envelope.event else { return None };
-        (resolved.hold == hold).then(|| Recorded {
+        (resolved.hold == hold).then(|| RecordedDecision {
             resolution: resolved.resolution.clone(),
             by: envelope.actor.clone(),
             at: envelope.at,

@@ -135,9 +135,8 @@ mod tests {
     use super::*;
 
     fn shown(line: &str, looking: Looking) -> Vec<String> {
-        let show = |Mention { first, last }: &Mention| match first == last {
-            true => first.to_string(),
-            false => format!("{first}>{last}"),
+        let show = |Mention { first, last }: &Mention| {
+            if first == last { first.to_string() } else { format!("{first}>{last}") }
         };
         mentions(line, looking).iter().map(show).collect()
     }

@@ -1,16 +1,16 @@
-//! The list of rules, and the two ways to run them: `tidy` and `tidy --missing`.
+//! The list of rules, and the ways to run them: `tidy`, `tidy --missing`, `tidy --graph`.
 //!
 //! A new rule is a file beside this one and a row in the table.
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::repository::Repository;
 use super::violation::Violation;
 use super::{
-    error_texts, file_length, links, module_docs, no_leftovers, old_name, product_only, readme_commands,
-    requirements, use_edges,
+    code_map, error_texts, file_length, links, module_docs, no_leftovers, old_name, order, product_only,
+    readme_commands, requirements, type_methods, type_names, use_edges, write_path,
 };
 
 type Rule = fn(&Repository) -> Vec<Violation>;
@@ -26,6 +26,11 @@ const RULES: &[Rule] = &[
     product_only::check,
     no_leftovers::check,
     old_name::check,
+    order::check,
+    write_path::check,
+    type_methods::check,
+    type_names::check,
+    code_map::check,
 ];
 
 /// Prints every violation of every rule; any is an error.
@@ -44,6 +49,22 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         1 => bail!("tidy found 1 violation, listed above"),
         more => bail!("tidy found {more} violations, listed above"),
     }
+}
+
+/// Prints every graph, and what the rules that are still coming find.
+pub(crate) fn show_graph(root: &Path) -> Result<()> {
+    let repository = Repository::read(root)?;
+    for (title, graph) in order::graphs(&repository) {
+        println!("{}", graph.shown(&title));
+    }
+    Ok(())
+}
+
+/// Draws the crates and the engine's components.
+pub(crate) fn draw_graph(root: &Path, file: &Path) -> Result<()> {
+    let file = root.join(file);
+    std::fs::write(&file, order::drawn(&Repository::read(root)?))
+        .with_context(|| format!("{} cannot be written", file.display()))
 }
 
 /// Prints the requirements that no test names. Never an error: the list is a to-do list.

@@ -33,8 +33,12 @@ impl NamedPath {
 
 /// The paths named in `source`, which is the file `path_in_src` (such as `surface/a2a/map.rs`) of its crate.
 pub(crate) fn named_paths(source: &str, path_in_src: &str) -> Vec<NamedPath> {
-    let tokens = tokens(source);
-    let mut walk = Walk { tokens: &tokens, at: 0, file_module: module_of(path_in_src), blocks: Vec::new() };
+    named_paths_in(&tokens(source), path_in_src)
+}
+
+/// The same of tokens that were read before, and perhaps sifted.
+pub(crate) fn named_paths_in(tokens: &[Token], path_in_src: &str) -> Vec<NamedPath> {
+    let mut walk = Walk { tokens, at: 0, file_module: module_of(path_in_src), blocks: Vec::new() };
     let mut found = Vec::new();
     while walk.at < tokens.len() {
         walk.step(&mut found);

@@ -1,8 +1,7 @@
-//! Rule: who may depend on whom. Crates: core <- store <- server. Inside server: surfaces -> engine -> the
-//! rest.
+//! Rule: who may depend on whom. Crates: core <- store <- engine <- models, tools, surfaces <- server.
 //!
-//! Three fences: the dependencies of each crate, the paths between the modules of server, and the parts of
-//! the world that core must not reach. The reasons are in `ARCHITECTURE.md`.
+//! Three fences: the dependencies of each crate, the paths between the surfaces, and the parts of the world
+//! that core must not reach. The reasons are in `ARCHITECTURE.md`.
 
 use super::cargo_manifest::{Section, dependencies};
 use super::repository::{Repository, SourceFile};
@@ -14,10 +13,21 @@ const CORE_DEPENDENCIES: &[&str] = &["serde", "serde_json", "sha2"];
 
 /// A crate of ours and those of ours that it must not know, not even in its tests.
 const NOT_UPWARDS: &[(&str, &[&str])] = &[
-    ("core", &["standfast-store", "standfast", "xtask"]),
-    ("store", &["standfast", "xtask"]),
+    ("core", &["standfast-store", "standfast-engine", MODELS, TOOLS, SURFACES, "standfast", "xtask"]),
+    ("store", &["standfast-engine", MODELS, TOOLS, SURFACES, "standfast", "xtask"]),
+    ("engine", &[MODELS, TOOLS, SURFACES, "standfast", "xtask"]),
+    ("models", &["standfast-store", TOOLS, SURFACES, "standfast", "xtask"]),
+    ("tools", &["standfast-store", MODELS, SURFACES, "standfast", "xtask"]),
+    ("surfaces", &["standfast-store", MODELS, TOOLS, "standfast", "xtask"]),
     ("server", &["xtask"]),
 ];
+
+const MODELS: &str = "standfast-models";
+const TOOLS: &str = "standfast-tools";
+const SURFACES: &str = "standfast-surfaces";
+
+/// What surfaces share; everything else at the root of their crate is a surface.
+const SHARED_BY_SURFACES: &[&str] = &["html", "http", "jwt", "lib", "labels"];
 
 /// What core must not name: clocks, files, network, threads, randomness.
 const CORE_MUST_NOT_NAME: &[&[&str]] =
@@ -34,8 +44,8 @@ pub(crate) fn check(repository: &Repository) -> Vec<Violation> {
             (Some("core"), Some(path)) => {
                 violations.extend(source_path(file, path).map(core).unwrap_or_default())
             }
-            (Some("server"), Some(path)) => {
-                let checked = source_path(file, path).map(|source| server(repository, source));
+            (Some("surfaces"), Some(path)) => {
+                let checked = source_path(file, path).map(|source| surfaces(repository, source));
                 violations.extend(checked.unwrap_or_default());
             }
             (Some(_), _) | (None, _) => {}
@@ -65,8 +75,8 @@ fn manifest(file: &SourceFile, folder: &str) -> Vec<Violation> {
             violations.push(Violation::new(
                 &file.path,
                 dependency.line,
-                format!("crates/{folder} depends on {package}, which is above it"),
-                "the direction is core <- store <- server; move what is shared down",
+                format!("crates/{folder} depends on {package}, which it must not know"),
+                "the direction is core <- store <- engine <- models, tools, surfaces <- server; move what is shared down",
             ));
         } else if folder == "core"
             && dependency.section == Section::Product
@@ -106,79 +116,56 @@ fn core(source: Source<'_>) -> Vec<Violation> {
         .collect()
 }
 
-fn server(repository: &Repository, source: Source<'_>) -> Vec<Violation> {
+fn surfaces(repository: &Repository, source: Source<'_>) -> Vec<Violation> {
     let Source { file, path_in_src } = source;
-    let top = path_in_src.split('/').next().unwrap_or_default().trim_end_matches(".rs");
+    let Some(here) = surface_of(path_in_src) else { return Vec::new() };
     let paths = named_paths(&file.text, path_in_src);
     let found = paths.iter().filter_map(|path| {
-        let (problem, remedy) = match top {
-            "engine" => engine_edge(path)?,
-            "surface" => surface_edge(repository, path_in_src, path)?,
-            _ => return None,
-        };
+        let (problem, remedy) = surface_edge(repository, here, path)?;
         Some(Violation::new(&file.path, path.line, problem, remedy))
     });
     found.collect()
 }
 
-fn engine_edge(path: &NamedPath) -> Option<(String, &'static str)> {
-    path.starts_with(&["crate", "surface"]).then(|| {
-        (
-            format!("the engine uses {}", path.shown()),
-            "surfaces call the engine, never the other way; speak core types here",
-        )
-    })
-}
-
-fn surface_edge(
-    repository: &Repository,
-    path_in_src: &str,
-    path: &NamedPath,
-) -> Option<(String, &'static str)> {
-    if path.starts_with(&["crate", "model"]) || path.starts_with(&["standfast_store"]) {
-        let problem = format!("a surface uses {}", path.shown());
-        return Some((problem, "a surface maps its protocol to one engine call; let the engine do this"));
-    }
-    let here = surface_of(path_in_src)?;
-    if !path.starts_with(&["crate", "surface"]) {
+fn surface_edge(repository: &Repository, here: &str, path: &NamedPath) -> Option<(String, &'static str)> {
+    if !path.starts_with(&["crate"]) {
         return None;
     }
     let opens_all_surfaces =
-        path.origin == Origin::Use && path.segments.get(2).is_none_or(|third| third == "*");
+        path.origin == Origin::Use && path.segments.get(1).is_none_or(|second| second == "*");
     if opens_all_surfaces {
         let problem = format!("surface `{here}` imports {}, and with it every other surface", path.shown());
         return Some((problem, "import the item that is needed, by its full path"));
     }
-    let there = path.segments.get(2)?;
+    let there = path.segments.get(1)?;
     let other = there != here && is_surface(repository, there);
     other.then(|| {
         (
             format!("surface `{here}` uses surface `{there}` ({})", path.shown()),
-            "a surface must be removable by deleting its folder; move what both need out of `surface/`",
+            "a surface must be removable by deleting its folder; move what both need to `http` or the engine",
         )
     })
 }
 
-/// `a2a` for `surface/a2a/map.rs` and for `surface/a2a.rs`; nothing for `surface/mod.rs`, which lists them
-/// all.
+/// `a2a` for `a2a/map.rs` and for `a2a.rs`; nothing for what the surfaces share.
 fn surface_of(path_in_src: &str) -> Option<&str> {
-    let name = path_in_src.strip_prefix("surface/")?.split('/').next()?.trim_end_matches(".rs");
-    (name != "mod").then_some(name)
+    let name = path_in_src.split('/').next()?.trim_end_matches(".rs");
+    (!SHARED_BY_SURFACES.contains(&name)).then_some(name)
 }
 
-/// Whether `crate::surface::name` is a module of its own and not an item of `surface/mod.rs`.
+/// Whether `crate::name` is a surface, and neither shared nor an item of the root.
 fn is_surface(repository: &Repository, name: &str) -> bool {
-    let module = format!("crates/server/src/surface/{name}");
-    repository.has_file_or_folder(&module) || repository.file(&format!("{module}.rs")).is_some()
+    let module = format!("crates/surfaces/src/{name}");
+    !SHARED_BY_SURFACES.contains(&name)
+        && (repository.has_file_or_folder(&module) || repository.file(&format!("{module}.rs")).is_some())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::violation::places;
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        let others = ["a2a", "teal"].map(|name| format!("crates/server/src/surface/{name}/wire.rs"));
+        let others = ["a2a", "teal", "http"].map(|name| format!("crates/surfaces/src/{name}/wire.rs"));
         let mut files: Vec<(&str, &str)> = others.iter().map(|other| (other.as_str(), "")).collect();
         files.push((path, text));
         check(&Repository::of(&files)).iter().map(|violation| violation.problem.clone()).collect()
@@ -194,9 +181,12 @@ mod tests {
     fn no_crate_depends_on_one_above_it() {
         let manifest =
             "[dependencies]\nstandfast-core = { path = \"../core\" }\n[dev-dependencies]\nstandfast = \"1\"";
-        let expected = ["crates/store depends on standfast, which is above it"];
+        let expected = ["crates/store depends on standfast, which it must not know"];
         assert_eq!(found("crates/store/Cargo.toml", manifest), expected);
         assert!(found("crates/server/Cargo.toml", manifest).is_empty());
+        let sideways = "[dependencies]\nstandfast-engine = { path = \"../engine\" }\nstandfast-tools = \"1\"";
+        let expected = ["crates/surfaces depends on standfast-tools, which it must not know"];
+        assert_eq!(found("crates/surfaces/Cargo.toml", sideways), expected);
     }
 
     #[test]
@@ -216,34 +206,35 @@ mod tests {
 
     #[test]
     fn surfaces_do_not_use_each_other() {
-        let path = "crates/server/src/surface/teal/map.rs";
-        assert_eq!(found(path, "use crate::surface::a2a::wire::Task;").len(), 1);
+        let path = "crates/surfaces/src/teal/map.rs";
+        assert_eq!(found(path, "use crate::a2a::wire::Task;").len(), 1);
         assert_eq!(found(path, "fn f(task: super::super::a2a::wire::Task) {}").len(), 1);
-        assert_eq!(found(path, "use crate::surface;").len(), 1);
-        assert!(found(path, "use super::wire::Task; use crate::surface::teal::wire;").is_empty());
-        assert!(found(path, "use crate::surface::Problem; pub(in crate::surface) fn f() {}").is_empty());
+        assert_eq!(found(path, "use crate::*;").len(), 1);
+        assert!(found(path, "use super::wire::Task; use crate::teal::wire;").is_empty());
+        assert!(found(path, "use crate::http::Problem; pub(crate) fn f() {}").is_empty());
+        assert!(found("crates/surfaces/src/http/app.rs", "use crate::html;").is_empty());
     }
 
     #[test]
     fn the_versions_of_a_protocol_are_one_surface() {
-        let older = "crates/server/src/surface/a2a/v03/map.rs";
-        assert!(found(older, "use super::super::wire; use crate::surface::a2a::map;").is_empty());
+        let older = "crates/surfaces/src/a2a/v03/map.rs";
+        assert!(found(older, "use super::super::wire; use crate::a2a::map;").is_empty());
     }
 
     #[test]
-    fn surfaces_know_neither_models_nor_the_store() {
-        let path = "crates/server/src/surface/api/routes.rs";
-        let source = "use crate::engine::Engine;\nuse crate::model::Model;\nuse standfast_store::Store;";
-        let expected = ["a surface uses crate::model::Model", "a surface uses standfast_store::Store"];
-        assert_eq!(found(path, source), expected);
-        assert!(found("crates/server/src/engine/worker.rs", source).is_empty());
+    fn neither_surfaces_nor_tools_know_the_store() {
+        let manifest = "[dependencies]\nstandfast-store = { path = \"../store\" }";
+        for (folder, allowed) in [("surfaces", 0), ("models", 0), ("tools", 0), ("engine", 1), ("server", 1)]
+        {
+            let problems = found(&format!("crates/{folder}/Cargo.toml"), manifest);
+            assert_eq!(problems.len(), 1 - allowed, "{folder}: {problems:?}");
+        }
     }
 
     #[test]
     fn the_engine_does_not_know_the_surfaces() {
-        let path = "crates/server/src/engine/submit.rs";
-        let violations = check(&Repository::of(&[(path, "\nuse crate::{model, surface::api};")]));
-        assert_eq!(places(&violations), ["crates/server/src/engine/submit.rs:2"]);
-        assert!(found("crates/server/src/main.rs", "use crate::surface::api;").is_empty());
+        let manifest = "[dev-dependencies]\nstandfast-surfaces = \"1\"";
+        let expected = ["crates/engine depends on standfast-surfaces, which it must not know"];
+        assert_eq!(found("crates/engine/Cargo.toml", manifest), expected);
     }
 }

@@ -5,7 +5,7 @@
 use super::{lines, ok, results, started};
 use crate::actor::Actor;
 use crate::body::Body;
-use crate::command::{Command, SuspendFor, Wanted};
+use crate::command::{Choice, Command, SuspendFor};
 use crate::decide::Answer;
 use crate::testing::Story;
 
@@ -15,7 +15,7 @@ fn after_cancel_every_call_says_what_became_of_it() {
     let mut story = Story::new();
     let calls = [("write", "{}"), ("read", "{}"), ("read", "{}"), ("write", "{}")];
     story.replies("", &calls);
-    story.decides(4, Wanted::Approve);
+    story.decides(4, Choice::Approve);
     story.begins(4);
     story.suspends(4, SuspendFor::External);
     story.begins(2);
@@ -99,7 +99,7 @@ fn a_recovery_answer_is_the_result() {
     let mut story = started();
     story.loses(1);
     assert_eq!(results(&story), Vec::<String>::new());
-    story.decides(1, Wanted::Answer { value: Body::text("it is written") });
+    story.decides(1, Choice::Answer { value: Body::text("it is written") });
     assert_eq!(results(&story), ["1: it is written"]);
 
     let mut story = started();
@@ -112,7 +112,7 @@ fn a_recovery_answer_is_the_result() {
 fn a_contradiction_changes_nothing_for_the_model() {
     let mut story = started();
     story.loses(1);
-    story.decides(1, Wanted::Deny { reason: None });
+    story.decides(1, Choice::Deny { reason: None });
     let did_not =
         r#"1: {"status":"did_not_happen","reason":"not executed: a person says that it did not happen"}"#;
     assert_eq!(results(&story), [did_not]);

@@ -6,6 +6,7 @@ use std::path::Path as FilePath;
 
 use serde_json::{Map, Value as Json};
 use standfast_core::command::Limits;
+use standfast_models::script_file;
 
 use super::rules::secret_in_file;
 use crate::config::build::host_of;
@@ -14,7 +15,6 @@ use crate::config::file::{File, Llm, LlmType};
 use crate::config::path::Path;
 use crate::config::stores::absolute;
 use crate::config::tree::{Form, Node, Value};
-use crate::model::script_file;
 
 /// Keys that a script has no use for.
 const NOT_FOR_SCRIPTS: &[&str] =
@@ -105,7 +105,7 @@ fn key(llm: &Llm, path: &Path, tree: &Node, found: &mut Checked) {
             found.problem(tree, &here, what, "give the variable a value, or remove the key");
         }
         None if !may_lack => {
-            let what = format!("`{path}` has no `api_key`, and its provider answers nobody without one");
+            let what = format!("`{path}` has no `api_key`, and its provider requires one");
             let help = format!(
                 "add `api_key: ${{{variable}}}` below it and set the variable, or name another `base_url`"
             );
@@ -117,7 +117,7 @@ fn key(llm: &Llm, path: &Path, tree: &Node, found: &mut Checked) {
     let is_far =
         |url: &String| url.starts_with("http://") && !host_of(url).is_some_and(|host| is_here(&host));
     if llm.api_key.is_some() && llm.base_url.as_ref().is_some_and(is_far) {
-        let what = format!("`{path}.base_url` begins with http://, so whoever is on the way reads the key");
+        let what = format!("`{path}.base_url` begins with http://, so the key is sent unencrypted");
         found.notice(tree, &path.key("base_url"), what);
     }
 }
@@ -128,7 +128,8 @@ fn fallback(name: &str, llm: &Llm, file: &File, tree: &Node, found: &mut Checked
     let Some(next) = &llm.fallback else { return };
     let Some(target) = file.llms.get(next) else { return };
     if target.kind == LlmType::Scripted {
-        let what = format!("`{here}` is a script, which says its own lines whatever was said before");
+        let what =
+            format!("`{here}` is a scripted model, which cannot be a fallback: it ignores the conversation");
         found.problem(tree, &here, what, "name a model of another type");
     }
     let mut seen = vec![name];
@@ -136,7 +137,7 @@ fn fallback(name: &str, llm: &Llm, file: &File, tree: &Node, found: &mut Checked
     while let Some(current) = at {
         if seen.contains(&current) {
             seen.push(current);
-            let what = format!("`{here}` leads in a circle: {}", seen.join(" → "));
+            let what = format!("`{here}` is a cycle: {}", seen.join(" → "));
             found.problem(tree, &here, what, "remove one of these fallbacks");
             break;
         }
@@ -156,12 +157,12 @@ fn parameters(llm: &Llm, path: &Path, tree: &Node, found: &mut Checked) {
     let Some(text) = &llm.parameters else { return };
     match serde_json::from_str::<Map<String, Json>>(text) {
         Err(error) => {
-            let what = format!("`{here}` is no JSON object: {error}");
+            let what = format!("`{here}` is not a JSON object: {error}");
             found.problem(tree, &here, what, "write for example '{\"reasoning_effort\": \"high\"}'");
         }
         Ok(members) => {
             for name in members.keys().filter(|name| RESERVED.contains(&name.as_str())) {
-                let what = format!("`{here}` cannot say `{name}`: that is said elsewhere");
+                let what = format!("`{here}` cannot set `{name}`: it has a key of its own");
                 found.problem(
                     tree,
                     &here,
@@ -200,7 +201,7 @@ fn scripted(llm: &Llm, path: &Path, tree: &Node, folder: &FilePath, found: &mut 
                     error.line,
                     file.display()
                 );
-                found.problem(tree, &here, format!("the script is not right: {error}"), help);
+                found.problem(tree, &here, format!("invalid script: {error}"), help);
             }
         }
     }

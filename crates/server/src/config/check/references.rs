@@ -42,7 +42,7 @@ pub(super) fn check(file: &File, tree: &Node, found: &mut Checked) {
     // The type of a tool without one is its name.
     for (name, tool) in &file.tools {
         let path = Path::of(&["tools", name]);
-        if tool.kind_as(name).is_none() && tree.find(&path.key("type")).is_none() {
+        if tool.kind.is_none() && tree.find(&path.key("type")).is_none() {
             let what = format!("`{path}` has no `type`, and no built-in tool has this name");
             found.problem(tree, &path, what, "add `type: …` below it, such as `type: command`");
         }

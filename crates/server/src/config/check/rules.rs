@@ -4,6 +4,7 @@
 
 use standfast_core::name::InboxName;
 use standfast_core::time::Millis;
+use standfast_engine::tool::suspend;
 
 use crate::config::build::host_of;
 use crate::config::check::Checked;
@@ -12,7 +13,6 @@ use crate::config::mode::{self, ASYNC_NEEDS_STORE};
 use crate::config::path::Path;
 use crate::config::plan;
 use crate::config::tree::{Form, Node, Value};
-use crate::tool::suspend;
 
 /// T29: a key in a file is a key in its copies and its history.
 pub(super) fn secret_in_file(path: &Path, tree: &Node, found: &mut Checked) {
@@ -21,7 +21,7 @@ pub(super) fn secret_in_file(path: &Path, tree: &Node, found: &mut Checked) {
         found.notice(
             tree,
             path,
-            format!("`{path}` is written into the file; write ${{NAME}} and set the variable"),
+            format!("`{path}` is a secret in plain text; write ${{NAME}} and set the variable"),
         );
     }
 }
@@ -38,7 +38,8 @@ pub(super) fn agent(name: &str, agent: &Agent, file: &File, tree: &Node, found: 
         }
     }
     inboxes(&path, agent, file, tree, found);
-    let enabled = |tool: &&String| file.tools.get(*tool).is_none_or(|tool| tool.enabled != Some(false));
+    let enabled =
+        |tool: &&String| file.tools.get(*tool).is_none_or(|tool| tool.common.enabled != Some(false));
     if !agent.tools.is_empty() && agent.tools.iter().filter(enabled).count() == 0 {
         found.notice(tree, &path.key("tools"), format!("all tools of agent `{name}` are disabled"));
     }
@@ -58,7 +59,7 @@ fn inboxes(path: &Path, agent: &Agent, file: &File, tree: &Node, found: &mut Che
         return;
     }
     if agent.inboxes.iter().any(|name| InboxName::new(name).is_err()) {
-        let what = format!("`{path}.inboxes` has a name that is none");
+        let what = format!("`{path}.inboxes` has an invalid name");
         found.problem(
             tree,
             &path.key("inboxes"),
@@ -70,7 +71,7 @@ fn inboxes(path: &Path, agent: &Agent, file: &File, tree: &Node, found: &mut Che
         |tool: &plan::ToolPlan| tool.name == suspend::IN_INBOXES && tool.kind != ToolType::SuspendForInput;
     if plan::tools(agent, file).iter().any(is_other) {
         let what = format!(
-            "`{path}` serves inboxes, where the tool `suspend` asks people, and has another `suspend`"
+            "`{path}` serves inboxes, where the tool `suspend` asks people, and has another tool `suspend`"
         );
         found.problem(tree, &path.key("tools"), what, "give that tool another name");
     }
@@ -93,7 +94,7 @@ fn without_task(name: &str, agent: &Agent, file: &File, tree: &Node, found: &mut
         plan::tools(agent, file).into_iter().filter(|tool| tool.asks).map(|tool| tool.name).collect();
     if !gated.is_empty() {
         let what = format!(
-            "agent `{name}` has no `task` block, so calls of {} are denied: nothing can wait; add `task: {{}}` to be asked",
+            "agent `{name}` has no `task` block, so calls of {} are denied; add `task: {{}}` to hold them for approval",
             gated.join(", ")
         );
         found.notice(tree, &Path::of(&["agents", name]), what);
@@ -119,18 +120,17 @@ pub(super) fn server(server: &Server, tree: &Node, found: &mut Checked) {
     let address = server.listen.as_ref().and_then(|listen| listen.parse::<std::net::SocketAddr>().ok());
     let has_auth = tree.find(&path.key("auth")).is_some();
     if address.is_some_and(|address| !address.ip().is_loopback()) && !has_auth {
-        let what = "this address can be reached by others, and there is no `server.auth`".to_owned();
-        let help = "listen on 127.0.0.1 or [::1], or add `server.auth`: without it whoever calls may decide everything";
+        let what = "this address is reachable from other machines, and there is no `server.auth`".to_owned();
+        let help = "listen on 127.0.0.1 or [::1], or add `server.auth`: without it every caller may decide everything";
         found.problem(tree, &path.key("listen"), what, help);
     }
     let public_host = server.public_url.as_deref().and_then(host_of);
     if public_host.as_deref().is_some_and(|host| !is_this_machine(host)) && !has_auth {
-        let what =
-            "`server.public_url` names this server for others, and there is no `server.auth`".to_owned();
+        let what = "`server.public_url` makes this server public, and there is no `server.auth`".to_owned();
         found.problem(tree, &path.key("public_url"), what, "add `server.auth`, or remove `public_url`");
     }
     if !has_auth && !server.hosts.is_empty() {
-        let what = "`server.hosts` names this server for others, and there is no `server.auth`".to_owned();
+        let what = "`server.hosts` makes this server public, and there is no `server.auth`".to_owned();
         found.problem(tree, &path.key("hosts"), what, "add `server.auth`, or remove `hosts`");
     }
     if let Some(audit) = &server.audit
@@ -154,7 +154,7 @@ pub(super) fn server(server: &Server, tree: &Node, found: &mut Checked) {
         let auth_path = path.key("auth");
         let is_open = auth.api_keys == Some(true) || tree.find(&auth_path.key("jwt")).is_some();
         if !is_open {
-            let what = "`server.auth` lets nobody in".to_owned();
+            let what = "`server.auth` accepts no credentials".to_owned();
             found.problem(
                 tree,
                 &auth_path,
@@ -163,34 +163,6 @@ pub(super) fn server(server: &Server, tree: &Node, found: &mut Checked) {
             );
         }
     }
-}
-
-/// Kits are answered without asking who calls: nothing else may be reached that way.
-pub(super) fn conformance(server: &Server, has_agents: bool, tree: &Node, found: &mut Checked) {
-    let path = Path::of(&["server"]);
-    if server.conformance != Some(true) {
-        if !server.conformance_passes.is_empty() {
-            let what = "`server.conformance_passes` has an effect only with `conformance: true`".to_owned();
-            let help = "add `conformance: true`, or remove `conformance_passes`";
-            found.problem(tree, &path.key("conformance_passes"), what, help);
-        }
-        return;
-    }
-    if has_agents {
-        let what = "a server with `conformance: true` has no other agents".to_owned();
-        let help = "give the kits a server of their own: a file without `agents`";
-        found.problem(tree, &Path::of(&["agents"]), what, help);
-    }
-    if tree.find(&path.key("auth")).is_some() {
-        let what = "`conformance: true` lets in whoever calls, and `server.auth` does not".to_owned();
-        let help = "remove `auth`; for the kits' own test of it write `conformance_passes: [auth]`";
-        found.problem(tree, &path.key("auth"), what, help);
-    }
-    found.notice(
-        tree,
-        &path.key("conformance"),
-        "this server answers conformance kits and asks nobody who they are: keep it on this machine".into(),
-    );
 }
 
 fn is_this_machine(host: &str) -> bool {

@@ -2,114 +2,78 @@
 //!
 //! What a single value may be is `file/tool.rs`.
 
-use crate::config::build::tools::guard;
+use crate::config::build::tools::{guard, others};
 use crate::config::check::Checked;
 use crate::config::check::rules::{grace_needs_keep, secret_in_file};
-use crate::config::file::{Agent, File, Parameters, Sandbox, Tool, ToolType};
+use crate::config::file::{
+    Agent, CommandKeys, ExternalKeys, File, McpKeys, Parameters, Sandbox, Tool, ToolKind, ToolType,
+};
 use crate::config::path::Path;
 use crate::config::plan::sub_agent_tool;
+use crate::config::problem::Problem;
+use crate::config::schema::foreign_keys;
 use crate::config::tree::Node;
-use crate::tool::guard::Blocked;
-
-const FILES: &[ToolType] = &[
-    ToolType::Command,
-    ToolType::ReadFile,
-    ToolType::WriteFile,
-    ToolType::DeleteFile,
-    ToolType::ListDir,
-    ToolType::SearchFiles,
-    ToolType::EditFile,
-    ToolType::Mcp,
-];
-
-const COMMAND: &[ToolType] = &[ToolType::Command];
-
-const PROGRAMS: &[ToolType] = &[ToolType::Command, ToolType::Mcp];
-
-const MCP: &[ToolType] = &[ToolType::Mcp];
-
-const EXTERNAL: &[ToolType] = &[ToolType::External];
-
-const HTTP: &[ToolType] = &[ToolType::External, ToolType::HttpRequest, ToolType::A2a];
-
-const HOSTS: &[ToolType] = &[ToolType::External, ToolType::HttpRequest, ToolType::A2a, ToolType::Mcp];
-
-/// Keys of a tool that are for certain types only.
-const FOR_TYPES: &[(&str, &[ToolType])] = &[
-    ("allowed_commands", COMMAND),
-    ("denied_commands", COMMAND),
-    ("deny_by_default", COMMAND),
-    ("working_directory", FILES),
-    ("readable", PROGRAMS),
-    ("max_execution_time", COMMAND),
-    ("max_processes", COMMAND),
-    ("max_memory", COMMAND),
-    ("max_file_size", COMMAND),
-    ("sandbox", PROGRAMS),
-    ("network", PROGRAMS),
-    ("max_output", &[ToolType::Command, ToolType::HttpRequest, ToolType::Mcp, ToolType::A2a]),
-    ("timeout", &[ToolType::External, ToolType::HttpRequest, ToolType::Mcp, ToolType::A2a]),
-    ("url", &[ToolType::External, ToolType::Mcp, ToolType::A2a]),
-    ("webhook_secret", EXTERNAL),
-    ("previous_webhook_secret", EXTERNAL),
-    ("webhook_url", EXTERNAL),
-    ("validate_result", EXTERNAL),
-    ("async", EXTERNAL),
-    ("parameters", EXTERNAL),
-    ("allowed_hosts", HOSTS),
-    ("only_allowed_hosts", HTTP),
-    ("agent", &[ToolType::Agent]),
-    ("command", MCP),
-    ("args", MCP),
-    ("env", MCP),
-    ("headers", &[ToolType::Mcp, ToolType::A2a]),
-    ("idempotent", &[ToolType::A2a]),
-    ("oauth", MCP),
-    ("allow", MCP),
-    ("deny", MCP),
-    ("trust_hints", MCP),
-    ("overrides", MCP),
-];
+use standfast_engine::outbound::guard::Blocked;
 
 /// Checks a tool.
 pub(super) fn tool(name: &str, tool: &Tool, tree: &Node, found: &mut Checked) {
     let path = Path::of(&["tools", name]);
     secret_in_file(&path.key("webhook_secret"), tree, found);
-    let grace = tool.expiry_grace.is_some() || tool.after_grace.is_some();
-    grace_needs_keep(&path, tool.on_timeout, grace, tree, found);
+    let grace = tool.common.expiry_grace.is_some() || tool.common.after_grace.is_some();
+    grace_needs_keep(&path, tool.common.on_timeout, grace, tree, found);
     secret_in_file(&path.key("previous_webhook_secret"), tree, found);
-    let Some(kind) = tool.kind_as(name) else { return };
-    for (key, types) in FOR_TYPES {
-        if !types.contains(&kind) && tree.find(&path.key(key)).is_some() {
-            misplaced(&path, key, types, kind, tree, found);
+    let Some(kind) = &tool.kind else { return };
+    for (key, types) in foreign_keys(kind.tool_type()) {
+        if tree.find(&path.key(key)).is_some() {
+            misplaced(&path, key, &types, kind.tool_type(), tree, found);
         }
     }
-    needs(&path, kind, ToolType::External, ("url", "the address that starts the job"), tree, found);
-    needs(&path, kind, ToolType::A2a, ("url", "the address of the remote agent"), tree, found);
-    needs(&path, kind, ToolType::Agent, ("agent", "the agent that does the work"), tree, found);
-    commands(&path, tool, tree, found);
-    hosts(&path, tool, tree, found);
-    if kind == ToolType::External {
-        address(&path, tool, ("job", "started"), tree, found);
-        external(&path, tool, tree, found);
-    }
-    if kind == ToolType::A2a {
-        address(&path, tool, ("agent", "called"), tree, found);
-    }
-    if kind == ToolType::Mcp {
-        mcp(&path, tree, found);
-        confined(&path, tool, tree, found);
+    match kind {
+        ToolKind::Command(keys) => {
+            commands(&path, keys, tree, found);
+            without_sandbox(&path, keys.sandbox, tree, found);
+        }
+        ToolKind::HttpRequest(keys) => {
+            let rules = host_rules(keys.allowed_hosts.as_deref(), keys.only_allowed_hosts);
+            hosts(&path, &rules, tree, found);
+        }
+        ToolKind::External(keys) => {
+            needs(&path, "url", "the address that starts the job", tree, found);
+            let rules = host_rules(keys.allowed_hosts.as_deref(), keys.only_allowed_hosts);
+            hosts(&path, &rules, tree, found);
+            let job = Callee { url: keys.url.as_deref(), what: "job", never: "started" };
+            found.problems.extend(callee(&path, &rules, &job, tree));
+            external(&path, keys, tree, found);
+        }
+        ToolKind::Agent(_) => needs(&path, "agent", "the agent that does the work", tree, found),
+        ToolKind::A2a(keys) => {
+            needs(&path, "url", "the address of the remote agent", tree, found);
+            let rules = host_rules(keys.allowed_hosts.as_deref(), keys.only_allowed_hosts);
+            hosts(&path, &rules, tree, found);
+            let agent = Callee { url: keys.url.as_deref(), what: "agent", never: "called" };
+            found.problems.extend(callee(&path, &rules, &agent, tree));
+        }
+        ToolKind::Mcp(keys) => {
+            hosts(&path, &host_rules(keys.allowed_hosts.as_deref(), None), tree, found);
+            mcp(&path, tree, found);
+            without_sandbox(&path, keys.sandbox, tree, found);
+            confined(&path, keys, tree, found);
+        }
+        ToolKind::ReadFile(_)
+        | ToolKind::WriteFile(_)
+        | ToolKind::DeleteFile(_)
+        | ToolKind::ListDir(_)
+        | ToolKind::SearchFiles(_)
+        | ToolKind::EditFile(_)
+        | ToolKind::SuspendForInput => {}
     }
     for name in tree.keys(&path.key("headers")) {
         secret_in_file(&path.key("headers").key(name), tree, found);
     }
-    if let Some(parameters) = &tool.parameters {
-        is_schema(&path.key("parameters"), parameters, tree, found);
-    }
 }
 
-fn misplaced(path: &Path, key: &str, types: &[ToolType], kind: ToolType, tree: &Node, found: &mut Checked) {
-    let types: Vec<String> = types.iter().map(|kind| format!("`type: {}`", kind.as_str())).collect();
+fn misplaced(path: &Path, key: &str, types: &[&str], kind: ToolType, tree: &Node, found: &mut Checked) {
+    let types: Vec<String> = types.iter().map(|kind| format!("`type: {kind}`")).collect();
     let what = format!("`{path}.{key}` is for {} only, and this is `{}`", types.join(" or "), kind.as_str());
     let help = match (key, kind) {
         ("timeout", ToolType::Command) => "write `max_execution_time`",
@@ -118,79 +82,91 @@ fn misplaced(path: &Path, key: &str, types: &[ToolType], kind: ToolType, tree: &
     found.problem(tree, &path.key(key), what, help);
 }
 
-fn needs(
-    path: &Path,
-    kind: ToolType,
-    of: ToolType,
-    (key, what_it_is): (&str, &str),
-    tree: &Node,
-    found: &mut Checked,
-) {
-    if kind == of && tree.find(&path.key(key)).is_none() {
+fn needs(path: &Path, key: &str, what_it_is: &str, tree: &Node, found: &mut Checked) {
+    if tree.find(&path.key(key)).is_none() {
         let what = format!("`{path}` has no `{key}`");
         found.problem(tree, path, what, format!("add `{key}: …` below it, {what_it_is}"));
     }
 }
 
-fn commands(path: &Path, tool: &Tool, tree: &Node, found: &mut Checked) {
+fn commands(path: &Path, tool: &CommandKeys, tree: &Node, found: &mut Checked) {
     for (key, list) in
         [("allowed_commands", &tool.allowed_commands), ("denied_commands", &tool.denied_commands)]
     {
         for (no, entry) in list.iter().flatten().enumerate() {
             let is_command = shell_words::split(entry).is_ok_and(|words| !words.is_empty());
             if !is_command {
-                let what = format!("`{entry}` of `{path}.{key}` is no command");
+                let what = format!("`{entry}` of `{path}.{key}` is not a command");
                 let help = "write a program, or the first words of a command, with quotes closed";
                 found.problem(tree, &path.key(key).item(no), what, help);
             }
         }
     }
     if tool.deny_by_default == Some(true) && tool.allowed_commands.is_none() {
-        let what = format!("`{path}` refuses what is not listed, and lists nothing, so no command runs");
+        let what = format!("`{path}` denies unlisted commands and lists none, so no command runs");
         found.notice(tree, &path.key("deny_by_default"), what);
-    }
-    if tool.sandbox == Some(Sandbox::Off) {
-        let key = path.key("sandbox");
-        if tool.network.is_some() || tool.readable.is_some() {
-            let what = format!("`{path}` has no sandbox, so `network` and `readable` have no effect");
-            found.problem(tree, &key, what, "remove them, or write `sandbox: on`");
-        }
-        let what = format!("commands of `{path}` can do whatever the server's user can do");
-        found.notice(tree, &key, what);
     }
 }
 
-fn hosts(path: &Path, tool: &Tool, tree: &Node, found: &mut Checked) {
-    for (no, host) in tool.allowed_hosts.iter().flatten().enumerate() {
+/// Without a sandbox nothing limits what programs reach.
+fn without_sandbox(path: &Path, sandbox: Option<Sandbox>, tree: &Node, found: &mut Checked) {
+    if sandbox != Some(Sandbox::Off) {
+        return;
+    }
+    let key = path.key("sandbox");
+    if ["network", "readable"].iter().any(|limit| tree.find(&path.key(limit)).is_some()) {
+        let what = format!("`{path}` has no sandbox, so `network` and `readable` have no effect");
+        found.problem(tree, &key, what, "remove them, or write `sandbox: on`");
+    }
+    let what = format!("commands of `{path}` can do whatever the server's user can do");
+    found.notice(tree, &key, what);
+}
+
+/// The hosts that a tool may call.
+struct HostRules<'a> {
+    allowed_hosts: Option<&'a [String]>,
+    only_allowed_hosts: Option<bool>,
+}
+
+fn host_rules(allowed_hosts: Option<&[String]>, only_allowed_hosts: Option<bool>) -> HostRules<'_> {
+    HostRules { allowed_hosts, only_allowed_hosts }
+}
+
+fn hosts(path: &Path, rules: &HostRules<'_>, tree: &Node, found: &mut Checked) {
+    for (no, host) in rules.allowed_hosts.into_iter().flatten().enumerate() {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
         if host.is_empty() || !host.chars().all(is_plain) {
-            let what = format!("`{host}` of `{path}.allowed_hosts` is no host");
+            let what = format!("`{host}` of `{path}.allowed_hosts` is not a host");
             let help = "write the name or address alone, or with its port: `jobs.internal`, `10.0.0.7:8443`";
             found.problem(tree, &path.key("allowed_hosts").item(no), what, help);
         }
     }
-    let names_none = tool.allowed_hosts.as_ref().is_none_or(Vec::is_empty);
-    if tool.only_allowed_hosts == Some(true) && names_none {
+    if rules.only_allowed_hosts == Some(true) && rules.allowed_hosts.is_none_or(<[String]>::is_empty) {
         let what = format!("`{path}` may call only `allowed_hosts`, and there are none");
-        found.problem(
-            tree,
-            &path.key("only_allowed_hosts"),
-            what,
-            "add `allowed_hosts: [HOST]`, or remove it",
-        );
+        let help = "add `allowed_hosts: [HOST]`, or remove it";
+        found.problem(tree, &path.key("only_allowed_hosts"), what, help);
     }
 }
 
-/// What can be said of an address without asking anybody: a call that could never be made is a mistake of the file.
-fn address(path: &Path, tool: &Tool, (what, never): (&str, &str), tree: &Node, found: &mut Checked) {
-    let Some(url) = &tool.url else { return };
-    match guard(Some(tool)).check_text(url) {
+/// What a tool calls, in words for a message.
+struct Callee<'a> {
+    url: Option<&'a str>,
+    what: &'static str,
+    never: &'static str,
+}
+
+/// What can be said of an address without a lookup: a call that could never be made is a mistake of the file.
+fn callee(path: &Path, rules: &HostRules<'_>, callee: &Callee<'_>, tree: &Node) -> Option<Problem> {
+    let Callee { url, what, never } = callee;
+    match guard(rules.allowed_hosts, others(rules.only_allowed_hosts)).check_text((*url)?) {
         Err(blocked @ (Blocked::NotNamed(_) | Blocked::NotPublic { .. })) => {
             let what = format!("the {what} of `{path}` could never be {never}: {blocked}");
-            found.problem(tree, &path.key("url"), what, "add the host to `allowed_hosts` of this tool");
+            let help = "add the host to `allowed_hosts` of this tool".to_owned();
+            let path = path.key("url");
+            Some(Problem { at: tree.spot(&path), path, what, help })
         }
-        // What is no address has been told.
-        Err(Blocked::Url { .. } | Blocked::NoAddress { .. }) | Ok(_) => {}
+        // A malformed address has already been reported.
+        Err(Blocked::Url { .. } | Blocked::NoAddress { .. }) | Ok(_) => None,
     }
 }
 
@@ -231,7 +207,7 @@ fn mcp(path: &Path, tree: &Node, found: &mut Checked) {
 }
 
 /// A program of an MCP server is confined only where the file says so: most of them need a network and a home.
-fn confined(path: &Path, tool: &Tool, tree: &Node, found: &mut Checked) {
+fn confined(path: &Path, tool: &McpKeys, tree: &Node, found: &mut Checked) {
     for key in ["network", "readable"] {
         if tool.sandbox.is_none() && tree.find(&path.key(key)).is_some() {
             let what = format!("`{path}.{key}` has no effect without a sandbox");
@@ -245,7 +221,7 @@ fn is_schema(path: &Path, parameters: &Parameters, tree: &Node, found: &mut Chec
     if let Err(error) = jsonschema::validator_for(&schema) {
         let help = "write a JSON Schema: `type: object`, and `properties:` with a schema for each argument";
         let place = error.instance_path().to_string().replace('/', ".");
-        found.problem(tree, path, format!("`{path}{place}` is not right in a JSON Schema: {error}"), help);
+        found.problem(tree, path, format!("`{path}{place}` is not valid in a JSON Schema: {error}"), help);
     } else if schema["type"] != "object" {
         let help = "write `type: object` below it, and the arguments below `properties:`";
         found.problem(tree, path, format!("`{path}` must describe an object, as all arguments are"), help);
@@ -253,9 +229,9 @@ fn is_schema(path: &Path, parameters: &Parameters, tree: &Node, found: &mut Chec
 }
 
 /// A job elsewhere is always waited for, and what it must bring can be checked.
-fn external(path: &Path, tool: &Tool, tree: &Node, found: &mut Checked) {
+fn external(path: &Path, tool: &ExternalKeys, tree: &Node, found: &mut Checked) {
     if tool.is_async == Some(false) {
-        let what = format!("`{path}.async` is false, and the result of a job elsewhere always comes later");
+        let what = format!("`{path}.async` is false, and an external job is always asynchronous");
         let help = "remove it; for a tool that answers at once write `type: http_request`";
         found.problem(tree, &path.key("async"), what, help);
     }
@@ -263,12 +239,15 @@ fn external(path: &Path, tool: &Tool, tree: &Node, found: &mut Checked) {
         let what = format!("`{path}` has a `previous_webhook_secret` and no `webhook_secret`");
         found.problem(tree, &path.key("previous_webhook_secret"), what, "add `webhook_secret: …` below it");
     }
+    if let Some(parameters) = &tool.parameters {
+        is_schema(&path.key("parameters"), parameters, tree, found);
+    }
     if let Some(result) = &tool.validate_result {
         let schema = serde_json::Value::Object(result.0.clone());
         let path = path.key("validate_result");
         if let Err(error) = jsonschema::validator_for(&schema) {
             let place = error.instance_path().to_string().replace('/', ".");
-            let what = format!("`{path}{place}` is not right in a JSON Schema: {error}");
+            let what = format!("`{path}{place}` is not valid in a JSON Schema: {error}");
             found.problem(tree, &path, what, "write a JSON Schema of `{title, output, metadata}`");
         }
     }
@@ -279,11 +258,13 @@ pub(super) fn sub_agents(name: &str, agent: &Agent, file: &File, tree: &Node, fo
     for (no, sub_agent) in agent.sub_agents.iter().enumerate() {
         let tool_name = sub_agent_tool(sub_agent);
         let Some(tool) = file.tools.get(&tool_name) else { continue };
-        let is_it = tool.kind == Some(ToolType::Agent) && tool.agent.as_ref() == Some(sub_agent);
+        let is_it =
+            matches!(&tool.kind, Some(ToolKind::Agent(keys)) if keys.agent.as_ref() == Some(sub_agent));
         if !is_it {
             let path = Path::of(&["agents", name, "sub_agents"]).item(no);
-            let what =
-                format!("`{sub_agent}` brings a tool `{tool_name}`, and `tools.{tool_name}` is another one");
+            let what = format!(
+                "`{sub_agent}` adds a tool `{tool_name}`, and `tools.{tool_name}` is a different one"
+            );
             let help = format!("rename that tool, or make it `{{type: agent, agent: {sub_agent}}}`");
             found.problem(tree, &path, what, help);
         }

@@ -19,49 +19,50 @@ pub struct Agent {
     /// What the agent is for, in a sentence; shown to people and to other agents.
     #[garde(inner(length(min = 1)))]
     pub description: Option<String>,
-    /// What the model is told before every conversation. It is stored with each run, so keep secrets out of it.
+    /// The system prompt. It is stored with each run, so keep secrets out of it.
     #[serde(default)]
     pub instructions: String,
     /// The tools it may call: names below `tools`, or built-in ones.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// Agents that it may hand work to: for each, the model is offered a tool `ask_NAME` of type `agent`, unless one of
-    /// `tools` hands work to it.
+    /// Agents that it may delegate work to: for each, the model is offered a tool `ask_NAME` of type `agent`, unless
+    /// one of `tools` already does.
     #[serde(default)]
     pub sub_agents: Vec<String>,
-    /// Where its sessions, runs and holds live: a name below `session_stores`. With it the agent is async by default.
+    /// Where its sessions, runs and holds are stored: a name below `session_stores`. With it the agent is async by
+    /// default.
     pub session_store: Option<String>,
-    /// How its runs are tracked. Without this block no call can wait: a tool that requires approval is denied.
+    /// How its runs are tracked. Without this block no call can be held: a tool that requires approval is denied.
     #[garde(dive)]
     pub task: Option<Task>,
-    /// How many replies of the model one of its runs may have; then the run fails. The smaller of this and
-    /// `server.limits.turns` counts.
+    /// Maximum number of model replies of a run; beyond it the run fails. The smaller of this and `server.limits.turns`
+    /// applies.
     #[garde(inner(range(min = 1)))]
     pub max_turns: Option<u32>,
-    /// What one of its runs may use; then the run fails.
+    /// Limits of one run; beyond them the run fails.
     #[garde(dive)]
     #[serde(default)]
     pub budget: Budget,
-    /// How it thinks.
+    /// The agent loop.
     #[garde(dive)]
     #[serde(default)]
     pub reasoning: Reasoning,
-    /// Who may decide, beside whoever started the run: user names, `group:NAME` or `role:NAME`. Without it only the
-    /// owner decides; an empty list means nobody.
+    /// Who may decide, besides the user who started the run: user names, `group:NAME` or `role:NAME`. Without it only
+    /// the owner decides; an empty list means nobody else.
     pub approvers: Option<Vec<String>>,
-    /// Whether whoever started a run may decide its holds. The strictest of server, agent and tool counts.
+    /// Whether the user who started a run may decide its holds. The strictest of server, agent and tool wins.
     pub self_approval: Option<SelfApproval>,
-    /// How it shows itself to A2A clients.
+    /// The agent's A2A card.
     #[garde(dive)]
     #[serde(default)]
     pub a2a: A2a,
     /// Inboxes that it takes work from, by priority and age. In such runs the model can ask people with the tool `suspend`.
     #[serde(default)]
     pub inboxes: Vec<String>,
-    /// The types of work that it takes from its inboxes; all if it is left out.
+    /// The task types that it takes from its inboxes. Default: all.
     #[serde(default)]
     pub inbox_types: Vec<String>,
-    /// How many tasks of its inboxes it works on at once, on each node. One that waits for a person does not count.
+    /// Maximum number of concurrent inbox tasks on each node. A task that waits for a person does not count.
     #[garde(inner(range(min = 1, max = 10_000)))]
     #[schemars(extend("default" = Agent::MAX_CONCURRENT))]
     pub max_concurrent: Option<u32>,
@@ -81,14 +82,14 @@ pub struct A2a {
     /// know. The agent answers such clients in any case.
     #[schemars(extend("default" = false))]
     pub v03_card: Option<bool>,
-    /// What it is good at, for its card. Without it the card has one skill, made of the agent's name and `description`.
+    /// The skills on its card. Default: one skill, from the agent's name and `description`.
     #[garde(dive)]
     pub skills: Vec<Skill>,
-    /// The media types that clients may send, such as `text/plain` or `image/*`. A part of another type is refused. Without
-    /// it: text, JSON and pictures.
+    /// The media types that clients may send, such as `text/plain` or `image/*`. A part of another type is refused.
+    /// Default: text, JSON and images.
     #[garde(inner(inner(custom(media_type))))]
     pub input_modes: Option<Vec<String>>,
-    /// The media types that it answers with. A client that accepts none of them is refused. Without it: `text/plain` and
+    /// The media types of its responses. A client that accepts none of them is refused. Default: `text/plain` and
     /// `application/json`.
     #[garde(inner(inner(custom(media_type))))]
     pub output_modes: Option<Vec<String>>,
@@ -99,18 +100,18 @@ pub struct A2a {
 #[serde(deny_unknown_fields)]
 #[garde(allow_unvalidated)]
 pub struct Skill {
-    /// Its name for programs.
+    /// Its id.
     #[garde(length(min = 1))]
     pub id: String,
-    /// Its name for people; the id if it is left out.
+    /// Its display name. Default: the id.
     pub name: Option<String>,
-    /// What it is, in a sentence.
+    /// What the skill is, in a sentence.
     #[garde(length(min = 1))]
     pub description: String,
-    /// Words to find it by.
+    /// Tags for search.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// What one might ask for.
+    /// Example requests.
     #[serde(default)]
     pub examples: Vec<String>,
 }
@@ -128,7 +129,7 @@ fn media_type(text: &str, (): &()) -> garde::Result {
 #[serde(deny_unknown_fields, default)]
 #[garde(allow_unvalidated)]
 pub struct Budget {
-    /// Tokens, of what the model is asked with and of what it replies.
+    /// Tokens, input and output together.
     #[garde(inner(range(min = 1)))]
     pub tokens: Option<u64>,
     /// Cost, in the units of `llms.<name>.price`.
@@ -141,23 +142,23 @@ pub struct Budget {
 #[serde(deny_unknown_fields, default)]
 #[garde(allow_unvalidated)]
 pub struct Task {
-    /// Where runs live when the agent has no `session_store`.
+    /// Where runs are stored when the agent has no `session_store`.
     #[schemars(extend("default" = "memory"))]
     pub backend: Option<TaskBackend>,
     /// For `backend: sql`: the database.
     #[garde(dive)]
     pub sql: Option<Sql>,
-    /// How many of its runs are worked on at once. A run that waits for a person takes none of these places.
+    /// Maximum number of concurrently executing runs. A held run takes no slot.
     #[garde(inner(range(min = 1, max = 10_000)))]
     #[schemars(extend("default" = Task::WORKER_POOL))]
     pub worker_pool: Option<u32>,
-    /// How long a decision may take. Without it: 600 seconds for a blocking agent, without limit for an async one.
+    /// How long a decision may take. Default: 600 seconds for a blocking agent, without limit for an async one.
     pub input_timeout: Option<Span>,
-    /// How long a run may work: ask its model and run its tools. Waiting, for a person, for a job elsewhere or for a
-    /// place, does not count. Past it the run fails. Without limit if it is left out.
+    /// Maximum execution time of a run: model requests and tool calls. Time on hold, on external jobs and in the queue
+    /// does not count. Beyond it the run fails. Default: without limit.
     #[garde(inner(custom(more_than_nothing)))]
     pub timeout: Option<Span>,
-    /// What happens while a person decides.
+    /// Human-in-the-loop settings.
     #[garde(dive)]
     pub hitl: Hitl,
 }
@@ -177,12 +178,12 @@ pub enum TaskBackend {
     Sql,
 }
 
-/// What happens while a person decides.
+/// Human-in-the-loop settings.
 #[derive(Debug, Default, Deserialize, JsonSchema, Validate)]
 #[serde(deny_unknown_fields, default)]
 #[garde(allow_unvalidated)]
 pub struct Hitl {
-    /// Whether runs outlive the process while they wait.
+    /// Whether held runs survive a restart.
     #[schemars(extend("default" = "auto"))]
     pub mode: Option<Mode>,
     /// What a denial does.
@@ -191,17 +192,17 @@ pub struct Hitl {
     /// What happens when `input_timeout` passes without a decision.
     #[schemars(extend("default" = "fail"))]
     pub on_timeout: Option<OnTimeout>,
-    /// With `on_timeout: keep`: how long a late answer is still taken; without limit if it is left out.
+    /// With `on_timeout: keep`: how long a late decision is still accepted. Default: without limit.
     pub expiry_grace: Option<Span>,
-    /// With `on_timeout: keep`: what the end of the grace does.
+    /// With `on_timeout: keep`: what happens when the grace period ends.
     #[schemars(extend("default" = "fail"))]
     pub after_grace: Option<AfterGrace>,
-    /// Whether one held call holds all calls of its reply. Otherwise the others run at once.
+    /// Whether one held call holds all calls of its reply. Otherwise the others run immediately.
     #[schemars(extend("default" = false))]
     pub hold_batch: Option<bool>,
 }
 
-/// Whether runs outlive the process while they wait.
+/// Whether held runs survive a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -219,10 +220,10 @@ pub enum Mode {
 #[serde(deny_unknown_fields, default)]
 #[garde(allow_unvalidated)]
 pub struct Reasoning {
-    /// The loop it runs in.
+    /// The kind of loop.
     #[schemars(extend("default" = "chain_of_thought"))]
     pub engine: Option<Engine>,
-    /// Whether clients get the model's words while they come.
+    /// Whether clients get token streaming.
     #[schemars(extend("default" = true))]
     pub enable_streaming: Option<bool>,
     /// Whether the model's thinking is shown.
@@ -234,6 +235,6 @@ pub struct Reasoning {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
-    /// Model, tools, model, until the model asks for no more tools.
+    /// Model, tools, model, until the model calls no more tools.
     ChainOfThought,
 }

@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use garde::Validate;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use standfast_models::provider::Dialect;
 
 use super::values::{Secret, Span};
-use crate::model::provider::Dialect;
 
 /// A model and how to reach it.
 #[derive(Debug, Deserialize, JsonSchema, Validate)]
 #[serde(deny_unknown_fields)]
 #[garde(allow_unvalidated)]
 pub struct Llm {
-    /// Who answers.
+    /// The provider.
     #[serde(rename = "type")]
     pub kind: LlmType,
     /// The provider's name of the model, such as `gpt-4o`. Not for `scripted`.
@@ -25,36 +25,37 @@ pub struct Llm {
     /// The key of the provider. Write `${NAME}` and set the variable, so that the key is in no file.
     #[garde(skip)]
     pub api_key: Option<Secret>,
-    /// Another address than the provider's own: a gateway, or a server that speaks the same protocol.
+    /// The URL of the API, if it is not the provider's own: a gateway, or a server that speaks the same protocol.
     #[garde(inner(custom(web_address)))]
     pub base_url: Option<String>,
-    /// How freely the model chooses its words; the provider's default without it.
+    /// The sampling temperature. Default: the provider's.
     #[garde(inner(range(min = 0.0, max = 2.0)))]
     pub temperature: Option<f64>,
-    /// How many tokens a reply may have; the provider's default without it.
+    /// Maximum number of tokens of a reply. Default: the provider's.
     #[garde(inner(range(min = 1)))]
     pub max_tokens: Option<u32>,
     /// How long one reply may take.
     #[schemars(extend("default" = "10m"))]
     pub timeout: Option<Span>,
-    /// More headers of each request: names and values. Values are never shown.
+    /// Additional headers of each request. Values are never shown.
     #[serde(default)]
     pub headers: BTreeMap<String, Secret>,
-    /// How often the model is asked again after a failure that may pass; then the fallback is asked, or the run fails.
-    /// Without it: once where there is a `fallback`, else as often as `server.limits.model_attempts` allows.
+    /// Number of retries after a transient failure; then the fallback is called, or the run fails. Default: 1 with a
+    /// `fallback`, else as many as `server.limits.model_attempts` allows.
     #[garde(inner(range(max = 100)))]
     pub max_retries: Option<u32>,
-    /// The name of another model below `llms` that is asked when this one fails.
+    /// The name of another model below `llms` that is called when this one fails.
     #[garde(inner(length(min = 1)))]
     pub fallback: Option<String>,
-    /// How many requests may be under way to it at once; others wait in line, and agents take turns.
+    /// Maximum number of concurrent requests; further ones are queued, and agents take turns.
     #[garde(inner(range(min = 1, max = 10_000)))]
     #[schemars(extend("default" = 32))]
     pub max_concurrent: Option<u32>,
-    /// What tokens cost, for the sums that runs show and for `server.limits.cost`.
+    /// Token prices, for the usage of runs and for `server.limits.cost`.
     #[garde(dive)]
     pub price: Option<Price>,
-    /// More members of each request, as a JSON object in a text: what the provider knows and this server does not.
+    /// Additional members of each request, as a JSON object in a string: parameters of the provider that have no key
+    /// here.
     #[garde(inner(length(min = 1)))]
     pub parameters: Option<String>,
     /// For `scripted`: the file with the replies (docs/scripted-model.md), relative to the configuration file.
@@ -62,13 +63,13 @@ pub struct Llm {
     pub script: Option<String>,
 }
 
-/// Who answers.
+/// The provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LlmType {
     /// OpenAI's chat completions, or anything that speaks them at `base_url`: vLLM, llama.cpp, OpenRouter, Ollama.
     Openai,
-    /// OpenAI's responses: what its reasoning models work best with.
+    /// OpenAI's Responses API, recommended for its reasoning models.
     OpenaiResponses,
     /// Anthropic.
     Anthropic,
@@ -76,7 +77,7 @@ pub enum LlmType {
     Gemini,
     /// Ollama, on this machine or at `base_url`.
     Ollama,
-    /// A file with replies: no key, no network, always the same.
+    /// A file with replies: no API key, no network, deterministic.
     Scripted,
 }
 
@@ -99,13 +100,13 @@ impl LlmType {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Tokens that the model reads.
+    /// Input tokens.
     #[garde(range(min = 0.0))]
     pub input: f64,
-    /// Tokens that the model writes.
+    /// Output tokens.
     #[garde(range(min = 0.0))]
     pub output: f64,
-    /// Tokens that it reads from the provider's cache; as much as others without it.
+    /// Input tokens from the provider's cache. Default: the same as `input`.
     #[garde(inner(range(min = 0.0)))]
     pub cached_input: Option<f64>,
 }
@@ -113,8 +114,9 @@ pub struct Price {
 /// Whether a text is the address of something on the web.
 pub(super) fn web_address(text: &str, (): &()) -> garde::Result {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    match rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(' ')) {
-        true => Ok(()),
-        false => Err(garde::Error::new("must be an address that begins with https:// or http://")),
+    if rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(' ')) {
+        Ok(())
+    } else {
+        Err(garde::Error::new("must be an address that begins with https:// or http://"))
     }
 }

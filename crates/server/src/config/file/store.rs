@@ -13,24 +13,24 @@ use super::values::Secret;
 #[serde(deny_unknown_fields)]
 #[garde(allow_unvalidated)]
 pub struct SessionStore {
-    /// What kind of store it is.
+    /// The kind of store.
     pub backend: Backend,
     /// For `backend: sql`: the database.
     #[garde(dive)]
     pub sql: Option<Sql>,
-    /// For `backend: sql`: a directory, relative to the configuration file, in which the server keeps readable copies of
-    /// the calls of async tools and of the conversations. Nothing reads them back.
+    /// For `backend: sql`: a directory, relative to the configuration file, in which the server writes readable copies
+    /// of the calls of async tools and of the sessions. They cannot be imported.
     #[garde(inner(length(min = 1)))]
     pub mirror: Option<String>,
 }
 
-/// What kind of store it is.
+/// The kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
     /// A database.
     Sql,
-    /// Nothing is kept: a restart loses its runs.
+    /// In memory: a restart loses its runs.
     Memory,
     /// Readable files. Not available yet.
     File,
@@ -43,34 +43,35 @@ pub enum Backend {
 pub struct Sql {
     /// Which database.
     pub driver: Driver,
-    /// For `sqlite`: the path of the file, relative to the configuration file. It is made when it is missing. For
-    /// `postgres` without `url`: the name of the database, which must be there.
+    /// For `sqlite`: the path of the file, relative to the configuration file. It is created if it is missing. For
+    /// `postgres` without `url`: the name of an existing database.
     #[garde(inner(length(min = 1)))]
     pub database: Option<String>,
-    /// For `postgres`: the whole address, such as `postgres://user:password@host:5432/database?sslmode=require`. Write
-    /// `${NAME}` and set the variable, so that the password is in no file. Instead of `host` and what goes with it.
+    /// For `postgres`: the connection URL, such as `postgres://user:password@host:5432/database?sslmode=require`. Write
+    /// `${NAME}` and set the variable, to keep the password out of the file. Replaces `host`, `port`, `database`,
+    /// `user` and `password`.
     pub url: Option<Secret>,
-    /// For `postgres`: the machine that it runs on, or the folder of its socket.
+    /// For `postgres`: the host, or the directory of its socket.
     #[garde(inner(length(min = 1)))]
     #[schemars(extend("default" = "localhost"))]
     pub host: Option<String>,
-    /// For `postgres`: the port that it listens on.
+    /// For `postgres`: the port.
     #[garde(inner(range(min = 1)))]
     #[schemars(extend("default" = 5432))]
     pub port: Option<u16>,
-    /// For `postgres`: who connects; the user that the server runs as if it is left out.
+    /// For `postgres`: the user. Default: the user that the server runs as.
     #[garde(inner(length(min = 1)))]
     pub user: Option<String>,
-    /// For `postgres`: their password. Write `${NAME}` and set the variable.
+    /// For `postgres`: the password. Write `${NAME}` and set the variable.
     pub password: Option<Secret>,
     /// For `postgres`: whether the connection is encrypted.
     #[schemars(extend("default" = "disable"))]
     pub ssl_mode: Option<SslMode>,
-    /// For `postgres`: connections of this node for appends. More of them make smaller groups.
+    /// For `postgres`: connections of this node for appends. More connections mean smaller group commits.
     #[garde(inner(range(min = 1, max = 64)))]
     #[schemars(extend("default" = 2))]
     pub append_connections: Option<u16>,
-    /// For `postgres`: connections of this node for everything else. Three more are used beside them.
+    /// For `postgres`: connections of this node for everything else. Three more are used in addition.
     #[garde(inner(range(min = 1, max = 256)))]
     #[schemars(extend("default" = 4))]
     pub read_connections: Option<u16>,

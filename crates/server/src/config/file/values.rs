@@ -38,17 +38,13 @@ impl Span {
 
 /// Whether a span is one: for what cannot be done in no time at all.
 pub(super) fn more_than_nothing(span: &Span, (): &()) -> garde::Result {
-    if span.0.0 > 0 { Ok(()) } else { Err(garde::Error::new("must be more than nothing")) }
+    if span.0.0 > 0 { Ok(()) } else { Err(garde::Error::new("must be more than 0")) }
 }
 
-/// As people say it: the largest unit that leaves nothing over.
+/// As people say it.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let millis = self.0.0;
-        let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
-        let fits = units.into_iter().find(|(unit, _)| millis > 0 && millis % unit == 0);
-        let (unit, name) = fits.unwrap_or((1, "ms"));
-        write!(f, "{}{name}", millis / unit)
+        self.0.fmt(f)
     }
 }
 
@@ -152,7 +148,7 @@ impl JsonSchema for Parameters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDeny {
-    /// The model is told, with the reason, and goes on.
+    /// The model gets the reason and continues.
     Continue,
     /// The run ends as canceled.
     Cancel,
@@ -164,13 +160,13 @@ pub enum OnDeny {
 pub enum OnTimeout {
     /// The run fails.
     Fail,
-    /// As if a person had denied.
+    /// Same as a denial.
     Deny,
-    /// The model gets an error and goes on.
+    /// The model gets an error and continues.
     ResumeWithError,
     /// The run ends as canceled.
     Cancel,
-    /// The hold stays open, marked as expired, and takes a late answer until `expiry_grace` ends.
+    /// The hold stays open, marked as expired, and accepts a late decision until `expiry_grace` ends.
     Keep,
 }
 
@@ -190,7 +186,7 @@ pub enum AfterGrace {
 pub enum SelfApproval {
     /// They may.
     Allow,
-    /// They may not: four eyes.
+    /// They may not: four-eyes principle.
     Forbid,
 }
 

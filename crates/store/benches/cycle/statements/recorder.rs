@@ -3,7 +3,10 @@
 use std::sync::Mutex;
 
 use standfast_store::memory::MemoryStore;
-use standfast_store::{Answer, Batch, Store};
+use standfast_store::{
+    Answer, AuditLayer, Batch, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, RunStore, SecretLayer,
+    SessionLayer, Store, WorkLayer,
+};
 
 pub(crate) struct Recorder {
     inner: MemoryStore,
@@ -20,12 +23,22 @@ impl Recorder {
     }
 }
 
-impl Store for Recorder {
+impl Layer for Recorder {
+    fn below(&self) -> &dyn Store {
+        &self.inner
+    }
+}
+
+impl RunLayer for Recorder {
     fn append(&self, batches: Vec<Batch>) -> Answer<()> {
         self.appends.lock().unwrap().push(batches.clone());
         self.inner.append(batches)
     }
-    standfast_store::forward_store!(inner: load, links, blob, definition, claim_due, renew, release, list_runs, inbox_counts, list_holds, find_hold, find_key, due_notices, subscriptions,
-        forget_keys, settle_notice, session, change_session, erase, credential, put_credential, list_credentials, revoke_credential, put_audit, audit_entries, facts, quarantine, counts,
-        list_sessions, time, shards, leave, nodes, hints);
 }
+
+impl WorkLayer for Recorder {}
+impl DeliveryLayer for Recorder {}
+impl SessionLayer for Recorder {}
+impl IdempotencyLayer for Recorder {}
+impl SecretLayer for Recorder {}
+impl AuditLayer for Recorder {}

@@ -4,8 +4,8 @@
 
 use standfast_core::body::Body;
 use standfast_core::command::{
-    ClaimRun, Command, Decide, Edit, FailKind, FailRun, FinishCall, OnHold, Propose, RecordFailure, Resolve,
-    Say, SuspendFor, Wanted,
+    Choice, ClaimRun, Command, Decide, Edit, FailKind, FailRun, FinishCall, OnHold, Propose, RecordFailure,
+    Resolve, Say, SuspendFor,
 };
 use standfast_core::digest::Digest;
 use standfast_core::event::{Driver, Envelope};
@@ -84,17 +84,17 @@ fn about_hold(random: &mut Random, run: &Run, hold: &Hold, now: Timestamp) -> Co
     let arguments = RawJson::parse(&format!(r#"{{"edited": {}}}"#, random.below(9))).unwrap();
     let value = if random.one_in(4) { super::large() } else { Body::text("yes") };
     let (deny, fail) =
-        (Wanted::Deny { reason: Some("no".into()) }, Wanted::Fail { error: Body::text("exit 1") });
+        (Choice::Deny { reason: Some("no".into()) }, Choice::Fail { error: Body::text("exit 1") });
     let resolution = match (hold.kind, random.below(3)) {
-        (HoldKind::Approval, 0) => Wanted::ApproveEdited { arguments: arguments.clone() },
-        (HoldKind::Approval | HoldKind::Recovery, 1) => Wanted::Approve,
+        (HoldKind::Approval, 0) => Choice::ApproveEdited { arguments: arguments.clone() },
+        (HoldKind::Approval | HoldKind::Recovery, 1) => Choice::Approve,
         (HoldKind::External | HoldKind::Auth, 1) => fail,
-        (HoldKind::External, 2) => Wanted::Withdraw,
+        (HoldKind::External, 2) => Choice::Withdraw,
         (HoldKind::Approval | HoldKind::Input | HoldKind::Auth | HoldKind::Recovery, 2) => deny,
         (
             HoldKind::Approval | HoldKind::Input | HoldKind::External | HoldKind::Auth | HoldKind::Recovery,
             _,
-        ) => Wanted::Answer { value },
+        ) => Choice::Answer { value },
     };
     let call = hold.call();
     match random.below(10) {

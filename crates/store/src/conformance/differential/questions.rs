@@ -14,8 +14,8 @@ use super::super::support::{
 };
 use super::{AGENTS, INBOXES, KEYS, NODES, PEOPLE, SESSIONS, TENANTS, Twins};
 use crate::{
-    Audience, Claim, Credential, DueNotice, HoldFilter, HoldQuery, NoticeQuery, RunFilter, RunQuery,
-    SessionChange, SettleNotice, ShardSet, Store, Who,
+    Audience, AudienceMember, Claim, Credential, DeliveryStore, DueNotice, HoldFilter, HoldQuery,
+    NoticeQuery, RunFilter, RunQuery, SessionChange, SettleNotice, ShardSet, Store,
 };
 
 impl Twins {
@@ -118,7 +118,9 @@ impl Twins {
         };
         let audience = match random.below(2) {
             0 => Audience::Everyone,
-            _ => Audience::AnyOf((0..random.below(4)).map(|_| Who(random.name(&PEOPLE).into())).collect()),
+            _ => Audience::AnyOf(
+                (0..random.below(4)).map(|_| AudienceMember(random.name(&PEOPLE).into())).collect(),
+            ),
         };
         let kinds = (0..random.below(3)).map(|_| *random.pick(&HoldKind::ALL)).collect();
         let (tenant, limit) = (tenant(random.name(&TENANTS)), random.index(9) + 1);

@@ -15,7 +15,7 @@ use standfast_core::id::{RunId, Seq};
 use super::super::support::{NewRun, Scribe, block_on, checked};
 use super::{check_all, cycle, open};
 use crate::sqlite::SqliteStore;
-use crate::{Store, StoreError};
+use crate::{RunStore, StoreError};
 
 /// The file could not be opened.
 pub const REFUSED: u8 = 3;
@@ -99,14 +99,14 @@ pub struct Work {
 }
 
 /// A started process and what it says.
-pub struct Running {
+pub struct ChildProcess {
     child: Child,
     lines: Receiver<String>,
 }
 
 /// What a process said until it ended.
 #[derive(Debug)]
-pub struct Said {
+pub struct ProcessReport {
     /// Acknowledged appends.
     pub acked: Vec<(RunId, Seq)>,
     /// Why it ended by itself.
@@ -118,7 +118,7 @@ pub struct Said {
 impl Program {
     /// Starts it on a file, perhaps under another program.
     #[must_use]
-    pub fn start(&self, under: &[String], file: &Path, work: Work) -> Running {
+    pub fn start(&self, under: &[String], file: &Path, work: Work) -> ChildProcess {
         let program = under.first().map_or(self.path.as_os_str(), |first| first.as_ref());
         let mut command = Command::new(program);
         if let Some(rest) = under.get(1..) {
@@ -140,13 +140,13 @@ impl Program {
                 line.clear();
             }
         });
-        Running { child, lines }
+        ChildProcess { child, lines }
     }
 }
 
-impl Running {
+impl ChildProcess {
     /// Kills it without warning after it has worked for so long.
-    pub fn kill_after(mut self, first_word_within: Duration, then: Duration) -> Said {
+    pub fn kill_after(mut self, first_word_within: Duration, then: Duration) -> ProcessReport {
         let first = self.lines.recv_timeout(first_word_within).ok();
         std::thread::sleep(then);
         self.child.kill().unwrap();
@@ -154,12 +154,12 @@ impl Running {
     }
 
     /// Waits until it ends by itself.
-    pub fn wait(self) -> Said {
+    pub fn wait(self) -> ProcessReport {
         self.said(None)
     }
 
-    fn said(mut self, first: Option<String>) -> Said {
-        let mut said = Said { acked: Vec::new(), last_words: None, code: None };
+    fn said(mut self, first: Option<String>) -> ProcessReport {
+        let mut said = ProcessReport { acked: Vec::new(), last_words: None, code: None };
         for line in first.into_iter().chain(self.lines.iter()) {
             let words: Vec<&str> = line.split(' ').collect();
             match words.as_slice() {

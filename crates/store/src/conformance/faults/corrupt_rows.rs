@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use rusqlite::Connection;
-use standfast_core::command::{Command, Wanted};
+use standfast_core::command::{Choice, Command};
 use standfast_core::hold::HoldPolicy;
 use standfast_core::id::{HoldId, RunId};
 use standfast_core::project::RunRow;
@@ -18,8 +18,8 @@ use super::super::support::{
 use super::{Report, fresh_file, open};
 use crate::sqlite::SqliteStore;
 use crate::{
-    Audience, Batch, Claim, Claimed, HoldFilter, HoldQuery, Notice, NoticeQuery, Put, RunFilter, ShardSet,
-    Store, StoreError, Who,
+    Audience, AudienceMember, Batch, Claim, ClaimedRun, DeliveryStore, HoldFilter, HoldQuery, Notice,
+    NoticeQuery, Put, RunFilter, RunStore, ShardSet, StoreError, WorkStore,
 };
 
 /// What a column is overwritten with: each kind of damage, as SQL.
@@ -181,17 +181,14 @@ impl Scene {
                 return Err(format!("a bystander is not claimed: {first:?}"));
             }
         }
-        let is_reported = first.iter().any(|claimed| matches!(claimed, Claimed::Corrupt { .. }));
+        let is_reported = first.iter().any(|claimed| matches!(claimed, ClaimedRun::Corrupt { .. }));
         if matches!(error, Some(StoreError::Corrupt { .. })) && !is_reported {
             return Err(format!("it is due and corrupt, and the claim does not say so: {first:?}"));
         }
-        match second.is_empty() {
-            true => Ok(()),
-            false => Err(format!("a second claim comes up with {second:?}")),
-        }
+        if second.is_empty() { Ok(()) } else { Err(format!("a second claim comes up with {second:?}")) }
     }
 
-    fn claim(&self, store: &SqliteStore) -> Result<Vec<Claimed>, String> {
+    fn claim(&self, store: &SqliteStore) -> Result<Vec<ClaimedRun>, String> {
         let now = self.scribe.now;
         let (until, shards) = (now.plus(Millis::seconds(60)), ShardSet::all());
         let claim = Claim { node: NODE, now, until, shards, limit: 10, room: Vec::new() };
@@ -203,7 +200,7 @@ impl Scene {
         let listed =
             block_on(store.list_runs(runs_by(RunFilter::All))).map_err(|error| format!("runs: {error}"))?;
         let everyone = HoldQuery { ..holds_by(HoldFilter::All) };
-        let alice = Audience::AnyOf(vec![Who("user:alice".into())]);
+        let alice = Audience::AnyOf(vec![AudienceMember("user:alice".into())]);
         let of_alice = HoldQuery { audience: alice, ..holds_by(HoldFilter::All) };
         let of_agent = holds_by(HoldFilter::Agent(self.victim.run.facts.agent.clone()));
         let mut seen = vec![listed.items.iter().map(|row| row.run.facts.id).collect::<Vec<_>>()];
@@ -219,9 +216,10 @@ impl Scene {
         }
         let leases = block_on(store.renew(self.all_runs(), NODE, self.scribe.now.plus(Millis::hours(1))));
         let leases = leases.map_err(|error| format!("renewing says: {error}"))?;
-        match all.iter().all(|run| leases.contains(run)) {
-            true => Ok(()),
-            false => Err("a bystander's lease was lost".into()),
+        if all.iter().all(|run| leases.contains(run)) {
+            Ok(())
+        } else {
+            Err("a bystander's lease was lost".into())
         }
     }
 
@@ -234,7 +232,7 @@ impl Scene {
         let mut scribe = self.scribe.clone();
         scribe.now = super::super::support::BEGIN;
         for row in &self.bystanders {
-            let mut batch = scribe.batch(row, &resolve(the_hold(row).key, Wanted::Approve));
+            let mut batch = scribe.batch(row, &resolve(the_hold(row).key, Choice::Approve));
             batch.puts.push(Put::Wake { run: self.victim.run.facts.id, at: scribe.now });
             let after = batch.row.clone();
             block_on(store.append(vec![batch])).map_err(|error| format!("deciding a bystander: {error}"))?;
@@ -254,10 +252,10 @@ impl Scene {
     }
 }
 
-fn claimed_run(claimed: &Claimed) -> Option<RunId> {
+fn claimed_run(claimed: &ClaimedRun) -> Option<RunId> {
     match claimed {
-        Claimed::Run { stored, .. } => Some(stored.row.run.facts.id),
-        Claimed::Corrupt { .. } => None,
+        ClaimedRun::Run { stored, .. } => Some(stored.row.run.facts.id),
+        ClaimedRun::Corrupt { .. } => None,
     }
 }
 
@@ -271,7 +269,7 @@ fn held(scribe: &mut Scribe, store: &SqliteStore) -> RunRow {
     let row = write(scribe.start(&NewRun::of("helper").holding(policy)));
     let mut batch = scribe.reply(&row, &[super::SHELL]);
     let (from, due_at) = (batch.link.header.first, scribe.now);
-    let (hold, who) = (the_hold(&batch.row), vec![Who("user:alice".into())]);
+    let (hold, who) = (the_hold(&batch.row), vec![AudienceMember("user:alice".into())]);
     batch.puts.push(Put::Audience { hold, who });
     batch.puts.push(Put::Notice(Notice { subscription: "hook".into(), owner: String::new(), from, due_at }));
     write(batch)

@@ -10,7 +10,7 @@ use super::super::support::{NewRun, Scribe, block_on, checked};
 use super::child::check_after;
 use super::{Report, cycle, fresh_file, open};
 use crate::sqlite::{OpenError, SqliteOptions, SqliteStore};
-use crate::{Batch, Store, StoreError};
+use crate::{Batch, RunStore, StoreError};
 
 /// Fills the disk so many times, each time at another page.
 #[must_use]
@@ -72,13 +72,13 @@ fn fill(pages: u32) -> Result<(), String> {
     Ok(())
 }
 
-type Acked = (standfast_core::id::RunId, standfast_core::id::Seq);
+type Acknowledgement = (standfast_core::id::RunId, standfast_core::id::Seq);
 
 /// Appends until one is refused; that one and the reason.
 fn append_all(
     store: &SqliteStore,
     batches: Vec<Batch>,
-    acked: &mut Vec<Acked>,
+    acked: &mut Vec<Acknowledgement>,
 ) -> Result<Option<(Batch, String)>, String> {
     for batch in batches {
         match block_on(store.append(vec![batch.clone()])) {
@@ -91,7 +91,7 @@ fn append_all(
 }
 
 /// What was acknowledged can be read, and nothing of what was refused is there.
-fn still_reads(store: &SqliteStore, refused: &Batch, acked: &[Acked]) -> Result<(), String> {
+fn still_reads(store: &SqliteStore, refused: &Batch, acked: &[Acknowledgement]) -> Result<(), String> {
     for (run, _) in acked {
         checked(store, *run)?;
     }
@@ -103,8 +103,9 @@ fn still_reads(store: &SqliteStore, refused: &Batch, acked: &[Acked]) -> Result<
 }
 
 fn names_the_disk(why: &str) -> Result<(), String> {
-    match why.contains("disk") && why.contains("full") {
-        true => Ok(()),
-        false => Err(format!("the reason does not name the disk: {why}")),
+    if why.contains("disk") && why.contains("full") {
+        Ok(())
+    } else {
+        Err(format!("the reason does not name the disk: {why}"))
     }
 }

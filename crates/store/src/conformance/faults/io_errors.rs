@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::child::{Program, REFUSED, STOPPED, Said, UNAVAILABLE, Work, check_after};
+use super::child::{ProcessReport, Program, REFUSED, STOPPED, UNAVAILABLE, Work, check_after};
 use super::{Report, fresh_file};
 
 /// What fails: which calls, and how.
@@ -80,15 +80,16 @@ fn is_write(line: &str) -> bool {
     writes && is_of_database(line)
 }
 
-fn all_there(file: &Path, said: &Said) -> Result<(), String> {
+fn all_there(file: &Path, said: &ProcessReport) -> Result<(), String> {
     check_after(file, &said.acked).first().map_or(Ok(()), |why| Err(why.clone()))
 }
 
-fn ended_with(said: &Said, codes: &[u8]) -> Result<(), String> {
+fn ended_with(said: &ProcessReport, codes: &[u8]) -> Result<(), String> {
     let is_expected = said.code.is_some_and(|code| codes.iter().any(|one| i32::from(*one) == code));
     let has_reason = said.code == Some(0) || said.last_words.is_some();
-    match is_expected && has_reason {
-        true => Ok(()),
-        false => Err(format!("it ended with {:?} and the words {:?}", said.code, said.last_words)),
+    if is_expected && has_reason {
+        Ok(())
+    } else {
+        Err(format!("it ended with {:?} and the words {:?}", said.code, said.last_words))
     }
 }

@@ -11,12 +11,12 @@ use standfast_core::id::{RunId, Seq};
 use super::super::random::Random;
 use super::super::support::{NewRun, Scribe, block_on, checked};
 use super::{Report, cycle, fresh_file, open};
-use crate::{Batch, Store, StoreError};
+use crate::{Batch, RunStore, Store, StoreError};
 
 /// Damages the tail of a WAL at so many places.
 #[must_use]
 pub fn torn_tails(count: usize) -> Report {
-    let scenes = [Begins::InTheFile, Begins::InTheWal].map(|begins| {
+    let scenes = [HistoryStart::InTheFile, HistoryStart::InTheWal].map(|begins| {
         let (directory, file) = fresh_file();
         let history = write_history(&file, begins);
         (directory, file, history)
@@ -56,7 +56,7 @@ pub fn torn_tails(count: usize) -> Report {
 
 /// Where the first half of a history stands when the tail is damaged; the second half stands in the WAL.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Begins {
+enum HistoryStart {
     /// It was moved into the file.
     InTheFile,
     /// It stands in the WAL too, and the schema with it.
@@ -64,7 +64,7 @@ enum Begins {
 }
 
 /// Writes a history and leaves it as a crash would.
-fn write_history(file: &Path, begins: Begins) -> Vec<Batch> {
+fn write_history(file: &Path, begins: HistoryStart) -> Vec<Batch> {
     let mut scribe = Scribe::new(17);
     let mut cycles = |runs: usize| -> Vec<Batch> {
         let runs: Vec<Vec<Batch>> = (0..runs).map(|_| cycle(&mut scribe, &NewRun::of("helper"))).collect();
@@ -75,7 +75,7 @@ fn write_history(file: &Path, begins: Begins) -> Vec<Batch> {
     let (first, second) = (cycles(3), cycles(4));
     let mut store = open(file).unwrap();
     write(&*store, &first);
-    if begins == Begins::InTheFile {
+    if begins == HistoryStart::InTheFile {
         drop(store);
         store = open(file).unwrap();
     }

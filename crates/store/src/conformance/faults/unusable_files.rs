@@ -12,7 +12,7 @@ use rusqlite::Connection;
 
 use super::super::support::{NewRun, Scribe, block_on};
 use super::{Report, check_all, fresh_file, open};
-use crate::{Store, StoreError};
+use crate::{RunStore, StoreError, WorkStore};
 
 type Case = (&'static str, fn() -> Result<(), String>);
 
@@ -49,9 +49,10 @@ pub fn unusable_files(count: usize) -> Report {
 fn refused(file: &Path, says: &str) -> Result<(), String> {
     let Err(error) = open(file) else { return Err("it opens".into()) };
     let text = error.to_string();
-    match text.contains(&*file.to_string_lossy()) && text.contains(says) {
-        true => Ok(()),
-        false => Err(format!("the message is: {text}")),
+    if text.contains(&*file.to_string_lossy()) && text.contains(says) {
+        Ok(())
+    } else {
+        Err(format!("the message is: {text}"))
     }
 }
 
@@ -129,9 +130,10 @@ fn locked_for_a_moment() -> Result<(), String> {
     std::thread::sleep(Duration::from_millis(200));
     drop(other);
     block_on(answer).map_err(|error| error.to_string())?;
-    match super::checked(&*store, row.run.facts.id)? == row {
-        true => Ok(()),
-        false => Err("something else was written".into()),
+    if super::checked(&*store, row.run.facts.id)? == row {
+        Ok(())
+    } else {
+        Err("something else was written".into())
     }
 }
 

@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use standfast_core::actor::Actor;
 use standfast_core::command::{
-    AskedCall, Command, Context, Decide, Entropy, Limits, RecordReply, Start, StoredCall, Taken,
+    Admission, AskedCall, Command, Context, Decide, Entropy, Limits, RecordReply, Start, StoredCall,
 };
-use standfast_core::decide::{self, Decided};
+use standfast_core::decide::{self, Transition};
 use standfast_core::definition::{Definition, ToolSpec};
 use standfast_core::digest::{self, Digest};
 use standfast_core::event::{Driver, Envelope, Event, Inbox, Parent};
-use standfast_core::hold::{Edited, HoldPolicy, Resolution};
-use standfast_core::id::{CallNo, HoldKey, Incarnation, Place, RunId};
+use standfast_core::hold::{EditedArguments, HoldPolicy, Resolution};
+use standfast_core::id::{CallNo, HoldKey, Incarnation, RunId, StorageKind};
 use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Replay, ToolCall, Usage};
 use standfast_core::name::{AgentName, InboxName, RuleId, SessionId, Tenant, ToolName, UserId, WorkerName};
@@ -167,7 +167,7 @@ impl Scribe {
             parent: new.parent,
             inbox: new.inbox.clone(),
             message: new.message.clone(),
-            taken: Taken::Queued,
+            taken: Admission::Queued,
         };
         let (limits, verdicts) = (Limits::default(), Verdicts::default());
         let ctx = self.context(Actor::Client(user("olga")), &definition, &verdicts, &limits);
@@ -180,11 +180,11 @@ impl Scribe {
         let random = self.draw("run");
         let mut bytes = [0; 5];
         bytes.copy_from_slice(&random[..5]);
-        RunId::new(tenant, Place::Durable, self.now, bytes)
+        RunId::new(tenant, StorageKind::Durable, self.now, bytes)
     }
 
     /// What follows from a command.
-    pub fn decided(&mut self, row: &RunRow, command: &Command) -> Decided {
+    pub fn decided(&mut self, row: &RunRow, command: &Command) -> Transition {
         let definition = self.definitions.get(&row.run.state.definition).cloned();
         let definition =
             definition.unwrap_or_else(|| definition_of(&row.run.facts.agent, &HoldPolicy::default()));
@@ -213,7 +213,7 @@ impl Scribe {
         self.batch(row, &model_reply(&row.run, calls))
     }
 
-    fn seal(&mut self, before: Option<&RunRow>, decided: &Decided) -> Option<Batch> {
+    fn seal(&mut self, before: Option<&RunRow>, decided: &Transition) -> Option<Batch> {
         let mut salt = [0; 16];
         salt.copy_from_slice(&self.draw("salt")[..16]);
         Batch::seal(
@@ -355,7 +355,7 @@ fn as_proposed(call: &ToolCall) -> Option<StoredCall> {
     Some(StoredCall { tool: call.tool.clone(), arguments })
 }
 
-fn edit_of(event: &Event, no: CallNo) -> Option<&Edited> {
+fn edit_of(event: &Event, no: CallNo) -> Option<&EditedArguments> {
     if let Event::HoldEdited(edit) = event {
         return (edit.hold.call == no).then_some(&edit.edited);
     }

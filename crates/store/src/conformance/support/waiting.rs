@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-struct Unpark(Thread);
+struct Unparker(Thread);
 
-impl Wake for Unpark {
+impl Wake for Unparker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
@@ -18,7 +18,7 @@ impl Wake for Unpark {
 
 /// Waits for a future on this thread.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let waker = Waker::from(Arc::new(Unparker(std::thread::current())));
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {

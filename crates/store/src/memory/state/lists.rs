@@ -12,11 +12,11 @@ use standfast_core::time::Timestamp;
 
 use super::{HoldEntry, RunEntry, SessionEntry, State};
 use crate::batch::LeaseChange;
+use crate::fairness::take_turns;
 use crate::query::{
-    Audience, Claim, Claimed, Counts, EndedQuery, HoldFilter, HoldQuery, InboxCounts, LookedAt, OpenHolds,
-    Page, RunFilter, RunQuery, SCAN_MAX, SessionQuery, SessionRow, Stored, Unreadable,
+    Audience, Claim, ClaimedRun, Counts, EndedQuery, HoldFilter, HoldQuery, InboxCounts, OpenHolds, Page,
+    RunFilter, RunQuery, SCAN_MAX, ScannedRun, SessionQuery, SessionRow, StoredRun, UnreadableRun,
 };
-use crate::turns::take_turns;
 
 impl State {
     pub(in crate::memory) fn ended_runs(&self, query: &EndedQuery) -> Page<RunId> {
@@ -25,7 +25,7 @@ impl State {
         let look = |(no, entry): (&i64, &RunEntry)| {
             let run = &entry.row.run;
             let is_over = run.outcome().is_some() && !entry.is_erased && entry.quarantined.is_none();
-            LookedAt {
+            ScannedRun {
                 no: *no,
                 run: run.facts.id,
                 is_wanted: run.facts.tenant == query.tenant
@@ -35,10 +35,10 @@ impl State {
                 is_old: run.facts.started_at < query.before,
             }
         };
-        query.page(&looked_at.map(look).collect::<Vec<LookedAt>>())
+        query.page(&looked_at.map(look).collect::<Vec<ScannedRun>>())
     }
 
-    pub(in crate::memory) fn claim_due(&mut self, claim: &Claim) -> Vec<Claimed> {
+    pub(in crate::memory) fn claim_due(&mut self, claim: &Claim) -> Vec<ClaimedRun> {
         let mut queues: BTreeMap<(Tenant, AgentName), Vec<(Timestamp, i64)>> = BTreeMap::new();
         for (no, entry) in &self.runs {
             let facts = &entry.row.run.facts;
@@ -59,8 +59,8 @@ impl State {
             let entry = self.runs.get_mut(&no)?;
             let from = entry.lease.take();
             entry.change_lease(LeaseChange::Take { node: claim.node, until: claim.until });
-            let stored = Box::new(Stored { row: entry.row.clone(), lease: entry.lease });
-            Some(Claimed::Run { stored, from })
+            let stored = Box::new(StoredRun { row: entry.row.clone(), lease: entry.lease });
+            Some(ClaimedRun::Run { stored, from })
         };
         taken.into_iter().filter_map(lease).collect()
     }
@@ -86,7 +86,7 @@ impl State {
         }
         let before = query.cursor.map_or(i64::MAX, |cursor| i64::try_from(cursor).unwrap_or(i64::MAX));
         let is_wanted = |entry: &RunEntry| {
-            // A run that was put aside counts as failed.
+            // A quarantined run counts as failed.
             let phase = match entry.quarantined {
                 Some(_) => Phase::Failed,
                 None => entry.row.phase,
@@ -103,7 +103,7 @@ impl State {
             match quarantined {
                 Some(why) => {
                     let (run, facts) = (row.run.facts.id, Some(row.run.facts));
-                    page.unreadable.push(Unreadable { run, facts, why });
+                    page.unreadable.push(UnreadableRun { run, facts, why });
                 }
                 None => page.items.push(row),
             }

@@ -15,17 +15,17 @@ use standfast_core::time::Timestamp;
 use super::super::append::run_number;
 use super::super::rows::{PHASE_COLUMN, RunColumns};
 use super::super::{names, sql};
-use super::{Reading, unreadable};
+use super::{ReadSession, unreadable};
 use crate::columns::kind_number;
 use crate::error::StoreError;
+use crate::fairness::take_turns;
 use crate::query::{
-    Audience, DueNotice, EndedQuery, HoldFilter, HoldQuery, InboxCounts, LookedAt, Page, RunFilter, RunQuery,
-    SCAN_MAX, SessionKey, SessionQuery, SessionRow, Stored, Unreadable,
+    Audience, DueNotice, EndedQuery, HoldFilter, HoldQuery, InboxCounts, Page, RunFilter, RunQuery, SCAN_MAX,
+    ScannedRun, SessionKey, SessionQuery, SessionRow, StoredRun, UnreadableRun,
 };
 use crate::subscription::NoticeQuery;
-use crate::turns::take_turns;
 
-impl Reading<'_> {
+impl ReadSession<'_> {
     pub(in crate::sqlite) fn list_runs(&self, query: &RunQuery) -> Result<Page<RunRow>, StoreError> {
         let empty = Page::of(Vec::new(), None);
         let Some(tenant) = self.name(query.tenant.as_str())? else { return Ok(empty) };
@@ -78,7 +78,7 @@ impl Reading<'_> {
             ))
         });
         let counted: Vec<_> = counted.and_then(|rows| rows.collect::<Result<_, _>>()).map_err(unreadable)?;
-        // A name that is none and a newer version's phase are left out.
+        // An invalid name and a newer version's phase are left out.
         Ok(InboxCounts::gathered(counted.into_iter().filter_map(|(inbox, phase, is_aside, count)| {
             let phase = if is_aside { Phase::Failed } else { Phase::from_number(phase)? };
             Some((InboxName::new(inbox).ok()?, phase, count))
@@ -104,10 +104,10 @@ impl Reading<'_> {
                 let columns = RunColumns::read(row).map_err(unreadable)?;
                 let facts = columns.facts(self.connection, self.texts);
                 match columns.stored(self.connection, self.texts) {
-                    Ok(Stored { row, .. }) if is_wanted(query, row.phase) => page.items.push(row),
+                    Ok(StoredRun { row, .. }) if is_wanted(query, row.phase) => page.items.push(row),
                     // It counts as failed, and does not stop the list.
                     Err(StoreError::Corrupt { run, why }) if is_wanted(query, Phase::Failed) => {
-                        page.unreadable.push(Unreadable { run, facts, why });
+                        page.unreadable.push(UnreadableRun { run, facts, why });
                     }
                     Ok(_) | Err(_) => {}
                 }
@@ -268,11 +268,11 @@ impl Reading<'_> {
     pub(in crate::sqlite) fn ended_runs(&self, query: &EndedQuery) -> Result<Page<RunId>, StoreError> {
         let Some(tenant) = self.name(query.tenant.as_str())? else { return Ok(Page::of(Vec::new(), None)) };
         let after = query.cursor.map_or(0, u64::cast_signed);
-        let look = |row: &rusqlite::Row<'_>| -> rusqlite::Result<LookedAt> {
+        let look = |row: &rusqlite::Row<'_>| -> rusqlite::Result<ScannedRun> {
             let run = RunId::from_bytes(row.get(1)?);
-            Ok(LookedAt { no: row.get(0)?, run, is_wanted: row.get(2)?, is_old: row.get(3)? })
+            Ok(ScannedRun { no: row.get(0)?, run, is_wanted: row.get(2)?, is_old: row.get(3)? })
         };
-        let read = || -> rusqlite::Result<Vec<LookedAt>> {
+        let read = || -> rusqlite::Result<Vec<ScannedRun>> {
             let mut statement = self.connection.prepare_cached(sql::RUNS_ENDED)?;
             let asked = params![after, EndedQuery::LOOKS_AT, tenant, query.before.0];
             statement.query_map(asked, look)?.collect()
@@ -331,7 +331,7 @@ impl Reading<'_> {
         Ok(page)
     }
 
-    /// A conversation from its row; none when its names are none.
+    /// A conversation from its row; none when its names are invalid.
     fn session_row(
         &self,
         tenant: &Tenant,
@@ -363,19 +363,20 @@ impl Reading<'_> {
     }
 }
 
-/// Whether a run may be on a page, by its columns. One that was put aside counts as failed.
+/// Whether a run may be on a page, by its columns. A quarantined run counts as failed.
 fn may_be_wanted(query: &RunQuery, tenant: i64, row: &rusqlite::Row<'_>) -> rusqlite::Result<bool> {
     if row.get::<_, i64>(2)? != tenant {
         return Ok(false);
     }
     let at: rusqlite::Result<i64> = row.get(13);
-    // A column that is none is found out when the row is read.
+    // An invalid column is reported when the row is read.
     if at.is_ok_and(|at| query.since.is_some_and(|since| at < since.0)) {
         return Ok(false);
     }
-    let phase = match row.get_ref(PHASE_COLUMN - 1)? == ValueRef::Null {
-        true => row.get::<_, u8>(PHASE_COLUMN).ok().and_then(Phase::from_number),
-        false => Some(Phase::Failed),
+    let phase = if row.get_ref(PHASE_COLUMN - 1)? == ValueRef::Null {
+        row.get::<_, u8>(PHASE_COLUMN).ok().and_then(Phase::from_number)
+    } else {
+        Some(Phase::Failed)
     };
     Ok(phase.is_none_or(|phase| is_wanted(query, phase)))
 }
@@ -393,7 +394,7 @@ enum Numbers {
 }
 
 impl Numbers {
-    fn after(&self, reading: &Reading<'_>, after: i64, chunk: usize) -> rusqlite::Result<Vec<i64>> {
+    fn after(&self, reading: &ReadSession<'_>, after: i64, chunk: usize) -> rusqlite::Result<Vec<i64>> {
         let number = |row: &rusqlite::Row<'_>| row.get(0);
         match self {
             Numbers::SeenBy(who) => {
@@ -421,7 +422,12 @@ impl HoldPage<'_> {
         HoldPage { query, items: Vec::new(), looked_at: 0, last: 0 }
     }
 
-    fn look_at(&mut self, reading: &Reading<'_>, hold: &OpenHold, is_seen: bool) -> Result<(), StoreError> {
+    fn look_at(
+        &mut self,
+        reading: &ReadSession<'_>,
+        hold: &OpenHold,
+        is_seen: bool,
+    ) -> Result<(), StoreError> {
         self.looked_at += 1;
         self.last = hold.no;
         let kinds = &self.query.kinds;
@@ -460,7 +466,10 @@ impl OpenHold {
     }
 }
 
-pub(super) fn due_notices(reading: &Reading<'_>, query: &NoticeQuery) -> rusqlite::Result<Vec<DueNotice>> {
+pub(super) fn due_notices(
+    reading: &ReadSession<'_>,
+    query: &NoticeQuery,
+) -> rusqlite::Result<Vec<DueNotice>> {
     let mut without = Vec::with_capacity(query.without.len());
     for subscription in &query.without {
         without.extend(names::find(reading.connection, subscription)?);
@@ -482,7 +491,7 @@ pub(super) fn due_notices(reading: &Reading<'_>, query: &NoticeQuery) -> rusqlit
 
 /// The due notices of one owner, the longest due first.
 fn due_notices_of(
-    reading: &Reading<'_>,
+    reading: &ReadSession<'_>,
     query: &NoticeQuery,
     without: &[i64],
     owner: &str,
@@ -510,7 +519,7 @@ fn due_notices_of(
 }
 
 fn due_notice(
-    reading: &Reading<'_>,
+    reading: &ReadSession<'_>,
     row: &rusqlite::Row<'_>,
     owner: &str,
 ) -> rusqlite::Result<(Shard, DueNotice)> {

@@ -8,10 +8,10 @@ use standfast_core::id::{CallNo, HoldId, HoldKey, Seq};
 use standfast_core::link::Contents;
 use standfast_core::message::Part;
 use standfast_core::name::InboxName;
-use standfast_core::project::{HoldRow, How};
+use standfast_core::project::{HoldRow, ResolutionKind};
 use standfast_core::receipt::{Receipt, Report, receipt};
 use standfast_core::transcript::{CallResult, Entry, transcript};
-use standfast_store::{Audience, HoldFilter, HoldQuery, RunFilter, RunQuery, Who};
+use standfast_store::{Audience, AudienceMember, HoldFilter, HoldQuery, RunFilter, RunQuery};
 
 use super::super::block_on::block_on;
 use super::super::details::{not_understood, number};
@@ -85,9 +85,10 @@ pub(super) fn check(world: &World, toks: &[Tok<'_>]) -> Result<bool, String> {
 /// What a model is told when it is asked now: messages of users and results of calls.
 fn saw(world: &World, text: &str) -> Result<(), String> {
     let told: Vec<String> = transcript(&world.view()?.events).into_iter().flat_map(said).collect();
-    match told.iter().any(|said| said.contains(text)) {
-        true => Ok(()),
-        false => Err(format!("the model saw only {told:?}")),
+    if told.iter().any(|said| said.contains(text)) {
+        Ok(())
+    } else {
+        Err(format!("the model saw only {told:?}"))
     }
 }
 
@@ -156,14 +157,14 @@ fn row_says(world: &World, key: HoldKey, toks: &[Tok<'_>]) -> Result<(), String>
     let how = match &row.closed {
         None => "open",
         Some(closed) => match closed.how {
-            How::Approved => "approved",
-            How::Edited => "edited",
-            How::Denied => "denied",
-            How::Answered => "answered",
-            How::Failed => "failed",
-            How::Expired => "expired",
-            How::Withdrawn => "withdrawn",
-            How::Superseded => "superseded",
+            ResolutionKind::Approved => "approved",
+            ResolutionKind::Edited => "edited",
+            ResolutionKind::Denied => "denied",
+            ResolutionKind::Answered => "answered",
+            ResolutionKind::Failed => "failed",
+            ResolutionKind::Expired => "expired",
+            ResolutionKind::Withdrawn => "withdrawn",
+            ResolutionKind::Superseded => "superseded",
         },
     };
     let by = row.closed.as_ref().map(|closed| closed.by.to_string());
@@ -258,7 +259,7 @@ fn receipt_says(receipt: &Receipt, toks: &[Tok<'_>]) -> Result<(), String> {
 fn sees(world: &World, name: &str, toks: &[Tok<'_>]) -> Result<(), String> {
     let query = HoldQuery {
         tenant: standfast_core::name::Tenant::default_tenant(),
-        audience: Audience::AnyOf(vec![Who(format!("user:{name}"))]),
+        audience: Audience::AnyOf(vec![AudienceMember(format!("user:{name}"))]),
         filter: HoldFilter::All,
         kinds: Vec::new(),
         cursor: None,

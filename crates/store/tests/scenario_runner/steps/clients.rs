@@ -4,7 +4,7 @@
 
 use standfast_core::actor::Actor;
 use standfast_core::command::{Command, OnHold, Say, Start};
-use standfast_core::id::{Place, RunId};
+use standfast_core::id::{RunId, StorageKind};
 use standfast_core::message::Message;
 use standfast_core::name::{SessionId, Tenant};
 use standfast_core::time::Millis;
@@ -51,7 +51,7 @@ fn start(world: &mut World, name: &str, text: &str) -> Result<(), String> {
     let tenant = Tenant::default_tenant();
     let random = [1, 2, 3, 4, u8::try_from(world.runs.len()).map_err(|_| "too many runs")?];
     let start = Start {
-        id: RunId::new(&tenant, Place::Durable, world.now, random),
+        id: RunId::new(&tenant, StorageKind::Durable, world.now, random),
         tenant,
         agent: world.setting.definition.agent.clone(),
         session: SessionId::new("conversation-1").map_err(|bad| bad.to_string())?,

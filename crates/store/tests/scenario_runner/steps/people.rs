@@ -5,7 +5,7 @@
 
 use standfast_core::actor::Actor;
 use standfast_core::body::Body;
-use standfast_core::command::{Command, Decide, Edit, OnHold, Reject, Resolve, Say, Wanted};
+use standfast_core::command::{Choice, Command, Decide, Edit, OnHold, Reject, Resolve, Say};
 use standfast_core::digest::Digest;
 use standfast_core::event::{Envelope, Event, HoldOpened};
 use standfast_core::hold::HoldKind;
@@ -13,7 +13,7 @@ use standfast_core::id::{CallNo, HoldKey};
 use standfast_core::message::Message;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Run;
-use standfast_core::words::{Reading, read_text};
+use standfast_core::text_decisions::{TextMeaning, read_text};
 use standfast_store::StoreError;
 
 use super::super::block_on::block_on;
@@ -77,13 +77,13 @@ fn command(world: &World, toks: &[Tok<'_>]) -> Result<Command, String> {
             return Ok(Command::Reopen { hold, expires_at });
         }
         "approves" if details.arguments.is_some() => {
-            Wanted::ApproveEdited { arguments: details.arguments()? }
+            Choice::ApproveEdited { arguments: details.arguments()? }
         }
-        "approves" => Wanted::Approve,
-        "denies" => Wanted::Deny { reason: details.reason.clone() },
-        "answers" => Wanted::Answer { value: details.value()? },
-        "fails" => Wanted::Fail { error: details.value()? },
-        "withdraws" => Wanted::Withdraw,
+        "approves" => Choice::Approve,
+        "denies" => Choice::Deny { reason: details.reason.clone() },
+        "answers" => Choice::Answer { value: details.value()? },
+        "fails" => Choice::Fail { error: details.value()? },
+        "withdraws" => Choice::Withdraw,
         other => return Err(not_understood(&[Word(other)])),
     };
     Ok(Command::Resolve(Resolve { decide, resolution, idempotency_key: details.key }))
@@ -104,7 +104,7 @@ fn everything(view: &View, verb: &str, rest: &[Tok<'_>]) -> Result<Command, Stri
     }
     let approve = |hold| Resolve {
         decide: Decide { hold, digest: None, revision: None },
-        resolution: Wanted::Approve,
+        resolution: Choice::Approve,
         idempotency_key: None,
     };
     Ok(Command::ResolveAll(holds.into_iter().map(approve).collect()))
@@ -157,7 +157,7 @@ fn writes(world: &mut World, name: &str, text: &str) -> Result<(), String> {
     let hold = match view.row.run.state.holds.as_slice() {
         [only] => only.key,
         several => {
-            let open = several.iter().map(|hold| hold.key).collect();
+            let open = several.iter().map(|hold| view.row.run.hold_id(hold.key)).collect();
             world.outcome = Some(Err(Refusal::Held { open }));
             return Ok(());
         }
@@ -166,9 +166,9 @@ fn writes(world: &mut World, name: &str, text: &str) -> Result<(), String> {
         opened(&view).into_iter().find(|opened| opened.hold == hold).ok_or("the hold was never opened")?;
     let kind: HoldKind = ask.kind;
     let resolution = match read_text(kind, &ask.ask, text) {
-        Reading::Decide(wanted) => wanted,
-        Reading::CheckAnswer(json) => Wanted::Answer { value: Body::Json(json) },
-        Reading::NotADecision => {
+        TextMeaning::Decide(wanted) => wanted,
+        TextMeaning::CheckAnswer(json) => Choice::Answer { value: Body::Json(json) },
+        TextMeaning::NotADecision => {
             let say = Say { message: Message::text(text), on_hold: OnHold::Refuse };
             return world.submit(Actor::Client(person), Command::Say(say)).map(drop);
         }

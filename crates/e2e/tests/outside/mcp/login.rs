@@ -1,0 +1,217 @@
+//! Logins by OAuth at a server of the official Python SDK, which is its own authorization server: everything that a
+//! browser does is done here by plain HTTP.
+//!
+//! Standfast is killed between every two steps.
+
+use std::path::Path;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::mcp::over_http::{Program, listening};
+use crate::mcp::python::python;
+use crate::mcp::server::{Server, folder, lines, of_run, packages, serve_at, text};
+
+/// A server that wants a login, with its folder.
+fn protected(folder: &TempDir, port: u16) -> Program {
+    protected_with(folder, port, &[])
+}
+
+/// The same with these variables.
+pub(crate) fn protected_with(folder: &TempDir, port: u16, variables: &[(&str, &str)]) -> Program {
+    let mut command = std::process::Command::new(python("python"));
+    command.arg(packages().join("protected.py")).arg(folder.path().join("place")).arg(port.to_string());
+    command.envs(variables.iter().copied());
+    listening(command, port)
+}
+
+pub(crate) const PAY: &str = "- calls:\n  - {tool: it__pay, arguments: {to: Ann}}\n- text: done\n";
+
+fn entry(port: u16) -> String {
+    format!(
+        "  it: {{type: mcp, url: 'http://127.0.0.1:{port}/mcp', overrides: {{pay: {{requires_approval: false}}}}}}\n"
+    )
+}
+
+/// A browser that keeps its cookies and follows nothing by itself.
+#[derive(Default)]
+pub(crate) struct Browser {
+    cookies: Vec<(String, String)>,
+    /// The key that its user gave when asked for one.
+    pub(crate) key: Option<String>,
+}
+
+pub(crate) struct Page {
+    pub(crate) status: u16,
+    pub(crate) location: String,
+    pub(crate) body: String,
+}
+
+impl Browser {
+    fn agent() -> ureq::Agent {
+        ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0).build().into()
+    }
+
+    fn cookie(&self) -> String {
+        let pairs: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        pairs.join("; ")
+    }
+
+    fn read(&mut self, mut response: ureq::http::Response<ureq::Body>) -> Page {
+        for cookie in response.headers().get_all("set-cookie") {
+            let pair = cookie.to_str().unwrap().split(';').next().unwrap();
+            let (name, value) = pair.split_once('=').unwrap();
+            self.cookies.retain(|(known, _)| known != name);
+            self.cookies.push((name.to_owned(), value.to_owned()));
+        }
+        let location = response.headers().get("location").map(|value| value.to_str().unwrap().to_owned());
+        let body = response.body_mut().read_to_string().unwrap();
+        Page { status: response.status().as_u16(), location: location.unwrap_or_default(), body }
+    }
+
+    fn with_key<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        let request = request.header("cookie", self.cookie());
+        match &self.key {
+            Some(key) => request.header("authorization", format!("Bearer {key}")),
+            None => request,
+        }
+    }
+
+    pub(crate) fn get(&mut self, url: &str) -> Page {
+        let response = self.with_key(Browser::agent().get(url)).call().unwrap();
+        self.read(response)
+    }
+
+    /// Sends the form of a page of logins.
+    pub(crate) fn post(&mut self, url: &str, token: &str) -> Page {
+        let response = self.with_key(Browser::agent().post(url)).send_form([("csrf", token)]).unwrap();
+        self.read(response)
+    }
+
+    /// Opens the page of a login and sends its form; comes back with the address of the authorization server.
+    pub(crate) fn begin(&mut self, url: &str) -> String {
+        let page = self.get(url);
+        assert_eq!(page.status, 200, "{}", page.body);
+        let page = self.post(url, csrf(&page));
+        assert_eq!(page.status, 200, "{}", page.body);
+        let link = page.body.split("id=\"next\"").nth(1).unwrap().split("href=\"").nth(1).unwrap();
+        link.split('"').next().unwrap().replace("&amp;", "&").replace("&#x2f;", "/")
+    }
+
+    /// The whole of a login.
+    pub(crate) fn log_in(&mut self, url: &str) {
+        let there = self.begin(url);
+        let back = self.get(&there).location;
+        let page = self.get(&back);
+        assert_eq!(page.status, 303, "{}", page.body);
+    }
+}
+
+/// The token of the form on a page.
+pub(crate) fn csrf(page: &Page) -> &str {
+    page.body.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap()
+}
+
+pub(crate) fn auth_hold(server: &Server, run: &str) -> serde_json::Value {
+    server.until(run, "held for a login", |shown| of_run(shown)["holds"][0]["kind"] == "auth");
+    server.hold(run)
+}
+
+/// T21, T29, S4-11: nobody has ever logged in, so not even the tools are known: the run waits for the login before it
+/// begins. The hold says where to go. Only the browser that was sent there brings the answer back, once, and from whom it
+/// was sent to; then the run goes on by itself. `kill -9` between all of these steps changes nothing.
+#[test]
+fn a_run_waits_for_a_login_and_goes_on_after_it() {
+    let (port, own) = (standfast_testkit::free_port(), standfast_testkit::free_port());
+    let folder = folder(PAY, &entry(port));
+    let _protected = protected(&folder, port);
+    let server = serve_at(folder.path(), own);
+    let run = text(&server.send("helper")["id"]).to_owned();
+    let hold = auth_hold(&server, &run);
+    let data = &hold["data"];
+    assert_eq!((&data["server_name"], &data["scopes"]), (&json!("it"), &json!(["pay"])), "{hold:#}");
+    assert!(text(&data["auth_server"]).starts_with(&format!("http://127.0.0.1:{port}")), "{hold:#}");
+    let auth_url = text(&data["auth_url"]).to_owned();
+    assert_eq!(auth_url, format!("http://127.0.0.1:{own}/login/{}", text(&hold["id"])));
+    drop(server);
+
+    let server = serve_at(folder.path(), own);
+    let mut browser = Browser::default();
+    let forged = Browser::agent().post(&auth_url).send_form([("csrf", "guess")]).unwrap();
+    assert_eq!(forged.status().as_u16(), 403);
+    let there = browser.begin(&auth_url);
+    for part in ["code_challenge_method=S256", "response_type=code", "state=", "&resource=http%3A%2F%2F127"] {
+        assert!(there.contains(part), "{there}");
+    }
+    drop(server);
+
+    let server = serve_at(folder.path(), own);
+    let back = browser.get(&there).location;
+    assert!(back.starts_with(&format!("http://127.0.0.1:{own}/login/callback?code=")), "{back}");
+    assert_eq!(Browser::default().get(&back).status, 403, "another browser");
+    assert_eq!(browser.get(&format!("{back}&iss=https%3A%2F%2Fevil.example")).status, 422, "another issuer");
+    let state = back.split("state=").nth(1).unwrap();
+    assert_eq!(browser.get(&back.replace(state, "guess")).status, 403, "another state");
+    assert_eq!(server.hold(&run)["id"], hold["id"], "none of this counted");
+    let finished = browser.get(&back);
+    assert_eq!(finished.status, 303, "{}", finished.body);
+    assert!(finished.location.starts_with("/approve/"), "{}", finished.location);
+    assert!((400..500).contains(&browser.get(&back).status), "once");
+
+    server.until_status(&run, "completed");
+    assert_eq!(lines(&folder, "paid.txt"), ["Ann pay"]);
+    assert_eq!(lines(&folder, "resources.txt"), [format!("http://127.0.0.1:{port}/mcp")]);
+    drop(server);
+    let server = serve_at(folder.path(), own);
+    assert_eq!(server.send("helper")["status"], "completed", "the login is still there");
+    assert_eq!(lines(&folder, "registered.txt").len(), 1, "one client for all logins");
+    keeps_tokens(folder.path(), &lines(&folder, "issued.txt"));
+}
+
+/// T29, T30: no token is in anything that Standfast wrote, and neither are other secrets.
+pub(crate) fn keeps_tokens(folder: &Path, tokens: &[String]) {
+    assert!(tokens.len() >= 2);
+    for file in std::fs::read_dir(folder).unwrap().chain(std::fs::read_dir(folder.join("data")).unwrap()) {
+        let path = file.unwrap().path();
+        if !path.is_file() {
+            continue;
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        for token in tokens {
+            let has = bytes.windows(token.len()).any(|window| window == token.as_bytes());
+            assert!(!has, "a token is in {}", path.display());
+        }
+    }
+}
+
+/// A token that is not taken any more is renewed by itself. When that is over too, the call waits for another login, and
+/// is made once after it, also by a server that was started in between.
+#[test]
+fn a_login_that_has_ended_is_asked_for_again() {
+    let (port, own) = (standfast_testkit::free_port(), standfast_testkit::free_port());
+    let folder = folder(PAY, &entry(port));
+    let _protected = protected(&folder, port);
+    let end = |tokens: &[String]| {
+        std::fs::write(folder.path().join("place/ended.txt"), tokens.join("\n")).unwrap();
+    };
+    let server = serve_at(folder.path(), own);
+    let run = text(&server.send("helper")["id"]).to_owned();
+    Browser::default().log_in(text(&auth_hold(&server, &run)["data"]["auth_url"]));
+    server.until_status(&run, "completed");
+
+    end(&lines(&folder, "issued.txt")[..1]);
+    let sent = server.send("helper");
+    assert_eq!(sent["status"], "completed", "renewed: {sent:#}");
+    assert_eq!(lines(&folder, "issued.txt").len(), 4);
+
+    end(&lines(&folder, "issued.txt"));
+    let run = text(&server.send("helper")["id"]).to_owned();
+    let hold = auth_hold(&server, &run);
+    assert_eq!(hold["tool"], "it__pay", "{hold:#}");
+    drop(server);
+    let server = serve_at(folder.path(), own);
+    Browser::default().log_in(text(&hold["data"]["auth_url"]));
+    server.until_status(&run, "completed");
+    assert_eq!(lines(&folder, "paid.txt").len(), 3, "once for each run");
+    keeps_tokens(folder.path(), &lines(&folder, "issued.txt"));
+}

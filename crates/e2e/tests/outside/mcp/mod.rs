@@ -1,0 +1,16 @@
+//! Tools of real MCP servers, below the real binary: the official filesystem and everything servers from npm, the
+//! official git server from PyPI, and some made with the official SDKs: they misbehave as they are told, ask back, want
+//! a login.
+//!
+//! `cargo xtask test` installs the packages.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod accounts;
+mod asking;
+mod calls;
+mod login;
+mod over_http;
+mod python;
+mod server;
+mod start;

@@ -1,0 +1,18 @@
+//! The real program as people and operators use it: commands, configuration files, kills, several nodes, what is kept.
+//!
+//! Nothing here uses a crate of the server, so an edit there rebuilds none of it. Every start of the program: `crates/testkit`.
+
+mod audit;
+mod cli;
+mod config;
+mod held_commands;
+mod many_nodes;
+mod moving;
+mod quick_start;
+mod retention;
+mod scenarios;
+mod serve;
+mod serve_config;
+mod tenants;
+mod tools_of_a_file;
+mod watch;

@@ -1,0 +1,28 @@
+//! A2A against the real program: all bindings, older versions, decisions, lists, cards, streams across restarts and nodes, malformed requests.
+//!
+//! Everything is asked over HTTP, as clients would.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bindings;
+mod cards;
+mod clients;
+mod conformance;
+mod decisions;
+mod dialect;
+mod families;
+mod golden;
+mod lists;
+mod live;
+mod malformed;
+mod modes;
+mod nodes;
+mod passes;
+mod push;
+mod repeats;
+mod revoked;
+mod rust_client;
+mod server;
+mod streams;
+mod tasks;
+mod v03;

@@ -1,0 +1,283 @@
+//! Tasks over both bindings: sent, got, cancelled, and every error that a client can cause.
+
+use serde_json::json;
+
+use crate::a2a::server::{asked, decides, demo, replies, says, state};
+
+/// S3-2 … S3-9, S3-17, S3-18, S0-41, S0-44: the whole way of the printed example, over HTTP+JSON.
+#[tokio::test]
+async fn a_task_waits_is_approved_and_completes() {
+    let data = tempfile::tempdir().unwrap();
+    let server = demo(data.path());
+    let task = server.send("ops", &says("Delete all temporary files")).await;
+    assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED");
+    let message = &task["status"]["message"];
+    assert_eq!(message["role"], "ROLE_AGENT");
+    assert_eq!(
+        message["parts"][0]["text"],
+        "🔐 Tool Approval Required\n\nTool: delete_file\nInput: /srv/cache/old\n\nPlease respond with one of: approve, deny, modify"
+    );
+    let data_part = &asked(&task)[0];
+    assert_eq!(data_part["interaction_type"], "tool_approval");
+    assert_eq!(data_part["tool_name"], "delete_file");
+    assert_eq!(data_part["tool_input"], "/srv/cache/old");
+    assert_eq!(data_part["options"], json!(["approve", "deny", "modify"]));
+    for name in ["hold_id", "tool_call_id", "digest"] {
+        assert!(data_part[name].is_string(), "C26: {data_part}");
+    }
+    let timestamp = task["status"]["timestamp"].as_str().unwrap();
+    assert!(timestamp.ends_with('Z') && timestamp.len() == 24, "{timestamp}");
+
+    let parts = json!([{"text": "approve"}, {"data": {"decision": "approve"}}]);
+    let done = server.send("ops", &replies(&task, parts)).await;
+    assert_eq!(state(&done), "TASK_STATE_COMPLETED");
+    let words = "I have dealt with the old cache.";
+    assert_eq!(done["status"]["message"]["parts"][0]["text"], words);
+    assert_eq!(done["artifacts"][0]["parts"][0]["text"], words);
+    let history = done["history"].as_array().unwrap();
+    let roles: Vec<&str> = history.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["ROLE_USER", "ROLE_USER", "ROLE_AGENT"]);
+    assert_eq!(history[0]["messageId"], "m-1");
+    assert_eq!(history[1]["parts"][0]["data"]["decision"], "approve");
+    assert_eq!(history[2]["parts"][0]["text"], words);
+}
+
+/// The same over JSON-RPC, at the agent's address and at the root.
+#[tokio::test]
+async fn json_rpc_does_the_same() {
+    let data = tempfile::tempdir().unwrap();
+    let server = demo(data.path());
+    let sent = server.rpc("ops", "SendMessage", json!({"message": says("go")})).await;
+    let task = &sent.body["result"]["task"];
+    assert_eq!(state(task), "TASK_STATE_INPUT_REQUIRED");
+    let got = server.rpc("ops", "GetTask", json!({"id": task["id"], "historyLength": 0})).await;
+    assert_eq!(got.body["result"]["id"], task["id"]);
+    assert!(got.body["result"].get("history").is_none(), "0 means none: {got:?}");
+    let at_root = json!({"jsonrpc": "2.0", "id": 7, "method": "GetTask", "params": {"id": task["id"]}});
+    let at_root = server.post("/", &at_root).await;
+    assert_eq!((at_root.body["id"].as_u64(), &at_root.body["result"]["id"]), (Some(7), &task["id"]));
+    let denied = decides(task, json!({"decision": "deny", "reason": "not today"}));
+    let denied = server.rpc("ops", "SendMessage", json!({"message": denied})).await;
+    assert_eq!(state(&denied.body["result"]["task"]), "TASK_STATE_COMPLETED", "S3-22: the run goes on");
+    assert!(!data.path().join("demo-effects.log").exists(), "nothing ran");
+}
+
+/// S3-24, C2: cancelling withdraws what waits; once more changes nothing; what is over cannot be cancelled.
+#[tokio::test]
+async fn a_task_is_cancelled_once_and_for_all() {
+    let data = tempfile::tempdir().unwrap();
+    let server = demo(data.path());
+    let task = server.send("ops", &says("go")).await;
+    let id = task["id"].as_str().unwrap();
+    let path = format!("/v1/agents/ops/tasks/{id}:cancel");
+    for body in ["", "{}", r#"{"metadata": {"reason": "changed my mind"}}"#] {
+        let answer = server.ask("POST", &path, &[("a2a-version", "1.0")], body.as_bytes()).await;
+        assert_eq!((answer.status, state(&answer.body)), (200, "TASK_STATE_CANCELED"));
+    }
+    let late = decides(&task, json!({"decision": "approve", "hold_id": asked(&task)[0]["hold_id"]}));
+    let late = server.post("/v1/agents/ops/message:send", &json!({"message": late})).await;
+    assert_eq!((late.status, late.reason()), (400, "UNSUPPORTED_OPERATION"));
+    assert!(!data.path().join("demo-effects.log").exists());
+
+    let other = server.send("ops", &says("go")).await;
+    let done = server.send("ops", &decides(&other, json!({"decision": "approve"}))).await;
+    let answer = server.rpc("ops", "CancelTask", json!({"id": done["id"]})).await;
+    assert_eq!(
+        (answer.body["error"]["code"].as_i64(), answer.reason()),
+        (Some(-32002), "TASK_NOT_CANCELABLE")
+    );
+}
+
+/// C34, S0-35, S0-36 and the order of checks, in both bindings.
+#[tokio::test]
+async fn every_mistake_has_its_answer() {
+    let data = tempfile::tempdir().unwrap();
+    let server = demo(data.path());
+    let waiting = server.send("ops", &says("go")).await;
+    let done = server.send("ops", &decides(&waiting, json!({"decision": "deny"}))).await;
+    let waiting = server.send("ops", &says("go")).await;
+    let unknown = "run_00000000000000000000000000";
+    let elsewhere = json!({"messageId": "m", "role": "ROLE_USER", "taskId": waiting["id"], "contextId": "other",
+        "parts": [{"text": "approve"}]});
+    let push =
+        json!({"message": says("go"), "configuration": {"taskPushNotificationConfig": {"url": "http://x"}}});
+    let id = waiting["id"].clone();
+    for (method, params, code, reason) in [
+        ("GetTask", json!({"id": unknown}), -32001, "TASK_NOT_FOUND"),
+        ("GetTask", json!({"id": "no id at all"}), -32001, "TASK_NOT_FOUND"),
+        ("GetTask", json!({"id": ""}), -32602, "INVALID_PARAMS"),
+        ("GetTask", json!({}), -32602, "INVALID_PARAMS"),
+        ("GetTask", json!({"id": id, "historyLength": -1}), -32602, "INVALID_PARAMS"),
+        ("CancelTask", json!({"id": unknown}), -32001, "TASK_NOT_FOUND"),
+        ("SubscribeToTask", json!({"id": unknown}), -32001, "TASK_NOT_FOUND"),
+        ("SubscribeToTask", json!({"id": done["id"]}), -32004, "UNSUPPORTED_OPERATION"),
+        ("SendMessage", json!({}), -32602, "INVALID_PARAMS"),
+        (
+            "SendMessage",
+            json!({"message": {"role": "ROLE_USER", "parts": [{"text": "x"}]}}),
+            -32602,
+            "INVALID_PARAMS",
+        ),
+        (
+            "SendMessage",
+            json!({"message": {"messageId": "m", "role": "user", "parts": [{"text": "x"}]}}),
+            -32602,
+            "INVALID_PARAMS",
+        ),
+        (
+            "SendMessage",
+            json!({"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "x"}]}}),
+            -32602,
+            "INVALID_PARAMS",
+        ),
+        (
+            "SendMessage",
+            json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": []}}),
+            -32602,
+            "INVALID_PARAMS",
+        ),
+        (
+            "SendMessage",
+            json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{}]}}),
+            -32602,
+            "INVALID_PARAMS",
+        ),
+        (
+            "SendMessage",
+            json!({"message": {"messageId": "m", "role": "ROLE_USER", "taskId": unknown, "parts": [{"text": "x"}]}}),
+            -32001,
+            "TASK_NOT_FOUND",
+        ),
+        (
+            "SendMessage",
+            json!({"message": replies(&done, json!([{"text": "more"}]))}),
+            -32004,
+            "UNSUPPORTED_OPERATION",
+        ),
+        ("SendMessage", json!({"message": elsewhere}), -32602, "INVALID_PARAMS"),
+        ("SendMessage", push, -32602, "INVALID_PARAMS"),
+        (
+            "CreateTaskPushNotificationConfig",
+            json!({"taskId": id, "url": "http://x"}),
+            -32602,
+            "INVALID_PARAMS",
+        ),
+        ("GetTaskPushNotificationConfig", json!({"taskId": id, "id": "c"}), -32001, "TASK_NOT_FOUND"),
+        ("ListTaskPushNotificationConfigs", json!({"taskId": unknown}), -32001, "TASK_NOT_FOUND"),
+        ("DeleteTaskPushNotificationConfig", json!({"taskId": unknown, "id": "c"}), -32001, "TASK_NOT_FOUND"),
+        ("GetTask", json!({"id": id, "tenant": "travel"}), -32602, "INVALID_PARAMS"),
+        ("NoSuchMethod", json!({}), -32601, "METHOD_NOT_FOUND"),
+    ] {
+        let answer = server.rpc("ops", method, params.clone()).await;
+        let found = (answer.body["error"]["code"].as_i64(), answer.reason());
+        assert_eq!(found, (Some(code), reason), "{method} {params}: {answer:?}");
+        assert!(answer.body.get("result").is_none());
+    }
+    let mismatch = server.rpc("ops", "SendMessage", json!({"message": elsewhere})).await;
+    assert_eq!(mismatch.body["error"]["message"], "context ID mismatch");
+    let foreign = server.rpc("travel", "GetTask", json!({"id": id})).await;
+    assert_eq!(foreign.reason(), "TASK_NOT_FOUND", "a task of another agent is not there");
+}
+
+/// The same mistakes have an HTTP status of their own, and a body with details.
+#[tokio::test]
+async fn errors_over_http_have_their_status() {
+    let data = tempfile::tempdir().unwrap();
+    let server = demo(data.path());
+    let (json_type, text) = (("content-type", "application/json"), ("content-type", "text/plain"));
+    let version = |version| ("a2a-version", version);
+    for (method, path, headers, body, status, reason) in [
+        ("GET", "/v1/agents/ops/tasks/run_x", vec![], "", 404, "TASK_NOT_FOUND"),
+        ("GET", "/v1/agents/ops/tasks?pageSize=0", vec![], "", 400, "INVALID_PARAMS"),
+        ("GET", "/v1/agents/ops/tasks?pageSize=101", vec![], "", 400, "INVALID_PARAMS"),
+        ("GET", "/v1/agents/ops/tasks?pageSize=9223372036854775808", vec![], "", 400, "INVALID_PARAMS"),
+        ("GET", "/v1/agents/ops/tasks?status=working", vec![], "", 400, "INVALID_PARAMS"),
+        ("GET", "/v1/agents/ops/tasks?pageToken=xyz", vec![], "", 400, "INVALID_PARAMS"),
+        ("GET", "/v1/agents/ops/tasks?statusTimestampAfter=now", vec![], "", 400, "INVALID_PARAMS"),
+        ("GET", "/v1/agents/ops/tasks?pageSize=1&pageSize=2", vec![], "", 400, "INVALID_PARAMS"),
+        ("GET", "/v1/agents/nobody/tasks", vec![], "", 404, "METHOD_NOT_FOUND"),
+        ("GET", "/v1/agents/ops/nothing", vec![], "", 404, "METHOD_NOT_FOUND"),
+        ("GET", "/v1/agents/ops/message:send", vec![], "", 404, "METHOD_NOT_FOUND"),
+        ("GET", "/v1/agents/ops/tasks", vec![version("0.2")], "", 400, "VERSION_NOT_SUPPORTED"),
+        (
+            "POST",
+            "/v1/agents/ops/message:send",
+            vec![version("2.0"), text],
+            "x",
+            400,
+            "VERSION_NOT_SUPPORTED",
+        ),
+        ("POST", "/v1/agents/ops/message:send", vec![text], "{}", 400, "CONTENT_TYPE_NOT_SUPPORTED"),
+        ("POST", "/v1/agents/ops/message:send", vec![json_type], "{", 400, "PARSE_ERROR"),
+        ("POST", "/v1/agents/ops/message:send", vec![json_type], "[]", 400, "INVALID_PARAMS"),
+        (
+            "POST",
+            "/v1/agents/ops/tasks/run_x/pushNotificationConfigs",
+            vec![json_type],
+            "{}",
+            400,
+            "INVALID_PARAMS",
+        ),
+        ("DELETE", "/v1/agents/ops/tasks/run_x/pushNotificationConfigs/c", vec![], "", 404, "TASK_NOT_FOUND"),
+    ] {
+        let answer = server.ask(method, path, &headers, body.as_bytes()).await;
+        assert_eq!((answer.status, answer.reason()), (status, reason), "{method} {path}: {answer:?}");
+        assert_eq!(answer.body["error"]["code"], status);
+    }
+    let large = format!(r#"{{"message": "{}"}}"#, "x".repeat(2 * 1024 * 1024));
+    let answer = server.ask("POST", "/v1/agents/ops/message:send", &[json_type], large.as_bytes()).await;
+    assert_eq!((answer.status, answer.reason()), (413, "REQUEST_TOO_LARGE"));
+}
+
+/// S0-39, C11: a client that does not want to wait is answered at once; the default is to wait.
+#[tokio::test]
+async fn who_does_not_want_to_wait_is_answered_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("slow.yaml"), "replies:\n- text: done\n  delay: 2s\n").unwrap();
+    let config = "llms: {slow: {type: scripted, script: slow.yaml}}\nagents: {one: {llm: slow, task: {}}}\n";
+    let server = crate::a2a::server::configured(folder.path(), config);
+    let at_once = json!({"message": says("go"), "configuration": {"returnImmediately": true}});
+    let answer = server.post("/message:send", &at_once).await;
+    assert_eq!(state(&answer.body["task"]), "TASK_STATE_WORKING", "the only agent is at the root");
+    let id = answer.body["task"]["id"].as_str().unwrap();
+    assert_eq!(state(&server.send("one", &says("go")).await), "TASK_STATE_COMPLETED");
+    server.until("one", id, "TASK_STATE_COMPLETED").await;
+    let queued = server.post("/message:send", &at_once).await;
+    let task = &queued.body["task"];
+    let more = server.send("one", &replies(task, json!([{"text": "and this"}]))).await;
+    assert_eq!(state(&more), "TASK_STATE_COMPLETED", "C34: what is said to a task at work is queued");
+    let said: Vec<_> =
+        more["history"].as_array().unwrap().iter().map(|one| one["parts"][0]["text"].clone()).collect();
+    assert!(said.contains(&json!("and this")), "{said:?}");
+}
+
+/// Trap 2: the same message twice is two tasks, unless the client asks for one; then another body is refused.
+#[tokio::test]
+async fn only_a_key_makes_a_repeat_safe() {
+    let data = tempfile::tempdir().unwrap();
+    let server = demo(data.path());
+    let body = json!({"message": says("go")}).to_string();
+    let send = |key: Option<&'static str>, body: String| {
+        let server = &server;
+        async move {
+            let headers: Vec<(&str, &str)> = key.into_iter().map(|key| ("idempotency-key", key)).collect();
+            server.ask("POST", "/v1/agents/ops/message:send", &headers, body.as_bytes()).await
+        }
+    };
+    let id = |answer: &crate::a2a::server::Answer| answer.body["task"]["id"].as_str().unwrap().to_owned();
+    let (first, second) = (send(None, body.clone()).await, send(None, body.clone()).await);
+    assert_ne!(id(&first), id(&second));
+    let (first, second) = (send(Some("k"), body.clone()).await, send(Some("k"), body.clone()).await);
+    assert_eq!(id(&first), id(&second));
+    let other = send(Some("k"), json!({"message": says("something else")}).to_string()).await;
+    assert_eq!((other.status, other.reason()), (400, "INVALID_PARAMS"));
+
+    let mut message = says("go");
+    message["metadata"] = json!({"a2a-rust.com/idempotency-key": "in the message"});
+    let body = json!({"message": message}).to_string();
+    let uri = "https://a2a-rust.com/extensions/idempotency/v1";
+    let headers = [("a2a-extensions", uri)];
+    let first = server.ask("POST", "/v1/agents/ops/message:send", &headers, body.as_bytes()).await;
+    assert_eq!(first.headers["a2a-extensions"], uri, "what is spoken is said back");
+    assert_eq!(id(&first), id(&send(None, body).await));
+}

@@ -1,0 +1,150 @@
+//! Two servers on one Postgres: reports that come several times, to both; races with cancelling and with time.
+//!
+//! Whatever wins, each call has one end, everybody is told the same, and the run goes on once.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use standfast_store::conformance::cluster::shared;
+
+use crate::async_tool::records::says_the_same;
+use crate::async_tool::world::{Answered, Outside, Server, Setup, result, serve, text};
+
+/// The rows of the view in a Postgres, as its own client prints them.
+fn rows(database: &str) -> Vec<Value> {
+    let query = "SELECT row_to_json(calls) FROM pending_tool_calls AS calls ORDER BY id";
+    let output = std::process::Command::new("psql").args(["-At", database, "-c", query]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// S2-27, C8: the view of a Postgres says what the API says.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_view_of_a_postgres_says_what_the_api_says() {
+    let outside = Outside::answering(json!({"externalRef": "deploy-1"})).await;
+    let database = shared().database();
+    let sql = format!("driver: postgres, url: \"{database}\"");
+    let folder = Setup { branches: &["one", "two", "three"], sql: &sql, ..Setup::default() }.folder(&outside);
+    let server = serve(folder.path());
+    let run = server.begin("s-1").await;
+    let jobs = outside.jobs(3).await;
+    server.run_is(&run, "held").await;
+    let id = |no: usize| text(&jobs[no]["pendingID"]);
+    server.post("/async-tool/result", &json!({"pendingID": id(0), "result": result()})).await;
+    server.post("/async-tool/progress", &json!({"pendingID": id(1), "output": "half way"})).await;
+    let rows = rows(&database);
+    assert_eq!(rows.len(), 3);
+    for row in &rows {
+        let record = server.get(&format!("/async-tool/pending/{}", text(&row["id"]))).await;
+        says_the_same(row, &record);
+    }
+}
+
+/// Calls that are raced for in each test.
+const CALLS: usize = 10;
+
+async fn two_nodes(outside: &Outside, tool: &str) -> (tempfile::TempDir, tempfile::TempDir, [Server; 2]) {
+    let branches: Vec<String> = (0..CALLS).map(|no| format!("branch-{no}")).collect();
+    let branches: Vec<&str> = branches.iter().map(String::as_str).collect();
+    let sql = format!("driver: postgres, url: \"{}\"", shared().database());
+    let setup = Setup { branches: &branches, tool, sql: &sql, ..Setup::default() };
+    let folders = [setup.folder(outside), setup.folder(outside)];
+    let servers = [serve(folders[0].path()), serve(folders[1].path())];
+    let [first, second] = folders;
+    (first, second, servers)
+}
+
+/// How often an event of this kind stands in the log.
+fn count(log: &str, kind: &str) -> usize {
+    log.matches(&format!("\"type\":\"{kind}\"")).count()
+}
+
+/// F22, F5, S2-29: each report is sent 1 to 10 times, to both nodes at once. One of each counts; the others hear that it
+/// is settled, and the run goes on once. Each node checks what was signed for the other's jobs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_that_comes_often_counts_once() {
+    let outside = Outside::answering(json!({})).await;
+    let (_first, _second, nodes) = two_nodes(&outside, "requires_approval: false").await;
+    let run = nodes[0].begin("s-1").await;
+    let jobs = outside.jobs(CALLS).await;
+    nodes[0].run_is(&run, "held").await;
+    let mut sent = Vec::new();
+    for (no, job) in jobs.iter().enumerate() {
+        let (id, secret) = (text(&job["pendingID"]), text(&job["callbackSecret"]));
+        let body = json!({"pendingID": id, "result": {"output": format!("result {no}")}});
+        for copy in 0..=no {
+            let (node, body) = (&nodes[copy % 2], body.clone());
+            sent.push(async move { (id, node.webhook(&body, secret).await) });
+        }
+    }
+    let answers: Vec<(&str, Answered)> = join_all(sent).await;
+    for job in &jobs {
+        let of_this =
+            answers.iter().filter(|(id, _)| *id == text(&job["pendingID"])).map(|(_, answer)| answer);
+        let (done, not): (Vec<&Answered>, Vec<&Answered>) = of_this.partition(|answer| answer.status == 200);
+        assert_eq!(done.len(), 1, "{done:?} {not:?}");
+        assert!(not.iter().all(|no| no.no() == (409, "Not waiting")), "{not:?}");
+    }
+    nodes[1].run_is(&run, "completed").await;
+    let log = nodes[1].log(&run).await;
+    assert_eq!(count(&log, "hold.resolved"), CALLS);
+    assert_eq!(count(&log, "model.replied"), 2, "the model was asked once more");
+    assert_eq!(nodes[0].log(&run).await, log, "both tell the same");
+}
+
+/// F5, F6: results, errors, cancelling and time itself race for the same calls on two nodes. Each call has one end, and
+/// whoever was told 200 was right.
+#[tokio::test(flavor = "multi_thread")]
+async fn results_cancelling_and_time_race() {
+    let outside = Outside::answering(json!({})).await;
+    let (_first, _second, nodes) = two_nodes(&outside, "requires_approval: false\ntimeout: 8s").await;
+    let run = nodes[0].begin("s-1").await;
+    let jobs = outside.jobs(CALLS).await;
+    nodes[0].run_is(&run, "held").await;
+    let record = nodes[0].get(&format!("/async-tool/pending/{}", text(&jobs[0]["pendingID"]))).await;
+    let until_it_expires = record["timeout"].as_i64().unwrap() - now();
+    let before = Duration::from_millis(u64::try_from(until_it_expires.max(0)).unwrap());
+    // Half of them are raced for around the deadline, the others at once.
+    let raced = jobs.iter().enumerate().map(|(no, job)| {
+        let wait = if no % 2 == 0 { Duration::ZERO } else { before };
+        race(&nodes, job, wait)
+    });
+    let told: Vec<(String, Vec<Answered>)> = join_all(raced).await;
+    nodes[1].run_is(&run, "completed").await;
+    for (id, answers) in told {
+        let record: Value = nodes[1].get(&format!("/async-tool/pending/{id}")).await;
+        let end = text(&record["status"]).to_owned();
+        assert!(["completed", "failed", "expired"].contains(&end.as_str()), "{record}");
+        let done: Vec<&Answered> = answers.iter().filter(|answer| answer.status == 200).collect();
+        assert!(done.len() <= 1, "{answers:?}");
+        assert!(done.iter().all(|answer| answer.body["status"] == end.as_str()), "{done:?} {record}");
+        assert_eq!(done.is_empty(), end == "expired", "{answers:?} {record}");
+        assert!(
+            answers.iter().all(|answer| answer.status == 200 || answer.no() == (409, "Not waiting")),
+            "{answers:?}"
+        );
+    }
+    let log = nodes[0].log(&run).await;
+    assert_eq!((count(&log, "hold.resolved"), count(&log, "model.replied")), (CALLS, 2));
+}
+
+/// A result, an error and a cancellation of one call, at the same moment, to both nodes.
+async fn race(nodes: &[Server; 2], job: &Value, wait: Duration) -> (String, Vec<Answered>) {
+    tokio::time::sleep(wait).await;
+    let (id, secret) = (text(&job["pendingID"]), text(&job["callbackSecret"]));
+    let (done, failed) =
+        (json!({"pendingID": id, "result": result()}), json!({"pendingID": id, "error": "broke"}));
+    let path = format!("/async-tool/pending/{id}");
+    let (one, two, three) = tokio::join!(
+        nodes[0].webhook(&done, secret),
+        nodes[1].webhook(&failed, secret),
+        nodes[1].delete(&path)
+    );
+    (id.to_owned(), vec![one, two, three])
+}
+
+fn now() -> i64 {
+    standfast_testkit::wait::now_ms()
+}

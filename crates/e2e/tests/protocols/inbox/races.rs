@@ -1,0 +1,110 @@
+//! Races: each has one winner, whoever loses is told so, and nothing is lost.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::inbox::server::{Answer, Server, plain, text};
+
+/// A task of which a worker has asked something.
+async fn asked(server: &Server) -> String {
+    server.add_ticket().await;
+    let claimed = server.claim(&json!({"agentId": "w"})).await;
+    server.report(&claimed, "suspend", json!({"reason": "r"})).await;
+    text(&claimed["id"]).to_owned()
+}
+
+fn statuses(answers: &[Answer]) -> Vec<u16> {
+    let mut all: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+    all.sort_unstable();
+    all
+}
+
+/// S4-29: many workers, each task has one of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_is_claimed_once() {
+    let (_folder, server) = plain();
+    let server = Arc::new(server);
+    let tasks: Vec<Value> = (0..40).map(|n| json!({"type": "t", "payload": n})).collect();
+    server.post("/support/tasks/batch", &json!({"tasks": tasks})).await;
+    let workers = (0..8).map(|n| {
+        let server = server.clone();
+        tokio::spawn(async move {
+            let mut got = Vec::new();
+            loop {
+                let task = server.claim(&json!({"agentId": format!("w-{n}")})).await;
+                if task.is_null() {
+                    return got;
+                }
+                got.push(text(&task["id"]).to_owned());
+            }
+        })
+    });
+    let mut all = Vec::new();
+    for worker in workers.collect::<Vec<_>>() {
+        all.extend(worker.await.unwrap());
+    }
+    assert_eq!((all.len(), all.iter().collect::<BTreeSet<_>>().len()), (40, 40));
+    assert_eq!(server.get("/support/stats").await.body["claimed"], 40);
+}
+
+/// C36, I2: two answers at once: one counts, the other is told.
+#[tokio::test]
+async fn a_task_is_resumed_once() {
+    let (_folder, server) = plain();
+    for _ in 0..10 {
+        let id = asked(&server).await;
+        let answers = futures_util::future::join_all((0..4).map(|n| server.resume(&id, json!(n)))).await;
+        assert_eq!(statuses(&answers), [200, 409, 409, 409], "{answers:?}");
+        let winner = answers.iter().position(|answer| answer.status == 200).unwrap();
+        assert_eq!(server.task(&id).await["resumePayload"], winner);
+    }
+}
+
+/// I2: an answer and a cancel at once: whoever is first, the other hears of it, and a cancelled task stays cancelled.
+#[tokio::test]
+async fn resume_races_with_cancel() {
+    let (_folder, server) = plain();
+    for _ in 0..10 {
+        let id = asked(&server).await;
+        let path = format!("/support/tasks/{id}/cancel");
+        let nothing = json!({});
+        let (resumed, cancelled) = tokio::join!(server.resume(&id, json!("x")), server.post(&path, &nothing));
+        assert_eq!(cancelled.status, 200, "{cancelled:?}");
+        assert!([200, 409].contains(&resumed.status), "{resumed:?}");
+        assert_eq!(server.task(&id).await["status"], "cancelled");
+    }
+}
+
+/// S4-29: the end of a lease and a result at once: the result counts, or the task is claimed again; never both.
+#[tokio::test]
+async fn the_end_of_a_lease_races_with_the_result() {
+    let (_folder, server) = plain();
+    for _ in 0..3 {
+        server.add_ticket().await;
+        let claimed = server.claim(&json!({"agentId": "w", "leaseMs": 1000})).await;
+        let result = async {
+            tokio::time::sleep(std::time::Duration::from_millis(990)).await;
+            server.report(&claimed, "complete", json!({"result": "in time"})).await
+        };
+        let wanted = json!({"agentId": "v", "waitMs": 4000});
+        let (done, taken) = tokio::join!(result, server.claim(&wanted));
+        match done.status {
+            200 => {
+                assert!(taken.is_null(), "{taken}");
+                assert_eq!(server.task(text(&claimed["id"])).await["result"], "in time");
+            }
+            status => {
+                assert_eq!(status, 409, "{done:?}");
+                let taken = if taken.is_null() {
+                    server.claim(&json!({"agentId": "v", "waitMs": 40_000})).await
+                } else {
+                    taken
+                };
+                assert_eq!((&taken["id"], &taken["attempts"]), (&claimed["id"], &json!(2)));
+                assert_eq!(server.report(&taken, "complete", json!({"result": "later"})).await.status, 200);
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Chat: what an agent answers when it is done, when somebody is needed, and when it is still at work.
+
+use serde_json::json;
+
+use crate::teal::elsewhere::Elsewhere;
+use crate::teal::server::{BASE, Folder, Line, demo, says, text, trail};
+
+/// S1-1, S1-2, S1-3, S1-11, S1-31, C31: a pause is a model of its own, with the calls and two addresses; the task is
+/// `Paused`, on record with its pending calls, before anybody hears of it.
+#[tokio::test]
+async fn a_pause_tells_what_waits_and_where_to_decide() {
+    let data = tempfile::tempdir().unwrap();
+    let server = demo(data.path());
+    let paused = server.paused("ops").await;
+    let keys: Vec<&String> = paused.as_object().unwrap().keys().collect();
+    let expected =
+        ["approval_url", "message", "rejection_url", "request_id", "session_id", "task_id", "tool_calls"];
+    assert_eq!(keys, expected, "and nothing of an ordinary answer");
+    let resume = format!("{}{BASE}/resume/{}", server.program.base, text(&paused["request_id"]));
+    assert_eq!(paused["approval_url"], format!("{resume}?action=approve"));
+    assert_eq!(paused["rejection_url"], format!("{resume}?action=reject"));
+    let call = &paused["tool_calls"][0];
+    let wanted = json!({
+        "content_type": "function_call", "id": call["id"], "index": 0, "name": "delete_file",
+        "function_name": "delete_file", "plugin_name": null,
+        "arguments": r#"{"path": "/srv/cache/old"}"#, "metadata": {}
+    });
+    assert_eq!(paused["tool_calls"], json!([wanted]));
+    let task = server.task("ops", &paused["task_id"]).await;
+    assert_eq!((&task["status"], &task["user_id"]), (&json!("Paused"), &json!("local")));
+    assert_eq!(task["session_id"], paused["session_id"]);
+    assert_eq!(trail(&task), ["user please", "assistant  pending delete_file"]);
+    let item = &task["items"][1];
+    assert_eq!(item["pending_tool_calls"], json!([wanted]));
+    assert_eq!((&item["request_id"], &item["task_id"]), (&paused["request_id"], &paused["task_id"]));
+    assert!(!data.path().join("demo-effects.log").exists(), "nothing has run");
+}
+
+/// S1-12, S1-13, S1-15, S1-20, S1-21, S1-22, S1-24, S1-27: approved at the published address, the call runs once, the
+/// agent goes on with its result, and the trail says who decided what before what came of it.
+#[tokio::test]
+async fn an_approved_call_runs_and_the_agent_goes_on() {
+    let data = tempfile::tempdir().unwrap();
+    let server = demo(data.path());
+    let paused = server.paused("ops").await;
+    let done = server.post(text(&paused["approval_url"]), &json!({"action": "approve"})).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    assert_eq!(done.body["output"], "I have dealt with the old cache.");
+    for same in ["task_id", "session_id", "request_id"] {
+        assert_eq!(done.body[same], paused[same], "{same}");
+    }
+    assert_eq!(done.body["source"], "ops");
+    let usage = &done.body["token_usage"];
+    let tokens = ["completion_tokens", "prompt_tokens", "total_tokens"].map(|name| usage[name].as_u64());
+    assert_eq!(tokens[0].zip(tokens[1]).map(|(out, read)| out + read), tokens[2], "{usage}");
+    let effects = std::fs::read_to_string(data.path().join("demo-effects.log")).unwrap();
+    assert_eq!(effects.lines().count(), 1, "{effects}");
+    let task = server.task("ops", &paused["task_id"]).await;
+    assert_eq!(task["status"], "Completed");
+    let decision = json!({"action": "approve", "request_id": paused["request_id"]}).to_string();
+    let trail = trail(&task);
+    assert_eq!(trail[0], "user please");
+    assert_eq!(trail[1], "assistant  pending delete_file");
+    assert_eq!(trail[2], format!("user {decision}"));
+    assert!(trail[3].contains("function_result") && trail[3].contains("delete_file"), "{trail:?}");
+    assert_eq!(trail[4], "assistant I have dealt with the old cache.");
+    assert_eq!(trail.len(), 5);
+}
+
+/// S1-19, S1-23, C4, C31: a rejection is on record, then the task is `Canceled`; nothing runs.
+#[tokio::test]
+async fn a_rejected_request_cancels_the_task() {
+    let data = tempfile::tempdir().unwrap();
+    let server = demo(data.path());
+    let paused = server.paused("ops").await;
+    // Without a body the address says what is meant.
+    let done = server.send("POST", text(&paused["rejection_url"]), &[], "").await;
+    assert_eq!(done.status, 200, "{done:?}");
+    let confirmed = json!({
+        "session_id": paused["session_id"], "task_id": paused["task_id"], "request_id": paused["request_id"],
+        "status": "Canceled", "message": "The task was canceled"
+    });
+    assert_eq!(done.body, confirmed);
+    let task = server.task("ops", &paused["task_id"]).await;
+    assert_eq!(task["status"], "Canceled");
+    let decision = json!({"action": "reject", "request_id": paused["request_id"]}).to_string();
+    assert_eq!(trail(&task)[2..], [format!("user {decision}")]);
+    assert!(!data.path().join("demo-effects.log").exists(), "nothing has run");
+    let native = server.get(&format!("/api/v1/runs/{}/events", text(&paused["task_id"]))).await;
+    let events = native.body["events"].as_array().unwrap();
+    let of = |kind: &str| events.iter().position(|event| event["type"] == kind);
+    assert!(of("hold.resolved") < of("run.ended") && of("run.ended").is_some(), "{}", native.text);
+}
+
+/// S1-7, S1-8, S1-10, C6: a high-risk tool is held by its name although its entry says no; with `hold_batch` the
+/// harmless call beside it waits too, and all of them are told. Without, it runs at once.
+#[tokio::test]
+async fn one_held_call_holds_its_whole_reply_where_that_is_wanted() {
+    let elsewhere = Elsewhere::quick().await;
+    let both = [Line::Calls("ShellCommand", json!({"command": "echo hi"})), Line::Says("done")];
+    let folder = Folder::new(&elsewhere, &[("batch", &both), ("ops", &both)], "");
+    // Two calls of one reply, one of which nobody needs to approve.
+    let script = json!({"replies": [
+        {"calls": [
+            {"tool": "read_file", "arguments": r#"{"path": "a.txt"}"#},
+            {"tool": "ShellCommand", "arguments": r#"{"command": "echo hi"}"#}
+        ]},
+        {"text": "done"}
+    ]});
+    for name in ["batch", "ops"] {
+        let file = folder.folder.path().join(format!("{name}.script.yaml"));
+        std::fs::write(file, script.to_string()).unwrap();
+    }
+    let server = folder.serve();
+    for (agent, waiting, before) in
+        [("batch", vec!["read_file", "ShellCommand"], false), ("ops", vec!["ShellCommand"], true)]
+    {
+        let paused = server.paused(agent).await;
+        let names: Vec<&str> =
+            paused["tool_calls"].as_array().unwrap().iter().map(|call| text(&call["name"])).collect();
+        assert_eq!(names, waiting, "{agent}");
+        let task = server.task(agent, &paused["task_id"]).await;
+        assert_eq!(trail(&task).iter().any(|line| line.contains("hello")), before, "{agent}: {task}");
+        let done = server.approve(&paused["request_id"]).await;
+        assert_eq!(done.body["output"], "done", "{done:?}");
+        let task = server.task(agent, &paused["task_id"]).await;
+        assert!(trail(&task).iter().any(|line| line.contains("hello")), "{task}");
+    }
+}
+
+/// What cannot be said is refused with what is wrong; what the user is, the agent hears.
+#[tokio::test]
+async fn what_is_said_must_be_readable() {
+    let elsewhere = Elsewhere::quick().await;
+    let folder = Folder::new(&elsewhere, &[("ops", &[Line::Says("hello")])], "");
+    let server = folder.serve();
+    for (agent, body, status, says) in [
+        ("ops", "{", 400, "not JSON"),
+        ("ops", "{}", 422, "items"),
+        ("ops", r#"{"items": []}"#, 422, "items is empty"),
+        ("ops", r#"{"items": [{"content_type": "video", "content": "x"}]}"#, 422, "`text` or `image`"),
+        ("ops", r#"{"items": [{"content_type": "image", "content": "x"}]}"#, 422, "items[0].content"),
+        ("ops", r#"{"items": [{"content_type": "text", "content": "x"}], "task": "1"}"#, 422, "task"),
+        (
+            "nobody",
+            r#"{"items": [{"content_type": "text", "content": "x"}]}"#,
+            404,
+            "there is no agent nobody",
+        ),
+        (
+            "ops",
+            r#"{"items": [{"content_type": "text", "content": "x"}], "task_id": "run_1"}"#,
+            404,
+            "not found",
+        ),
+    ] {
+        let answer = server.send("POST", &format!("{BASE}/{agent}"), &[], body).await;
+        assert_eq!(answer.status, status, "{body}: {answer:?}");
+        assert!(text(&answer.body["detail"]).contains(says), "{body}: {answer:?}");
+    }
+    let wrong_type =
+        server.send("POST", &format!("{BASE}/ops"), &[("content-type", "text/plain")], "{}").await;
+    assert_eq!(wrong_type.status, 415, "{wrong_type:?}");
+    let mut said = says("hi");
+    said["session_id"] = json!("s-1");
+    said["user_context"] = json!({"team": "disks"});
+    let image = json!({"content_type": "image", "content": "data:image/png;base64,aGk="});
+    said["items"].as_array_mut().unwrap().push(image.clone());
+    let done = server.post(&format!("{BASE}/ops"), &said).await;
+    assert_eq!(
+        (done.status, &done.body["output"], &done.body["session_id"]),
+        (200, &json!("hello"), &json!("s-1"))
+    );
+    let task = server.task("ops", &done.body["task_id"]).await;
+    assert_eq!(task["items"][1]["item"], image);
+    assert_eq!(trail(&task)[2], "user The following user context was provided:\n  team: disks\n");
+    // Over is over; the same conversation goes on in another task.
+    said["task_id"] = done.body["task_id"].clone();
+    let again = server.post(&format!("{BASE}/ops"), &said).await;
+    assert_eq!(again.status, 409, "{again:?}");
+    assert!(text(&again.body["detail"]).contains("Leave out task_id"), "{again:?}");
+    said["session_id"] = json!("s-2");
+    let other = server.post(&format!("{BASE}/ops"), &said).await;
+    assert_eq!(other.status, 422, "{other:?}");
+    let foreign = server.get(&format!("{BASE}/nobody/tasks/{}", text(&done.body["task_id"]))).await;
+    assert_eq!(foreign.status, 404);
+}
+
+/// A call that takes longer than `server.limits.max_wait` is answered with the task as it is; a message to it is heard.
+#[tokio::test]
+async fn a_wait_has_an_end() {
+    let elsewhere = Elsewhere::slow().await;
+    let more = "server: {limits: {max_wait: 1s}}\n";
+    let folder = Folder::new(&elsewhere, &[("ops", &[Line::Asks(&["/a"]), Line::Says("done")])], more);
+    let server = folder.serve();
+    let paused = server.paused("ops").await;
+    let answer = server.approve(&paused["request_id"]).await;
+    assert_eq!((answer.status, &answer.body["status"]), (202, &json!("Running")), "{answer:?}");
+    assert_eq!(server.task("ops", &paused["task_id"]).await["status"], "Running");
+    let mut more = says("and then?");
+    more["task_id"] = paused["task_id"].clone();
+    let queued = server.post(&format!("{BASE}/ops"), &more).await;
+    assert_eq!(queued.status, 202, "{queued:?}");
+    elsewhere.answer();
+    let task = server.until("ops", &paused["task_id"], "Completed").await;
+    assert!(trail(&task).contains(&"user and then?".to_owned()), "{task}");
+}
+
+/// S1-2, S1-27: a task that fails says so, with its reason, as 500; the trail has the status.
+#[tokio::test]
+async fn a_task_that_fails_says_so() {
+    let elsewhere = Elsewhere::quick().await;
+    let more = "server: {limits: {turns: 1}}\n";
+    let lines = [Line::Calls("read_file", json!({"path": "a.txt"})), Line::Says("never said")];
+    let folder = Folder::new(&elsewhere, &[("ops", &lines)], more);
+    let server = folder.serve();
+    let answer = server.chat("ops").await;
+    assert_eq!(answer.status, 500, "{answer:?}");
+    let detail = text(&answer.body["detail"]);
+    assert!(detail.contains(" failed: "), "{detail}");
+    let task = detail.split_whitespace().nth(1).unwrap();
+    assert_eq!(server.task("ops", &json!(task)).await["status"], "Failed");
+}

@@ -1,0 +1,33 @@
+//! The example client, run against the real program.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::teal::server::{Server, demo};
+
+fn client(server: &Server, more: &[&str], typed: &str) -> Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/teal_agents_client.py");
+    let mut command = Command::new("python3");
+    command.arg(script).args([&server.program.base, "ops", "Free some space"]).args(more);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(typed.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// S1-3, S1-12, S1-20: chat, the pause, a decision, the result, as the guide has it.
+#[tokio::test]
+async fn the_python_client_goes_round_the_loop() {
+    let data = tempfile::tempdir().unwrap();
+    let server = demo(data.path());
+    let approved = client(&server, &["--yes"], "");
+    let said = String::from_utf8_lossy(&approved.stdout).into_owned();
+    assert!(approved.status.success(), "{said}{}", String::from_utf8_lossy(&approved.stderr));
+    assert!(said.contains("Human intervention required."), "{said}");
+    assert!(said.contains(r#"delete_file {"path": "/srv/cache/old"}"#), "{said}");
+    assert!(said.ends_with("I have dealt with the old cache.\n"), "{said}");
+    let rejected = client(&server, &[], "hm\nreject\n");
+    let said = String::from_utf8_lossy(&rejected.stdout).into_owned();
+    assert!(said.ends_with("Canceled: The task was canceled\n"), "{said}");
+}

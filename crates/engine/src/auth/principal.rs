@@ -1,0 +1,229 @@
+//! Whoever is calling: tenant, user, groups, roles, and what their credential is for.
+//!
+//! Groups and roles say who somebody is; scopes say what the credential may be used for. Having a scope gives nobody
+//! the right to decide: `may_decide` asks who they are.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use standfast_core::name::{BadName, GroupName, RoleName, Tenant, UserId};
+use standfast_core::time::Timestamp;
+
+/// Who is calling.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principal {
+    /// Whose data they may see.
+    pub tenant: Tenant,
+    /// Who they are.
+    pub user: UserId,
+    /// The groups that they belong to.
+    pub groups: BTreeSet<GroupName>,
+    /// The roles that they have.
+    pub roles: BTreeSet<RoleName>,
+    /// What their credential may be used for.
+    pub scopes: BTreeSet<Scope>,
+    /// How they were identified, so that it can be asked again later whether that still holds.
+    pub by: Identification,
+}
+
+/// How somebody was identified.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Identification {
+    /// Not at all: no identities are configured.
+    #[default]
+    Local,
+    /// By an API key.
+    ApiKey {
+        /// The part of it that is no secret.
+        prefix: String,
+    },
+    /// By a token of the identity provider.
+    Token {
+        /// When it was issued: of two tokens the later one says what its holder may.
+        issued_at: Timestamp,
+        /// When it stops to be taken.
+        expires_at: Timestamp,
+    },
+}
+
+/// What a credential may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Scope {
+    /// Look: agents, runs, events, holds, receipts.
+    #[serde(rename = "runs:read")]
+    RunsRead,
+    /// Start runs, send messages, cancel.
+    #[serde(rename = "runs:write")]
+    RunsWrite,
+    /// Decide holds.
+    #[serde(rename = "holds:decide")]
+    HoldsDecide,
+    /// Work on the tasks of inboxes: see them, claim them, report on them.
+    #[serde(rename = "inbox:work")]
+    InboxWork,
+    /// Everything, and see everything of the tenant.
+    #[serde(rename = "admin")]
+    Admin,
+}
+
+/// The role that makes somebody an administrator.
+const ADMIN: &str = "admin";
+
+impl Principal {
+    /// An ordinary user of the tenant of a server that has only one: everything but administering.
+    #[must_use]
+    pub fn of(user: UserId) -> Principal {
+        Principal {
+            tenant: Tenant::default_tenant(),
+            user,
+            groups: BTreeSet::new(),
+            roles: BTreeSet::new(),
+            scopes: Scope::usual(),
+            by: Identification::Local,
+        }
+    }
+
+    /// Whoever is at this machine, when no identities are configured.
+    #[must_use]
+    pub fn local() -> Principal {
+        Principal { scopes: BTreeSet::from([Scope::Admin]), ..Principal::of(UserId::local()) }
+    }
+
+    /// Whether they administer the server: by their role or by their credential.
+    #[must_use]
+    pub fn is_admin(&self) -> bool {
+        self.scopes.contains(&Scope::Admin) || self.roles.iter().any(|role| role.as_str() == ADMIN)
+    }
+
+    /// Whether their credential may be used for this.
+    #[must_use]
+    pub fn has(&self, scope: Scope) -> bool {
+        self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+    }
+
+    /// Every name that a list of approvers could mean them by.
+    pub fn parties(&self) -> impl Iterator<Item = Party> {
+        let user = std::iter::once(Party::User(self.user.clone()));
+        let groups = self.groups.iter().cloned().map(Party::Group);
+        user.chain(groups).chain(self.roles.iter().cloned().map(Party::Role))
+    }
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Scope; 5] =
+        [Scope::RunsRead, Scope::RunsWrite, Scope::HoldsDecide, Scope::InboxWork, Scope::Admin];
+
+    /// What a key is good for unless somebody says otherwise: everything but administering and working on others' tasks.
+    #[must_use]
+    pub fn usual() -> BTreeSet<Scope> {
+        BTreeSet::from([Scope::RunsRead, Scope::RunsWrite, Scope::HoldsDecide])
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Scope::RunsRead => "runs:read",
+            Scope::RunsWrite => "runs:write",
+            Scope::HoldsDecide => "holds:decide",
+            Scope::InboxWork => "inbox:work",
+            Scope::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Scope {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Scope, String> {
+        let known = Scope::ALL.into_iter().find(|scope| scope.as_str() == text);
+        known.ok_or_else(|| {
+            format!("there is no such scope; the scopes are: {}", Scope::ALL.map(Scope::as_str).join(", "))
+        })
+    }
+}
+
+/// A user, a group or a role, as lists of approvers name them: `user:alice`, `group:finance`, `role:on-call`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Party {
+    /// One user.
+    User(UserId),
+    /// Everyone in a group.
+    Group(GroupName),
+    /// Everyone with a role.
+    Role(RoleName),
+}
+
+/// Why a text names no party.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadParty {
+    /// It does not say of which kind.
+    #[error("write user:NAME, group:NAME or role:NAME")]
+    Kind,
+    /// The name is none.
+    #[error(transparent)]
+    Name(#[from] BadName),
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Party::User(user) => write!(f, "user:{user}"),
+            Party::Group(group) => write!(f, "group:{group}"),
+            Party::Role(role) => write!(f, "role:{role}"),
+        }
+    }
+}
+
+impl FromStr for Party {
+    type Err = BadParty;
+
+    fn from_str(text: &str) -> Result<Party, BadParty> {
+        match text.split_once(':') {
+            Some(("user", name)) => Ok(Party::User(UserId::new(name)?)),
+            Some(("group", name)) => Ok(Party::Group(GroupName::new(name)?)),
+            Some(("role", name)) => Ok(Party::Role(RoleName::new(name)?)),
+            Some(_) | None => Err(BadParty::Kind),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_admin_scope_is_every_scope_and_the_role_is_none() {
+        let mut who = Principal::of(UserId::new("ann").unwrap());
+        assert!(!who.is_admin() && !who.has(Scope::Admin));
+        who.scopes = BTreeSet::from([Scope::RunsRead]);
+        who.roles = BTreeSet::from([RoleName::new("admin").unwrap()]);
+        assert!(who.is_admin() && !who.has(Scope::HoldsDecide), "the key is still for reading only");
+        assert!(Scope::ALL.into_iter().all(|scope| Principal::local().has(scope)));
+    }
+
+    #[test]
+    fn scopes_and_parties_are_written_as_they_are_read() {
+        for scope in Scope::ALL {
+            assert_eq!(scope.to_string().parse(), Ok(scope));
+            assert_eq!(serde_json::to_string(&scope).unwrap(), format!("\"{scope}\""));
+        }
+        assert!("holds".parse::<Scope>().unwrap_err().contains("holds:decide"));
+        for text in ["user:ann", "group:a:b", "role:on call"] {
+            assert_eq!(text.parse::<Party>().unwrap().to_string(), text);
+        }
+        for text in ["ann", "person:ann", "user:", "group:a\nb", ""] {
+            assert!(text.parse::<Party>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! What a server is made of: agents, their models and tools, limits, times.
+//!
+//! A typed value that is checked once. The demo and the tests build it by hand; a configuration file becomes one.
+
+mod agent;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use standfast_core::command::Limits;
+use standfast_core::name::{AgentName, Tenant};
+use standfast_core::time::Millis;
+
+use crate::auth::IdentityProvider;
+use crate::card_key::CardKey;
+use crate::outbound::guard::Guard;
+use crate::secrets::SigningKey;
+use crate::telemetry::Telemetry;
+use crate::vault::Vault;
+
+pub use agent::{Agent, Card, CardReaders, ServedInbox, Serves, Skill, Streaming, Tracking};
+
+/// What a process has only once: a reload keeps it, whatever the new settings say.
+#[derive(Debug, Clone)]
+pub struct FixedSettings {
+    /// Whose runs they are.
+    pub tenant: Tenant,
+    /// How long a node's claim on a run lasts without renewal.
+    pub lease: Millis,
+    /// What this node is called among others.
+    pub node_name: String,
+    /// How often a node looks for due runs when nobody tells it.
+    pub poll: Millis,
+    /// How many bytes the body of a request may have.
+    pub max_body: usize,
+    /// What connections may cost.
+    pub connections: Connections,
+    /// What is measured, and by whom.
+    pub telemetry: Arc<Telemetry>,
+}
+
+/// What a server is made of: what a process has only once, and what a reload may change.
+pub struct Settings {
+    /// What a reload may not change.
+    pub fixed: FixedSettings,
+    /// The agents.
+    pub agents: BTreeMap<AgentName, Arc<Agent>>,
+    /// The agent at the root of the server, for protocols that have one there.
+    pub default_agent: Option<AgentName>,
+    /// Budgets and caps of agents that have no others.
+    pub limits: Arc<Limits>,
+    /// How long the contents of a run are kept once it is over; for ever if that is not said.
+    pub keep_ended: Option<Millis>,
+    /// How long a caller who waits for a run is kept at most.
+    pub max_wait: Millis,
+    /// Who may call, and by which names.
+    pub access: Access,
+    /// The address that others reach this server by: links and callbacks begin with it.
+    pub public_url: Option<String>,
+    /// How the outside is told.
+    pub webhooks: Webhooks,
+    /// What A2A clients are offered.
+    pub a2a: A2a,
+    /// How outside jobs report back.
+    pub jobs: Jobs,
+    /// Directories in which readable copies are kept, and of which agents.
+    pub mirrors: BTreeMap<PathBuf, BTreeSet<AgentName>>,
+    /// Where tokens of logins are kept, if they are.
+    pub vault: Option<Arc<Vault>>,
+    /// Intercepts A2A requests before the engine gets them: for programs that embed the server. `standfast` sets none.
+    pub a2a_interceptor: Option<Arc<dyn A2aInterceptor>>,
+}
+
+/// What is different about the server in the passes that kits make beside the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Passes {
+    /// Nothing beyond the least: no streams, no push notifications, no extended card.
+    pub reduced_capabilities: bool,
+    /// Every request needs one of the kits' tokens.
+    pub auth: bool,
+    /// Clients must know the extension of the test kits.
+    pub required_extension: bool,
+}
+
+impl Passes {
+    /// Those that the kits ask for by variables of the environment.
+    #[must_use]
+    pub fn in_environment(self, lookup: &dyn Fn(&str) -> Option<String>) -> Passes {
+        let is_set = |name: &str| lookup(name).is_some_and(|value| !value.is_empty());
+        Passes {
+            reduced_capabilities: self.reduced_capabilities || is_set("ITK_ACTS_REDUCED_CAPABILITIES"),
+            auth: self.auth || is_set("ITK_ACTS_AUTH"),
+            ..self
+        }
+    }
+}
+
+/// What A2A clients are offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct A2a {
+    /// Whether clients may name receivers of push notifications.
+    pub push_notifications: bool,
+    /// Whether they may follow tasks.
+    pub streaming: bool,
+    /// Whether those who are known are told more of an agent.
+    pub extended_card: bool,
+    /// What cards are signed with, if they are.
+    pub card_key: Option<CardKey>,
+    /// Which decisions count that name no hold.
+    pub decisions: Decisions,
+}
+
+/// Intercepts A2A requests before the engine gets them. A program over the library may bring one.
+pub trait A2aInterceptor: Send + Sync {
+    /// Whether a request with this bearer token may pass. The public card is always open.
+    fn authorize(&self, bearer: Option<&str>, resource: A2aResource) -> Result<(), A2aDenial>;
+
+    /// How the card describes the credential that every request needs; none where it needs none.
+    fn credential(&self) -> Option<&'static str>;
+
+    /// An extension of the protocol that clients must declare before they send messages.
+    fn required_extension(&self) -> Option<RequiredExtension>;
+
+    /// What becomes of a message to an agent.
+    fn route(&self, agent: &AgentName, message: &A2aMessage<'_>) -> MessageRoute;
+}
+
+/// What an A2A request is for, as far as an interceptor tells them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum A2aResource {
+    /// Any operation.
+    Any,
+    /// The extended card of an agent.
+    ExtendedCard,
+}
+
+/// Why an interceptor does not let a request pass, in words for the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum A2aDenial {
+    /// The credential is missing or invalid.
+    Unauthenticated(String),
+    /// The caller is known and lacks the permission.
+    Forbidden(String),
+}
+
+/// An extension of the protocol, as the card names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequiredExtension {
+    /// Its URI.
+    pub uri: &'static str,
+    /// What it is for.
+    pub description: &'static str,
+}
+
+/// A message as an interceptor sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct A2aMessage<'a> {
+    /// The client's id of it.
+    pub id: &'a str,
+    /// The task that it belongs to; none when it starts one.
+    pub task: Option<&'a str>,
+    /// The context that the client names.
+    pub context: Option<&'a str>,
+    /// Its first part, if that is text.
+    pub first_text: &'a str,
+    /// Whether a part of it is structured data, such as a decision.
+    pub has_data: bool,
+}
+
+/// What becomes of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MessageRoute {
+    /// The engine handles it, as it does without an interceptor.
+    Engine,
+    /// It is answered with this text, and there is no task.
+    Reply(String),
+    /// Its context is refused.
+    RefuseContext,
+    /// The engine handles it; on a task that waits for input it supersedes the request instead of answering it.
+    Supersede,
+}
+
+/// Which decisions count that name no hold (C26).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decisions {
+    /// Those of callers who were shown the hold, by the last answer about its task.
+    Shown,
+    /// None.
+    Strict,
+}
+
+impl Default for A2a {
+    fn default() -> A2a {
+        A2a {
+            push_notifications: true,
+            streaming: true,
+            extended_card: true,
+            card_key: None,
+            decisions: Decisions::Shown,
+        }
+    }
+}
+
+/// How outside jobs report back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Jobs {
+    /// How long a job that is over is still shown; its run's log keeps it.
+    pub keep: Millis,
+    /// How long a job counts as worked on after its last word.
+    pub processing_lasts: Millis,
+    /// Reports of one caller within a minute.
+    pub per_caller: u32,
+    /// Reports about one job within a minute.
+    pub per_job: u32,
+}
+
+impl Default for Jobs {
+    fn default() -> Jobs {
+        Jobs {
+            keep: Millis::hours(7 * 24),
+            processing_lasts: Millis::seconds(10 * 60),
+            per_caller: 600,
+            per_job: 60,
+        }
+    }
+}
+
+/// How the outside is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Webhooks {
+    /// What the secrets of subscriptions are made from; without it nobody can subscribe.
+    pub key: Option<SigningKey>,
+    /// Which addresses may be told.
+    pub guard: Guard,
+    /// How long a receiver may take to answer.
+    pub timeout: Millis,
+    /// How long after each failed try the next one is; after the last it is given up.
+    pub retries: Vec<Millis>,
+}
+
+impl Default for Webhooks {
+    fn default() -> Webhooks {
+        let (minute, hour) = (60, 60 * 60);
+        let retries = [
+            5,
+            30,
+            2 * minute,
+            10 * minute,
+            30 * minute,
+            hour,
+            3 * hour,
+            6 * hour,
+            12 * hour,
+            24 * hour,
+            24 * hour,
+        ];
+        Webhooks {
+            key: None,
+            guard: Guard::default(),
+            timeout: Millis::seconds(15),
+            retries: retries.map(Millis::seconds).to_vec(),
+        }
+    }
+}
+
+/// Who may call, and by which names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// How callers are known.
+    pub auth: Auth,
+    /// The address that the server listens on.
+    pub listen: IpAddr,
+    /// Names that callers may know it by, beside that address and those of this machine: in lower case, without port.
+    pub hosts: BTreeSet<String>,
+    /// Proxies that are believed when they say whom a request comes from.
+    pub trusted_proxies: Vec<IpNet>,
+}
+
+/// How callers are known.
+#[derive(Debug, Clone, Default)]
+pub enum Auth {
+    /// Not at all: everyone is the user `local`, who administers. For this machine only.
+    #[default]
+    Local,
+    /// By an API key on every request.
+    Keys,
+    /// By a token of this identity provider on every request.
+    Tokens(Arc<dyn IdentityProvider>),
+    /// By either.
+    KeysAndTokens(Arc<dyn IdentityProvider>),
+}
+
+/// What connections may cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connections {
+    /// How many there are at once; more wait until one ends.
+    pub at_once: usize,
+    /// How long a client may take for the headers of a request, and how long it may keep a connection without one.
+    pub header_wait: Millis,
+    /// How many headers a request may have.
+    pub headers: usize,
+    /// How many bytes its headers may have together.
+    pub header_bytes: usize,
+}
+
+/// By the same means, and by the same provider.
+impl PartialEq for Auth {
+    fn eq(&self, other: &Auth) -> bool {
+        match (self, other) {
+            (Auth::Local, Auth::Local) | (Auth::Keys, Auth::Keys) => true,
+            (Auth::Tokens(one), Auth::Tokens(other))
+            | (Auth::KeysAndTokens(one), Auth::KeysAndTokens(other)) => one == other,
+            (Auth::Local | Auth::Keys | Auth::Tokens(_) | Auth::KeysAndTokens(_), _) => false,
+        }
+    }
+}
+
+impl Eq for Auth {}
+
+impl Auth {
+    /// Whether API keys are taken.
+    #[must_use]
+    pub fn takes_keys(&self) -> bool {
+        match self {
+            Auth::Keys | Auth::KeysAndTokens(_) => true,
+            Auth::Local | Auth::Tokens(_) => false,
+        }
+    }
+
+    /// Whose tokens are taken.
+    #[must_use]
+    pub fn issuer(&self) -> Option<&Arc<dyn IdentityProvider>> {
+        match self {
+            Auth::Tokens(issuer) | Auth::KeysAndTokens(issuer) => Some(issuer),
+            Auth::Local | Auth::Keys => None,
+        }
+    }
+}
+
+impl Default for Access {
+    fn default() -> Access {
+        Access {
+            auth: Auth::Local,
+            listen: Ipv4Addr::LOCALHOST.into(),
+            hosts: BTreeSet::new(),
+            trusted_proxies: Vec::new(),
+        }
+    }
+}
+
+impl Default for Connections {
+    fn default() -> Connections {
+        Connections {
+            at_once: 20_000,
+            header_wait: Millis::seconds(30),
+            headers: 100,
+            header_bytes: 64 * 1024,
+        }
+    }
+}
+
+/// The usual times and limits.
+impl Default for FixedSettings {
+    fn default() -> FixedSettings {
+        FixedSettings {
+            tenant: Tenant::default_tenant(),
+            lease: Millis::seconds(6),
+            node_name: String::new(),
+            poll: Millis(500),
+            max_body: 1024 * 1024,
+            connections: Connections::default(),
+            telemetry: Arc::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// The agent of this name.
+    #[must_use]
+    pub fn agent(&self, name: &str) -> Option<&Arc<Agent>> {
+        self.agents.iter().find(|(known, _)| known.as_str() == name).map(|(_, agent)| agent)
+    }
+
+    /// The budgets and caps of an agent, also of one that is not configured any more.
+    #[must_use]
+    pub fn limits_of(&self, agent: &AgentName) -> &Arc<Limits> {
+        let own = self.agents.get(agent).and_then(|agent| agent.limits.as_ref());
+        own.unwrap_or(&self.limits)
+    }
+
+    /// Settings with the usual times and limits, and no agents.
+    #[must_use]
+    pub fn usual() -> Settings {
+        Settings {
+            fixed: FixedSettings::default(),
+            agents: BTreeMap::new(),
+            default_agent: None,
+            limits: Arc::new(Limits::default()),
+            keep_ended: None,
+            max_wait: Millis::seconds(300),
+            access: Access::default(),
+            public_url: None,
+            webhooks: Webhooks::default(),
+            a2a: A2a::default(),
+            jobs: Jobs::default(),
+            mirrors: BTreeMap::new(),
+            vault: None,
+            a2a_interceptor: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kits_choose_their_pass_by_the_environment() {
+        let only = |name: &'static str, value: &'static str| {
+            Passes::default().in_environment(&|asked| (asked == name).then(|| value.to_owned()))
+        };
+        let auth = Passes { auth: true, ..Passes::default() };
+        assert_eq!(only("ITK_ACTS_AUTH", "1"), auth);
+        assert_eq!(only("ITK_ACTS_AUTH", ""), Passes::default());
+        let reduced = Passes { reduced_capabilities: true, ..Passes::default() };
+        assert_eq!(only("ITK_ACTS_REDUCED_CAPABILITIES", "yes"), reduced);
+        assert_eq!(auth.in_environment(&|_| None), auth);
+    }
+}

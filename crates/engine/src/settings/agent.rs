@@ -1,0 +1,188 @@
+//! An agent with all that belongs to it: its model and tools, who may decide, its card, its limits, the inboxes it serves.
+//!
+//! A value. What its runs are pinned to is its definition; everything else is as it is now.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use standfast_core::command::Limits;
+use standfast_core::definition::Definition;
+use standfast_core::digest::Digest;
+use standfast_core::event::Inbox;
+use standfast_core::id::StorageKind;
+use standfast_core::name::{InboxName, ToolName};
+use standfast_core::time::Millis;
+
+use crate::auth::Approvers;
+use crate::model::Model;
+use crate::tool::Tool;
+use crate::tool::login::LoginDesk;
+use crate::tool::suspend::{self, SuspendForInput};
+
+/// An agent.
+#[derive(Clone)]
+pub struct Agent {
+    /// What its runs are pinned to.
+    pub definition: Arc<Definition>,
+    /// The name of that definition.
+    pub digest: Digest,
+    /// What it asks.
+    pub model: Arc<dyn Model>,
+    /// What it can do.
+    pub tools: BTreeMap<ToolName, Arc<dyn Tool>>,
+    /// Which of its tools a person is asked about.
+    pub needs_approval: BTreeSet<ToolName>,
+    /// Who may decide beside the owner.
+    pub approvers: Approvers,
+    /// How many of its runs are worked on at once.
+    pub worker_pool: usize,
+    /// How long each may work, waiting left out; without limit when it is none.
+    pub may_work: Option<Millis>,
+    /// Whether clients get its model's words while they come.
+    pub streaming: Streaming,
+    /// Whether its calls can wait for a person.
+    pub tracking: Tracking,
+    /// Where its runs live.
+    pub lives: StorageKind,
+    /// The inboxes that it takes work from.
+    pub serves: Option<Serves>,
+    /// What it is for, where that is said.
+    pub purpose: Option<String>,
+    /// What it says on its A2A card beyond the usual.
+    pub card: Card,
+    /// Its budgets and caps, where they are not the server's.
+    pub limits: Option<Arc<Limits>>,
+    /// Logins without which some of its tools are not known.
+    pub logins: Vec<Arc<dyn LoginDesk>>,
+}
+
+/// Runs of an agent that are worked on at once, unless it says otherwise.
+const WORKER_POOL: usize = 64;
+
+impl Agent {
+    /// An agent without tools, and with everything else as usual.
+    #[must_use]
+    pub fn new(definition: impl Into<Arc<Definition>>, model: Arc<dyn Model>) -> Agent {
+        let definition = definition.into();
+        Agent {
+            digest: definition.digest(),
+            definition,
+            model,
+            tools: BTreeMap::new(),
+            needs_approval: BTreeSet::new(),
+            approvers: Approvers::default(),
+            worker_pool: WORKER_POOL,
+            may_work: None,
+            streaming: Streaming::default(),
+            tracking: Tracking::default(),
+            lives: StorageKind::Durable,
+            serves: None,
+            purpose: None,
+            card: Card::default(),
+            limits: None,
+            logins: Vec::new(),
+        }
+    }
+}
+
+/// How an agent serves inboxes (S4-30).
+#[derive(Debug, Clone)]
+pub struct Serves {
+    /// From which it takes work.
+    pub inboxes: Vec<ServedInbox>,
+    /// How many tasks it works on at once, on each node.
+    pub max_concurrent: usize,
+    /// What its tasks are pinned to: the agent, able to ask people (C36).
+    pub definition: Arc<Definition>,
+    /// The name of that definition.
+    pub digest: Digest,
+}
+
+/// An inbox that an agent takes work from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedInbox {
+    /// Its name.
+    pub name: InboxName,
+    /// The kinds of work that it takes; empty means any.
+    pub types: Vec<String>,
+}
+
+impl Serves {
+    /// What an agent's tasks are pinned to: `suspend` is there beside its own tools, and is the only one of its kind.
+    #[must_use]
+    pub fn new(agent: &Definition, inboxes: Vec<ServedInbox>, max_concurrent: usize) -> Option<Serves> {
+        let mut definition = agent.clone();
+        let usual = ToolName::new(suspend::NAME).ok()?;
+        definition.tools.remove(&usual);
+        definition.tools.insert(ToolName::new(suspend::IN_INBOXES).ok()?, SuspendForInput::spec());
+        let digest = definition.digest();
+        Some(Serves { inboxes, max_concurrent, definition: Arc::new(definition), digest })
+    }
+
+    /// Whether it takes such work.
+    #[must_use]
+    pub fn takes(&self, work: &Inbox) -> bool {
+        let suits = |served: &ServedInbox| {
+            served.name == work.inbox && (served.types.is_empty() || served.types.contains(&work.kind))
+        };
+        self.inboxes.iter().any(suits)
+    }
+}
+
+/// Whether clients get a model's words while they come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Streaming {
+    /// They do.
+    #[default]
+    On,
+    /// They get whole replies only.
+    Off,
+}
+
+/// Whether the calls of an agent can wait for a person (C29).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tracking {
+    /// They can.
+    #[default]
+    On,
+    /// They cannot: calls that need approval are denied.
+    Off,
+}
+
+/// What an agent says on its A2A card beyond the usual.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Card {
+    /// What it is good at; where there is nothing, the card makes one skill of its name and purpose.
+    pub skills: Vec<Skill>,
+    /// The media types that it takes; none means the usual ones.
+    pub input_modes: Option<Vec<String>>,
+    /// The media types that it answers with; none means the usual ones.
+    pub output_modes: Option<Vec<String>>,
+    /// Whose clients can read it.
+    pub readers: CardReaders,
+}
+
+/// Whose clients can read a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CardReaders {
+    /// Those of the current version of A2A.
+    #[default]
+    Current,
+    /// Those of version 0.3 too.
+    CurrentAndV03,
+}
+
+/// Something that an agent is good at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skill {
+    /// Its name for programs.
+    pub id: String,
+    /// Its name for people.
+    pub name: String,
+    /// What it is.
+    pub description: String,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// What one might ask for.
+    pub examples: Vec<String>,
+}

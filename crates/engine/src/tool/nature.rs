@@ -1,0 +1,170 @@
+//! What is special about a tool: how the engine treats it where running it is not all.
+//!
+//! Each nature is what the engine asks of such a tool, as a trait of its own. Which tools are of which nature is not known
+//! here.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use standfast_core::body::Body;
+use standfast_core::event::Envelope;
+use standfast_core::id::HoldId;
+use standfast_core::json::RawJson;
+use standfast_core::message::{FileDigest, Message, ToolResult};
+use standfast_core::name::AgentName;
+use standfast_core::time::Millis;
+
+use super::Tool;
+use super::login::LoginDesk;
+use super::secrets::Secrets;
+
+/// What is special about a tool.
+pub enum Nature<'a> {
+    /// Nothing: it runs, and what came of it is its result.
+    Plain,
+    /// The log of the run has its results already; nothing is run.
+    LogReader(&'a dyn LogReader),
+    /// It starts jobs elsewhere that report back.
+    OutsideJobs(&'a dyn OutsideJobs),
+    /// It has work done elsewhere, and finds out by itself how that goes.
+    RemoteWork(&'a dyn RemoteWork),
+    /// Another agent of this server does the work.
+    Delegation(&'a dyn Delegation),
+    /// People log in for it.
+    Login(Arc<dyn LoginDesk>),
+    /// It runs commands.
+    CommandLine(&'a dyn CommandLine),
+}
+
+/// A tool whose arguments are a command: it names files, and can be written in several ways.
+pub trait CommandLine: Send + Sync {
+    /// The files that these arguments name, as they are now: shown with the call, part of what is approved, and compared
+    /// again directly before it runs (T3).
+    fn files(&self, arguments: &str) -> Vec<FileDigest>;
+
+    /// What a call is remembered by when somebody denied it, where equal arguments can be written in several ways (T28).
+    fn loose_key(&self, arguments: &str) -> Option<String>;
+}
+
+/// A tool whose results the log of the run has already.
+pub trait LogReader: Send + Sync {
+    /// The result.
+    fn in_log(&self, arguments: &str, log: &[Envelope]) -> ToolResult;
+}
+
+/// Jobs elsewhere that a tool starts: what their reports are checked with. The id of such a call is on record before the
+/// outside hears of it.
+pub trait OutsideJobs: Send + Sync {
+    /// What the answer of a call may be signed with, the newest first.
+    fn secrets(&self, pending: HoldId) -> Vec<String>;
+
+    /// How long a job may take.
+    fn timeout(&self) -> Millis;
+
+    /// What a result must keep to.
+    fn result_schema(&self) -> Option<&RawJson>;
+
+    /// What must not come back from the job.
+    fn handed(&self, pending: HoldId) -> Secrets {
+        Secrets::of(self.secrets(pending))
+    }
+}
+
+/// Work elsewhere that does not report: calls that wait for it are looked after, and a start that goes on with something
+/// may be made again whatever became of it, because the tool looks first.
+pub trait RemoteWork: Send + Sync {
+    /// Asks outside whether a call that waits with this state (see [`Ask::resume`](standfast_core::hold::Ask::resume)) can
+    /// go on. A yes starts the call again, with [`look_again`](super::look_again); a no, also one that only means that
+    /// nobody could be asked, is asked again later.
+    fn watch(&self, state: &Body) -> Option<Watching>;
+
+    /// Nobody waits any more for what a call with this state began: the outside is told, again and again until it has heard.
+    fn abandon(&self, state: &Body) -> Option<Abandoning>;
+}
+
+/// Work for another agent of this server.
+pub trait Delegation: Send + Sync {
+    /// The run that these arguments ask for.
+    fn sub_run(&self, arguments: &str) -> Option<SubRun>;
+}
+
+/// A run that another agent of this server is asked for.
+#[derive(Debug, Clone)]
+pub struct SubRun {
+    /// Which agent.
+    pub agent: AgentName,
+    /// What it shall do.
+    pub message: Message,
+}
+
+/// Telling the outside that nobody waits any more; what stands in the way, when it is to be told again.
+pub type Abandoning = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// A question to the outside: whether a call that waits can go on.
+pub type Watching = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// What the engine asks of a tool by its nature.
+impl dyn Tool + '_ {
+    /// Where people log in for it; none for a tool that nobody logs in for.
+    #[must_use]
+    pub fn desk(&self) -> Option<Arc<dyn LoginDesk>> {
+        if let Nature::Login(desk) = self.nature() { Some(desk) } else { None }
+    }
+
+    /// The files that these arguments name, as they are now; see [`CommandLine::files`].
+    #[must_use]
+    pub fn files(&self, arguments: &str) -> Vec<FileDigest> {
+        self.command_line().map(|command| command.files(arguments)).unwrap_or_default()
+    }
+
+    /// What a denied call is remembered by; see [`CommandLine::loose_key`].
+    #[must_use]
+    pub fn loose_key(&self, arguments: &str) -> Option<String> {
+        self.command_line()?.loose_key(arguments)
+    }
+
+    /// The result, where the log of the run has it already.
+    #[must_use]
+    pub fn in_log(&self, arguments: &str, log: &[Envelope]) -> Option<ToolResult> {
+        if let Nature::LogReader(reader) = self.nature() { Some(reader.in_log(arguments, log)) } else { None }
+    }
+
+    /// The jobs that it starts elsewhere; none for every other tool.
+    #[must_use]
+    pub fn external(&self) -> Option<&dyn OutsideJobs> {
+        if let Nature::OutsideJobs(jobs) = self.nature() { Some(jobs) } else { None }
+    }
+
+    /// Whether it finds out by itself how things are outside.
+    #[must_use]
+    pub fn finds_out(&self) -> bool {
+        self.remote_work().is_some()
+    }
+
+    /// Asks outside whether a call that waits with this state can go on; see [`RemoteWork::watch`].
+    #[must_use]
+    pub fn watch(&self, state: &Body) -> Option<Watching> {
+        self.remote_work()?.watch(state)
+    }
+
+    /// Tells the outside that nobody waits any more; see [`RemoteWork::abandon`].
+    #[must_use]
+    pub fn abandon(&self, state: &Body) -> Option<Abandoning> {
+        self.remote_work()?.abandon(state)
+    }
+
+    /// The run that these arguments ask another agent of this server for; none for every other tool.
+    #[must_use]
+    pub fn sub_run(&self, arguments: &str) -> Option<SubRun> {
+        if let Nature::Delegation(delegation) = self.nature() { delegation.sub_run(arguments) } else { None }
+    }
+
+    fn command_line(&self) -> Option<&dyn CommandLine> {
+        if let Nature::CommandLine(command) = self.nature() { Some(command) } else { None }
+    }
+
+    fn remote_work(&self) -> Option<&dyn RemoteWork> {
+        if let Nature::RemoteWork(work) = self.nature() { Some(work) } else { None }
+    }
+}

@@ -1,0 +1,20 @@
+//! The models: one file for each way that providers speak. What a model is, the engine says.
+//!
+//! `provider.rs` is how one is asked over HTTP, `chain.rs` what happens when it fails, `conversation.rs` what all of them
+//! are told, `scripted.rs` one that needs no provider.
+
+mod anthropic;
+pub mod chain;
+mod conversation;
+mod frames;
+mod gate;
+mod gemini;
+mod ollama;
+mod openai_chat;
+mod openai_responses;
+pub mod provider;
+mod proxies;
+mod request;
+pub mod script_file;
+pub mod scripted;
+pub mod trouble;

@@ -1,0 +1,211 @@
+//! A node that loses its lease still writes what it has in hand, with everything that belongs beside it.
+//!
+//! Only the lease is another node's: the cancellation of a remote task, the notices to receivers of runs above and the
+//! definition of a repin are written with the events that they belong to.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use standfast_core::body::Body;
+use standfast_core::command::SuspendFor;
+use standfast_core::event::Event;
+use standfast_core::hold::Ask;
+use standfast_core::message::Message;
+use standfast_core::name::ToolName;
+use standfast_core::run::{Status, WaitKind};
+use standfast_core::time::{Millis, Timestamp};
+use standfast_engine::clock::Clock;
+use standfast_engine::secrets::SigningKey;
+use standfast_engine::settings::Webhooks;
+use standfast_engine::tool::{
+    Abandoning, Invocation, Nature, Outcome, Pending, RemoteWork, Running, Tool, Watching,
+};
+use standfast_engine::{Callback, Delivery, DeliveryRequest, Engine, NewRun, ReceiverKind};
+use standfast_models::scripted::Line;
+use standfast_store::memory::MemoryStore;
+use standfast_store::{
+    Answer, AuditLayer, Batch, DeliveryLayer, Guard, IdempotencyLayer, Layer, LeaseChange, Put, RunLayer,
+    SecretLayer, SessionLayer, Store, StoreError, WorkLayer,
+};
+
+use crate::{Site, agent, start, until, who};
+
+/// A store that refuses one append of a node because another node has the run, and keeps what is written after that.
+struct Taken {
+    inner: Arc<dyn Store>,
+    is_meant: fn(&Batch) -> bool,
+    is_over: AtomicBool,
+    written: Mutex<Vec<Batch>>,
+}
+
+impl Taken {
+    fn new(is_meant: fn(&Batch) -> bool) -> Arc<Taken> {
+        let (is_over, written) = (AtomicBool::new(false), Mutex::default());
+        Arc::new(Taken { inner: Arc::new(MemoryStore::new()), is_meant, is_over, written })
+    }
+
+    /// The append that was refused, as it was written in the end.
+    fn found(&self) -> Option<Batch> {
+        let written = self.written.lock().unwrap();
+        written.iter().find(|batch| self.is_over.load(Ordering::SeqCst) && (self.is_meant)(batch)).cloned()
+    }
+
+    async fn finds(&self) -> Batch {
+        let found = async {
+            loop {
+                match self.found() {
+                    Some(batch) => return batch,
+                    None => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), found).await.unwrap()
+    }
+}
+
+impl Layer for Taken {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
+impl RunLayer for Taken {
+    fn append(&self, batches: Vec<Batch>) -> Answer<()> {
+        let takes = |batch: &Batch| matches!(batch.guards.first(), Some(Guard::NotLeased { .. }));
+        let is_refused = batches.iter().any(|batch| takes(batch) && (self.is_meant)(batch));
+        if is_refused && !self.is_over.swap(true, Ordering::SeqCst) {
+            let why = "another node works on it".to_owned();
+            return Box::pin(std::future::ready(Err(StoreError::Guard { which: 0, why })));
+        }
+        self.written.lock().unwrap().extend(batches.iter().cloned());
+        self.inner.append(batches)
+    }
+}
+
+impl WorkLayer for Taken {}
+impl DeliveryLayer for Taken {}
+impl SessionLayer for Taken {}
+impl IdempotencyLayer for Taken {}
+impl SecretLayer for Taken {}
+impl AuditLayer for Taken {}
+
+fn has(batch: &Batch, is_wanted: fn(&Event) -> bool) -> bool {
+    batch.link.events().unwrap().iter().any(|envelope| is_wanted(&envelope.event))
+}
+
+fn resolves(batch: &Batch) -> bool {
+    has(batch, |event| matches!(event, Event::HoldResolved(_)))
+}
+
+fn asks_below(batch: &Batch) -> bool {
+    batch.row.run.facts.parent.is_some() && has(batch, |event| matches!(event, Event::HoldOpened(_)))
+}
+
+/// Starts a task elsewhere and waits for it; counts how often that task is canceled.
+struct Remote {
+    canceled: Arc<AtomicUsize>,
+}
+
+impl Tool for Remote {
+    fn run(&self, _: Invocation) -> Running {
+        let ask = Ask { resume: Some(Box::new(Body::text("task-7"))), ..Ask::default() };
+        let timeout = Some(Millis::seconds(600));
+        let pending = Pending { kind: SuspendFor::External, ask, timeout, secret: None };
+        Box::pin(std::future::ready(Outcome::Pending(Box::new(pending))))
+    }
+
+    fn nature(&self) -> Nature<'_> {
+        Nature::RemoteWork(self)
+    }
+}
+
+impl RemoteWork for Remote {
+    fn watch(&self, _: &Body) -> Option<Watching> {
+        None
+    }
+
+    fn abandon(&self, state: &Body) -> Option<Abandoning> {
+        assert_eq!(state, &Body::text("task-7"));
+        let canceled = self.canceled.clone();
+        Some(Box::pin(async move {
+            canceled.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }))
+    }
+}
+
+/// The node that lets a hold expire loses its lease with that very append: the remote task is canceled all the same.
+#[tokio::test]
+async fn a_remote_task_is_canceled_although_the_lease_was_lost() {
+    let mut site = Site::new();
+    site.asks = Line::calls(&[("delete_file", "{}")]);
+    let (store, canceled) = (Taken::new(resolves), Arc::new(AtomicUsize::new(0)));
+    let mut settings = site.settings();
+    let mut ops = (*settings.agents[&agent()]).clone();
+    ops.needs_approval.clear();
+    let tool: Arc<dyn Tool> = Arc::new(Remote { canceled: canceled.clone() });
+    ops.tools = BTreeMap::from([(ToolName::new("delete_file").unwrap(), tool)]);
+    settings.agents.insert(agent(), Arc::new(ops));
+    let engine = Engine::new(store.clone(), Clock::standing_at(Timestamp(1_762_000_000_000)), settings);
+    engine.work();
+    engine.deliver(Vec::new());
+    let run = start(&engine).await;
+    until(&engine, run, Status::Held(WaitKind::External)).await;
+    engine.clock().advance(Millis::seconds(601));
+    let expired = store.finds().await;
+    assert_eq!(expired.lease, LeaseChange::Keep, "the lease is another node's");
+    let heard = async {
+        while canceled.load(Ordering::SeqCst) == 0 {
+            engine.clock().advance(Millis::seconds(1));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), heard).await.unwrap();
+    engine.die().await;
+}
+
+/// A kind of receiver that hears what sub-runs ask.
+struct HearsBelow;
+
+impl ReceiverKind for HearsBelow {
+    fn name(&self) -> &'static str {
+        "below"
+    }
+
+    fn request(&self, _: &Delivery<'_>) -> Option<DeliveryRequest> {
+        None
+    }
+
+    fn hears_below(&self) -> bool {
+        true
+    }
+}
+
+/// The node that lets a sub-run ask loses its lease with that very append: the receivers of the run above hear of it.
+#[tokio::test]
+async fn receivers_above_hear_a_question_although_the_lease_was_lost() {
+    let site = Site::new();
+    let store = Taken::new(asks_below);
+    let mut settings = crate::family::settings(&site);
+    settings.webhooks = Webhooks { key: Some(SigningKey::new([7; 32])), ..Webhooks::default() };
+    let engine = Engine::new(store.clone(), Clock::system(), settings);
+    engine.work();
+    engine.deliver(vec![Arc::new(HearsBelow)]);
+    let message = Message::text("See to the disks");
+    let new = NewRun { agent: crate::family::lead(), session: None, message, once: None };
+    let callback = Callback {
+        kind: "below",
+        name: "mine".into(),
+        url: "https://93.184.216.34/hook".into(),
+        details: String::new(),
+        secrets: None,
+    };
+    engine.submit().start_with_callback(&who("alice"), new, callback).await.unwrap();
+    let asked = store.finds().await;
+    assert_eq!(asked.lease, LeaseChange::Keep, "the lease is another node's");
+    let notices: Vec<&Put> = asked.puts.iter().filter(|put| matches!(put, Put::Notice(_))).collect();
+    assert_eq!(notices.len(), 1, "{:?}", asked.puts);
+    engine.die().await;
+}

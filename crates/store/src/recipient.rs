@@ -1,0 +1,55 @@
+//! Who a notice is for, and the text that stands for it in a store.
+//!
+//! A backend compares and keeps texts only. Ids of subscriptions begin otherwise than the text of remote tasks, so that no
+//! subscription is taken for them.
+
+use crate::query::DueNotice;
+
+/// The stored text of [`Recipient::RemoteTasks`].
+const REMOTE_TASKS: &str = "tools: nobody waits";
+
+/// Who a notice is for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Recipient {
+    /// The receiver of a subscription, by its id.
+    Subscription(String),
+    /// The tasks elsewhere that calls of the run began and nobody waits for any more: they are canceled.
+    RemoteTasks,
+}
+
+impl Recipient {
+    /// The text that stands for it in a store.
+    #[must_use]
+    pub fn stored(&self) -> &str {
+        match self {
+            Recipient::Subscription(id) => id,
+            Recipient::RemoteTasks => REMOTE_TASKS,
+        }
+    }
+
+    /// Whom a stored text stands for.
+    #[must_use]
+    pub fn of_stored(text: &str) -> Recipient {
+        if text == REMOTE_TASKS { Recipient::RemoteTasks } else { Recipient::Subscription(text.to_owned()) }
+    }
+}
+
+impl DueNotice {
+    /// Who it is for.
+    #[must_use]
+    pub fn recipient(&self) -> Recipient {
+        Recipient::of_stored(&self.subscription)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_names_the_same_recipient() {
+        for recipient in [Recipient::RemoteTasks, Recipient::Subscription("sub_1".into())] {
+            assert_eq!(Recipient::of_stored(recipient.stored()), recipient);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What a task that waits asks: one text for people, and one data part for each open hold (S3-5 … S3-8).
+//!
+//! The text of an approval is its tool's own or the default one; both come ready from the engine.
+
+use serde::Serialize;
+use standfast_core::body::Body;
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{CallId, CallNo, MessageId};
+use standfast_core::message::shown_input;
+use standfast_engine::HoldView;
+
+use super::{Place, Wanted, body_part, raw, wire};
+use crate::http::rfc3339;
+
+/// What a program needs to answer a hold.
+#[derive(Serialize)]
+struct Interaction<'a> {
+    interaction_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_input: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    question: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    options: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<wire::Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer_schema: Option<wire::Json>,
+    hold_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+}
+
+/// Whether clients are asked about holds of this kind. What an outside system owes nobody else can give.
+pub(in crate::a2a) fn listed(kind: HoldKind) -> bool {
+    match kind {
+        HoldKind::Approval | HoldKind::Input | HoldKind::Auth | HoldKind::Recovery => true,
+        HoldKind::External => false,
+    }
+}
+
+/// The question of a task that waits; none when it asks nobody.
+pub(in crate::a2a) fn prompt(place: Place<'_>, views: &[HoldView]) -> Option<wire::Message> {
+    let asked: Vec<&HoldView> = views.iter().filter(|view| listed(view.row.kind)).collect();
+    let last = asked.last()?;
+    let id = MessageId { run: last.row.id.run, seq: last.row.at };
+    let texts: Vec<String> = asked.iter().map(|view| text(view)).collect();
+    let mut parts = vec![wire::Part::text(texts.join("\n\n"))];
+    parts.extend(asked.iter().map(|view| wire::Part::data(&interaction(view))));
+    Some(place.agent(id, parts))
+}
+
+fn question(view: &HoldView) -> Option<&str> {
+    view.ask.question.as_ref().and_then(Body::inline)
+}
+
+fn text(view: &HoldView) -> String {
+    let asked = || question(view).or(view.ask.reason.as_deref()).map(str::to_owned);
+    match view.row.kind {
+        HoldKind::Approval => {
+            view.prompt.clone().or_else(asked).unwrap_or_else(|| "Approval is needed.".into())
+        }
+        HoldKind::Input | HoldKind::External => asked().unwrap_or_else(|| "An answer is needed.".into()),
+        HoldKind::Auth => asked().unwrap_or_else(|| "A login is needed.".into()),
+        HoldKind::Recovery => format!(
+            "⚠️ Outcome Unknown\n\nTool: {}\nInput: {}\n\nThe call was started and nobody knows what became of it. \
+             Please respond with one of: run_again, happened, did_not_happen",
+            view.row.tool.as_ref().map_or("", |tool| tool.as_str()),
+            tool_input(view).unwrap_or_default()
+        ),
+    }
+}
+
+fn tool_input(view: &HoldView) -> Option<String> {
+    view.arguments.as_ref().map(shown_input)
+}
+
+fn interaction(view: &HoldView) -> Interaction<'_> {
+    let (row, ask) = (&view.row, &view.ask);
+    let (interaction_type, options) = match row.kind {
+        HoldKind::Approval => ("tool_approval", vec!["approve", "deny", "modify"]),
+        HoldKind::Input | HoldKind::External => ("input", ask.options.iter().map(String::as_str).collect()),
+        HoldKind::Auth => ("auth", ask.options.iter().map(String::as_str).collect()),
+        HoldKind::Recovery => ("recovery", vec!["run_again", "happened", "did_not_happen"]),
+    };
+    let is_about_a_call = match row.kind {
+        HoldKind::Approval | HoldKind::Recovery => true,
+        // The tool that asks is not what people are asked about.
+        HoldKind::Input | HoldKind::External | HoldKind::Auth => false,
+    };
+    let call = row.id.key.call;
+    Interaction {
+        interaction_type,
+        tool_name: row.tool.as_ref().filter(|_| is_about_a_call).map(|tool| tool.as_str()),
+        tool_input: tool_input(view).filter(|_| is_about_a_call),
+        reason: ask.reason.as_deref(),
+        question: question(view),
+        options,
+        data: ask.data.as_ref().and_then(|data| body_part(data, Wanted::Data).data),
+        answer_schema: ask.answer_schema.as_ref().and_then(raw),
+        hold_id: row.id.to_string(),
+        tool_call_id: (call != CallNo::RUN).then(|| CallId { run: row.id.run, no: call }.to_string()),
+        digest: row.digest.filter(|_| is_about_a_call).map(|digest| digest.to_string()),
+        expires_at: row.expires_at.map(rfc3339),
+    }
+}

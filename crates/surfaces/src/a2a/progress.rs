@@ -1,0 +1,119 @@
+//! A run's log as A2A tells it: what each append changes for whoever follows the task.
+//!
+//! Pure, and the same for every reader and on every node: a reader who comes back with the position of what it got last
+//! gets exactly the rest. Between the events of one append the run was never seen, so only whole appends count.
+
+use standfast_core::apply;
+use standfast_core::event::{Envelope, Event};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{HoldKey, RunId, Seq};
+use standfast_core::run::{Run, status};
+
+use super::map::{self, Place};
+use super::wire::{self, TaskState};
+
+/// A run as far as its log was read.
+#[derive(Debug)]
+pub(super) struct Progress {
+    id: RunId,
+    run: Option<Run>,
+    events: Vec<Envelope>,
+    shown: Option<Shown>,
+}
+
+/// What a reader was told last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Shown {
+    state: TaskState,
+    asked: Vec<(HoldKey, u32)>,
+}
+
+/// What an append changes for a reader.
+#[derive(Debug)]
+pub(super) struct Change {
+    /// The last event of the append.
+    pub(super) seq: Seq,
+    /// Where the task stands now.
+    pub(super) state: TaskState,
+    /// What it says; a question is asked by whoever can look at the holds.
+    pub(super) says: Says,
+}
+
+/// What a task says about where it stands.
+#[derive(Debug)]
+pub(super) enum Says {
+    Nothing,
+    /// What its open holds ask.
+    Question,
+    Message(Box<wire::Message>),
+}
+
+impl Progress {
+    pub(super) fn of(id: RunId) -> Progress {
+        Progress { id, run: None, events: Vec::new(), shown: None }
+    }
+
+    /// The run so far.
+    pub(super) fn run(&self) -> Option<&Run> {
+        self.run.as_ref()
+    }
+
+    /// Its log so far.
+    pub(super) fn events(&self) -> &[Envelope] {
+        &self.events
+    }
+
+    /// Takes an append; says what it changes for a reader. `below` are the open holds of its sub-runs, as far as they
+    /// are known.
+    pub(super) fn take(&mut self, append: Vec<Envelope>, below: &[HoldKind]) -> Option<Change> {
+        let spoke = append.iter().any(
+            |envelope| matches!(&envelope.event, Event::ModelReplied(replied) if replied.reply.text.is_some()),
+        );
+        for envelope in append {
+            match &mut self.run {
+                Some(run) => apply::apply(run, &envelope),
+                None => self.run = apply::begin(self.id, &envelope),
+            }
+            self.events.push(envelope);
+        }
+        self.look(below, spoke)
+    }
+
+    /// Looks again, because a sub-run may have changed.
+    pub(super) fn look(&mut self, below: &[HoldKind], spoke: bool) -> Option<Change> {
+        let run = self.run.as_ref()?;
+        let seq = run.state.seq;
+        let state = map::state(status(run), below);
+        let asked: Vec<(HoldKey, u32)> = if state.is_terminal() {
+            Vec::new()
+        } else {
+            let listed = run.state.holds.iter().filter(|hold| map::listed(hold.kind));
+            listed.map(|hold| (hold.key, hold.revision)).collect()
+        };
+        let asks = !asked.is_empty() || matches!(state, TaskState::InputRequired | TaskState::AuthRequired);
+        let now = Shown { state, asked };
+        if self.shown.as_ref() == Some(&now) && !(spoke && state == TaskState::Working) {
+            return None;
+        }
+        let was_over = self.shown.as_ref().is_some_and(|shown| shown.state.is_terminal());
+        self.shown = Some(now);
+        // After its end only what became of calls that had started is added.
+        if was_over {
+            return None;
+        }
+        let place = Place::of(run);
+        let message = if state.is_terminal() {
+            map::last_words(place, &self.events)
+        } else if spoke && !asks {
+            map::last_reply(place, &self.events)
+        } else {
+            None
+        };
+        let says = match message {
+            Some(message) => Says::Message(Box::new(message)),
+            None if asks => Says::Question,
+            None => Says::Nothing,
+        };
+        Some(Change { seq, state, says })
+    }
+}

@@ -1,0 +1,406 @@
+//! Messages: they begin a task, say something to one, or decide what it waits for.
+//!
+//! What a message means is `decisions.rs`; whether it may be is the engine's. A message to a task is carried out once, by
+//! its id; one that was meant to decide and decides nothing leaves the task as it is, and the answer says so in one more
+//! text part (C26).
+
+use std::collections::HashSet;
+
+use standfast_core::command::{OnHold, Say};
+use standfast_core::decide::Answer;
+use standfast_core::digest;
+use standfast_core::event::{Envelope, Event, Outcome};
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::name::SessionId;
+use standfast_core::refusal::Refusal;
+use standfast_core::run::Run;
+use standfast_core::time::Millis;
+use standfast_engine::settings::Decisions;
+use standfast_engine::{
+    Decision, EngineError, HoldView, IdempotencyKey, Implied, NewRun, ShownHold, Snapshot,
+};
+
+use super::decisions::{self, Decided, Means, Open, Reading, Waiting};
+use super::error::{A2aError, Kind};
+use super::operations::{Asked, HISTORY, asks_in, history_length, task_id};
+use super::stream::{Closes, Frames, From};
+use super::{intercept, map, modes, push, wire};
+
+/// What a message came to.
+struct Sent {
+    run: RunId,
+    /// Whether the message began the task.
+    is_new: bool,
+    did: Did,
+}
+
+/// What a message did.
+enum Did {
+    /// What it says.
+    Everything,
+    /// Nothing more: it was carried out before.
+    Repeat,
+    /// Nothing, although it was meant to decide; why.
+    Nothing(String),
+}
+
+impl Did {
+    fn of(answer: Answer) -> Did {
+        match answer {
+            Answer::Repeated => Did::Repeat,
+            Answer::Done
+            | Answer::Voted { .. }
+            | Answer::Edited
+            | Answer::Held
+            | Answer::Refused
+            | Answer::Contradicted => Did::Everything,
+        }
+    }
+
+    /// What is said beside the task, which is in this state.
+    fn notice(&self, state: wire::TaskState) -> Option<&str> {
+        match self {
+            Did::Nothing(why) => Some(why),
+            Did::Repeat
+                if matches!(state, wire::TaskState::InputRequired | wire::TaskState::AuthRequired) =>
+            {
+                Some(REPEAT)
+            }
+            Did::Everything | Did::Repeat => None,
+        }
+    }
+}
+
+/// What a client is told that sends a message again to a task that waits.
+const REPEAT: &str = "Nothing was decided: this message was already processed. Answer the current request with a new \
+                      message and a new messageId";
+
+/// `SendMessage`: answers when somebody is needed or the task is over, or at once where that is wanted.
+pub(super) async fn send(asked: &Asked, request: &wire::SendMessageRequest) -> Result<wire::Task, A2aError> {
+    let configuration = request.configuration.as_ref();
+    let history = history_length(configuration.and_then(|wanted| wanted.history_length))?;
+    let sent = deliver(asked, request).await?;
+    let at_most = if configuration.and_then(|wanted| wanted.return_immediately).unwrap_or(false) {
+        asked.lingers
+    } else {
+        asked.app.engine.settings().max_wait
+    };
+    let at_most = if matches!(sent.did, Did::Nothing(_)) { Millis(0) } else { at_most };
+    let mut task = asked.settled_task(sent.run, at_most, history.unwrap_or(HISTORY)).await?;
+    if let Some(notice) = sent.did.notice(task.status.state) {
+        map::add_notice(&mut task, notice);
+    }
+    asked.accepts.tailor(&mut task);
+    Ok(task)
+}
+
+/// `SendStreamingMessage`: the task first, then what changes, until somebody is needed or it is over.
+pub(super) async fn stream(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Frames, A2aError> {
+    history_length(request.configuration.as_ref().and_then(|wanted| wanted.history_length))?;
+    let sent = deliver(asked, request).await?;
+    let from = if sent.is_new { From::Beginning } else { From::Now };
+    let mut frames = Frames::open(asked, sent.run, from, Closes::AtAQuestion).await?;
+    if let Some(notice) = frames.state().and_then(|state| sent.did.notice(state)) {
+        frames.add_notice(notice);
+    }
+    Ok(frames)
+}
+
+async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Sent, A2aError> {
+    let said = &request.message;
+    let message = map::message(said)?;
+    let configuration = request.configuration.as_ref();
+    let wanted = configuration.and_then(|wanted| wanted.task_push_notification_config.as_ref());
+    let callback = wanted.map(|config| push::callback(asked, config)).transpose()?;
+    let about = |error: EngineError| A2aError::of(None, &error);
+    let engine = &asked.app.engine;
+    let Some(task) = said.task_id.as_deref().filter(|id| !id.is_empty()) else {
+        let session = match said.context_id.as_deref().filter(|id| !id.is_empty()) {
+            Some(id) => {
+                let wrong = |bad: standfast_core::name::BadName| {
+                    A2aError::invalid("message.contextId", bad.to_string())
+                };
+                Some(SessionId::new(id).map_err(wrong)?)
+            }
+            None => None,
+        };
+        let once = asked.chosen_key(&format!("begin {}", asked.agent));
+        let new = NewRun { agent: asked.agent.clone(), session, message, once };
+        let run = match callback {
+            Some(callback) => {
+                let started = engine.submit().start_with_callback(&asked.who, new, callback).await;
+                started.map_err(|error| push::refused(None, &error))?
+            }
+            None => engine.start(&asked.who, new).await.map_err(about)?,
+        };
+        return Ok(Sent { run, is_new: true, did: Did::Everything });
+    };
+    let run = task_id(task)?;
+    let found = asked.find(run).await?;
+    belongs(said, found.run())?;
+    let supersedes = intercept::supersedes(asked, said);
+    let once = if supersedes {
+        // Every such message counts, also one with an id that was sent before.
+        asked.chosen_key(&format!("message {run}"))
+    } else {
+        Some(asked.once(said, run).await)
+    };
+    let sent = |did| Sent { run, is_new: false, did };
+    if let Some(outcome) = found.run().outcome() {
+        // What was carried out before the task ended is not refused when it is sent again.
+        return match engine.submit().was_done(&asked.who, once.as_ref()).await {
+            Ok(true) => Ok(sent(Did::Repeat)),
+            Ok(false) => Err(over(run, outcome)),
+            Err(error) => Err(A2aError::of(Some(run), &error)),
+        };
+    }
+    if let Some(callback) = callback {
+        let kept = engine.callbacks().call_back(&asked.who, run, callback).await;
+        kept.map_err(|error| push::refused(Some(run), &error))?;
+    }
+    let waiting = waiting(asked, &found, said).await?;
+    let (reading, on_hold) = if supersedes {
+        (Reading::Says, OnHold::Supersede)
+    } else {
+        (decisions::read(said, &waiting)?, OnHold::Refuse)
+    };
+    match reading {
+        Reading::Decides(decided) => {
+            Ok(sent(decide(asked, said, (&found, &waiting), decided, once.as_ref()).await?))
+        }
+        Reading::Nothing(why) => {
+            // What it decided may be why it decides nothing now.
+            let was_done = engine.submit().was_done(&asked.who, once.as_ref()).await;
+            if was_done.map_err(|error| A2aError::of(Some(run), &error))? {
+                return Ok(sent(Did::Repeat));
+            }
+            asked.remember_meaning(run, said, None);
+            Ok(sent(Did::Nothing(nothing(&why, &waiting))))
+        }
+        Reading::Says => {
+            let say = Say { message, on_hold };
+            match engine.say(&asked.who, run, say, once).await {
+                Ok(answer) => Ok(sent(Did::of(answer))),
+                Err(EngineError::Refused(Refusal::Held { .. })) => {
+                    asked.remember_words(run, said);
+                    let why = "the message is not a decision about the open hold";
+                    Ok(sent(Did::Nothing(nothing(why, &waiting))))
+                }
+                Err(error) => Err(A2aError::of(Some(run), &error)),
+            }
+        }
+    }
+}
+
+/// What every message must be, whatever it says.
+pub(super) fn check(asked: &Asked, request: &wire::SendMessageRequest) -> Result<(), A2aError> {
+    let (said, settings) = (&request.message, asked.app.engine.settings());
+    if said.message_id.is_empty() {
+        return Err(A2aError::invalid("message.messageId", "is empty; every message needs a unique id"));
+    }
+    if said.role != wire::Role::User {
+        return Err(A2aError::invalid("message.role", "must be ROLE_USER"));
+    }
+    if said.parts.is_empty() {
+        return Err(A2aError::invalid("message.parts", "is empty; send at least one part"));
+    }
+    modes::check(&settings, asked.agent.as_str(), said)?;
+    asked.accepts.check(&settings, asked.agent.as_str())?;
+    intercept::refuse_context(asked, said)
+}
+
+/// A message to a task must belong to its conversation (C34, S0-36).
+fn belongs(said: &wire::Message, run: &Run) -> Result<(), A2aError> {
+    let context = said.context_id.as_deref().filter(|id| !id.is_empty());
+    if context.is_some_and(|id| id != run.facts.session.as_str()) {
+        let wrong = A2aError::invalid("message.contextId", "context ID mismatch");
+        Err(A2aError { message: "context ID mismatch".into(), ..wrong })
+    } else {
+        Ok(())
+    }
+}
+
+fn over(run: RunId, outcome: Outcome) -> A2aError {
+    let refusal = Refusal::Ended(outcome);
+    A2aError::new(Kind::UnsupportedOperation, format!("task {run}: {refusal}"))
+}
+
+/// What a task waits for, and which of it a message without an id means.
+async fn waiting(asked: &Asked, found: &Snapshot, said: &wire::Message) -> Result<Waiting, A2aError> {
+    let engine = &asked.app.engine;
+    let task = found.id();
+    let about = |error| A2aError::of(Some(task), &error);
+    let below = engine.reads().holds_below(found.run()).await.map_err(about)?;
+    let views = asks_in(engine.reads(), &asked.who, Some(found), found.run(), &below).await.map_err(about)?;
+    let again =
+        if decisions::names_calls(said) { asked_again(asked, found, &views).await? } else { HashSet::new() };
+    let depends = !again.is_empty() || decisions::names_none(said, !views.is_empty());
+    let implied = match (depends, engine.settings().a2a.decisions) {
+        (false, _) => Means::of(Implied::NotShown),
+        (true, Decisions::Strict) => Means::STRICT,
+        (true, Decisions::Shown) => {
+            let open: Vec<ShownHold> = views.iter().map(ShownHold::from).collect();
+            let implied = engine.shown().implied_hold(&asked.who, task, &asked.names(said), &open).await;
+            Means::of(implied.map_err(|error| A2aError::of(Some(task), &error))?)
+        }
+    };
+    let open = views.into_iter().map(|view| {
+        let id = view.row.id;
+        Open { id, kind: view.row.kind, ask: view.ask, is_asked_again: again.contains(&id) }
+    });
+    Ok(Waiting { task, open: open.collect(), implied })
+}
+
+/// Those holds whose call had another hold before.
+async fn asked_again(
+    asked: &Asked,
+    found: &Snapshot,
+    views: &[HoldView],
+) -> Result<HashSet<HoldId>, A2aError> {
+    let mut again = HashSet::new();
+    for view in views {
+        let id = view.row.id;
+        let log = if id.run == found.id() {
+            found.log().await.map(<[Envelope]>::to_vec).map_err(EngineError::from)
+        } else {
+            asked.app.engine.reads().log(&asked.who, id.run, Seq(0)).await
+        };
+        let log = log.map_err(|error| A2aError::of(Some(id.run), &error))?;
+        let of_call = |envelope: &&Envelope| matches!(&envelope.event, Event::HoldOpened(opened) if opened.hold.call == id.key.call);
+        if log.iter().filter(of_call).count() > 1 {
+            again.insert(id);
+        }
+    }
+    Ok(again)
+}
+
+/// Carries out what a message decides. It is carried out as a whole with its last decision; those before it are known by
+/// their own names until then.
+async fn decide(
+    asked: &Asked,
+    said: &wire::Message,
+    (found, waiting): (&Snapshot, &Waiting),
+    decided: Vec<Decided>,
+    once: Option<&IdempotencyKey>,
+) -> Result<Did, A2aError> {
+    let (count, mut did) = (decided.len(), Did::Everything);
+    for (at, Decided { hold, wanted, digest, shown, field }) in decided.into_iter().enumerate() {
+        let once =
+            if at + 1 == count { once.cloned() } else { once.map(|once| once.part(&hold.to_string())) };
+        let (repeated, revision) =
+            (digest.or(shown.and_then(|shown| shown.digest)), shown.map(|shown| shown.revision));
+        let decision = Decision { hold, wanted, digest: repeated, revision, once };
+        // What was read counts for the first decision; the next ones are about what that made of the run.
+        let submit = asked.app.engine.submit();
+        let done = if at == 0 && hold.run == found.id() {
+            submit.decide_on(&asked.who, decision.into(), found).await
+        } else {
+            submit.decide(&asked.who, decision).await
+        };
+        let refused = match done {
+            Ok(answer) => {
+                did = Did::of(answer);
+                continue;
+            }
+            Err(error) => error,
+        };
+        if let (Some(shown), EngineError::BreaksSchema(_) | EngineError::Refused(_)) = (shown, &refused) {
+            asked.remember_meaning(waiting.task, said, Some(shown));
+        }
+        if let EngineError::BreaksSchema(broken) = &refused {
+            let place = format!("{field}{}", broken.pointer);
+            let why = format!("does not match the schema: {}", broken.why);
+            return Err(A2aError::invalid(place, why));
+        }
+        if refused == EngineError::NotFound {
+            return Ok(Did::Nothing(nothing(&format!("{hold} is not a hold of this task"), waiting)));
+        }
+        if let EngineError::Refused(refusal) = &refused
+            && shown.is_some()
+            && digest.is_none()
+            && has_moved_on(refusal)
+        {
+            let why =
+                format!("it names no hold, and {hold}, which you were last shown, has changed: {refusal}");
+            return Ok(Did::Nothing(nothing(&why, waiting)));
+        }
+        return Err(A2aError::of(Some(hold.run), &refused));
+    }
+    Ok(did)
+}
+
+/// Whether a hold is not what it was when somebody was shown it.
+fn has_moved_on(refusal: &Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::AlreadyDecided(_)
+            | Refusal::NoSuchHold(_)
+            | Refusal::Stale { .. }
+            | Refusal::MustRepeatDigest { .. }
+    )
+}
+
+/// What a client is told whose message decided nothing.
+fn nothing(why: &str, waiting: &Waiting) -> String {
+    let ids: Vec<String> = waiting.open.iter().map(|open| open.id.to_string()).collect();
+    if ids.is_empty() {
+        format!("Nothing was decided: {why}. No hold of the task is open")
+    } else {
+        format!("Nothing was decided: {why}. Open holds, to be named as hold_id: {}", ids.join(", "))
+    }
+}
+
+impl Asked {
+    /// Makes a repeat of this part of the request safe, where the client sent a key.
+    fn chosen_key(&self, what: &str) -> Option<IdempotencyKey> {
+        let key = self.key.clone()?;
+        Some(IdempotencyKey::new(format!("a2a {what}"), key, self.digest))
+    }
+
+    /// What the sender calls its message, if it does.
+    fn named<'a>(&self, said: &'a wire::Message) -> Option<&'a str> {
+        (!self.is_unnamed).then_some(said.message_id.as_str())
+    }
+
+    /// What a message to a task is carried out once by: its id, or the bytes of its request until they are answered; and
+    /// the key that came with it.
+    async fn once(&self, said: &wire::Message, run: RunId) -> IdempotencyKey {
+        let chosen = self.chosen_key(&format!("message {run}"));
+        match self.named(said) {
+            Some(id) => IdempotencyKey::message(run, id).and(chosen),
+            None => {
+                // What was answered may be said again, as soon as every node knows.
+                self.app.engine.shown().notes_written(&self.who, run).await;
+                let unanswered = IdempotencyKey::message(run, &format!("bytes {}", self.digest));
+                self.shows.answer(run, unanswered.clone());
+                unanswered.and(chosen)
+            }
+        }
+    }
+
+    /// The names by which a message is known that decided nothing: its id, and its id with its words.
+    fn names(&self, said: &wire::Message) -> Vec<String> {
+        let named = self.named(said).map(|id| vec![id.to_owned(), in_words(id, said)]);
+        named.unwrap_or_default()
+    }
+
+    /// Remembers words that were no decision: said again under the same id they are no answer to what is asked next.
+    fn remember_words(&self, run: RunId, said: &wire::Message) {
+        if let Some(id) = self.named(said) {
+            self.app.engine.shown().note_meant(&self.who, run, &in_words(id, said), None);
+        }
+    }
+
+    /// Remembers which hold a message meant that decided nothing, so that it means no other when it comes again.
+    fn remember_meaning(&self, run: RunId, said: &wire::Message, meant: Option<ShownHold>) {
+        if let Some(id) = self.named(said) {
+            self.app.engine.shown().note_meant(&self.who, run, id, meant);
+        }
+    }
+}
+
+/// A message by its id and what it says.
+fn in_words(id: &str, said: &wire::Message) -> String {
+    let parts = serde_json::to_vec(&said.parts).unwrap_or_default();
+    format!("{} {id}", digest::of_bytes(&parts))
+}

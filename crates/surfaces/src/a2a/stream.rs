@@ -1,0 +1,490 @@
+//! What goes on with a task, as frames: the task first, then each change.
+//!
+//! A frame's id is the sequence of the append that it tells of, so `Last-Event-ID` is a cursor: a client that comes back,
+//! to any server, after any restart, gets the task as it was there and then exactly the rest. What a sub-run asks is
+//! told without an id, because it stands in another log; so is what the model is just saying (`live.rs`), because it
+//! stands in none. Known errors come before the first frame.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use standfast_core::event::{Envelope, Event as CoreEvent};
+use standfast_core::hold::HoldKind;
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::run::Run;
+use standfast_engine::{EngineError, Follower, IdempotencyKey, Showing, Step};
+use tokio::sync::watch;
+
+use super::error::{A2aError, Kind};
+use super::live::{Live, Piece};
+use super::map::{self, Place};
+use super::operations::{Asked, HISTORY};
+use super::progress::{Change, Progress, Says};
+use super::wire::{
+    Artifact, Message, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
+    TaskStatusUpdateEvent,
+};
+use crate::http::{INVALID, Stay, rfc3339};
+
+/// How often a comment shows that the stream is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Where a stream begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum From {
+    /// With the task as its first append left it.
+    Beginning,
+    /// With the task as it is.
+    Now,
+    /// Behind what a client got last.
+    After {
+        /// The append.
+        seq: Seq,
+        /// How many frames of it, where it is not all of them.
+        frames: Option<usize>,
+    },
+}
+
+/// When a stream closes by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closes {
+    /// When a person is needed, or the task is over.
+    AtAQuestion,
+    /// When the task is over.
+    AtTheEnd,
+}
+
+/// One event of a stream.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) id: Option<String>,
+    pub(super) body: Result<StreamResponse, A2aError>,
+}
+
+/// A stream of frames.
+pub(super) struct Frames {
+    asked: Asked,
+    progress: Progress,
+    below: Vec<(HoldId, HoldKind)>,
+    follower: Follower,
+    live: Live,
+    stay: Stay,
+    stopping: watch::Receiver<bool>,
+    closes: Closes,
+    ready: VecDeque<Ready>,
+    is_over: bool,
+    /// What the frame shows that was handed out last: it was written when the next one is asked for.
+    handed_out: Option<Showing>,
+    /// The message that the stream answers, until what it leads to was written.
+    answers: Option<(RunId, IdempotencyKey)>,
+}
+
+/// A frame with what it shows.
+struct Ready {
+    frame: Frame,
+    shows: Option<Showing>,
+}
+
+impl std::convert::From<Frame> for Ready {
+    fn from(frame: Frame) -> Ready {
+        Ready { frame, shows: None }
+    }
+}
+
+/// Why a stream wakes.
+enum Heard {
+    Steps(Result<Vec<Step>, EngineError>),
+    /// Nothing, and a sub-run may have moved.
+    Nothing,
+    /// That the reader may hear nothing any more.
+    ShutOut(&'static str),
+}
+
+impl From {
+    /// The id of a frame, as clients send it back.
+    pub(super) fn parse(id: &str) -> Result<From, A2aError> {
+        let read = || {
+            let (seq, frames) = match id.split_once('.') {
+                Some((seq, frames)) => (seq, Some(frames.parse().ok()?)),
+                None => (id, None),
+            };
+            Some(From::After { seq: Seq(seq.parse().ok()?), frames })
+        };
+        read().ok_or_else(|| A2aError::invalid("Last-Event-ID", "was not issued by this server"))
+    }
+
+    /// Whether an append with this last event was before it; the first one always is.
+    fn covers(self, index: usize, last: Seq) -> bool {
+        match self {
+            From::Now => true,
+            From::Beginning => index == 0,
+            From::After { seq, frames: None } => index == 0 || last <= seq,
+            From::After { seq, frames: Some(_) } => index == 0 || last < seq,
+        }
+    }
+}
+
+impl Frames {
+    /// Follows a task from there on.
+    pub(super) async fn open(
+        asked: &Asked,
+        run: RunId,
+        from: From,
+        closes: Closes,
+    ) -> Result<Frames, A2aError> {
+        let about = |error| A2aError::of(Some(run), &error);
+        let engine = &asked.app.engine;
+        // Listens before it reads, so that no words fall between the two.
+        let mut follower = engine.reads().follow_live(run, Seq(0));
+        let appends = engine.reads().appends(run, Seq(0)).await.map_err(about)?;
+        let last = appends.last().and_then(|events| events.last()).map_or(Seq(0), |event| event.seq);
+        follower.skip_to(last);
+        let mut frames = Frames {
+            asked: asked.clone(),
+            progress: Progress::of(run),
+            below: Vec::new(),
+            follower,
+            live: Live::default(),
+            stay: Stay::new(&asked.app, asked.pass.clone(), asked.who.clone(), run),
+            stopping: asked.app.stopping.clone(),
+            closes,
+            ready: VecDeque::new(),
+            is_over: false,
+            handed_out: None,
+            answers: asked.shows.take_answered(),
+        };
+        let (mut before, mut rest) = (Vec::new(), Vec::new());
+        for (index, append) in appends.into_iter().enumerate() {
+            let last = append.last().map_or(Seq(0), |event| event.seq);
+            if from.covers(index, last) && rest.is_empty() { before.push(append) } else { rest.push(append) }
+        }
+        for append in before {
+            frames.progress.take(append, &[]);
+        }
+        if rest.is_empty() {
+            frames.look_below().await?;
+        }
+        let is_over = |progress: &Progress| progress.run().is_none_or(|run| run.outcome().is_some());
+        if rest.is_empty() && is_over(&frames.progress) && closes == Closes::AtTheEnd {
+            let message = format!("task {run} has ended; get the task instead of subscribing");
+            return Err(A2aError::new(Kind::UnsupportedOperation, message));
+        }
+        frames.show_task().await?;
+        if let From::After { frames: Some(got), .. } = from
+            && !rest.is_empty()
+        {
+            let shown = frames.ready.len();
+            frames.tell(rest.remove(0)).await?;
+            drop(frames.ready.drain(shown..(shown + got).min(frames.ready.len())));
+        }
+        frames.tell_all(rest).await?;
+        Ok(frames)
+    }
+
+    /// Says in the first frame why nothing was decided.
+    pub(super) fn add_notice(&mut self, notice: &str) {
+        if let Some(Ready { frame: Frame { body: Ok(StreamResponse::Task(task)), .. }, .. }) =
+            self.ready.front_mut()
+        {
+            map::add_notice(task, notice);
+        }
+    }
+
+    /// The state of the task in the first frame.
+    pub(super) fn state(&self) -> Option<TaskState> {
+        let Frame { body: Ok(StreamResponse::Task(task)), .. } = &self.ready.front()?.frame else {
+            return None;
+        };
+        Some(task.status.state)
+    }
+
+    /// Notes that what was handed out was written: whoever asks for more has taken it.
+    fn note_written(&mut self) {
+        let Some(showing) = self.handed_out.take() else { return };
+        let answers = self.answers.take();
+        let answered = answers.as_ref().map(|(run, once)| (*run, once));
+        self.asked.app.engine.shown().note_written(&self.asked.who, &[showing], answered);
+    }
+
+    /// Notes that the stream was written to its end.
+    fn note_end(&mut self) {
+        if let Some((run, once)) = self.answers.take().filter(|_| self.is_over) {
+            self.asked.app.engine.shown().note_written(&self.asked.who, &[], Some((run, &once)));
+        }
+    }
+
+    /// The next frame that the client accepts anything of; none when the stream closes.
+    pub(super) async fn next(&mut self) -> Option<Frame> {
+        self.note_written();
+        loop {
+            let Some(Ready { frame: Frame { id, body }, shows }) = self.whole().await else {
+                self.note_end();
+                return None;
+            };
+            let body = body.map(|event| self.asked.accepts.tailored(event)).transpose();
+            if let Some(body) = body {
+                self.handed_out = shows.filter(|shows| !shows.holds.is_empty());
+                return Some(Frame { id, body });
+            }
+        }
+    }
+
+    async fn whole(&mut self) -> Option<Ready> {
+        while self.ready.is_empty() && !self.is_over {
+            let has_children =
+                |run: &standfast_core::run::Run| run.state.holds.iter().any(|hold| hold.child.is_some());
+            let looks_below = self.progress.run().is_some_and(has_children);
+            let (clock, poll) = (self.asked.app.engine.clock(), self.asked.app.engine.settings().fixed.poll);
+            let heard = tokio::select! {
+                read = self.follower.steps() => Heard::Steps(read),
+                () = clock.sleep(poll), if looks_below => Heard::Nothing,
+                () = self.stay.is_over() => Heard::ShutOut(INVALID),
+                _ = self.stopping.wait_for(|stopping| *stopping) => return None,
+            };
+            let is_news = matches!(heard, Heard::Steps(Ok(_)) | Heard::Nothing);
+            let why = if is_news { self.stay.is_shut_out().await } else { None };
+            let heard = why.map_or(heard, Heard::ShutOut);
+            let told = match heard {
+                Heard::Steps(Ok(steps)) => self.take(steps).await,
+                Heard::Steps(Err(error)) => Err(A2aError::of(None, &error)),
+                Heard::Nothing => self.tell_below().await,
+                Heard::ShutOut(why) => Err(shut_out(why)),
+            };
+            if let Err(error) = told {
+                // Without an id, so that coming back goes on in the same place.
+                self.is_over = true;
+                self.ready.push_back(Frame { id: None, body: Err(error) }.into());
+            }
+        }
+        self.ready.pop_front()
+    }
+
+    /// What happened, in order; what was said in one go is told in one.
+    async fn take(&mut self, steps: Vec<Step>) -> Result<(), A2aError> {
+        let (mut piece, mut has_appends) = (None, false);
+        for step in steps {
+            match step {
+                Step::Delta(delta) => {
+                    let turn = self.progress.run().map_or(0, |run| run.state.turn);
+                    if let Some(next) = self.live.hear(delta, turn) {
+                        piece = Some(Piece::and(piece, next));
+                    }
+                }
+                Step::Append(append) => {
+                    has_appends = true;
+                    self.say(piece.take());
+                    self.tell(append).await?;
+                }
+            }
+        }
+        self.say(piece);
+        if has_appends { self.tell_below().await } else { Ok(()) }
+    }
+
+    /// Words that are being said. Without an id: nobody can come back to them.
+    fn say(&mut self, piece: Option<Piece>) {
+        let (Some(Piece { text, append }), Some(run)) = (piece, self.progress.run()) else { return };
+        let chunk = if append { Chunk::Follows } else { Chunk::Begins };
+        let body = made(run, map::words(&text), chunk);
+        self.ready.push_back(Frame { id: None, body: Ok(body) }.into());
+    }
+
+    /// The words of a reply that is not the answer are none of the result.
+    fn take_back(&mut self) {
+        self.say(Some(Piece { text: String::new(), append: false }));
+    }
+
+    async fn tell_all(&mut self, appends: Vec<Vec<Envelope>>) -> Result<(), A2aError> {
+        for append in appends {
+            self.tell(append).await?;
+        }
+        self.tell_below().await
+    }
+
+    async fn tell(&mut self, append: Vec<Envelope>) -> Result<(), A2aError> {
+        if self.is_over {
+            return Ok(());
+        }
+        // What the log says is the same for every reader; what sub-runs ask is told behind it.
+        self.below.clear();
+        let had_words = ends_a_reply(&append) && self.live.end();
+        let change = self.progress.take(append, &[]);
+        let is_answered = change.as_ref().is_some_and(|change| answer(change).is_some());
+        if had_words && !is_answered {
+            self.take_back();
+        }
+        match change {
+            Some(change) => self.show(change, true).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn tell_below(&mut self) -> Result<(), A2aError> {
+        if self.is_over {
+            return Ok(());
+        }
+        self.look_below().await?;
+        let below: Vec<HoldKind> = self.below.iter().map(|(_, kind)| *kind).collect();
+        match self.progress.look(&below, false) {
+            Some(change) => self.show(change, false).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Finds out what sub-runs wait for.
+    async fn look_below(&mut self) -> Result<(), A2aError> {
+        let Some(run) = self.progress.run() else { return Ok(()) };
+        let id = run.facts.id;
+        if run.state.holds.iter().any(|hold| hold.child.is_some()) {
+            let view = self.asked.app.engine.run(&self.asked.who, id).await;
+            self.below = view.map_err(|error| A2aError::of(Some(id), &error))?.holds_below;
+        } else {
+            self.below.clear();
+        }
+        Ok(())
+    }
+
+    /// The task as it is here.
+    async fn show_task(&mut self) -> Result<(), A2aError> {
+        let Some(run) = self.progress.run() else { return Err(A2aError::task_not_found()) };
+        let (asked, shows) = self.asked.shown(run, &self.below).await?;
+        let below: Vec<HoldKind> = self.below.iter().map(|(_, kind)| *kind).collect();
+        let question = map::prompt(Place::of(run), &asked);
+        let mut task: Task = map::task(run, &below, self.progress.events(), question);
+        map::shorten(&mut task, HISTORY);
+        let (state, id) = (task.status.state, run.state.seq.to_string());
+        let frame = Frame { id: Some(id), body: Ok(StreamResponse::Task(Box::new(task))) };
+        self.ready.push_back(Ready { frame, shows: Some(shows) });
+        self.close_at(state);
+        // What was shown needs no telling.
+        let _ = self.progress.look(&below, false);
+        Ok(())
+    }
+
+    async fn show(&mut self, change: Change, is_in_the_log: bool) -> Result<(), A2aError> {
+        let Some(run) = self.progress.run() else { return Ok(()) };
+        let (question, mut shows) = match change.says {
+            Says::Question => {
+                let (asked, shows) = self.asked.shown(run, &self.below).await?;
+                (map::prompt(Place::of(run), &asked), Some(shows))
+            }
+            Says::Nothing | Says::Message(_) => (None, None),
+        };
+        let (state, seq) = (change.state, change.seq);
+        let bodies = updates(run, change, question);
+        let count = bodies.len();
+        for (index, body) in bodies.into_iter().enumerate() {
+            let id = if index + 1 == count { seq.to_string() } else { format!("{seq}.{}", index + 1) };
+            let shows = shows.take_if(|_| index + 1 == count);
+            self.ready
+                .push_back(Ready { frame: Frame { id: is_in_the_log.then_some(id), body: Ok(body) }, shows });
+        }
+        self.close_at(state);
+        Ok(())
+    }
+
+    fn close_at(&mut self, state: TaskState) {
+        let at_a_question = self.closes == Closes::AtAQuestion && state == TaskState::InputRequired;
+        self.is_over = self.is_over || state.is_terminal() || at_a_question;
+    }
+}
+
+/// Whether what a model was saying is over: it is in the log, or will never be.
+fn ends_a_reply(append: &[Envelope]) -> bool {
+    let ends = |event: &CoreEvent| {
+        matches!(event, CoreEvent::ModelReplied(_) | CoreEvent::ModelFailed(_) | CoreEvent::RunEnded(_))
+    };
+    append.iter().any(|envelope| ends(&envelope.event))
+}
+
+/// What a task that completed made.
+fn answer(change: &Change) -> Option<Artifact> {
+    match (change.state, &change.says) {
+        (TaskState::Completed, Says::Message(words)) => Some(map::artifact(words)),
+        (_, _) => None,
+    }
+}
+
+/// What is told of an artifact.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Chunk {
+    /// Its beginning, in place of whatever was told of it.
+    Begins,
+    /// More, behind what was told of it.
+    Follows,
+    /// All of it, in place of whatever was told of it.
+    Whole,
+}
+
+fn made(run: &Run, artifact: Artifact, chunk: Chunk) -> StreamResponse {
+    StreamResponse::ArtifactUpdate(Box::new(TaskArtifactUpdateEvent {
+        task_id: run.facts.id.to_string(),
+        context_id: run.facts.session.to_string(),
+        artifact,
+        append: chunk == Chunk::Follows,
+        last_chunk: chunk == Chunk::Whole,
+    }))
+}
+
+/// What a reader hears last whose key was revoked, or whose token has run out.
+fn shut_out(why: &'static str) -> A2aError {
+    A2aError::new(Kind::Unauthenticated, why)
+}
+
+/// What a change is told as: what the task made, then where it stands.
+pub(super) fn updates(run: &Run, change: Change, question: Option<Message>) -> Vec<StreamResponse> {
+    let answer = answer(&change);
+    let message = match change.says {
+        Says::Nothing => None,
+        Says::Message(message) => Some(*message),
+        Says::Question => question,
+    };
+    let (task_id, context_id) = (run.facts.id.to_string(), run.facts.session.to_string());
+    let (message, timestamp) = (message.and_then(map::spoken), rfc3339(run.state.at));
+    let status = TaskStatus { state: change.state, message, timestamp };
+    let update = TaskStatusUpdateEvent { task_id, context_id, status };
+    let answer = answer.map(|artifact| made(run, artifact, Chunk::Whole));
+    answer.into_iter().chain([StreamResponse::StatusUpdate(Box::new(update))]).collect()
+}
+
+/// Frames as server-sent events; `write` says what a frame looks like in its binding.
+pub(super) fn events(frames: Frames, write: impl Fn(&Frame) -> String + Send + 'static) -> Response {
+    named_events(frames, move |frame| Some((None, write(frame))))
+}
+
+/// The same where events have names, and where not every frame is one.
+pub(super) fn named_events(
+    frames: Frames,
+    write: impl Fn(&Frame) -> Option<(Option<&'static str>, String)> + Send + 'static,
+) -> Response {
+    let events = futures_util::stream::unfold((frames, write), |(mut frames, write)| async move {
+        let (frame, name, data) = loop {
+            let frame = frames.next().await?;
+            if let Some((name, data)) = write(&frame) {
+                break (frame, name, data);
+            }
+        };
+        let mut event = Event::default().data(data);
+        if let Some(id) = frame.id {
+            event = event.id(id);
+        }
+        if let Some(name) = name.or(frame.body.is_err().then_some("error")) {
+            event = event.event(name);
+        }
+        Some((Ok::<Event, Infallible>(event), (frames, write)))
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+/// A stream of one event.
+pub(super) fn once(name: Option<&'static str>, data: String) -> Response {
+    let event = Event::default().data(data);
+    let event = match name {
+        Some(name) => event.event(name),
+        None => event,
+    };
+    Sse::new(futures_util::stream::iter([Ok::<Event, Infallible>(event)])).into_response()
+}

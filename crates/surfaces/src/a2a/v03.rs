@@ -1,0 +1,228 @@
+//! A2A as older clients speak it: version 0.3 over JSON-RPC and over HTTP+JSON, and the dialect of Hector's users (C3).
+//!
+//! Everything is translated here, at the edge, onto the operations of 1.0; nothing behind it knows that there are older
+//! versions. A client is known, in this order, by what its header says, by the address (`…/v1/…`), by the name of the
+//! JSON-RPC method, and by the body. What `rpc.rs` and `rest.rs` write is `map.rs`; the dialect is `dialect.rs`.
+
+pub(super) mod card;
+mod dialect;
+mod error;
+mod map;
+mod rest;
+mod rpc;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use standfast_core::digest;
+
+use self::map::Form;
+use super::error::{A2aError, Kind};
+use super::operations::{Asked, Done, Operation, perform};
+use super::rest::{Path, Target, What, target};
+use super::wire::{GetTaskRequest, StreamResponse, Task};
+use super::{jsonrpc, negotiate, routes};
+use crate::http::{App, body_bytes};
+
+/// The header with the extensions that a client wants, as 0.3 calls it.
+const EXTENSIONS_HEADER: &str = "x-a2a-extensions";
+
+/// Whether a request was one of an older client.
+pub(super) enum Taken {
+    /// It was, and this is the answer.
+    Answered(Response),
+    /// It was not; here it is again, as it came.
+    Newer(Request),
+}
+
+/// A request, read whole.
+struct Heard {
+    parts: Parts,
+    body: Vec<u8>,
+}
+
+/// Which older way of speaking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Speaks {
+    /// 0.3 over JSON-RPC.
+    Rpc,
+    /// 0.3 over HTTP+JSON.
+    Rest,
+    /// The dialect.
+    Dialect,
+}
+
+/// Answers a request of an older client; gives any other back.
+pub(super) async fn take(app: &App, request: Request) -> Taken {
+    let said = negotiate::said(request.headers(), request.uri());
+    let is_older = negotiate::is_patch_of(&said, negotiate::V03);
+    if !is_older && !said.is_empty() {
+        return Taken::Newer(request);
+    }
+    let activated = activated(request.headers());
+    let (speaks, target, heard) = match older_target(request.uri().path()) {
+        Some(target) => match hear(request).await {
+            Ok(heard) => (Some(Speaks::Rest), target, heard),
+            Err(refused) => return Taken::Answered(rest::refuse(&refused)),
+        },
+        None => {
+            let target = target(request.uri().path());
+            match &target.what {
+                What::Rpc | What::Operation(_) => {}
+                What::Card | What::Nothing => return Taken::Newer(request),
+            }
+            let media = negotiate::answer_type(request.headers());
+            match hear(request).await {
+                Ok(heard) => (speaks(&target, &heard.body, is_older), target, heard),
+                Err(refused) if target.what == What::Rpc => {
+                    return Taken::Answered(jsonrpc::refuse(&jsonrpc::null(), &refused));
+                }
+                Err(refused) => return Taken::Answered(super::rest::refuse(media, &refused)),
+            }
+        }
+    };
+    let mut answer = match speaks {
+        None => return Taken::Newer(Request::from_parts(heard.parts, Body::from(heard.body))),
+        Some(Speaks::Rpc) => rpc::answer(app, &target, &heard).await,
+        Some(Speaks::Rest) => rest::answer(app, target, &heard).await,
+        Some(Speaks::Dialect) => dialect::answer(app, target, &heard).await,
+    };
+    if let Some(activated) = activated {
+        answer.headers_mut().insert(EXTENSIONS_HEADER, HeaderValue::from_static(activated));
+    }
+    Taken::Answered(answer)
+}
+
+/// Whether an address is one of 0.3 alone, and so are its errors.
+pub(super) fn is_addressed(path: &str) -> bool {
+    older_target(path).is_some()
+}
+
+/// A no in the words of 0.3 over HTTP+JSON.
+pub(super) fn refuse(error: &A2aError) -> Response {
+    rest::refuse(error)
+}
+
+/// Where a path of 0.3 leads: those of 1.0 behind `/v1`, and the card.
+fn older_target(path: &str) -> Option<Target> {
+    let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let (front, behind) = match segments.as_slice() {
+        ["v1", "agents", agent, "v1", behind @ ..] => (format!("/v1/agents/{agent}"), behind),
+        ["v1", "agents", ..] => return None,
+        ["v1", behind @ ..] => (String::new(), behind),
+        _ => return None,
+    };
+    let target = match behind {
+        ["card"] => target(&format!("{front}/extendedAgentCard")),
+        ["extendedAgentCard"] => return None,
+        behind => target(&format!("{front}/{}", behind.join("/"))),
+    };
+    matches!(target.what, What::Operation(_)).then_some(target)
+}
+
+/// How a request speaks, by its address and its body; none for 1.0.
+fn speaks(target: &Target, body: &[u8], says_older: bool) -> Option<Speaks> {
+    #[derive(Deserialize)]
+    struct Seen<'a> {
+        method: Option<String>,
+        #[serde(borrow)]
+        request: Option<&'a RawValue>,
+    }
+    let seen = serde_json::from_slice::<Seen<'_>>(body).ok();
+    let What::Operation(path) = &target.what else {
+        // Methods of 0.3 have a slash.
+        let is_slashed = |method: &String| method.contains('/');
+        let has_older_name = seen.as_ref().and_then(|seen| seen.method.as_ref()).is_some_and(is_slashed);
+        return (says_older || has_older_name).then_some(Speaks::Rpc);
+    };
+    let is_said = match path {
+        Path::Send | Path::Stream => seen.is_some_and(|seen| seen.request.is_some()),
+        Path::Tasks | Path::Task(_) | Path::Cancel(_) | Path::Subscribe(_) => body.is_empty(),
+        Path::PushConfigs(_) | Path::PushConfig(_, _) | Path::ExtendedCard => return None,
+    };
+    (target.agent.is_some() && (says_older || is_said)).then_some(Speaks::Dialect)
+}
+
+async fn hear(request: Request) -> Result<Heard, A2aError> {
+    let (parts, body) = request.into_parts();
+    let whole = Request::from_parts(parts.clone(), body);
+    let body = body_bytes(whole).await.map_err(|problem| A2aError::from(&problem))?;
+    Ok(Heard { parts, body })
+}
+
+impl Heard {
+    /// Who asks; `members` are those of the operation, to know a repeat by.
+    fn asked(
+        &self,
+        app: &App,
+        target: &Target,
+        operation: &Operation,
+        members: &[u8],
+    ) -> Result<Asked, A2aError> {
+        let caller = routes::Caller::of(&self.parts.extensions);
+        routes::asked(app, &self.parts.headers, caller, target, operation, digest::of_bytes(members))
+    }
+
+    /// Does what is asked, as 0.3 has it: a task that is over can still be subscribed to. It is shown, and that is all.
+    async fn perform(
+        &self,
+        app: &App,
+        target: &Target,
+        operation: Operation,
+        members: &[u8],
+    ) -> Result<Shown, A2aError> {
+        let mut asked = self.asked(app, target, &operation, members)?;
+        asked.version = negotiate::V03;
+        let Operation::Subscribe(request) = &operation else {
+            return perform(asked, operation).await.map(Shown::Done);
+        };
+        let get = GetTaskRequest { tenant: None, id: request.id.clone(), history_length: None };
+        let subscribed = perform(asked.clone(), operation).await;
+        let is_over = matches!(&subscribed, Err(error) if error.kind == Kind::UnsupportedOperation);
+        if is_over {
+            match perform(asked, Operation::Get(get)).await? {
+                Done::Task(task) => Ok(Shown::Ended(task)),
+                done @ (Done::Sent(_)
+                | Done::Tasks(_)
+                | Done::Card(_)
+                | Done::PushConfig(_)
+                | Done::PushConfigs(_)
+                | Done::Nothing
+                | Done::Once(_)
+                | Done::Frames(_)) => Ok(Shown::Done(done)),
+            }
+        } else {
+            subscribed.map(Shown::Done)
+        }
+    }
+}
+
+/// What an operation came to.
+enum Shown {
+    Done(Done),
+    /// A subscription to a task that is over.
+    Ended(Box<Task>),
+}
+
+/// What a receiver of 0.3 is sent about a task: the task, as over JSON-RPC. Events that are none it does not know.
+pub(super) fn pushed(frame: &StreamResponse) -> String {
+    match frame {
+        StreamResponse::Task(task) => serde_json::to_string(&map::task(Form::Rpc, task)),
+        StreamResponse::Message(_) | StreamResponse::StatusUpdate(_) | StreamResponse::ArtifactUpdate(_) => {
+            serde_json::to_string(frame)
+        }
+    }
+    .unwrap_or_default()
+}
+
+/// Those of the extensions that a client wants which are spoken here.
+fn activated(headers: &HeaderMap) -> Option<&'static str> {
+    negotiate::extensions_in(headers, EXTENSIONS_HEADER)
+}

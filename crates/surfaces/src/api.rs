@@ -1,0 +1,15 @@
+//! The native API under `/api/v1`: agents, runs, holds, sessions, events, subscriptions.
+//!
+//! `wire.rs` has the bodies, `map.rs` what core values become, `routes.rs` the handlers, `events.rs` the stream,
+//! `subscriptions.rs` who is told, `nodes.rs` the servers that share a database.
+
+mod events;
+mod map;
+mod nodes;
+mod routes;
+mod sessions;
+mod subscriptions;
+mod wire;
+
+pub use routes::routes;
+pub use subscriptions::Webhook;

@@ -1,0 +1,372 @@
+//! The handlers of the native API: take apart, one engine call, put together.
+//!
+//! Rules live in the core, authority in `auth`, words in `map.rs`.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use standfast_core::command::{Choice, Say};
+use standfast_core::digest::Digest;
+use standfast_core::id::{HoldId, RunId, Seq};
+use standfast_core::name::{AgentName, BadName, SessionId, ToolName};
+use standfast_engine::auth::Principal;
+use standfast_engine::{Decision, EngineError, HoldList, LookedUpRun, NewRun, RunList};
+use utoipa::IntoResponses;
+use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{events, map, nodes, sessions, subscriptions, wire};
+use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, refusal};
+
+/// Items of a page, unless the caller wants another number.
+pub(super) const PAGE: usize = 50;
+/// Items of a page at most.
+pub(super) const PAGE_MAX: usize = 200;
+/// Events of a page at most.
+const EVENTS_MAX: usize = 1000;
+
+/// Who is calling.
+pub(super) type Who = Extension<Principal>;
+pub(super) type Answered<T> = Result<T, Problem>;
+
+/// What every route may answer instead.
+pub(super) struct DefaultAnswers;
+
+impl IntoResponses for DefaultAnswers {
+    fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
+        let problem = Content::new(Some(Ref::from_schema_name("Problem")));
+        let response = ResponseBuilder::new()
+            .description("A problem (RFC 9457): its type says which, its detail what to do")
+            .content("application/problem+json", problem)
+            .build();
+        BTreeMap::from([("default".to_owned(), RefOr::T(response))])
+    }
+}
+
+/// The routes, each with its description.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(agents))
+        .routes(routes!(agent))
+        .routes(routes!(start))
+        .routes(routes!(runs))
+        .routes(routes!(run))
+        .routes(routes!(run_events))
+        .routes(routes!(say))
+        .routes(routes!(cancel))
+        .routes(routes!(recovery))
+        .routes(routes!(holds))
+        .routes(routes!(hold))
+        .routes(routes!(resolve))
+        .routes(routes!(receipt))
+        .routes(routes!(sessions::sessions))
+        .routes(routes!(sessions::session, sessions::change_session, sessions::delete_session))
+        .routes(routes!(sessions::pending))
+        .merge(subscriptions::routes())
+        .routes(routes!(nodes::nodes))
+}
+
+/// The agents.
+#[utoipa::path(
+    get, path = "/agents", tag = "agents", responses((status = 200, body = wire::Agents), DefaultAnswers)
+)]
+async fn agents(State(app): State<App>) -> Json<wire::Agents> {
+    let settings = app.engine.settings();
+    let agents = settings.agents.iter();
+    Json(wire::Agents { agents: agents.map(|(name, agent)| map::agent(name.to_string(), agent)).collect() })
+}
+
+/// One agent.
+#[utoipa::path(
+    get, path = "/agents/{agent}", tag = "agents", params(("agent" = String, Path, description = "The agent's name")),
+    responses((status = 200, body = wire::AgentBody), DefaultAnswers)
+)]
+async fn agent(State(app): State<App>, Segment(agent): Segment) -> Answered<Json<wire::AgentBody>> {
+    let name = AgentName::new(agent).map_err(|_| Problem::not_found())?;
+    let settings = app.engine.settings();
+    let found = settings.agents.get(&name).ok_or_else(Problem::not_found)?;
+    Ok(Json(map::agent(name.to_string(), found)))
+}
+
+/// Starts a run. With `wait: settled` the response comes when the run is held or has ended.
+#[utoipa::path(
+    post, path = "/agents/{agent}/runs", tag = "runs", params(("agent" = String, Path, description = "The agent's name")),
+    request_body = wire::StartRun,
+    responses((status = 201, body = wire::RunBody), DefaultAnswers)
+)]
+async fn start(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(agent): Segment,
+    Repeatable { body, once }: Repeatable<wire::StartRun>,
+) -> Answered<Response> {
+    let agent = AgentName::new(agent).map_err(|_| Problem::not_found())?;
+    if body.session.as_deref() == Some("") {
+        return Err(Problem::invalid(SESSION_REQUIRED));
+    }
+    let session = body.session.map(SessionId::new).transpose().map_err(bad_name)?;
+    let new = NewRun { agent, session, message: map::message(body.input)?, once };
+    let id = app.engine.start(&who, new).await.map_err(|error| refusal::problem(None, &error))?;
+    let view = match body.wait {
+        wire::Wait::Accepted => app.engine.run(&who, id).await,
+        wire::Wait::Settled => app.engine.reads().settled_run(&who, id, app.engine.settings().max_wait).await,
+    };
+    let view = view.map_err(about(id))?;
+    let location = [(header::LOCATION, format!("/api/v1/runs/{id}"))];
+    Ok((StatusCode::CREATED, location, Json(map::run_view(&view))).into_response())
+}
+
+/// Lists runs, newest first.
+#[utoipa::path(
+    get, path = "/runs", tag = "runs", params(wire::RunsArgs),
+    responses((status = 200, body = wire::Runs), DefaultAnswers)
+)]
+async fn runs(
+    State(app): State<App>,
+    Extension(who): Who,
+    Args(args): Args<wire::RunsArgs>,
+) -> Answered<Json<wire::Runs>> {
+    let list = RunList {
+        agent: args.agent.map(AgentName::new).transpose().map_err(bad_name)?,
+        session: args.session.map(SessionId::new).transpose().map_err(bad_name)?,
+        cursor: args.cursor,
+        limit: args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
+    };
+    let page = app.engine.reads().runs(&who, list).await.map_err(|error| refusal::problem(None, &error))?;
+    let runs = map::runs(&page);
+    Ok(Json(wire::Runs { runs, next_cursor: page.next.map(|next| next.to_string()) }))
+}
+
+/// A run.
+#[utoipa::path(
+    get, path = "/runs/{run}", tag = "runs", params(("run" = String, Path, description = "The run's id")),
+    responses((status = 200, body = wire::RunBody), DefaultAnswers)
+)]
+async fn run(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(run): Segment,
+) -> Answered<Json<wire::RunBody>> {
+    let run = run_id(&run)?;
+    let seen = app.engine.reads().look_up(&who, run).await.map_err(about(run))?;
+    Ok(Json(match seen {
+        LookedUpRun::Run(snapshot) => {
+            map::run_view(&app.engine.reads().run_view(&snapshot).await.map_err(about(run))?)
+        }
+        LookedUpRun::Quarantined(found) => map::unreadable(&found),
+    }))
+}
+
+/// The startup report: what the server found when it started.
+#[utoipa::path(
+    get, path = "/recovery", tag = "operations",
+    responses((status = 200, body = wire::RecoveryBody), DefaultAnswers)
+)]
+async fn recovery(State(app): State<App>, Extension(who): Who) -> Answered<Json<wire::RecoveryBody>> {
+    // It counts one tenant's runs, and is nobody else's business.
+    if who.tenant == app.engine.settings().fixed.tenant {
+        Ok(Json(map::recovery(&app.engine.startup_report())))
+    } else {
+        Err(Problem::not_found())
+    }
+}
+
+/// The events of a run: a page of JSON or, with `Accept: text/event-stream`, a stream that resumes after
+/// `Last-Event-ID`.
+#[utoipa::path(
+    get, path = "/runs/{run}/events", tag = "runs",
+    params(
+        ("run" = String, Path, description = "The run's id"),
+        wire::EventsArgs,
+        ("last-event-id" = Option<String>, Header, description = "Only events after this one; a number")
+    ),
+    responses((status = 200, body = wire::Events), DefaultAnswers)
+)]
+async fn run_events(
+    State(app): State<App>,
+    Extension(who): Who,
+    Extension(pass): Extension<Pass>,
+    Segment(run): Segment,
+    Args(args): Args<wire::EventsArgs>,
+    headers: HeaderMap,
+) -> Answered<Response> {
+    let run = run_id(&run)?;
+    let after = match text(&headers, "last-event-id")? {
+        Some(id) => id.parse().map_err(|_| Problem::bad_request("Last-Event-ID must be a number"))?,
+        None => args.after.unwrap_or(0),
+    };
+    let accept = text(&headers, header::ACCEPT.as_str())?.unwrap_or_default();
+    if accept.contains("text/event-stream") {
+        app.engine.see(&who, run).await.map_err(about(run))?;
+        return Ok(events::stream(&app, (pass, who), run, Seq(after)));
+    }
+    let log = app.engine.reads().log(&who, run, Seq(after)).await.map_err(about(run))?;
+    let limit = args.limit.map_or(usize::MAX, |limit| limit.clamp(1, EVENTS_MAX));
+    let events: Vec<wire::EventBody> =
+        log.iter().take(limit).map(|envelope| map::event(run, envelope)).collect();
+    let next = events.last().filter(|_| log.len() > limit).map(|last| last.seq);
+    Ok(Json(wire::Events { events, next }).into_response())
+}
+
+/// Sends a further message to a run.
+#[utoipa::path(
+    post, path = "/runs/{run}/messages", tag = "runs", params(("run" = String, Path, description = "The run's id")),
+    request_body = wire::SendMessage,
+    responses((status = 200, body = wire::RunBody), DefaultAnswers)
+)]
+async fn say(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(run): Segment,
+    Repeatable { body, once }: Repeatable<wire::SendMessage>,
+) -> Answered<Json<wire::RunBody>> {
+    let run = run_id(&run)?;
+    let say = Say { message: map::message(body.input)?, on_hold: map::on_hold(body.on_hold) };
+    app.engine.say(&who, run, say, once).await.map_err(about(run))?;
+    let view = app.engine.run(&who, run).await.map_err(about(run))?;
+    Ok(Json(map::run_view(&view)))
+}
+
+/// Cancels a run.
+#[utoipa::path(
+    post, path = "/runs/{run}/cancel", tag = "runs", params(("run" = String, Path, description = "The run's id")),
+    request_body = Option<wire::CancelRun>,
+    responses((status = 200, body = wire::RunBody), DefaultAnswers)
+)]
+async fn cancel(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(run): Segment,
+    Repeatable { body, once }: Repeatable<wire::CancelRun>,
+) -> Answered<Json<wire::RunBody>> {
+    let run = run_id(&run)?;
+    app.engine.cancel(&who, run, body.reason, once).await.map_err(about(run))?;
+    let view = app.engine.run(&who, run).await.map_err(about(run))?;
+    Ok(Json(map::run_view(&view)))
+}
+
+/// Lists open holds, oldest first.
+#[utoipa::path(
+    get, path = "/holds", tag = "holds", params(wire::HoldsArgs),
+    responses((status = 200, body = wire::Holds), DefaultAnswers)
+)]
+async fn holds(
+    State(app): State<App>,
+    Extension(who): Who,
+    Args(args): Args<wire::HoldsArgs>,
+) -> Answered<Json<wire::Holds>> {
+    let list = HoldList {
+        kind: args.kind.map(map::core_kind),
+        agent: args.agent.map(AgentName::new).transpose().map_err(bad_name)?,
+        tool: args.tool.map(ToolName::new).transpose().map_err(bad_name)?,
+        session: args.session.map(SessionId::new).transpose().map_err(bad_name)?,
+        cursor: args.cursor,
+        limit: args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
+    };
+    let page = app.engine.reads().holds(&who, list).await.map_err(|error| refusal::problem(None, &error))?;
+    let holds = page.items.iter().map(map::hold).collect();
+    Ok(Json(wire::Holds { holds, next_cursor: page.next.map(|next| next.to_string()) }))
+}
+
+/// A hold with everything needed to decide it.
+#[utoipa::path(
+    get, path = "/holds/{hold}", tag = "holds", params(("hold" = String, Path, description = "The hold's id")),
+    responses((status = 200, body = wire::HoldDetail), DefaultAnswers)
+)]
+async fn hold(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(hold): Segment,
+) -> Answered<Json<wire::HoldDetail>> {
+    let hold = hold_id(&hold)?;
+    let view = app.engine.hold(&who, hold).await.map_err(about(hold.run))?;
+    Ok(Json(map::hold_view(view)))
+}
+
+/// Decides a hold.
+#[utoipa::path(
+    post, path = "/holds/{hold}/resolve", tag = "holds",
+    params(
+        ("hold" = String, Path, description = "The hold's id"),
+        ("idempotency-key" = Option<String>, Header, description = "Idempotency key: makes a retry safe")
+    ),
+    request_body = wire::ResolveHold,
+    responses((status = 200, body = wire::Resolved), DefaultAnswers)
+)]
+async fn resolve(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(hold): Segment,
+    Repeatable { body, once }: Repeatable<wire::ResolveHold>,
+) -> Answered<Json<wire::Resolved>> {
+    let hold = hold_id(&hold)?;
+    let (wanted, digest) = match asked(&body) {
+        Ok(asked) => asked,
+        Err(problem) => {
+            // Whoever may not see the hold hears nothing but that.
+            app.engine.see(&who, hold.run).await.map_err(about(hold.run))?;
+            return Err(problem);
+        }
+    };
+    let decision = Decision { hold, wanted, digest, revision: body.revision, once };
+    let answer = app.engine.decide(&who, decision).await.map_err(about(hold.run))?;
+    let view = match body.wait {
+        wire::Wait::Accepted => app.engine.hold(&who, hold).await,
+        wire::Wait::Settled => {
+            app.engine.reads().settled_hold(&who, hold, app.engine.settings().max_wait).await
+        }
+    };
+    let view = view.map_err(about(hold.run))?;
+    Ok(Json(map::resolved(&answer, map::hold_view(view))))
+}
+
+/// What a decision says, and of which arguments.
+fn asked(body: &wire::ResolveHold) -> Answered<(Choice, Option<Digest>)> {
+    let no_digest = |_| Problem::invalid("invalid digest; send the digest shown with the hold");
+    let digest = body.digest.as_deref().map(str::parse).transpose().map_err(no_digest)?;
+    Ok((map::wanted(body)?, digest))
+}
+
+/// The receipt of a hold: what was shown, who decided, and what ran.
+#[utoipa::path(
+    get, path = "/holds/{hold}/receipt", tag = "holds", params(("hold" = String, Path, description = "The hold's id")),
+    responses((status = 200, body = wire::ReceiptBody), DefaultAnswers)
+)]
+async fn receipt(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(hold): Segment,
+) -> Answered<Json<wire::ReceiptBody>> {
+    let hold = hold_id(&hold)?;
+    let receipt = app.engine.reads().receipt(&who, hold).await.map_err(about(hold.run))?;
+    Ok(Json(map::receipt(hold, &receipt)))
+}
+
+/// What is no id at all is answered like the id of nothing.
+fn run_id(text: &str) -> Answered<RunId> {
+    text.parse().map_err(|_| Problem::not_found())
+}
+
+fn hold_id(text: &str) -> Answered<HoldId> {
+    text.parse().map_err(|_| Problem::not_found())
+}
+
+fn about(run: RunId) -> impl Fn(EngineError) -> Problem {
+    move |error| refusal::problem(Some(run), &error)
+}
+
+/// S0-31: a run without a session gets a new one, so only a session that is given and empty hears this.
+const SESSION_REQUIRED: &str = "session ID required for async HITL";
+
+pub(super) fn bad_name(bad: BadName) -> Problem {
+    Problem::invalid(bad.to_string())
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Answered<Option<&'a str>> {
+    let unreadable = |_| Problem::bad_request(format!("the header {name} is not plain text"));
+    headers.get(name).map(|value| value.to_str()).transpose().map_err(unreadable)
+}

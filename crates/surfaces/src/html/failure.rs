@@ -1,0 +1,190 @@
+//! What a no becomes on a page: a status, a title, and words that say what to do.
+//!
+//! Whatever the caller may not see looks like something that does not exist.
+
+use axum::extract::Request;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use standfast_core::refusal::Refusal;
+use standfast_engine::{EngineError, StoreError};
+
+use super::headers;
+use super::render::{MESSAGES, Site};
+use crate::http::{Problem, keep_advice, status};
+
+/// A no, as a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    pub(crate) title: String,
+    pub(crate) text: String,
+    /// Seconds after which to try again; sent as a header.
+    pub(crate) retry_after: Option<u32>,
+}
+
+impl Failure {
+    pub(crate) fn new(status: StatusCode, title: &str, text: &str) -> Failure {
+        Failure { status, title: title.into(), text: text.into(), retry_after: None }
+    }
+
+    pub(crate) fn not_found() -> Failure {
+        Failure::new(StatusCode::NOT_FOUND, "Not found", "Not found, or you don't have access.")
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Failure {
+        match &error {
+            EngineError::NotFound => Failure::not_found(),
+            EngineError::NoSuchAgent { .. } => {
+                Failure::new(StatusCode::NOT_FOUND, "No such agent", &error.to_string())
+            }
+            EngineError::BreaksSchema(broken) => {
+                let place = match broken.pointer.as_str() {
+                    "" => String::new(),
+                    pointer => format!("At {pointer}: "),
+                };
+                let text = format!("{place}{}. Nothing was decided.", broken.why);
+                Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid input", &text)
+            }
+            EngineError::KeyReused { .. } => {
+                let text = "This form was already submitted with other values. Reload the page.";
+                Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Already submitted", text)
+            }
+            EngineError::SessionClosed { .. } => {
+                Failure::new(StatusCode::CONFLICT, "The session is closed", &error.to_string())
+            }
+            EngineError::MissingScope(_) => {
+                Failure::new(StatusCode::FORBIDDEN, "Missing scope", &error.to_string())
+            }
+            EngineError::Store(failure) => failed(failure),
+            EngineError::Refused(refusal) => refused(refusal),
+        }
+    }
+}
+
+fn refused(refusal: &Refusal) -> Failure {
+    let title = match refusal {
+        Refusal::NoSuchHold(_) | Refusal::NoSuchCall(_) => return Failure::not_found(),
+        Refusal::Stale { .. } | Refusal::MustRepeatDigest { .. } => {
+            let text = "Nothing was decided. The call as it would run now is shown below; review it before you decide.";
+            return Failure::new(status::of_refusal(refusal), "Changed since you saw it", text);
+        }
+        Refusal::AlreadyDecided(_) => {
+            let text = "Your decision was not taken, because this already has one. It is shown below.";
+            return Failure::new(status::of_refusal(refusal), "Already decided", text);
+        }
+        Refusal::NotAllowed(_) => "You may not decide this",
+        Refusal::Expired(_) => "Too late",
+        Refusal::Ended(_) => "The run has ended",
+        Refusal::WrongKind { .. } => "Wrong decision for this kind of hold",
+        Refusal::Forbidden { .. } => "A rule forbids these arguments",
+        Refusal::Tampered { .. } => "Stored data changed",
+        Refusal::Erased => "Contents erased",
+        Refusal::NotEnded
+        | Refusal::Held { .. }
+        | Refusal::NotExpired(_)
+        | Refusal::CallNotReady(_)
+        | Refusal::StaleAttempt { .. }
+        | Refusal::TooLate(_)
+        | Refusal::NotOrphanedYet { .. }
+        | Refusal::NotThinking
+        | Refusal::CallStarted(_)
+        | Refusal::WrongDriver
+        | Refusal::ClaimedByOther { .. }
+        | Refusal::NotClaimable
+        | Refusal::Cap { .. } => "Not possible now",
+    };
+    Failure::new(status::of_refusal(refusal), title, &sentence(&refusal.to_string()))
+}
+
+fn failed(failure: &StoreError) -> Failure {
+    let text = sentence(&failure.to_string());
+    let (title, then) = match failure {
+        StoreError::NotFound { .. } => return Failure::not_found(),
+        StoreError::Guard { .. } => ("Precondition failed", ""),
+        StoreError::Conflict { .. } | StoreError::Unavailable { .. } => {
+            ("Temporarily unavailable", " Try again in a moment.")
+        }
+        StoreError::Unknown { .. } => ("Outcome unknown", " Reload the page before you repeat it."),
+        StoreError::Corrupt { .. } => ("Stored data cannot be read", ""),
+        StoreError::Newer { .. } => ("Written by a newer version", " Retry when this server is upgraded."),
+    };
+    let (status, retry_after) = status::of_store(failure);
+    Failure { retry_after, ..Failure::new(status, title, &format!("{text}{then}")) }
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str().trim_end_matches('.'))
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        #[derive(Serialize)]
+        struct Message<'a> {
+            title: &'a str,
+            text: &'a str,
+        }
+        let message = Message { title: &self.title, text: &self.text };
+        let mut page = MESSAGES.page(self.status, "message.html", &Site::anonymous(), &message);
+        if let Some(seconds) = self.retry_after {
+            page.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        page
+    }
+}
+
+/// Shows browsers a page where programs get problem details: at the door, and where there is nothing.
+pub async fn problems_as_pages(request: Request, next: Next) -> Response {
+    let is_api = request.uri().path().starts_with("/api/");
+    let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let is_browser = accept.is_some_and(|accept| accept.contains("text/html"));
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
+    let response = next.run(request).await;
+    match response.extensions().get::<Problem>() {
+        Some(problem) if is_browser && is_read && !is_api => {
+            let status = response.status();
+            let mut page = Failure::new(status, problem.title, &sentence(&problem.detail)).into_response();
+            headers::set(page.headers_mut());
+            keep_advice(response.headers(), page.headers_mut());
+            page
+        }
+        Some(_) | None => response,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use standfast_core::id::{RunId, StorageKind};
+    use standfast_core::name::Tenant;
+    use standfast_core::time::Timestamp;
+
+    use super::*;
+
+    /// A page says no with the status that the API has for it; who should come back later is told when.
+    #[test]
+    fn a_page_has_the_status_of_the_api() {
+        let run = RunId::new(&Tenant::default_tenant(), StorageKind::Durable, Timestamp(0), [1; 5]);
+        let why = || "the disk is full".to_owned();
+        for (failure, status, retry_after) in [
+            (StoreError::NotFound { run }, 404, None),
+            (StoreError::Guard { which: 0, why: why() }, 409, None),
+            (StoreError::Conflict { run }, 503, Some(1)),
+            (StoreError::Unavailable { why: why() }, 503, Some(1)),
+            (StoreError::Unknown { why: why() }, 503, Some(1)),
+            (StoreError::Newer { run, found: 9 }, 503, Some(30)),
+            (StoreError::Corrupt { run, why: why() }, 500, None),
+        ] {
+            let page = Failure::from(EngineError::Store(failure.clone()));
+            assert_eq!((page.status.as_u16(), page.retry_after), (status, retry_after), "{failure}");
+            let response = page.into_response();
+            let header = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+            assert_eq!(header.map(str::to_owned), retry_after.map(|seconds| seconds.to_string()));
+            assert_eq!(response.status().as_u16(), status);
+        }
+    }
+}

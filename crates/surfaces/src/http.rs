@@ -1,0 +1,33 @@
+//! What every HTTP surface shares: the door, problem details, bodies, times, stopping.
+//!
+//! Knows no protocol; the folders beside this one do. `app.rs` puts them together, `listen.rs` serves the whole.
+
+mod app;
+mod attempts;
+mod busy;
+mod extract;
+mod forwarded;
+mod guard;
+mod listen;
+mod openapi;
+mod preface;
+mod problem;
+pub mod refusal;
+pub mod request_id;
+mod site;
+pub mod status;
+mod stay;
+mod time;
+mod written;
+
+pub use app::App;
+pub use extract::{Args, JsonBody, Repeatable, Segment, Unjudged, body_bytes, idempotency_key, is_too_deep};
+pub use guard::{Pass, Peer, behind_the_door};
+pub use listen::serve;
+pub use openapi::described;
+pub(crate) use problem::keep_advice;
+pub use problem::{More, Problem, RecordedDecision};
+pub use site::{mount, site};
+pub use stay::{INVALID, Stay};
+pub use time::{http_date, parse_rfc3339, rfc3339};
+pub use written::when_written;

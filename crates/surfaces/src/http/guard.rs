@@ -1,0 +1,467 @@
+//! The door: which hosts and origins are let in, and who they are.
+//!
+//! Without configured identities only this machine may call, and every caller is the user `local`. Otherwise every
+//! request needs an API key or a token of the identity provider, as configured, except those that ask whether the server
+//! is up. The `Host` check stops pages that point their own name at this server; the `Origin` check stops pages that
+//! post to it. A credential is always looked up; only those who fail often are throttled (`attempts.rs`), by the address of
+//! the client, which proxies that are trusted may name (`forwarded.rs`).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use standfast_engine::auth::{ApiKey, NotLetIn, Principal, Scope};
+use standfast_engine::settings::{Access, Auth};
+
+use super::app::App;
+use super::attempts::{Attempts, Throttle};
+use super::forwarded;
+use super::problem::{More, Problem};
+
+/// Paths that may be asked without saying who one is: by whoever watches the server, by servers that log people in, and by
+/// browsers, which show their key for pages but not for what these look like.
+const OPEN: &[&str] = &["/healthz", "/readyz", "/login/client.json", "/assets/style.css", "/assets/icon.svg"];
+
+/// What agents say about themselves to everyone, below their addresses: how to reach them, and how to say who you are.
+const CARD: &str = "/.well-known/agent-card.json";
+
+/// The address of the client: the other end of the connection, or whom a trusted proxy there names.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub IpAddr);
+
+/// The door and what it remembers.
+#[derive(Clone)]
+struct Door {
+    app: App,
+    attempts: Arc<Attempts>,
+}
+
+/// Lets nobody to these routes who does not pass [`check`].
+pub fn behind_the_door(routes: Router<App>, app: &App) -> Router<App> {
+    let door = Door { app: app.clone(), attempts: Arc::default() };
+    routes.layer(axum::middleware::from_fn_with_state(door, check))
+}
+
+/// What a caller was let in with, for whoever keeps them in for long.
+#[derive(Clone, Default)]
+pub struct Pass(Option<Arc<Credential>>);
+
+impl Pass {
+    /// Whether nobody has to show anything here, so that nothing can run out.
+    pub(super) fn is_for_all(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether they would still be let in; if so `who` becomes whom they are now. A server that cannot tell says yes: it will
+    /// be asked again.
+    pub async fn renew(&self, app: &App, who: &mut Principal) -> bool {
+        let Some(shown) = &self.0 else { return true };
+        match identify(app, &app.engine.settings().access.auth, shown).await {
+            Ok(now) => *who = now,
+            Err(NotIdentified::CannotTell(_)) => {}
+            Err(NotIdentified::Unknown) => return false,
+        }
+        true
+    }
+}
+
+/// Lets a request in with its principal, or says why not.
+async fn check(
+    State(Door { app, attempts }): State<Door>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let settings = app.engine.settings();
+    refuse_foreign(&settings.access, request.method(), request.headers())?;
+    if let Some(Peer(peer)) = request.extensions().get::<Peer>().copied() {
+        let client = forwarded::client(peer, request.headers(), &settings.access.trusted_proxies);
+        request.extensions_mut().insert(Peer(client));
+    }
+    if !is_open(request.method(), request.uri().path()) && !is_report(&app, &request) {
+        let from = request.extensions().get::<Peer>().map(|peer| peer.0);
+        let (who, pass) = principal(&app, &attempts, from, request.headers()).await?;
+        request.extensions_mut().insert(pass);
+        // Looking is refused here, where no new route can forget it. Changes are the engine's to refuse.
+        if is_harmless(request.method()) && !who.has(Scope::RunsRead) {
+            return Err(Problem::missing_scope(Scope::RunsRead));
+        }
+        request.extensions_mut().insert(who);
+    }
+    Ok(next.run(request).await)
+}
+
+fn is_open(method: &Method, path: &str) -> bool {
+    let is_card = || path == CARD || (path.starts_with("/v1/agents/") && path.ends_with(CARD));
+    OPEN.contains(&path) || (is_harmless(method) && is_card())
+}
+
+/// Reports of outside jobs, which show by a signature that they may. Whether it is right is seen where the secrets are;
+/// whoever shows a key or token as well is asked for it as usual.
+fn is_report(app: &App, request: &Request) -> bool {
+    let path = request.uri().path();
+    let below = path.strip_prefix("/async-tool/").or_else(|| path.strip_prefix("/async-tools/"));
+    let headers = request.headers();
+    let is_signed = headers.contains_key("x-webhook-signature") || headers.contains_key("webhook-signature");
+    let may_be_signed = match below {
+        Some("webhook") => true,
+        Some("result" | "error" | "progress") => is_signed,
+        Some(_) | None => false,
+    };
+    let is_local = matches!(app.engine.settings().access.auth, Auth::Local);
+    request.method() == Method::POST
+        && may_be_signed
+        && !is_local
+        && !headers.contains_key(header::AUTHORIZATION)
+}
+
+fn is_harmless(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// The one value of a header; none when there is none, and a text that fits nothing when there are several.
+fn one(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?;
+    Some(values.next().map_or(first.to_str().unwrap_or_default(), |_| ""))
+}
+
+fn refuse_foreign(access: &Access, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    let host = one(headers, header::HOST).unwrap_or_default();
+    if !is_ours(access, host) {
+        let detail = "this server does not answer to this name: call it localhost, 127.0.0.1, [::1], the address it \
+                      listens on, or a name that it was given with --host";
+        let status = StatusCode::MISDIRECTED_REQUEST;
+        return Err(Problem::new(status, "wrong-host", "Unknown host", detail));
+    }
+    // https: whoever stands in front of this server may speak it.
+    let is_ours =
+        |origin: &str| ["http://", "https://"].iter().any(|scheme| origin.strip_prefix(scheme) == Some(host));
+    match one(headers, header::ORIGIN) {
+        Some(origin) if !is_harmless(method) && !is_ours(origin) => {
+            let detail = "cross-origin requests cannot change anything here";
+            Err(Problem::new(StatusCode::FORBIDDEN, "wrong-origin", "Cross-origin request", detail))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Whether an authority (`host` or `host:port`) names this server.
+fn is_ours(access: &Access, authority: &str) -> bool {
+    let (name, port) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or_default(),
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    if !(port.is_empty()
+        || port.strip_prefix(':').is_some_and(|port| port.bytes().all(|c| c.is_ascii_digit())))
+    {
+        return false;
+    }
+    match name.parse::<IpAddr>() {
+        // A page can point its own name here, but it cannot make its name an address: where the server listens on
+        // all of them, any address will do.
+        Ok(address) => address.is_loopback() || address == access.listen || access.listen.is_unspecified(),
+        Err(_) => name.eq_ignore_ascii_case("localhost") || access.hosts.contains(&name.to_ascii_lowercase()),
+    }
+}
+
+async fn principal(
+    app: &App,
+    attempts: &Attempts,
+    from: Option<IpAddr>,
+    headers: &HeaderMap,
+) -> Result<(Principal, Pass), Problem> {
+    let auth = &app.engine.settings().access.auth;
+    if matches!(auth, Auth::Local) {
+        return Ok((Principal::local(), Pass::default()));
+    }
+    // Whoever shows nothing has tried nothing: a browser comes so before it asks its user.
+    let Some(shown) = one(headers, header::AUTHORIZATION) else { return Err(unknown(auth, headers)) };
+    let from = from.filter(|_| is_guessable(shown));
+    let credential = credential(shown).map(Arc::new);
+    let identified = match &credential {
+        Some(shown) => identify(app, auth, shown).await,
+        None => Err(NotIdentified::Unknown),
+    };
+    match identified {
+        Ok(who) => Ok((who, Pass(credential))),
+        Err(NotIdentified::CannotTell(problem)) => Err(problem),
+        Err(NotIdentified::Unknown) => {
+            let prefix = credential.as_deref().and_then(Credential::prefix);
+            match attempts.fail(from, prefix, app.engine.clock().now()) {
+                Throttle::No => Err(unknown(auth, headers)),
+                Throttle::Wait { seconds, is_new } => {
+                    if is_new {
+                        tracing::warn!(
+                            ?from,
+                            prefix,
+                            seconds,
+                            "auth: too many failed attempts; answering 429"
+                        );
+                    }
+                    Err(too_many(seconds))
+                }
+            }
+        }
+    }
+}
+
+/// What people type, or scripts try: keys, and whatever a browser sends as a password. A token is signed, and wrong ones
+/// come from clocks and old sessions.
+fn is_guessable(authorization: &str) -> bool {
+    let is_token = matches!(credential(authorization), Some(Credential::Token(_)));
+    let is_bearer = authorization.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer "));
+    !(is_token && is_bearer)
+}
+
+/// Why nobody can be named.
+enum NotIdentified {
+    /// The credential opens nothing.
+    Unknown,
+    /// It cannot be told now.
+    CannotTell(Problem),
+}
+
+async fn identify(app: &App, auth: &Auth, shown: &Credential) -> Result<Principal, NotIdentified> {
+    match shown {
+        Credential::Key(key) if auth.takes_keys() => match app.engine.identity().identify(key).await {
+            Ok(who) => who.ok_or(NotIdentified::Unknown),
+            Err(error) => {
+                tracing::error!(%error, "auth: could not look up an API key");
+                let problem = cannot_tell("the key cannot be verified right now; retry", 1);
+                Err(NotIdentified::CannotTell(problem))
+            }
+        },
+        Credential::Token(token) => match auth.issuer() {
+            Some(issuer) => app.engine.identity().identify_token(issuer.as_ref(), token).await.map_err(|why| match why {
+                NotLetIn::Refused => NotIdentified::Unknown,
+                NotLetIn::NoKeys { retry_after } => {
+                    let detail = "the keys of the identity provider cannot be fetched, so this token cannot be verified; \
+                                  retry";
+                    // Rounded up: whoever comes too early waits once more.
+                    let seconds = retry_after.0.saturating_add(999) / 1000;
+                    let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+                    NotIdentified::CannotTell(cannot_tell(detail, seconds))
+                }
+            }),
+            None => Err(NotIdentified::Unknown),
+        },
+        Credential::Key(_) => Err(NotIdentified::Unknown),
+    }
+}
+
+/// The answer to one wrong key too many. A valid key is not concerned: it was looked up before.
+fn too_many(seconds: u32) -> Problem {
+    let detail = format!(
+        "this key is not valid, and too many invalid keys came from your address or with its prefix; send a valid key, or \
+         try again in {seconds} seconds"
+    );
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    let problem = Problem::new(status, "too-many-attempts", "Too many failed attempts", detail);
+    problem.with(More { retry_after: Some(seconds), ..More::default() })
+}
+
+/// What a caller shows.
+enum Credential {
+    Key(ApiKey),
+    /// Whatever does not begin as keys do.
+    Token(String),
+}
+
+impl Credential {
+    /// The part of a key that is no secret.
+    fn prefix(&self) -> Option<&str> {
+        match self {
+            Credential::Key(key) => Some(key.prefix()),
+            Credential::Token(_) => None,
+        }
+    }
+}
+
+/// The credential of `Bearer …`, or of `Basic` as password: so that a browser can ask for it. What it gives as user name
+/// does not count.
+fn credential(authorization: &str) -> Option<Credential> {
+    let (scheme, value) = authorization.split_once(' ')?;
+    let value = value.trim();
+    let text = if scheme.eq_ignore_ascii_case("bearer") {
+        value.to_owned()
+    } else if scheme.eq_ignore_ascii_case("basic") {
+        let pair = String::from_utf8(BASE64_STANDARD.decode(value).ok()?).ok()?;
+        pair.split_once(':')?.1.to_owned()
+    } else {
+        return None;
+    };
+    if text.starts_with("sf_") {
+        ApiKey::parse(&text).map(Credential::Key)
+    } else {
+        Some(Credential::Token(text))
+    }
+}
+
+fn cannot_tell(detail: &str, retry_after: u32) -> Problem {
+    let problem =
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Temporarily unavailable", detail);
+    problem.with(More { retry_after: Some(retry_after), ..More::default() })
+}
+
+/// The one answer to a credential that is missing, malformed, unknown, expired or revoked.
+fn unknown(auth: &Auth, headers: &HeaderMap) -> Problem {
+    let detail = match auth {
+        Auth::Local | Auth::Keys => {
+            "this server requires an API key: send it as `Authorization: Bearer sf_…`, or set STANDFAST_KEY for \
+             the standfast commands; `standfast keys create` creates one"
+        }
+        Auth::Tokens(_) => {
+            "this server requires a token of your identity provider: send it as `Authorization: Bearer …`, or set \
+             STANDFAST_KEY for the standfast commands"
+        }
+        Auth::KeysAndTokens(_) => {
+            "this server requires an API key or a token of your identity provider: send it as \
+             `Authorization: Bearer …`, or set STANDFAST_KEY for the standfast commands"
+        }
+    };
+    let accept = one(headers, header::ACCEPT).unwrap_or_default();
+    // Only for pages, or a browser would ask its user in the middle of a script's request.
+    let challenges: &[&str] = if accept.contains("text/html") {
+        &["Bearer", r#"Basic realm="Standfast: the API key is the password", charset="UTF-8""#]
+    } else {
+        &["Bearer"]
+    };
+    let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Authentication required", detail);
+    problem.with(More { challenges, ..More::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use standfast_engine::auth::KEY_BYTES;
+
+    use super::*;
+
+    fn answer(
+        access: &Access,
+        method: Method,
+        host: &'static str,
+        origin: Option<&'static str>,
+    ) -> Option<u16> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, origin.parse().unwrap());
+        }
+        refuse_foreign(access, &method, &headers).err().map(|problem| problem.status)
+    }
+
+    /// T21.
+    #[test]
+    fn only_this_machine_and_its_own_pages_are_let_in() {
+        for (method, host, origin, status) in [
+            (Method::GET, "127.0.0.1:8080", None, None),
+            (Method::GET, "localhost", None, None),
+            (Method::GET, "LocalHost:80", None, None),
+            (Method::GET, "[::1]:8080", None, None),
+            (Method::GET, "127.0.0.1.evil.example", None, Some(421)),
+            (Method::GET, "evil.example:8080", None, Some(421)),
+            (Method::GET, "localhost:8080:evil.example", None, Some(421)),
+            (Method::GET, "[::1]evil.example", None, Some(421)),
+            (Method::GET, "[::1", None, Some(421)),
+            (Method::GET, "10.0.0.1", None, Some(421)),
+            (Method::GET, "", None, Some(421)),
+            (Method::POST, "localhost:8080", Some("http://localhost:8080"), None),
+            (Method::POST, "localhost:8080", Some("http://localhost:3000"), Some(403)),
+            (Method::POST, "localhost:8080", Some("https://evil.example"), Some(403)),
+            (Method::POST, "localhost:8080", Some("null"), Some(403)),
+            (Method::DELETE, "localhost:8080", Some(""), Some(403)),
+            (Method::GET, "localhost:8080", Some("https://evil.example"), None),
+        ] {
+            let access = Access::default();
+            assert_eq!(answer(&access, method.clone(), host, origin), status, "{method} {host} {origin:?}");
+        }
+    }
+
+    #[test]
+    fn cards_are_for_everyone_and_nothing_else_of_an_agent_is() {
+        for (method, path, is_for_everyone) in [
+            (Method::GET, "/healthz", true),
+            (Method::GET, "/.well-known/agent-card.json", true),
+            (Method::HEAD, "/v1/agents/ops/.well-known/agent-card.json", true),
+            (Method::POST, "/v1/agents/ops/.well-known/agent-card.json", false),
+            (Method::GET, "/api/v1/.well-known/agent-card.json", false),
+            (Method::GET, "/v1/agents/ops/extendedAgentCard", false),
+            (Method::GET, "/v1/agents/ops/tasks", false),
+        ] {
+            assert_eq!(is_open(&method, path), is_for_everyone, "{method} {path}");
+        }
+    }
+
+    /// T21: bound elsewhere, the server answers to its address and to the names it was given.
+    #[test]
+    fn elsewhere_names_must_be_given() {
+        let hosts = BTreeSet::from(["approve.example".to_owned()]);
+        let at = |listen: &str| {
+            let (listen, hosts) = (listen.parse().unwrap(), hosts.clone());
+            Access { auth: Auth::Keys, listen, hosts, ..Access::default() }
+        };
+        for (listen, host, status) in [
+            ("10.0.0.1", "10.0.0.1:8080", None),
+            ("10.0.0.1", "10.0.0.2:8080", Some(421)),
+            ("10.0.0.1", "localhost", None),
+            ("10.0.0.1", "Approve.Example:443", None),
+            ("10.0.0.1", "evil.example", Some(421)),
+            ("10.0.0.1", "approve.example.evil.example", Some(421)),
+            ("0.0.0.0", "192.168.1.7:8080", None),
+            ("::", "[fd00::7]:8080", None),
+            ("0.0.0.0", "evil.example", Some(421)),
+        ] {
+            assert_eq!(answer(&at(listen), Method::GET, host, None), status, "{listen} {host}");
+        }
+        for (origin, status) in [
+            ("https://approve.example", None),
+            ("http://approve.example", None),
+            ("https://evil.example", Some(403)),
+        ] {
+            assert_eq!(
+                answer(&at("0.0.0.0"), Method::POST, "approve.example", Some(origin)),
+                status,
+                "{origin}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_header_that_is_there_twice_fits_nothing() {
+        let mut headers = HeaderMap::new();
+        headers.append(header::HOST, "localhost".parse().unwrap());
+        assert!(refuse_foreign(&Access::default(), &Method::GET, &headers).is_ok());
+        headers.append(header::HOST, "localhost".parse().unwrap());
+        assert!(refuse_foreign(&Access::default(), &Method::GET, &headers).is_err());
+        assert!(refuse_foreign(&Access::default(), &Method::GET, &HeaderMap::new()).is_err());
+    }
+
+    #[test]
+    fn a_key_comes_as_bearer_or_as_the_password_of_a_browser() {
+        let text = ApiKey::new([9; KEY_BYTES]).reveal();
+        let basic = |pair: String| format!("Basic {}", BASE64_STANDARD.encode(pair));
+        for (header, is_key) in [
+            (format!("Bearer {text}"), true),
+            (format!("bearer  {text} "), true),
+            (basic(format!("anyone:{text}")), true),
+            (basic(format!(":{text}")), true),
+            (basic(text.clone()), false),
+            (basic(format!("{text}:")), false),
+            (format!("Basic {text}"), false),
+            (format!("Token {text}"), false),
+            (text.clone(), false),
+            ("Bearer ".into(), false),
+            ("Basic \u{7f}".into(), false),
+        ] {
+            let found = credential(&header);
+            assert_eq!(matches!(found, Some(Credential::Key(_))), is_key, "{header}");
+        }
+    }
+}

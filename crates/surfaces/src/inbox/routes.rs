@@ -1,0 +1,441 @@
+//! The handlers of the inbox: take apart, one engine call, put together.
+//!
+//! Rules live in the core, claims in the engine, words in `map.rs`.
+
+use std::collections::BTreeMap;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use standfast_core::id::RunId;
+use standfast_core::name::{AgentName, InboxName, WorkerName};
+use standfast_engine::auth::Principal;
+use standfast_engine::{Decision, IdempotencyKey, Implied, NewSubscription, ShownHold, TaskReport, hears};
+use utoipa::IntoResponses;
+use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::notices::TaskWebhook;
+use super::shown::Shown;
+use super::{error, map, wire};
+use crate::http::{App, Args, Problem, Repeatable, Segment};
+
+/// Tasks of a page, unless the caller wants another number.
+const PAGE: usize = 50;
+/// Tasks of a page at most.
+const PAGE_MAX: usize = 200;
+/// Tasks that can be added at once.
+const BATCH_MAX: usize = 100;
+
+type Who = Extension<Principal>;
+type Answered<T> = Result<T, Problem>;
+/// Tasks that are answered with, and what they show.
+type Shows<T> = Answered<Shown<T>>;
+/// Inbox and task of a path.
+type Names = Path<(String, String)>;
+
+/// What every route may answer instead.
+struct Problems;
+
+impl IntoResponses for Problems {
+    fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
+        let problem = Content::new(Some(Ref::from_schema_name("Problem")));
+        let response = ResponseBuilder::new()
+            .description("A problem (RFC 9457)")
+            .content("application/problem+json", problem)
+            .build();
+        BTreeMap::from([("default".to_owned(), RefOr::T(response))])
+    }
+}
+
+/// The routes, each with its description.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(inboxes))
+        .routes(routes!(tasks_of_inbox, add_task))
+        .routes(routes!(add_tasks))
+        .routes(routes!(waiting_tasks_of_inbox))
+        .routes(routes!(waiting_tasks))
+        .routes(routes!(inbox_stats))
+        .routes(routes!(inbox_task))
+        .routes(routes!(claim_task))
+        .routes(routes!(resume_task))
+        .routes(routes!(cancel_task))
+        .routes(routes!(release_task))
+        .routes(routes!(suspend_task))
+        .routes(routes!(complete_task))
+        .routes(routes!(fail_task))
+        .routes(routes!(heartbeat_task))
+        .routes(routes!(subscribe_to_tasks))
+}
+
+/// Lists inboxes.
+#[utoipa::path(get, path = "", tag = "inbox", responses((status = 200, body = wire::Inboxes), Problems))]
+async fn inboxes(State(app): State<App>, Extension(who): Who) -> Answered<Json<wire::Inboxes>> {
+    let found = app.engine.inboxes().list(&who).await.map_err(no)?;
+    Ok(Json(wire::Inboxes { inboxes: found.iter().map(map::inbox).collect() }))
+}
+
+/// How many tasks an inbox has in which status.
+#[utoipa::path(
+    get, path = "/{inboxId}/stats", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox")),
+    responses((status = 200, body = wire::InboxStats), Problems)
+)]
+async fn inbox_stats(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(inbox): Segment,
+) -> Answered<Json<wire::InboxStats>> {
+    let name = inbox_name(inbox)?;
+    let found = app.engine.inboxes().list(&who).await.map_err(no)?;
+    let stats = found.iter().find(|view| view.counts.inbox == name).map(map::stats);
+    Ok(Json(stats.unwrap_or_default()))
+}
+
+/// Lists tasks of an inbox, newest first.
+#[utoipa::path(
+    get, path = "/{inboxId}/tasks", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox"), wire::TasksArgs),
+    responses((status = 200, body = wire::Tasks), Problems)
+)]
+async fn tasks_of_inbox(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(inbox): Segment,
+    Args(args): Args<wire::TasksArgs>,
+) -> Shows<wire::Tasks> {
+    let list = map::list(inbox_name(inbox)?, &args, args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX));
+    let page = app.engine.inboxes().tasks(&who, list, |run, below| map::is_listed(run, below, &args)).await;
+    Ok(Shown::tasks(&app, &who, &page.map_err(no)?))
+}
+
+/// Adds a task.
+#[utoipa::path(
+    post, path = "/{inboxId}/tasks", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox")), request_body = wire::NewTask,
+    responses((status = 201, body = wire::Task), Problems)
+)]
+async fn add_task(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(inbox): Segment,
+    Repeatable { body, once }: Repeatable<wire::NewTask>,
+) -> Answered<(StatusCode, Shown<wire::Task>)> {
+    let name = inbox_name(inbox)?;
+    let new = map::new_task(name.clone(), body, once)?;
+    let run = app.engine.tasks().add(&who, new).await.map_err(no)?;
+    Ok((StatusCode::CREATED, view(&app, &who, &name, run).await?))
+}
+
+/// Adds several tasks. With an `Idempotency-Key` a repeat adds those that are missing.
+#[utoipa::path(
+    post, path = "/{inboxId}/tasks/batch", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox")), request_body = wire::NewTasks,
+    responses((status = 201, body = wire::Tasks), Problems)
+)]
+async fn add_tasks(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(inbox): Segment,
+    Repeatable { body, once }: Repeatable<wire::NewTasks>,
+) -> Answered<(StatusCode, Json<wire::Tasks>)> {
+    let name = inbox_name(inbox)?;
+    if body.tasks.is_empty() || body.tasks.len() > BATCH_MAX {
+        return Err(Problem::invalid(format!("tasks must have 1 to {BATCH_MAX} tasks")));
+    }
+    // All are looked at before one is added.
+    let mut all = Vec::new();
+    for (at, task) in body.tasks.into_iter().enumerate() {
+        let once = once.as_ref().map(|once| once.part(&at.to_string()));
+        let wrong = |problem: Problem| Problem::invalid(format!("tasks[{at}]: {}", problem.detail));
+        all.push(map::new_task(name.clone(), task, once).map_err(wrong)?);
+    }
+    let added =
+        futures_util::future::join_all(all.into_iter().map(|new| app.engine.tasks().add(&who, new))).await;
+    let mut tasks = Vec::new();
+    for run in added {
+        tasks.push(view(&app, &who, &name, run.map_err(no)?).await?.body);
+    }
+    Ok((StatusCode::CREATED, Json(wire::Tasks { tasks, next_cursor: None })))
+}
+
+/// Lists tasks of an inbox that wait for somebody, the longest waiting first.
+#[utoipa::path(
+    get, path = "/{inboxId}/tasks/waiting", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox"), wire::PageArgs),
+    responses((status = 200, body = wire::Tasks), Problems)
+)]
+async fn waiting_tasks_of_inbox(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(inbox): Segment,
+    Args(args): Args<wire::PageArgs>,
+) -> Shows<wire::Tasks> {
+    waiting(&app, &who, Some(inbox_name(inbox)?), &args).await
+}
+
+/// Lists tasks of all inboxes that wait for somebody, the longest waiting first.
+#[utoipa::path(
+    get, path = "/tasks/waiting", tag = "inbox", params(wire::PageArgs),
+    responses((status = 200, body = wire::Tasks), Problems)
+)]
+async fn waiting_tasks(
+    State(app): State<App>,
+    Extension(who): Who,
+    Args(args): Args<wire::PageArgs>,
+) -> Shows<wire::Tasks> {
+    waiting(&app, &who, None, &args).await
+}
+
+async fn waiting(
+    app: &App,
+    who: &Principal,
+    inbox: Option<InboxName>,
+    args: &wire::PageArgs,
+) -> Shows<wire::Tasks> {
+    let page = (args.cursor, args.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX));
+    let found = app.engine.inboxes().waiting_tasks(who, inbox, page, map::is_waiting).await.map_err(no)?;
+    Ok(Shown::tasks(app, who, &found))
+}
+
+/// A task.
+#[utoipa::path(
+    get, path = "/{inboxId}/tasks/{taskId}", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
+    responses((status = 200, body = wire::Task), Problems)
+)]
+async fn inbox_task(State(app): State<App>, Extension(who): Who, Path(names): Names) -> Shows<wire::Task> {
+    let (inbox, run) = task_names(names)?;
+    view(&app, &who, &inbox, run).await
+}
+
+/// Claims the most urgent task that suits, for a while.
+#[utoipa::path(
+    post, path = "/{inboxId}/claim", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox")), request_body = wire::Claim,
+    responses((status = 200, body = wire::Claimed), Problems)
+)]
+async fn claim_task(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(inbox): Segment,
+    Repeatable { body, .. }: Repeatable<wire::Claim>,
+) -> Answered<Json<wire::Claimed>> {
+    let name = inbox_name(inbox)?;
+    let claim = map::claim(name.clone(), body, app.engine.settings().max_wait)?;
+    let task = match app.engine.tasks().claim(&who, claim).await.map_err(no)? {
+        Some(run) => Some(Box::new(view(&app, &who, &name, run).await?.body)),
+        None => None,
+    };
+    Ok(Json(wire::Claimed { task }))
+}
+
+/// Answers what a task waits for; it goes on where it stood. Without `holdId` it answers the question that the caller was
+/// last shown, with the task or in a list, and no other.
+#[utoipa::path(
+    post, path = "/{inboxId}/tasks/{taskId}/resume", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
+    request_body = wire::Resume,
+    responses((status = 200, body = wire::Resumed), Problems)
+)]
+async fn resume_task(
+    State(app): State<App>,
+    Extension(who): Who,
+    Path(names): Names,
+    Repeatable { body, once }: Repeatable<wire::Resume>,
+) -> Answered<Json<wire::Resumed>> {
+    let (inbox, run) = task_names(names)?;
+    let snapshot = app.engine.inboxes().snapshot(&who, &inbox, run).await.map_err(no)?;
+    let task = app.engine.inboxes().task_view(&who, &snapshot).await.map_err(no)?;
+    let answered = Ok(Json(wire::Resumed { success: true }));
+    if app.engine.submit().was_done(&who, once.as_ref()).await.map_err(no)? {
+        return answered;
+    }
+    let hold = map::hold_to_resume(&task, body.hold_id.as_deref())?;
+    let wanted = map::wanted(hold, &body.payload)?;
+    let (digest, revision) = match body.hold_id {
+        Some(_) => (None, None),
+        // Whoever names no hold means the one that they were shown, and no other (C26).
+        None => match app
+            .engine
+            .shown()
+            .implied_hold(&who, run, &[], &[ShownHold::from(hold)])
+            .await
+            .map_err(no)?
+        {
+            Implied::Hold(shown) => (shown.digest, Some(shown.revision)),
+            Implied::NotShown | Implied::Outdated | Implied::Several | Implied::Answered => {
+                return Err(error::not_shown(&run.to_string(), hold.row.id));
+            }
+        },
+    };
+    let decision = Decision { hold: hold.row.id, wanted, digest, revision, once };
+    let submit = app.engine.submit();
+    let decided = if decision.hold.run == run && app.engine.reads().may_see(&who, &task.run.facts) {
+        submit.decide_on(&who, decision.into(), &snapshot).await
+    } else {
+        submit.decide(&who, decision).await
+    };
+    decided.map_err(no)?;
+    answered
+}
+
+/// Stops a task.
+#[utoipa::path(
+    post, path = "/{inboxId}/tasks/{taskId}/cancel", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
+    request_body = Option<wire::Cancel>,
+    responses((status = 200, body = wire::Task), Problems)
+)]
+async fn cancel_task(
+    State(app): State<App>,
+    Extension(who): Who,
+    Path(names): Names,
+    Repeatable { body, once }: Repeatable<wire::Cancel>,
+) -> Shows<wire::Task> {
+    let (inbox, run) = task_names(names)?;
+    app.engine.inboxes().task(&who, &inbox, run).await.map_err(no)?;
+    app.engine.cancel(&who, run, body.reason, once).await.map_err(no)?;
+    view(&app, &who, &inbox, run).await
+}
+
+/// A worker gives its task back.
+#[utoipa::path(
+    post, path = "/{inboxId}/tasks/{taskId}/release", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
+    request_body = wire::OwnClaim,
+    responses((status = 200, body = wire::Task), Problems)
+)]
+async fn release_task(
+    State(app): State<App>,
+    Extension(who): Who,
+    Path(names): Names,
+    Repeatable { body, once }: Repeatable<wire::OwnClaim>,
+) -> Shows<wire::Task> {
+    report(&app, &who, names, &body.claim_id, TaskReport::Release, once).await
+}
+
+/// A worker asks somebody first: the task waits for an answer, then it can be claimed again.
+#[utoipa::path(
+    post, path = "/{inboxId}/tasks/{taskId}/suspend", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
+    request_body = wire::Suspend,
+    responses((status = 200, body = wire::Task), Problems)
+)]
+async fn suspend_task(
+    State(app): State<App>,
+    Extension(who): Who,
+    Path(names): Names,
+    Repeatable { body, once }: Repeatable<wire::Suspend>,
+) -> Shows<wire::Task> {
+    let asked = TaskReport::Suspend(Box::new(map::ask(&body)?));
+    report(&app, &who, names, &body.claim_id, asked, once).await
+}
+
+/// A worker delivers the result.
+#[utoipa::path(
+    post, path = "/{inboxId}/tasks/{taskId}/complete", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
+    request_body = wire::Complete,
+    responses((status = 200, body = wire::Task), Problems)
+)]
+async fn complete_task(
+    State(app): State<App>,
+    Extension(who): Who,
+    Path(names): Names,
+    Repeatable { body, once }: Repeatable<wire::Complete>,
+) -> Shows<wire::Task> {
+    let done = TaskReport::Complete(map::value("result", &body.result)?);
+    report(&app, &who, names, &body.claim_id, done, once).await
+}
+
+/// A worker says that it failed; what may pass is tried again later.
+#[utoipa::path(
+    post, path = "/{inboxId}/tasks/{taskId}/fail", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
+    request_body = wire::Fail,
+    responses((status = 200, body = wire::Task), Problems)
+)]
+async fn fail_task(
+    State(app): State<App>,
+    Extension(who): Who,
+    Path(names): Names,
+    Repeatable { body, once }: Repeatable<wire::Fail>,
+) -> Shows<wire::Task> {
+    report(&app, &who, names, &body.claim_id, map::failure(&body.error)?, once).await
+}
+
+/// A worker says that it still works: its claim lasts for another while.
+#[utoipa::path(
+    post, path = "/{inboxId}/tasks/{taskId}/heartbeat", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
+    request_body = wire::OwnClaim,
+    responses((status = 200, body = wire::Task), Problems)
+)]
+async fn heartbeat_task(
+    State(app): State<App>,
+    Extension(who): Who,
+    Path(names): Names,
+    Repeatable { body, once }: Repeatable<wire::OwnClaim>,
+) -> Shows<wire::Task> {
+    report(&app, &who, names, &body.claim_id, TaskReport::Heartbeat, once).await
+}
+
+/// Has a receiver told of tasks: `task.suspended` when somebody is asked, and what becomes of them. The secret is shown this
+/// once; everything else is done under `/api/v1/subscriptions`.
+#[utoipa::path(
+    post, path = "/subscriptions", tag = "inbox", request_body = wire::Subscribe,
+    responses((status = 201, body = wire::Subscribed), Problems)
+)]
+async fn subscribe_to_tasks(
+    State(app): State<App>,
+    Extension(who): Who,
+    Repeatable { body, once }: Repeatable<wire::Subscribe>,
+) -> Answered<(StatusCode, Json<wire::Subscribed>)> {
+    let agent = body.agent_id.map(AgentName::new).transpose();
+    let agent = agent.map_err(|bad| Problem::invalid(format!("agentId: {bad}")))?;
+    let new = NewSubscription {
+        kind: TaskWebhook::NAME,
+        hears: hears(None, agent).map_err(|error| error::subscription(&error))?,
+        url: body.url,
+        events: Some(TaskWebhook::EVENTS.map(str::to_owned).to_vec()),
+        once,
+    };
+    let (view, secret) =
+        app.engine.subscriptions().subscribe(&who, new).await.map_err(|error| error::subscription(&error))?;
+    Ok((StatusCode::CREATED, Json(wire::Subscribed { id: view.id, secret: secret.reveal() })))
+}
+
+async fn report(
+    app: &App,
+    who: &Principal,
+    names: (String, String),
+    claim: &str,
+    report: TaskReport,
+    once: Option<IdempotencyKey>,
+) -> Shows<wire::Task> {
+    let (inbox, run) = task_names(names)?;
+    let worker = WorkerName::new(claim).map_err(|bad| Problem::invalid(format!("claimId: {bad}")))?;
+    app.engine.tasks().report(who, (&inbox, run), worker, report, once).await.map_err(no)?;
+    view(app, who, &inbox, run).await
+}
+
+async fn view(app: &App, who: &Principal, inbox: &InboxName, run: RunId) -> Shows<wire::Task> {
+    let task = app.engine.inboxes().task(who, inbox, run).await.map_err(no)?;
+    Ok(Shown::task(app, who, &task))
+}
+
+fn no(error: standfast_engine::EngineError) -> Problem {
+    error::problem(&error)
+}
+
+/// What is no name at all is answered like the name of nothing.
+fn inbox_name(text: String) -> Answered<InboxName> {
+    InboxName::new(text).map_err(|_| Problem::not_found())
+}
+
+fn task_names((inbox, task): (String, String)) -> Answered<(InboxName, RunId)> {
+    Ok((inbox_name(inbox)?, task.parse().map_err(|_| Problem::not_found())?))
+}

@@ -1,0 +1,149 @@
+//! Labels for people: kinds, states, decisions, actors, durations.
+//!
+//! For the surfaces that people read. `hidden.rs` makes visible what a reader could not see, `events.rs` describes
+//! what happened in a run. Protocols have terms of their own in their `map.rs`.
+
+mod events;
+pub mod hidden;
+
+use standfast_core::actor::Actor;
+use standfast_core::event::Outcome;
+use standfast_core::hold::HoldKind;
+use standfast_core::project::ResolutionKind;
+use standfast_core::receipt::CallEffect;
+use standfast_core::run::{Status, WaitKind};
+use standfast_core::time::Millis;
+
+pub use events::{EventLabel, LabelledText, decided, describe};
+
+/// What a hold waits for.
+#[must_use]
+pub fn kind(kind: HoldKind) -> &'static str {
+    match kind {
+        HoldKind::Approval => "Approval",
+        HoldKind::Input => "Question",
+        HoldKind::External => "External job",
+        HoldKind::Auth => "Login",
+        HoldKind::Recovery => "Unknown outcome",
+    }
+}
+
+/// Where a run stands.
+#[must_use]
+pub fn status(status: Status) -> &'static str {
+    match status {
+        Status::Queued => "Queued",
+        Status::Claimed => "Claimed by a worker",
+        Status::Working => "Working",
+        Status::Retrying(_) => "Retrying the model",
+        Status::Held(WaitKind::Person) => "Waiting for a person",
+        Status::Held(WaitKind::Auth) => "Waiting for a login",
+        Status::Held(WaitKind::External) => "Waiting for an external system",
+        Status::Ended(ended) => outcome(ended),
+    }
+}
+
+/// How a run ended.
+#[must_use]
+pub fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Completed => "Completed",
+        Outcome::Failed => "Failed",
+        Outcome::Canceled => "Canceled",
+        Outcome::Rejected => "Rejected",
+    }
+}
+
+/// What was decided. On an unknown outcome the same decisions say other things.
+#[must_use]
+pub fn decision(kind: Option<HoldKind>, how: ResolutionKind) -> &'static str {
+    let is_recovery = kind == Some(HoldKind::Recovery);
+    match how {
+        ResolutionKind::Approved if is_recovery => "Run again",
+        ResolutionKind::Denied if is_recovery => "It did not happen",
+        ResolutionKind::Answered if is_recovery => "It happened",
+        ResolutionKind::Approved => "Approved",
+        ResolutionKind::Edited => "Approved with edited arguments",
+        ResolutionKind::Denied => "Denied",
+        ResolutionKind::Answered => "Answered",
+        ResolutionKind::Failed => "Failed",
+        ResolutionKind::Expired => "Expired: nobody decided in time",
+        ResolutionKind::Withdrawn => "Withdrawn: the run ended first",
+        ResolutionKind::Superseded => "Superseded by a newer message",
+    }
+}
+
+/// What became of a call.
+#[must_use]
+pub fn effect(effect: CallEffect) -> &'static str {
+    match effect {
+        CallEffect::Executed => "It ran.",
+        CallEffect::Failed => "It ran and failed.",
+        CallEffect::NotExecuted => "It did not run.",
+        CallEffect::OutcomeUnknown => "It may have run; the outcome is unknown.",
+        CallEffect::Running => "It started and has not finished yet.",
+        CallEffect::Waiting => "It has not started.",
+    }
+}
+
+/// Who caused something.
+#[must_use]
+pub fn actor(actor: &Actor) -> String {
+    match actor {
+        Actor::Person(user) | Actor::Client(user) => user.to_string(),
+        Actor::Callback(user) => format!("{user} (callback)"),
+        Actor::Outside(worker) => format!("worker {worker}"),
+        Actor::Node(_) => "the server".into(),
+        Actor::Clock => "the clock".into(),
+    }
+}
+
+/// A span as people say it: its largest unit, and the next smaller one where that matters.
+#[must_use]
+pub fn span(span: Millis) -> String {
+    let seconds = span.0.max(0) / 1000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let two = |large: i64, word: &str, small: i64, small_word: &str| match small {
+        0 => format!("{large} {word}"),
+        _ => format!("{large} {word} {small} {small_word}"),
+    };
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min"),
+        (0, _, _) => two(hours, "h", minutes % 60, "min"),
+        (1, _, _) => two(1, "day", hours % 24, "h"),
+        (2..=6, _, _) => two(days, "days", hours % 24, "h"),
+        (_, _, _) => format!("{days} days"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_one_or_two_units() {
+        for (ms, text) in [
+            (-5, "0 s"),
+            (59_999, "59 s"),
+            (60_000, "1 min"),
+            (3_600_000, "1 h"),
+            (5_400_000, "1 h 30 min"),
+            (86_400_000, "1 day"),
+            (90_000_000, "1 day 1 h"),
+            (3 * 86_400_000, "3 days"),
+            (30 * 86_400_000 + 3_600_000, "30 days"),
+        ] {
+            assert_eq!(span(Millis(ms)), text);
+        }
+    }
+
+    #[test]
+    fn an_unknown_outcome_has_its_own_decisions() {
+        let words = [ResolutionKind::Approved, ResolutionKind::Answered, ResolutionKind::Denied]
+            .map(|how| (decision(Some(HoldKind::Recovery), how), decision(Some(HoldKind::Approval), how)));
+        let expected =
+            [("Run again", "Approved"), ("It happened", "Answered"), ("It did not happen", "Denied")];
+        assert_eq!(words, expected);
+    }
+}

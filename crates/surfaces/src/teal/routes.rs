@@ -1,0 +1,312 @@
+//! The handlers of Teal Agents: take apart, ask the engine, put together.
+//!
+//! The resume route is one address for three: programs POST JSON, a browser that opens it gets a page, and that page's
+//! form is posted back to it. GET never decides.
+
+use std::collections::BTreeMap;
+
+use axum::extract::{FromRequest, Path, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use axum::{Extension, Json};
+use standfast_core::command::{OnHold, Say};
+use standfast_core::decide::Answer;
+use standfast_core::id::{RunId, Seq};
+use standfast_core::name::{AgentName, SessionId};
+use standfast_core::refusal::Refusal;
+use standfast_engine::auth::Principal;
+use standfast_engine::{EngineError, IdempotencyKey, NewRun};
+use utoipa::IntoResponses;
+use utoipa::openapi::{Content, Ref, RefOr, Response as OpenApiResponse, ResponseBuilder};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::error::problem;
+use super::reply::{Asker, Reply};
+use super::resume::{Resumed, Since, Wish};
+use super::{map, page, stream, wire};
+use crate::html;
+use crate::http::{App, Args, Pass, Problem, Repeatable, Segment, Unjudged, site};
+
+/// Who is calling.
+type Who = Extension<Principal>;
+
+/// What every route may answer instead.
+struct Errors;
+
+impl IntoResponses for Errors {
+    fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
+        let body = Content::new(Some(Ref::from_schema_name("TealError")));
+        let response = ResponseBuilder::new()
+            .description(
+                "What happened, and what can be done; with the decision that the request already has",
+            )
+            .content("application/json", body)
+            .build();
+        BTreeMap::from([("default".to_owned(), RefOr::T(response))])
+    }
+}
+
+/// The routes, each with its description.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(chat))
+        .routes(routes!(chat_sse))
+        .routes(routes!(task))
+        .routes(routes!(look, resume))
+        .routes(routes!(resume_sse))
+        .layer(from_fn(for_browsers))
+}
+
+/// A browser gets a token for its forms, and is told to load nothing from elsewhere; programs get neither.
+async fn for_browsers(request: Request, next: Next) -> Response {
+    if !is_page(request.method(), request.headers()) {
+        return next.run(request).await;
+    }
+    html::with_headers(html::keep_token(request, next).await)
+}
+
+/// Says something to an agent; answers when it is done, or needs somebody.
+#[utoipa::path(
+    post, path = "/tealagents/v1alpha1/{agent}", tag = "teal agents",
+    params(
+        ("agent" = String, Path, description = "The agent's name"),
+        ("idempotency-key" = Option<String>, Header, description = "Idempotency key: makes a retry safe")
+    ),
+    request_body = wire::UserMessage,
+    responses(
+        (status = 200, body = wire::Answered, description = "The output, or the request to decide first"),
+        (status = 202, body = wire::StateResponse, description = "Still executing after the longest wait"),
+        Errors
+    )
+)]
+async fn chat(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(agent): Segment,
+    headers: HeaderMap,
+    Repeatable { body, once }: Repeatable<wire::UserMessage>,
+) -> Result<Response, Problem> {
+    let asker = asker(app, who, &headers);
+    let begun = begin(&asker, agent, &body, once).await?;
+    asker.answer(begun.task, begun.since).await.map(|reply| answered(&asker, reply))
+}
+
+/// The same as a stream: pieces of the output as they come (`partial-response`), then the answer (`final-response`,
+/// `hitl-response`, `auth-response`, `state-response` or `error`).
+#[utoipa::path(
+    post, path = "/tealagents/v1alpha1/{agent}/sse", tag = "teal agents",
+    params(
+        ("agent" = String, Path, description = "The agent's name"),
+        ("idempotency-key" = Option<String>, Header, description = "Idempotency key: makes a retry safe")
+    ),
+    request_body = wire::UserMessage,
+    responses(
+        (status = 200, body = wire::StreamedEvent, content_type = "text/event-stream"),
+        Errors
+    )
+)]
+async fn chat_sse(
+    State(app): State<App>,
+    Extension(who): Who,
+    Extension(pass): Extension<Pass>,
+    Segment(agent): Segment,
+    headers: HeaderMap,
+    Repeatable { body, once }: Repeatable<wire::UserMessage>,
+) -> Result<Response, Problem> {
+    let asker = asker(app, who, &headers);
+    let begun = begin(&asker, agent, &body, once).await?;
+    stream::stream(asker, pass, begun).await
+}
+
+/// A task with its trail: what was said, asked, decided and done.
+#[utoipa::path(
+    get, path = "/tealagents/v1alpha1/{agent}/tasks/{task_id}", tag = "teal agents",
+    params(
+        ("agent" = String, Path, description = "The agent's name"),
+        ("task_id" = String, Path, description = "The task's id")
+    ),
+    responses((status = 200, body = wire::AgentTask), Errors)
+)]
+async fn task(
+    State(app): State<App>,
+    Extension(who): Who,
+    Path((agent, task)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let asker = asker(app, who, &headers);
+    let run = task.parse().map_err(|_| Problem::not_found())?;
+    let facts = asker.app.engine.see(&asker.who, run).await.map(|run| run.facts);
+    match facts {
+        Ok(facts) if facts.agent.as_str() != agent => Err(Problem::not_found()),
+        // What cannot be read is shown as failed.
+        Ok(_) | Err(EngineError::Store(_)) => {
+            let (task, showing) = asker.task(run).await?;
+            Ok(asker.shows(Json(task), showing))
+        }
+        Err(error) => Err(problem(&error)),
+    }
+}
+
+/// The task that a request belongs to; for a browser the page that asks whether to approve or to reject. Decides
+/// nothing.
+#[utoipa::path(
+    get, path = "/tealagents/v1alpha1/resume/{request_id}", tag = "teal agents",
+    params(("request_id" = String, Path, description = "The request's id"), wire::ResumeArgs),
+    responses((status = 200, body = wire::AgentTask), Errors)
+)]
+async fn look(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(id): Segment,
+    Args(args): Args<wire::ResumeArgs>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asker = asker(app, who, request.headers());
+    if is_page(request.method(), request.headers()) {
+        return page::show(&asker, &id, &args, page::token(&request)).await;
+    }
+    let view = asker.request(&id).await?;
+    let task = asker.root(view.snapshot.run()).await;
+    let (task, showing) = asker.task(task).await?;
+    Ok(asker.shows(Json(task), showing))
+}
+
+/// Approves or rejects everything that a request asks; answers as chat does.
+#[utoipa::path(
+    post, path = "/tealagents/v1alpha1/resume/{request_id}", tag = "teal agents",
+    params(
+        ("request_id" = String, Path, description = "The request's id"),
+        wire::ResumeArgs,
+        ("idempotency-key" = Option<String>, Header, description = "Idempotency key: makes a retry safe")
+    ),
+    request_body = wire::ResumeBody,
+    responses(
+        (status = 200, body = wire::Answered, description = "The output, the next request, or the cancellation"),
+        (status = 409, body = wire::ErrorBody, description = "Already decided, expired, or ended"),
+        (status = 202, body = wire::StateResponse, description = "Still executing after the longest wait"),
+        Errors
+    )
+)]
+async fn resume(
+    State(app): State<App>,
+    Extension(who): Who,
+    Segment(id): Segment,
+    Args(args): Args<wire::ResumeArgs>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asker = asker(app, who, request.headers());
+    if is_page(request.method(), request.headers()) {
+        return page::decide(&asker, &id, &args, request).await;
+    }
+    let body = Unjudged::from_request(request, &()).await?;
+    let resumed = decide(&asker, &id, &args, &body).await?;
+    asker.answer(resumed.task, resumed.since).await.map(|reply| answered(&asker, reply))
+}
+
+/// The same as a stream.
+#[utoipa::path(
+    post, path = "/tealagents/v1alpha1/resume/{request_id}/sse", tag = "teal agents",
+    params(
+        ("request_id" = String, Path, description = "The request's id"),
+        wire::ResumeArgs,
+        ("idempotency-key" = Option<String>, Header, description = "Idempotency key: makes a retry safe")
+    ),
+    request_body = wire::ResumeBody,
+    responses(
+        (status = 200, body = wire::StreamedEvent, content_type = "text/event-stream"),
+        Errors
+    )
+)]
+async fn resume_sse(
+    State(app): State<App>,
+    Extension(who): Who,
+    Extension(pass): Extension<Pass>,
+    Segment(id): Segment,
+    Args(args): Args<wire::ResumeArgs>,
+    headers: HeaderMap,
+    body: Unjudged,
+) -> Result<Response, Problem> {
+    let asker = asker(app, who, &headers);
+    let resumed = decide(&asker, &id, &args, &body).await?;
+    stream::stream(asker, pass, resumed).await
+}
+
+async fn decide(
+    asker: &Asker,
+    id: &str,
+    args: &wire::ResumeArgs,
+    body: &Unjudged,
+) -> Result<Resumed, Problem> {
+    let wish = || {
+        let Repeatable { body, once } = body.judge(args.action.as_deref().unwrap_or_default())?;
+        Wish::of(body, args, once)
+    };
+    asker.resume(id, wish).await
+}
+
+/// Begins a task, or says something more to one.
+async fn begin(
+    asker: &Asker,
+    agent: String,
+    said: &wire::UserMessage,
+    once: Option<IdempotencyKey>,
+) -> Result<Resumed, Problem> {
+    let (engine, who) = (&asker.app.engine, &asker.who);
+    let agent = AgentName::new(agent).map_err(|_| Problem::not_found())?;
+    let message = map::message(said).map_err(Problem::invalid)?;
+    let Some(task) = &said.task_id else {
+        let named = said.session_id.clone().map(SessionId::new).transpose();
+        let session = named.map_err(|bad| Problem::invalid(format!("session_id: {bad}")))?;
+        let new = NewRun { agent, session, message, once };
+        let task = engine.start(who, new).await.map_err(|error| problem(&error))?;
+        return Ok(Resumed { task, since: Since::Event(Seq(0)) });
+    };
+    let task: RunId = task.parse().map_err(|_| Problem::not_found())?;
+    let run = engine.see(who, task).await.map_err(|error| problem(&error))?;
+    if run.facts.agent != agent {
+        return Err(Problem::not_found());
+    }
+    if said.session_id.as_ref().is_some_and(|session| session != run.facts.session.as_str()) {
+        return Err(Problem::invalid(format!("task {task} belongs to the session {}", run.facts.session)));
+    }
+    let say = Say { message, on_hold: OnHold::Refuse };
+    match engine.say(who, task, say, once).await {
+        Ok(Answer::Repeated) => Ok(Resumed { task, since: Since::Now }),
+        Ok(_) => Ok(Resumed { task, since: Since::Event(run.state.seq) }),
+        Err(error @ EngineError::Refused(Refusal::Ended(_))) => {
+            let detail =
+                format!("task {task}: {error}. Leave out task_id to start a new task in the session");
+            Err(Problem::new(StatusCode::CONFLICT, "ended", "The task has ended", detail))
+        }
+        Err(error) => Err(problem(&error)),
+    }
+}
+
+fn asker(app: App, who: Principal, headers: &HeaderMap) -> Asker {
+    let site = site(&app.engine.settings(), headers);
+    Asker { app, who, site }
+}
+
+fn answered(asker: &Asker, Reply { answer, showing }: Reply) -> Response {
+    let status = match &answer {
+        wire::Answered::State(state) if state.status == wire::TaskStatus::Running => StatusCode::ACCEPTED,
+        wire::Answered::State(_)
+        | wire::Answered::Output(_)
+        | wire::Answered::Hitl(_)
+        | wire::Answered::Auth(_) => StatusCode::OK,
+    };
+    asker.shows((status, Json(answer)), showing)
+}
+
+/// Whether a page is wanted: somebody opens the address in a browser, or sends the form that they found there.
+fn is_page(method: &Method, headers: &HeaderMap) -> bool {
+    let has = |name, what: &str| {
+        headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value.contains(what))
+    };
+    match *method {
+        Method::GET | Method::HEAD => has(header::ACCEPT, "text/html"),
+        _ => has(header::CONTENT_TYPE, "application/x-www-form-urlencoded"),
+    }
+}

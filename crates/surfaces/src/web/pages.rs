@@ -1,0 +1,63 @@
+//! What each page shows, as plain values: everything that a template prints is worked out here.
+//!
+//! One file for each page. Times come with how long ago they are; text of models, tools and people is passed on as it
+//! is stored, and made visible by the templates.
+
+pub(super) mod hold;
+pub(super) mod run;
+pub(super) mod waiting;
+
+use serde::Serialize;
+use standfast_core::run::Status;
+use standfast_core::time::Timestamp;
+
+use crate::http::rfc3339;
+use crate::labels;
+
+/// An instant as a page shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct When {
+    /// For programs.
+    iso: String,
+    /// For people, in UTC.
+    text: String,
+    /// How long ago, or in how long.
+    relative: String,
+    /// The same without the direction.
+    distance: String,
+}
+
+impl When {
+    pub(super) fn new(at: Timestamp, now: Timestamp) -> When {
+        let iso = rfc3339(at);
+        let text = format!("{} {} UTC", &iso[..10], &iso[11..19]);
+        let distance = labels::span(if at > now { at.since(now) } else { now.since(at) });
+        let relative = if at > now { format!("in {distance}") } else { format!("{distance} ago") };
+        When { iso, text, relative, distance }
+    }
+}
+
+/// How a status looks.
+pub(super) fn tone(status: Status) -> &'static str {
+    use standfast_core::event::Outcome;
+    match status {
+        Status::Held(_) => "waits",
+        Status::Queued | Status::Claimed | Status::Working | Status::Retrying(_) => "works",
+        Status::Ended(Outcome::Completed) => "good",
+        Status::Ended(Outcome::Failed | Outcome::Rejected) => "bad",
+        Status::Ended(Outcome::Canceled) => "over",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_told_with_their_distance() {
+        let (now, at) = (Timestamp(1_762_000_000_123), Timestamp(1_762_000_000_123 - 90_000));
+        let ago = When::new(at, now);
+        assert_eq!((ago.text.as_str(), ago.relative.as_str()), ("2025-11-01 12:25:10 UTC", "1 min ago"));
+        assert_eq!(When::new(now, at).relative, "in 1 min");
+    }
+}

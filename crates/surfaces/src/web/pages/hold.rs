@@ -1,0 +1,367 @@
+//! One hold: what is asked, the call from the bytes that will run, and what can be decided (S4-17, S4-18).
+//!
+//! Nothing is left out and nothing is shortened: the buttons come after everything that they decide (T19).
+
+use serde::Serialize;
+use standfast_core::body::Body;
+use standfast_core::hold::HoldKind;
+use standfast_core::project::HoldClosure;
+use standfast_core::receipt::{CallReceipt, Receipt};
+use standfast_core::run::Run;
+use standfast_core::time::Timestamp;
+use standfast_core::transcript::approval_text;
+use standfast_engine::HoldView;
+
+use super::When;
+use crate::html::{Failure, Posted};
+use crate::labels;
+use crate::labels::hidden::{escaped_json, is_hidden_in_lines};
+use crate::web::fields::{Field, Flat};
+
+/// Characters of a question that is the title of its page; a longer one stands below.
+const TITLE_MAX: usize = 200;
+
+/// The page.
+#[derive(Debug, Serialize)]
+pub(in crate::web) struct HoldPage {
+    id: String,
+    run: String,
+    /// The runs that it works for, the root first.
+    path: Vec<Above>,
+    agent: String,
+    /// The inbox that its run is a task of.
+    inbox: Option<String>,
+    session: String,
+    owner: String,
+    kind: &'static str,
+    title: String,
+    opened: When,
+    expires: Option<When>,
+    is_late: bool,
+    assignee: Option<String>,
+    /// What went wrong with the decision that was just tried.
+    notice: Option<Notice>,
+    reason: Option<String>,
+    question: Option<String>,
+    prompt: Option<String>,
+    data: Option<String>,
+    /// The page of the login that is wanted.
+    login: Option<String>,
+    /// Whether the login is for whoever looks.
+    may_log_in: bool,
+    interim: Option<String>,
+    external_ref: Option<String>,
+    call: Option<Call>,
+    /// How many hidden characters the page shows as marks.
+    hidden: usize,
+    votes: Option<Votes>,
+    digest: String,
+    revision: u32,
+    form: Form,
+    kept: Kept,
+    decided: Option<Decided>,
+}
+
+/// A run above the one that waits.
+#[derive(Debug, Serialize)]
+struct Above {
+    run: String,
+    agent: String,
+}
+
+/// Something to say first.
+#[derive(Debug, Serialize)]
+struct Notice {
+    title: String,
+    text: String,
+}
+
+/// The call that waits.
+#[derive(Debug, Serialize)]
+struct Call {
+    no: u32,
+    tool: String,
+    description: Option<String>,
+    /// Byte for byte what will run, or what was last shown.
+    arguments: Option<String>,
+    digest: Option<String>,
+    digest_short: Option<String>,
+    reversible: Option<bool>,
+}
+
+/// Where several people must agree.
+#[derive(Debug, Serialize)]
+struct Votes {
+    have: usize,
+    needed: u32,
+    by: Vec<String>,
+}
+
+/// What can be decided, as a form.
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Form {
+    /// Approve, other arguments, deny.
+    Approval {
+        /// The arguments to change, with hidden characters as escapes.
+        arguments: String,
+    },
+    /// One button for each.
+    Options { options: Vec<String> },
+    /// A form from a flat schema.
+    Fields { fields: Vec<Field> },
+    /// A text box; with a schema for JSON.
+    Text { schema: Option<String> },
+    /// Run again, it happened, it did not happen.
+    Recovery,
+    /// Result or failure.
+    External,
+    /// Logged in, or not.
+    Auth,
+    /// A sub-run says what it came to.
+    Child { run: String },
+    /// The caller may look only.
+    NotYours,
+    /// There is nothing left to decide.
+    Closed,
+}
+
+/// What was entered, to go on with after a mistake.
+#[derive(Debug, Default, Serialize)]
+struct Kept {
+    decision: Option<String>,
+    arguments: Option<String>,
+    reason: Option<String>,
+    value: Option<String>,
+    error: Option<String>,
+}
+
+/// The decision, and what came of it.
+#[derive(Debug, Serialize)]
+struct Decided {
+    what: &'static str,
+    tone: &'static str,
+    by: String,
+    at: When,
+    said_label: Option<String>,
+    said: Option<String>,
+    late: bool,
+    effect: Option<&'static str>,
+    attempts: Vec<Attempt>,
+    contradictions: Vec<String>,
+}
+
+/// One start of the call.
+#[derive(Debug, Serialize)]
+struct Attempt {
+    no: u32,
+    at: When,
+    digest: Option<String>,
+}
+
+/// A decision that was tried and did not count.
+pub(in crate::web) struct Tried<'a> {
+    pub(in crate::web) posted: &'a Posted,
+    pub(in crate::web) failure: Failure,
+    /// JSON pointer to what is wrong in the value.
+    pub(in crate::web) pointer: Option<&'a str>,
+}
+
+/// Everything that a page about a hold is made of.
+pub(in crate::web) struct Shown<'a> {
+    pub(in crate::web) run: &'a Run,
+    pub(in crate::web) view: &'a HoldView,
+    pub(in crate::web) receipt: Option<&'a Receipt>,
+    pub(in crate::web) now: Timestamp,
+}
+
+pub(in crate::web) fn page(shown: &Shown<'_>, tried: Option<&Tried<'_>>) -> HoldPage {
+    let Shown { run, view, receipt, now } = shown;
+    let (row, ask) = (&view.row, &view.ask);
+    let inline = |body: &Option<Body>| body.as_ref().and_then(Body::inline).map(str::to_owned);
+    let call = row.tool.as_ref().map(|tool| Call {
+        no: row.id.key.call.0,
+        tool: tool.to_string(),
+        description: view.description.clone().filter(|text| !text.is_empty()),
+        arguments: view.arguments.as_ref().map(|arguments| arguments.text().to_owned()),
+        digest: row.digest.map(|digest| digest.to_string()),
+        digest_short: row.digest.map(|digest| digest.to_string().chars().take(8).collect()),
+        reversible: view.reversible,
+    });
+    let (question, data, interim) = (inline(&ask.question), inline(&ask.data), inline(&ask.interim));
+    let title = title(view);
+    let arguments = call.as_ref().and_then(|call| call.arguments.clone());
+    let texts = [&ask.reason, &question, &data, &interim, &arguments];
+    let hidden = texts.iter().copied().flatten().chain(&ask.options).map(|text| count_hidden(text)).sum();
+    let decided = row.closed.as_ref().map(|closed| decided(view, closed, *receipt, *now));
+    HoldPage {
+        id: row.id.to_string(),
+        run: row.id.run.to_string(),
+        path: view
+            .path
+            .iter()
+            .map(|(run, agent)| Above { run: run.to_string(), agent: agent.to_string() })
+            .collect(),
+        agent: row.agent.to_string(),
+        inbox: row.inbox.as_ref().map(ToString::to_string),
+        session: row.session.to_string(),
+        owner: run.facts.owner.to_string(),
+        kind: labels::kind(row.kind),
+        opened: When::new(row.opened_at, *now),
+        expires: row.expires_at.map(|at| When::new(at, *now)),
+        is_late: row.closed.is_none() && row.expires_at.is_some_and(|at| at <= *now),
+        assignee: row.assignee.as_ref().map(ToString::to_string),
+        notice: tried
+            .map(|tried| Notice { title: tried.failure.title.clone(), text: tried.failure.text.clone() }),
+        reason: ask.reason.clone(),
+        question: question.filter(|question| *question != title),
+        title,
+        prompt: own_prompt(view),
+        login: login(view),
+        may_log_in: view.may_log_in,
+        data,
+        interim,
+        external_ref: ask.external_ref.clone(),
+        call,
+        hidden,
+        votes: run.hold(row.id.key).filter(|hold| hold.has_quorum()).map(|hold| Votes {
+            have: hold.votes.len(),
+            needed: hold.votes_needed,
+            by: hold.votes.iter().map(ToString::to_string).collect(),
+        }),
+        digest: row.digest.map(|digest| digest.to_string()).unwrap_or_default(),
+        revision: row.revision,
+        form: form(view, tried),
+        kept: tried.map(|tried| kept(tried.posted)).unwrap_or_default(),
+        decided,
+    }
+}
+
+/// The page of the login that a hold waits for, where there is one.
+fn login(view: &HoldView) -> Option<String> {
+    let data = view.ask.data.as_ref().and_then(Body::inline)?;
+    let has_address = view.row.kind == HoldKind::Auth && data.contains(r#""auth_url""#);
+    has_address.then(|| format!("/login/{}", view.row.id))
+}
+
+fn title(view: &HoldView) -> String {
+    let tool = view.row.tool.as_ref().map_or_else(|| "the run".to_owned(), ToString::to_string);
+    match view.row.kind {
+        HoldKind::Approval => format!("Approve {tool}?"),
+        HoldKind::Input => {
+            let question = view.ask.question.as_ref().and_then(Body::inline);
+            let short = question.filter(|question| question.chars().count() <= TITLE_MAX);
+            short.map_or_else(|| format!("{} asks for input", view.row.agent), str::to_owned)
+        }
+        HoldKind::External => format!("Waiting for the result of {tool}"),
+        HoldKind::Auth => format!("{tool} needs a login"),
+        HoldKind::Recovery => format!("Did {tool} take effect?"),
+    }
+}
+
+/// The text that the tool's owner wrote for approvers; the usual one says nothing that the page does not.
+fn own_prompt(view: &HoldView) -> Option<String> {
+    let (tool, arguments) = (view.row.tool.as_ref()?, view.arguments.as_ref()?);
+    view.prompt.clone().filter(|prompt| *prompt != approval_text(None, tool, arguments))
+}
+
+fn form(view: &HoldView, tried: Option<&Tried<'_>>) -> Form {
+    if view.row.closed.is_some() {
+        return Form::Closed;
+    }
+    if !view.may_decide {
+        return Form::NotYours;
+    }
+    match (view.row.kind, &view.ask.child) {
+        (_, Some(child)) => Form::Child { run: child.to_string() },
+        (HoldKind::Approval, None) => {
+            let text = view.arguments.as_ref().map_or("", |arguments| arguments.text());
+            Form::Approval { arguments: escaped_json(text).into_owned() }
+        }
+        (HoldKind::Input, None) => question(view, tried),
+        (HoldKind::External, None) => Form::External,
+        (HoldKind::Auth, None) => Form::Auth,
+        (HoldKind::Recovery, None) => Form::Recovery,
+    }
+}
+
+/// Options come first, then a form, then a text box.
+fn question(view: &HoldView, tried: Option<&Tried<'_>>) -> Form {
+    if !view.ask.options.is_empty() {
+        return Form::Options { options: view.ask.options.clone() };
+    }
+    match view.ask.answer_schema.as_ref().map(|schema| (schema, Flat::read(schema))) {
+        Some((_, Some(mut flat))) => {
+            if let Some(tried) = tried {
+                flat.keep(tried.posted);
+                let pointer = tried.pointer.unwrap_or_default();
+                for field in flat.fields_mut() {
+                    let is_wrong =
+                        pointer.strip_prefix('/').is_some_and(|name| unescaped(name) == field.name);
+                    field.problem = is_wrong.then(|| tried.failure.text.clone());
+                }
+            }
+            Form::Fields { fields: flat.into_fields() }
+        }
+        Some((schema, None)) => Form::Text { schema: Some(schema.text().to_owned()) },
+        None => Form::Text { schema: None },
+    }
+}
+
+/// A segment of a JSON pointer as the name that it is.
+fn unescaped(segment: &str) -> String {
+    segment.replace("~1", "/").replace("~0", "~")
+}
+
+fn kept(posted: &Posted) -> Kept {
+    Kept {
+        decision: posted.get("decision"),
+        arguments: posted.get("arguments"),
+        reason: posted.get("reason"),
+        value: posted.get("value"),
+        error: posted.get("error"),
+    }
+}
+
+fn decided(view: &HoldView, closed: &HoldClosure, receipt: Option<&Receipt>, now: Timestamp) -> Decided {
+    use standfast_core::project::ResolutionKind;
+    let said = view.recorded.as_ref().and_then(|recorded| labels::decided(&recorded.resolution));
+    let (said_label, said) = said.map(|said| (said.label, said.text)).unzip();
+    let call = receipt.and_then(|receipt| receipt.call.as_ref());
+    let starts = |call: &CallReceipt| {
+        call.attempts
+            .iter()
+            .map(|attempt| Attempt {
+                no: attempt.attempt,
+                at: When::new(attempt.at, now),
+                digest: attempt.digest.map(|digest| digest.to_string()),
+            })
+            .collect()
+    };
+    let contradicted = |call: &CallReceipt| {
+        let told = |one: &standfast_core::receipt::Contradiction| {
+            format!("{} reported a result of attempt {} anyway", labels::actor(&one.by), one.attempt)
+        };
+        call.contradictions.iter().map(told).collect()
+    };
+    Decided {
+        what: labels::decision(Some(view.row.kind), closed.how),
+        tone: match closed.how {
+            ResolutionKind::Approved | ResolutionKind::Edited | ResolutionKind::Answered => "good",
+            ResolutionKind::Denied | ResolutionKind::Failed => "bad",
+            ResolutionKind::Expired | ResolutionKind::Withdrawn | ResolutionKind::Superseded => "over",
+        },
+        by: labels::actor(&closed.by),
+        at: When::new(closed.at, now),
+        said_label,
+        said,
+        late: receipt.and_then(|receipt| receipt.decision.as_ref()).is_some_and(|decision| decision.late),
+        effect: call.map(|call| labels::effect(call.effect)),
+        attempts: call.map(starts).unwrap_or_default(),
+        contradictions: call.map(contradicted).unwrap_or_default(),
+    }
+}
+
+fn count_hidden(text: &str) -> usize {
+    text.chars().filter(|c| is_hidden_in_lines(*c)).count()
+}

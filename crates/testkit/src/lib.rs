@@ -1,0 +1,25 @@
+//! What the tests of Standfast share: the product's process, HTTP and command-line clients, servers that misbehave, waiting.
+//!
+//! Knows the product as its users do, by its program, its routes and its commands; never its types. `binary.rs` finds the
+//! program that is tested, `process.rs` starts it, `cli.rs` and `http.rs` ask it, `wait.rs` waits. What it calls in tests:
+//! `provider.rs` (a model), `receiver.rs` (webhooks), `other_server.rs` (tools).
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+pub mod binary;
+mod cli;
+mod folder;
+pub mod http;
+pub mod json;
+pub mod other_server;
+pub mod process;
+pub mod provider;
+pub mod receiver;
+pub mod wait;
+
+pub use binary::standfast;
+pub use folder::{folder, serve, serve_command};
+pub use http::{Answer, Http};
+pub use json::{of_run, text};
+pub use process::{Process, free_port, start};
+pub use wait::{until, until_found};

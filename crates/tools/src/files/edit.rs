@@ -1,0 +1,48 @@
+//! `edit_file`: replaces one exact piece of text in a file.
+//!
+//! The piece must be there, and only once unless all of them are meant: an edit that could mean two places is refused.
+
+use serde::Deserialize;
+use standfast_core::body::Body;
+
+use super::FileLimits;
+use crate::workspace::{Intent, Workspace};
+
+pub(super) const DESCRIPTION: &str = "Replace an exact piece of text in a file of the workspace. It must stand there \
+                                      exactly once, or all is true. Paths begin at the workspace.";
+
+pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"path":{"type":"string","minLength":1},"old":{"type":"string","minLength":1},"new":{"type":"string"},"all":{"type":"boolean"}},"required":["path","old","new"],"additionalProperties":false}"#;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    pub(super) path: String,
+    old: String,
+    new: String,
+    #[serde(default)]
+    all: bool,
+}
+
+pub(super) fn run(at: &Workspace, limits: &FileLimits, asked: &Arguments) -> Result<Body, String> {
+    let refused = |why: String| format!("not edited: {why}");
+    if asked.old.is_empty() {
+        return Err(refused("old is empty".into()));
+    }
+    at.checked(&asked.path, Intent::Change).map_err(|why| refused(why.to_string()))?;
+    let text = at.read(&asked.path, limits.file_bytes).map_err(|why| refused(why.to_string()))?;
+    let count = text.matches(&asked.old).count();
+    match count {
+        0 => return Err(refused(format!("{:?} does not have the text", asked.path))),
+        2.. if !asked.all => {
+            let why = format!("{:?} has the text {count} times; give more of it, or say all", asked.path);
+            return Err(refused(why));
+        }
+        _ => {}
+    }
+    let changed = text.replace(&asked.old, &asked.new);
+    if u64::try_from(changed.len()).is_ok_and(|size| size > limits.file_bytes) {
+        return Err(refused(format!("it would have {} bytes; at most {}", changed.len(), limits.file_bytes)));
+    }
+    at.write(&asked.path, &changed).map_err(|why| refused(why.to_string()))?;
+    Ok(Body::text(format!("replaced {count} in {}", asked.path)))
+}
