@@ -173,7 +173,7 @@ impl Commit {
     pub(crate) async fn quarantine(&self, run: RunId, why: &str) {
         tracing::error!(%run, why, "quarantined: failed to load execution state");
         if let Err(error) = self.log.store.quarantine(run, why.to_owned()).await {
-            tracing::warn!(%run, %error, "could not quarantine the run; will retry when it is next due");
+            tracing::warn!(%run, %error, "commit: could not quarantine the run; will retry when it is next due");
         }
         self.wakes.wake(run);
     }

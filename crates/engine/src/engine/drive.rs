@@ -433,7 +433,7 @@ impl Drive {
 
     /// What the run is pinned to and cannot go on without is missing: a person is asked.
     async fn ask_about(&mut self, missing: &Missing) -> Result<(), EngineError> {
-        tracing::warn!(run = %self.run, ?missing, "waits for a person: something that it is pinned to is gone");
+        tracing::warn!(run = %self.run, ?missing, "drive: pinned agent, model or tool is missing; asking a person");
         self.push(missing.question(), Verdicts::default()).await?;
         self.settle().await
     }

@@ -205,7 +205,7 @@ impl Nodes {
                     break;
                 }
                 if let Err(error) = shared.turn().await {
-                    tracing::warn!(%error, "the other nodes could not be told that this one is there; trying again");
+                    tracing::warn!(%error, "nodes: could not announce this node; trying again");
                 }
                 if !shared.is_shared {
                     return;
@@ -221,7 +221,7 @@ impl Nodes {
             // Whoever gets the shards begins to tell at once; until then this node must have stopped.
             let _ = shared.host.clock.timeout(LAST_WORDS, shared.delivering.lock()).await;
             if let Err(error) = shared.log.store.leave(shared.host.node).await {
-                tracing::warn!(%error, "the other nodes could not be told that this one goes; they find out");
+                tracing::warn!(%error, "nodes: could not announce that this node leaves; its lease expires by itself");
             }
         });
     }
@@ -253,7 +253,7 @@ impl Nodes {
         if moved.0.saturating_abs() >= WORTH_A_WORD.0 {
             tracing::warn!(
                 milliseconds = ahead.0,
-                "the database's clock is ahead of this machine's by so much; the database's time is used"
+                "nodes: the database's clock is ahead of this machine's; using the database's time"
             );
         }
         Ok(())
@@ -299,11 +299,7 @@ impl Nodes {
         let lowest = lowest.min(FEATURE_LEVEL);
         let before = self.level.swap(lowest, Ordering::Relaxed);
         if before != lowest {
-            tracing::info!(
-                lowest,
-                own = FEATURE_LEVEL,
-                "the oldest node that is there has another feature level"
-            );
+            tracing::info!(lowest, own = FEATURE_LEVEL, "nodes: the oldest node has another feature level");
         }
         Ok(())
     }

@@ -10,8 +10,7 @@ use standfast_core::event::Envelope;
 use standfast_core::id::{RequestId, RequestKey, RunId, Seq};
 use standfast_core::refusal::Refusal;
 use standfast_engine::{
-    DecisionSet, Decisions, EngineError, HoldDecision, HoldView, IdempotencyKey, Implied, RequestView,
-    ShownHold,
+    DecisionSet, Decisions, HoldDecision, HoldView, IdempotencyKey, Implied, RequestView, ShownHold,
 };
 
 use super::error::problem;
@@ -155,19 +154,18 @@ impl Asker {
             }
         };
         let decisions = Decisions { run, what, once: wish.once };
-        let decided = self.app.engine.submit().decide_on(&self.who, decisions, &view.snapshot).await;
+        let (submit, snapshot) = (self.app.engine.submit(), &view.snapshot);
+        let decided = if task != run && wish.action == Action::Reject {
+            submit.decide_and_cancel(&self.who, decisions, snapshot, task).await
+        } else {
+            submit.decide_on(&self.who, decisions, snapshot).await.map(drop)
+        };
         decided.map_err(|error| problem(&error))?;
-        if task == run {
-            let id: RequestId = id.parse().map_err(|_| Problem::not_found())?;
-            return Ok(Resumed { task, since: Since::Decided(id.key) });
+        if task != run {
+            return Ok(Resumed { task, since: Since::Now });
         }
-        if wish.action == Action::Reject {
-            match self.app.engine.cancel(&self.who, task, wish.reason, None).await {
-                Ok(_) | Err(EngineError::Refused(Refusal::Ended(_))) => {}
-                Err(error) => return Err(problem(&error)),
-            }
-        }
-        Ok(Resumed { task, since: Since::Now })
+        let id: RequestId = id.parse().map_err(|_| Problem::not_found())?;
+        Ok(Resumed { task, since: Since::Decided(id.key) })
     }
 
     /// These holds, if they are what the caller was last shown.

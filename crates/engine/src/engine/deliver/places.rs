@@ -65,7 +65,7 @@ impl UnderWay {
         let id = match self.tasks.join_next_with_id().await {
             Some(Ok((id, ()))) => id,
             Some(Err(error)) => {
-                tracing::error!(%error, "a delivery broke off; it is tried again");
+                tracing::error!(%error, "deliveries: a delivery broke off; trying again");
                 error.id()
             }
             None => return std::future::pending().await,

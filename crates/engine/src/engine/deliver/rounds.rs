@@ -156,7 +156,7 @@ impl Deliveries {
     /// again from the first event that was not settled.
     async fn tell(self: Arc<Deliveries>, notice: DueNotice) {
         if let Err(error) = self.log.hear_of_tenant(notice.run).await {
-            tracing::warn!(run = %notice.run, %error, "not delivered; trying again");
+            tracing::warn!(run = %notice.run, %error, "deliveries: not delivered; trying again");
             return self.host.clock.sleep(STORE_AWAY).await;
         }
         let telling = async {
@@ -170,13 +170,13 @@ impl Deliveries {
         let settled = tokio::select! {
             biased;
             () = self.nodes.no_longer_own(notice.run) => {
-                tracing::info!(subscription = notice.subscription, run = %notice.run, "left to another node");
+                tracing::info!(subscription = notice.subscription, run = %notice.run, "deliveries: left to another node");
                 return;
             }
             settled = telling => settled,
         };
         if let Err(error) = settled {
-            tracing::warn!(subscription = notice.subscription, run = %notice.run, %error, "not delivered; trying again");
+            tracing::warn!(subscription = notice.subscription, run = %notice.run, %error, "deliveries: not delivered; trying again");
             self.host.clock.sleep(STORE_AWAY).await;
         }
     }
@@ -424,7 +424,7 @@ impl Deliveries {
         let wished = after.map_or(Millis(0), |after| Millis(after.0.min(RETRY_AFTER_MAX.0)));
         let at = self.host.clock.now().plus(Millis(around(*pause).0.max(wished.0)));
         tracing::info!(
-            subscription = notice.subscription, run = %notice.run, seq = from.0, tries, why, "not delivered; trying again later"
+            subscription = notice.subscription, run = %notice.run, seq = from.0, tries, why, "deliveries: not delivered; trying again later"
         );
         SettleNotice::Retry { at, from }
     }
@@ -440,7 +440,7 @@ impl Deliveries {
         let facts = Receiver { disabled, ..receiver }.text();
         let after = Subscription { is_active: false, facts, ..found.clone() };
         if self.log.store.change_subscription(found.facts.clone(), after).await? {
-            tracing::warn!(subscription = found.id, why, "subscription disabled");
+            tracing::warn!(subscription = found.id, why, "deliveries: subscription disabled");
         }
         Ok(())
     }

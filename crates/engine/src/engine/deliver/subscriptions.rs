@@ -411,7 +411,9 @@ impl Subscriptions {
 /// A subscription that this principal may see.
 fn visible(who: &Principal, row: &Subscription) -> Option<SubscriptionView> {
     let receiver = Receiver::read(&row.facts)
-        .inspect_err(|why| tracing::warn!(subscription = row.id, why, "this subscription cannot be read"))
+        .inspect_err(|why| {
+            tracing::warn!(subscription = row.id, why, "deliveries: a stored subscription cannot be read")
+        })
         .ok()?;
     let is_theirs = who.is_admin() || receiver.owner.user == who.user;
     is_theirs.then(|| SubscriptionView {

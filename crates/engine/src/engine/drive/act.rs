@@ -169,7 +169,7 @@ impl Drive {
 
     /// What is stored cannot be gone on with (C35): the run ends, and says why.
     async fn give_up(&mut self, why: String) -> Result<(), EngineError> {
-        tracing::error!(run = %self.run, why, "what is stored cannot be gone on with");
+        tracing::error!(run = %self.run, why, "drive: the stored run cannot be continued");
         let error = format!("failed to load execution state: {why}");
         let fail =
             FailRun { worker: None, error: error.clone(), detail: None, kind: FailKind::Final, heard: None };
@@ -351,11 +351,11 @@ impl Drive {
             Ok((_, Ended::Ran(Outcome::Pending(pending)))) => self.suspend(call, attempt, *pending).await,
             // What the tool did until then nobody knows (C35).
             Ok((_, Ended::Ran(Outcome::Unknown(why)))) => {
-                tracing::warn!(run = %self.run, %call, why, "outcome unknown");
+                tracing::warn!(run = %self.run, %call, why, "drive: outcome unknown");
                 self.push(Command::Orphan { call, attempt, node }, Verdicts::default()).await
             }
             Err(panic) => {
-                tracing::error!(run = %self.run, %call, %panic, "the tool panicked; outcome unknown");
+                tracing::error!(run = %self.run, %call, %panic, "drive: the tool panicked; outcome unknown");
                 self.push(Command::Orphan { call, attempt, node }, Verdicts::default()).await
             }
         }

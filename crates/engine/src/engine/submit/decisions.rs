@@ -211,6 +211,29 @@ impl Submit {
         self.decide_by(&Decider::Person(who.clone()), decisions, snapshot).await
     }
 
+    /// Decides what a sub-run asks, and cancels the task that it works for. The task's first run is not driven on this node
+    /// until it is canceled: it would go on as soon as the sub-run has ended.
+    pub async fn decide_and_cancel(
+        &self,
+        who: &Principal,
+        decisions: Decisions,
+        snapshot: &Snapshot,
+        task: RunId,
+    ) -> Result<(), EngineError> {
+        let reason = match &decisions.what {
+            DecisionSet::Reject { reason, .. } => reason.clone(),
+            DecisionSet::Each(_) => None,
+        };
+        let guard = self.drives.guard(task);
+        self.decide_on(who, decisions, snapshot).await?;
+        let canceled = self.cancel(who, task, reason, None).await;
+        drop(guard);
+        match canceled {
+            Ok(_) | Err(EngineError::Refused(Refusal::Ended(_))) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Holds by whoever has a right to, on what they have read of the run.
     pub(crate) async fn decide_by(
         &self,
