@@ -1,9 +1,10 @@
 //! The engine: the only write path, and whatever drives runs.
 //!
-//! Components own their state and depend in one direction: `host` (process) ← `log` (what is stored) ← `wakes` and `nodes` ←
-//! `reads` ← `commit` (the one write path) ← `deliver` ← `drive` (one run until it waits or ends) ← `submit` (what callers
-//! ask for) and `work` (what a node does by itself). [`Engine`] only forwards and hands them out. A held run is known to
-//! none of them: it is rows.
+//! Components own their state and depend in one direction: `host` (process) ← `log` (what is stored, and what is shown of it)
+//! ← `wakes` ← `commit` (the one write path) ← `drive` (one run until it waits or ends) ← `work` (what a node does by
+//! itself). `reads` (lists, waiting) uses log and wakes; `deliver` uses log and commit; `receivers` (who is told),
+//! `identity` and `nodes` are below drive and deliver; `submit` (what callers ask for) is above all of them. [`Engine`] only
+//! forwards and hands them out. A held run is known to none of them: it is rows.
 
 mod commit;
 mod deliver;
@@ -14,6 +15,7 @@ mod identity;
 mod log;
 mod nodes;
 mod reads;
+mod receivers;
 mod submit;
 mod wakes;
 mod work;
@@ -34,18 +36,20 @@ use crate::settings::Settings;
 
 pub use commit::{IdempotencyKey, Implied, Showing, Shown, ShownHold};
 pub use deliver::{
-    Callback, CallbackDetails, CallbackView, Callbacks, Delivery, DeliveryPayload, DeliveryRequest, Disabled,
-    Frame, FrameSource, JOB_RECEIVER, NewSubscription, Receiver, ReceiverKind, SubscriptionError,
+    Delivery, DeliveryPayload, DeliveryRequest, Frame, FrameSource, NewSubscription, ReceiverKind,
     SubscriptionView, Subscriptions, USUAL_EVENTS, delivery_id, hears,
 };
 pub use error::EngineError;
 pub use identity::{Identity, Owner};
-pub use log::Snapshot;
+pub use log::{HoldView, JobView, RunView, Snapshot, Views};
 pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView, Nodes};
 pub use reads::{
-    Follower, HoldList, HoldView, InboxView, Inboxes, JobList, JobView, Jobs, Listed, LookedUpRun, Metadata,
-    News, PENDING, Reads, RecentRuns, RequestView, RunList, RunView, SessionError, SessionList, SessionName,
-    SessionNow, SessionView, Sessions, Step, TaskList, TaskView, metadata,
+    Follower, HoldList, InboxView, Inboxes, JobList, Jobs, Listed, LookedUpRun, Metadata, News, PENDING,
+    Reads, RecentRuns, RequestView, RunList, SessionError, SessionList, SessionName, SessionNow, SessionView,
+    Sessions, Step, TaskList, TaskView, metadata,
+};
+pub use receivers::{
+    Callback, CallbackDetails, CallbackView, Callbacks, Disabled, JOB_RECEIVER, Receiver, SubscriptionError,
 };
 pub use standfast_store::{
     DeadLetter, Page, Scope as SubscriptionScope, SessionKey, SessionRow, StoreError, UnreadableRun,
@@ -106,18 +110,17 @@ impl Engine {
         let inboxes = Arc::new(Inboxes::new(reads.clone()));
         let commit = Arc::new(Commit::new(log.clone(), wakes.clone()));
         let identity = Arc::new(Identity::new(log.clone()));
-        let deliveries =
-            Arc::new(Deliveries::new(nodes.clone(), reads.clone(), wakes.clone(), identity.clone()));
+        let callbacks = Arc::new(Callbacks::new(log.clone(), identity.clone()));
+        let deliveries = Arc::new(Deliveries::new(nodes.clone(), wakes.clone(), callbacks.clone()));
         let subscriptions = Arc::new(Subscriptions::new(deliveries.clone()));
-        let callbacks = Arc::new(Callbacks::new(subscriptions.clone()));
-        let drives = Arc::new(Drives::new(commit, deltas, deliveries.clone(), callbacks.clone()));
+        let drives = Arc::new(Drives::new(commit, deltas, callbacks.clone()));
         let submit = Arc::new(Submit::new(drives.clone(), callbacks.clone(), sessions.clone()));
         let parts = Parts {
             shown: Shown::new(log, nodes.clone()),
-            reports: Reports::new(submit.clone(), jobs.clone()),
+            reports: Reports::new(submit.clone()),
             logins: Logins::new(submit.clone(), reads.clone()),
             tasks: TaskQueue::new(submit.clone(), inboxes.clone()),
-            work: Arc::new(Work::new(drives, nodes.clone(), jobs.clone())),
+            work: Arc::new(Work::new(drives, nodes.clone())),
             host,
             wakes,
             nodes,
@@ -204,6 +207,12 @@ impl Engine {
     #[must_use]
     pub fn startup_report(&self) -> StartupReport {
         self.parts.work.startup_report()
+    }
+
+    /// How many jobs were found silent since this server started.
+    #[must_use]
+    pub fn silent_jobs(&self) -> u64 {
+        self.parts.work.silent_jobs()
     }
 
     /// What callers may look at.

@@ -27,8 +27,7 @@ use tokio::sync::oneshot;
 
 use super::EngineError;
 use super::host::Host;
-use super::log::Log;
-use super::reads::audience;
+use super::log::{Log, audience_member};
 use super::wakes::Wakes;
 use crate::auth::{Approvers, Party};
 
@@ -224,8 +223,8 @@ pub(crate) fn is_leased_elsewhere(error: &StoreError) -> bool {
 
 /// Who may see and decide the holds of a run: its owner and those named.
 fn audience_of(owner: &UserId, approvers: &Approvers) -> Vec<AudienceMember> {
-    let mut who = vec![audience(&Party::User(owner.clone()))];
-    who.extend(approvers.named.iter().flatten().map(audience));
+    let mut who = vec![audience_member(&Party::User(owner.clone()))];
+    who.extend(approvers.named.iter().flatten().map(audience_member));
     who.sort();
     who.dedup();
     who

@@ -2,12 +2,10 @@
 //!
 //! A kind says how an event becomes a request and how that is signed; a surface brings it along. `rounds.rs` takes
 //! notices that are due, reads the log, sends in order for each subscription and run, and settles; it knows no kind.
-//! `crate::secrets` has the scheme of Standard Webhooks, and seals the secrets that receivers brought along. `subscriptions.rs` and
-//! `callbacks.rs` say who is told of what, `ancestor_notices.rs` who hears what a sub-run asks, `remote_cancel.rs` cancels
-//! tasks elsewhere that nobody waits for.
+//! `crate::secrets` has the scheme of Standard Webhooks, and seals the secrets that receivers brought along. `subscriptions.rs`
+//! says who is told of what, `remote_cancel.rs` cancels tasks elsewhere that no run waits for. What is stored of receivers is
+//! in `receivers`.
 
-mod ancestor_notices;
-mod callbacks;
 mod places;
 mod remote_cancel;
 mod rounds;
@@ -16,37 +14,25 @@ mod subscriptions;
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
-use serde::{Deserialize, Serialize};
-use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
 use standfast_core::id::{RunId, Seq};
-use standfast_core::name::Tenant;
 use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 
 use super::EngineError;
 use super::host::Host;
-use super::identity::{Identity, Owner};
-use super::log::Log;
+use super::identity::Identity;
+use super::log::{HoldView, Log, Views};
 use super::nodes::Nodes;
-use super::reads::{HoldView, Reads};
+use super::receivers::{Callbacks, Receiver};
 use super::wakes::Wakes;
 use crate::auth::Principal;
 
 use places::Hosts;
-use rounds::{DeliveryOutcome, NO_KEY, old_secret_until};
+use rounds::{DeliveryOutcome, old_secret_until};
 
-use crate::secrets::{SigningKey, SigningSecret};
-pub use callbacks::{Callback, CallbackView, Callbacks};
-pub use subscriptions::{
-    NewSubscription, SubscriptionError, SubscriptionView, Subscriptions, USUAL_EVENTS, hears,
-};
-
-/// The column that what receivers brought along is sealed for.
-pub(crate) const COLUMN: &str = "subscriptions";
-
-/// The kind of receiver that is told how a job ended.
-pub const JOB_RECEIVER: &str = "async-tool";
+use crate::secrets::SigningSecret;
+pub use subscriptions::{NewSubscription, SubscriptionView, Subscriptions, USUAL_EVENTS, hears};
 
 /// Tells the outside what happened to runs.
 pub(crate) struct Deliveries {
@@ -54,7 +40,8 @@ pub(crate) struct Deliveries {
     log: Arc<Log>,
     wakes: Arc<Wakes>,
     nodes: Arc<Nodes>,
-    reads: Arc<Reads>,
+    views: Views,
+    callbacks: Arc<Callbacks>,
     identity: Arc<Identity>,
     /// The hosts that deliveries are under way to.
     hosts: Hosts,
@@ -63,15 +50,11 @@ pub(crate) struct Deliveries {
 }
 
 impl Deliveries {
-    pub(crate) fn new(
-        nodes: Arc<Nodes>,
-        reads: Arc<Reads>,
-        wakes: Arc<Wakes>,
-        identity: Arc<Identity>,
-    ) -> Deliveries {
-        let log = reads.log.clone();
+    pub(crate) fn new(nodes: Arc<Nodes>, wakes: Arc<Wakes>, callbacks: Arc<Callbacks>) -> Deliveries {
+        let (log, identity) = (callbacks.log.clone(), callbacks.identity.clone());
+        let (host, views) = (log.host.clone(), Views::new(log.clone()));
         let (hosts, kinds) = (Hosts::default(), OnceLock::new());
-        Deliveries { host: log.host.clone(), log, wakes, nodes, reads, identity, hosts, kinds }
+        Deliveries { host, log, wakes, nodes, views, callbacks, identity, hosts, kinds }
     }
 }
 
@@ -106,7 +89,7 @@ pub trait ReceiverKind: Send + Sync {
 #[derive(Clone, Copy)]
 pub struct FrameSource<'a> {
     /// What answers.
-    pub reads: &'a Reads,
+    pub views: &'a Views,
     /// Whoever is told.
     pub who: &'a Principal,
     /// What is known of the receiver.
@@ -190,102 +173,4 @@ pub struct DeliveryRequest {
 #[must_use]
 pub fn delivery_id(subscription: &str, run: RunId, event: &Envelope) -> String {
     format!("{subscription}-{run}-{}", event.seq.0)
-}
-
-/// What the server keeps of a subscription beside what the store knows: where to send, and for whom.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Receiver {
-    /// The name of its kind.
-    pub kind: String,
-    /// Where to send.
-    pub url: String,
-    /// The kinds of events that it wants.
-    pub events: Vec<String>,
-    /// Whoever made it: it is told only what they may see.
-    pub owner: Owner,
-    /// When it was made.
-    pub created_at: Timestamp,
-    /// The number of its secret, which is made from the server's key and this: no secret is stored.
-    pub secret: u32,
-    /// Until when the secret before is used too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub previous_until: Option<Timestamp>,
-    /// Why it is told nothing any more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disabled: Option<Disabled>,
-    /// Digest of the request that made it, if that had an idempotency key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<Digest>,
-    /// What a client said about a receiver that it named itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub brought: Option<CallbackDetails>,
-}
-
-/// What a client says about a receiver that it names itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallbackDetails {
-    /// Its name, which means something to this client and for this run only.
-    pub name: String,
-    /// What its kind wants to remember, in the kind's own words; no secrets.
-    pub details: String,
-    /// Its secrets, under the server's key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sealed: Option<String>,
-}
-
-/// Why a subscription is told nothing any more.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Disabled {
-    /// Since when.
-    pub at: Timestamp,
-    /// Why.
-    pub why: String,
-}
-
-impl Receiver {
-    /// Reads what is stored.
-    pub(crate) fn read(facts: &str) -> Result<Receiver, String> {
-        serde_json::from_str(facts).map_err(|error| format!("what is stored of it cannot be read: {error}"))
-    }
-
-    /// As it is stored.
-    pub(crate) fn text(&self) -> String {
-        match serde_json::to_string(self) {
-            Ok(text) => text,
-            Err(error) => unreachable!("names, numbers and texts serialise: {error}"),
-        }
-    }
-
-    /// The secrets to sign with at this instant, the newest first.
-    pub(crate) fn secrets(
-        &self,
-        key: &SigningKey,
-        tenant: &Tenant,
-        id: &str,
-        now: Timestamp,
-    ) -> Vec<SigningSecret> {
-        let has_previous = self.previous_until.is_some_and(|until| now < until);
-        let before = has_previous.then(|| self.secret.saturating_sub(1));
-        let numbers: Vec<u32> = [self.secret].into_iter().chain(before).collect();
-        key.each()
-            .flat_map(|key| numbers.iter().map(move |no| key.secret(tenant, id, *no)).collect::<Vec<_>>())
-            .collect()
-    }
-
-    /// The secrets that the client brought along. What cannot be opened, because the key is another one now, is an error
-    /// that says so: without its secrets a receiver would not believe what it is told.
-    pub(crate) fn brought_secrets(
-        &self,
-        key: &SigningKey,
-        tenant: &Tenant,
-        id: &str,
-    ) -> Result<Option<String>, &'static str> {
-        let sealed = self.brought.as_ref().and_then(|brought| brought.sealed.as_deref());
-        let open = |sealed| {
-            key.open(COLUMN, &[tenant.as_str(), id], sealed).ok_or(
-                "its token and credentials were sealed under another server.webhooks.key; the client must send them again",
-            )
-        };
-        sealed.map(open).transpose()
-    }
 }

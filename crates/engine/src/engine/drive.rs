@@ -45,9 +45,9 @@ use tokio::task::{Id, JoinSet};
 
 use super::EngineError;
 use super::commit::{Authority, Change, Commit, is_leased_elsewhere, stopping};
-use super::deliver::{Callbacks, Deliveries};
 use super::host::Host;
 use super::log::Log;
+use super::receivers::Callbacks;
 use super::wakes::{Continuation, Deltas, RunListener, Wakes};
 use crate::tool::Outcome;
 use guard::Driven;
@@ -93,7 +93,6 @@ pub(crate) struct Drives {
     pub(crate) wakes: Arc<Wakes>,
     deltas: Arc<Deltas>,
     pub(crate) commit: Arc<Commit>,
-    deliveries: Arc<Deliveries>,
     callbacks: Arc<Callbacks>,
     pub(crate) pool: Arc<Pool>,
     /// The runs that are driven here.
@@ -101,16 +100,11 @@ pub(crate) struct Drives {
 }
 
 impl Drives {
-    pub(crate) fn new(
-        commit: Arc<Commit>,
-        deltas: Arc<Deltas>,
-        deliveries: Arc<Deliveries>,
-        callbacks: Arc<Callbacks>,
-    ) -> Drives {
+    pub(crate) fn new(commit: Arc<Commit>, deltas: Arc<Deltas>, callbacks: Arc<Callbacks>) -> Drives {
         let (host, log, wakes) = (commit.host.clone(), commit.log.clone(), commit.wakes.clone());
         let pool = Arc::new(Pool::new(host.clone(), wakes.clone()));
         let driven = Mutex::default();
-        Drives { host, log, wakes, deltas, commit, deliveries, callbacks, pool, driven }
+        Drives { host, log, wakes, deltas, commit, callbacks, pool, driven }
     }
 
     /// Appends to a run and drives it on from there. Comes back when the append is durable: whoever asked for it may go

@@ -1,13 +1,16 @@
 //! What is stored of runs: rows, events, large values, definitions, and who may see them.
 //!
 //! Everything above reads through here; only `commit` and `drive` append. `visibility.rs` says who may see a run before
-//! anything else of it is read, `snapshot.rs` is what one request reads of one run, `relatives.rs` looks at sub-runs and
-//! parents, `tenants.rs` knows whose runs there are, `remains.rs` what stays of a run that is erased.
+//! anything else of it is read, `snapshot.rs` is what one request reads of one run, `views.rs` and `jobs.rs` what is shown
+//! of it, `relatives.rs` looks at sub-runs and parents, `tenants.rs` knows whose runs there are, `remains.rs` what stays of
+//! a run that is erased.
 
+mod jobs;
 mod relatives;
 mod remains;
 mod snapshot;
 mod tenants;
+mod views;
 mod visibility;
 
 use std::collections::HashMap;
@@ -23,8 +26,12 @@ use standfast_store::{Store, StoreError, StoredRun};
 use super::EngineError;
 use super::host::Host;
 
+pub use jobs::JobView;
 pub(crate) use remains::ErasedRun;
 pub use snapshot::Snapshot;
+pub use views::{HoldView, RunView, Views};
+pub(crate) use views::{asked, recorded, result_of};
+pub(crate) use visibility::audience_member;
 
 /// Definitions that are remembered beside those of the settings.
 const DEFINITIONS: usize = 256;

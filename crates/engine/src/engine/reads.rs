@@ -14,32 +14,28 @@ mod sessions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use standfast_core::body::Body;
-use standfast_core::event::{Envelope, Event};
-use standfast_core::hold::{Ask, HoldKind, RecordedDecision, name_files};
+use standfast_core::event::Envelope;
+use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, RunId, Seq};
-use standfast_core::json::RawJson;
 use standfast_core::name::{AgentName, SessionId, Tenant, ToolName};
 use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::receipt::{Receipt, receipt};
 use standfast_core::run::{Facts, Run};
 use standfast_core::time::{Millis, Timestamp};
-use standfast_core::transcript::{approval_text, stored_call};
 use standfast_store::{
-    Audience, AudienceMember, Counts, HoldFilter, HoldQuery, Page, RunQuery, StoreError, StoredRun,
-    UnreadableRun,
+    Audience, Counts, HoldFilter, HoldQuery, Page, RunQuery, StoreError, StoredRun, UnreadableRun,
 };
 use tokio::sync::broadcast;
 
 use super::EngineError;
 use super::host::Host;
-use super::log::{Log, Snapshot};
+use super::log::{HoldView, Log, RunView, Snapshot, Views, audience_member};
 use super::wakes::{Deltas, Wakes};
-use crate::auth::{Party, Principal, may_decide, may_log_in};
+use crate::auth::Principal;
 
 pub use follow::{Follower, News, Step};
 pub use inboxes::{InboxView, Inboxes, TaskList, TaskView};
-pub use jobs::{JobList, JobView, Jobs, SessionNow};
+pub use jobs::{JobList, Jobs, SessionNow};
 pub use requests::RequestView;
 pub use run_lists::{Listed, RecentRuns};
 pub use sessions::{
@@ -52,19 +48,6 @@ const PAGES_MAX: usize = 16;
 /// Counts are cached for this long.
 const COUNTS_LAST: Millis = Millis::seconds(5);
 
-/// A run with what it came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunView {
-    /// The fold of its events.
-    pub run: Run,
-    /// What came out, once it is over.
-    pub result: Option<Body>,
-    /// Why it did not complete.
-    pub reason: Option<String>,
-    /// Open holds of its sub-runs: what it really waits for.
-    pub holds_below: Vec<(HoldId, HoldKind)>,
-}
-
 /// What looking for a run comes to.
 #[derive(Clone)]
 pub enum LookedUpRun {
@@ -72,31 +55,6 @@ pub enum LookedUpRun {
     Run(Arc<Snapshot>),
     /// Its rows cannot be read: it counts as failed (C35).
     Quarantined(Box<UnreadableRun>),
-}
-
-/// A hold with everything that people need to decide it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HoldView {
-    /// The hold.
-    pub row: HoldRow,
-    /// The argument text of its call: what will run when it is approved now, or what was last shown.
-    pub arguments: Option<RawJson>,
-    /// What is asked.
-    pub ask: Ask,
-    /// The text that people are asked with before a call runs.
-    pub prompt: Option<String>,
-    /// What its tool does, as the run was told.
-    pub description: Option<String>,
-    /// Whether what its tool does can be undone.
-    pub reversible: Option<bool>,
-    /// Its decision.
-    pub recorded: Option<RecordedDecision>,
-    /// The runs above its run, the root first, each with its agent; empty when it is no sub-run.
-    pub path: Vec<(RunId, AgentName)>,
-    /// Whether the caller may decide it.
-    pub may_decide: bool,
-    /// Whether the caller may give the login that it waits for.
-    pub may_log_in: bool,
 }
 
 /// Which runs are wanted.
@@ -133,6 +91,7 @@ pub struct HoldList {
 pub struct Reads {
     host: Arc<Host>,
     pub(crate) log: Arc<Log>,
+    views: Views,
     wakes: Arc<Wakes>,
     deltas: Arc<Deltas>,
     /// The last counts of each tenant, and when they were made.
@@ -141,7 +100,14 @@ pub struct Reads {
 
 impl Reads {
     pub(crate) fn new(log: Arc<Log>, wakes: Arc<Wakes>, deltas: Arc<Deltas>) -> Reads {
-        Reads { host: log.host.clone(), log, wakes, deltas, counted: tokio::sync::Mutex::default() }
+        let (host, views) = (log.host.clone(), Views::new(log.clone()));
+        Reads { host, log, views, wakes, deltas, counted: tokio::sync::Mutex::default() }
+    }
+
+    /// What is shown of one run.
+    #[must_use]
+    pub fn views(&self) -> &Views {
+        &self.views
     }
 
     /// A run as it is stored, whoever asks.
@@ -174,23 +140,17 @@ impl Reads {
 
     /// What is stored of a run now, if the caller may see it: one request reads one, and hands it on.
     pub async fn snapshot(&self, who: &Principal, run: RunId) -> Result<Snapshot, EngineError> {
-        self.log.snapshot(who, run).await
+        self.views.snapshot(who, run).await
     }
 
     /// A run, if the caller may see it.
     pub async fn run(&self, who: &Principal, run: RunId) -> Result<RunView, EngineError> {
-        self.run_view(&self.snapshot(who, run).await?).await
+        self.views.run(who, run).await
     }
 
     /// What is shown of a run as it was at one moment.
     pub async fn run_view(&self, snapshot: &Snapshot) -> Result<RunView, EngineError> {
-        let run = snapshot.run();
-        let (result, reason) = match run.outcome() {
-            Some(_) => result_of(snapshot.log().await?),
-            None => (None, None),
-        };
-        let holds_below = self.log.holds_below(run).await?;
-        Ok(RunView { run: run.clone(), result, reason, holds_below })
+        self.views.run_view(snapshot).await
     }
 
     /// A run, also one whose rows cannot be read, if the caller may see it.
@@ -317,8 +277,7 @@ impl Reads {
 
     /// The events of a run after a position, if the caller may see it.
     pub async fn log(&self, who: &Principal, run: RunId, after: Seq) -> Result<Vec<Envelope>, EngineError> {
-        self.see(who, run).await?;
-        self.events(run, after).await
+        self.views.log(who, run, after).await
     }
 
     /// Runs, newest first.
@@ -370,7 +329,7 @@ impl Reads {
         let audience = if who.is_admin() {
             Audience::Everyone
         } else {
-            Audience::AnyOf(who.parties().map(|party| audience(&party)).collect())
+            Audience::AnyOf(who.parties().map(|party| audience_member(&party)).collect())
         };
         let is_wanted = |row: &HoldRow| {
             list.agent.as_ref().is_none_or(|agent| *agent == row.agent)
@@ -404,7 +363,7 @@ impl Reads {
 
     /// A hold, open or decided, if the caller may see it.
     pub async fn hold(&self, who: &Principal, hold: HoldId) -> Result<HoldView, EngineError> {
-        self.hold_view(who, &self.snapshot(who, hold.run).await?, hold).await
+        self.views.hold(who, hold).await
     }
 
     /// A hold as soon as its run waits or is over; as it is when that takes longer than `at_most`.
@@ -424,43 +383,7 @@ impl Reads {
         snapshot: &Snapshot,
         hold: HoldId,
     ) -> Result<HoldView, EngineError> {
-        let row = snapshot.hold(hold.key).await?.ok_or(EngineError::NotFound)?;
-        let (run, events) = (snapshot.run(), snapshot.log().await?);
-        let arguments = arguments(&row, events);
-        let definition = self.log.definition(&run.facts.agent, run.state.definition).await?;
-        let spec = row.tool.as_ref().and_then(|tool| definition.tools.get(tool));
-        let prompt = match (row.kind, &row.tool, &arguments) {
-            (HoldKind::Approval, Some(tool), Some(arguments)) => {
-                let own = spec.and_then(|spec| spec.approval_prompt.as_deref());
-                Some(approval_text(own, tool, arguments))
-            }
-            (
-                HoldKind::Approval
-                | HoldKind::Input
-                | HoldKind::External
-                | HoldKind::Auth
-                | HoldKind::Recovery,
-                _,
-                _,
-            ) => None,
-        };
-        let approvers = self.host.approvers(&run.facts.agent);
-        let may_log_in = may_log_in(who, &run.facts, (&row).into(), &approvers);
-        let may_decide = may_decide(who, &run.facts, (&row).into(), &approvers).is_some();
-        let recorded = row.closed.as_ref().and_then(|closed| recorded(closed.seq, events));
-        let path = self.log.path_to(run).await?;
-        Ok(HoldView {
-            ask: asked(&row, events),
-            description: spec.map(|spec| spec.description.clone()),
-            reversible: spec.map(|spec| spec.reversible),
-            row,
-            arguments,
-            prompt,
-            recorded,
-            path,
-            may_decide,
-            may_log_in,
-        })
+        self.views.hold_view(who, snapshot, hold).await
     }
 
     /// The receipt of a hold, if the caller may see it.
@@ -494,63 +417,4 @@ impl Reads {
     pub async fn see(&self, who: &Principal, run: RunId) -> Result<Run, EngineError> {
         self.log.see(who, run).await
     }
-}
-
-/// How audiences name a user, a group or a role.
-pub(crate) fn audience(party: &Party) -> AudienceMember {
-    AudienceMember(party.to_string())
-}
-
-/// What a run came to, and why it did not complete.
-pub(crate) fn result_of(events: &[Envelope]) -> (Option<Body>, Option<String>) {
-    let (mut result, mut reason) = (None, None);
-    for envelope in events {
-        if let Event::ModelReplied(replied) = &envelope.event {
-            result = replied.reply.text.clone().or(result);
-        } else if let Event::RunEnded(ended) = &envelope.event {
-            (result, reason) = (ended.result.clone().or(result), ended.reason.clone());
-        }
-    }
-    (result, reason)
-}
-
-/// Of an open hold what will run when it is approved now; of a decided one what was last shown.
-fn arguments(row: &HoldRow, events: &[Envelope]) -> Option<RawJson> {
-    let text = match &row.closed {
-        None => stored_call(events, row.id.key.call)?.arguments,
-        Some(_) => {
-            let shown = receipt(row.id.key, events)?.shown.pop()?.arguments?;
-            shown.inline()?.to_owned()
-        }
-    };
-    RawJson::parse(&text).ok()
-}
-
-/// What people were asked when it opened.
-pub(crate) fn asked(row: &HoldRow, events: &[Envelope]) -> Ask {
-    let opened = events.iter().find(|envelope| envelope.seq == row.at);
-    let Some(Event::HoldOpened(opened)) = opened.map(|envelope| &envelope.event) else {
-        return Ask::default();
-    };
-    // Other arguments name other files.
-    let edited = events.iter().rev().find_map(|envelope| {
-        let Event::HoldEdited(edited) = &envelope.event else { return None };
-        (edited.hold == opened.hold).then_some(&edited.edited.files)
-    });
-    let ask = opened.ask.clone();
-    match edited {
-        Some(files) => Ask { reason: name_files(ask.reason, files), ..ask },
-        None => ask,
-    }
-}
-
-pub(crate) fn recorded(at: Seq, events: &[Envelope]) -> Option<RecordedDecision> {
-    let envelope = events.iter().find(|envelope| envelope.seq == at)?;
-    let Event::HoldResolved(resolved) = &envelope.event else { return None };
-    Some(RecordedDecision {
-        resolution: resolved.resolution.clone(),
-        by: envelope.actor.clone(),
-        at: envelope.at,
-        idempotency_key: resolved.idempotency_key.clone(),
-    })
 }

@@ -27,12 +27,12 @@ use standfast_store::{Guard, Put, SessionKey, StoreError};
 
 use super::EngineError;
 use super::commit::{Change, Commit, IdempotencyKey};
-use super::deliver::{Callback, Callbacks, SubscriptionError};
 use super::drive::{Drives, Queue, Rivals, TakenRun};
 use super::host::Host;
 use super::identity::needs;
 use super::log::Log;
 use super::reads::Sessions;
+use super::receivers::{Callback, Callbacks, SubscriptionError};
 use crate::auth::{Principal, Scope};
 
 pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};

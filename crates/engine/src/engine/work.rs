@@ -12,6 +12,7 @@ mod retention;
 mod startup_report;
 mod worker;
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use super::commit::Commit;
@@ -19,7 +20,6 @@ use super::drive::{Drives, Pool};
 use super::host::Host;
 use super::log::Log;
 use super::nodes::Nodes;
-use super::reads::Jobs;
 use super::wakes::Wakes;
 
 pub use startup_report::StartupReport;
@@ -33,15 +33,17 @@ pub(crate) struct Work {
     commit: Arc<Commit>,
     drives: Arc<Drives>,
     pool: Arc<Pool>,
-    jobs: Arc<Jobs>,
+    /// Jobs that were found silent since the start.
+    silent_jobs: AtomicU64,
     /// What was found at the start.
     looking: Mutex<startup_report::Looking>,
 }
 
 impl Work {
-    pub(crate) fn new(drives: Arc<Drives>, nodes: Arc<Nodes>, jobs: Arc<Jobs>) -> Work {
+    pub(crate) fn new(drives: Arc<Drives>, nodes: Arc<Nodes>) -> Work {
         let (host, log, wakes) = (drives.host.clone(), drives.log.clone(), drives.wakes.clone());
         let (commit, pool) = (drives.commit.clone(), drives.pool.clone());
-        Work { host, log, wakes, nodes, commit, drives, pool, jobs, looking: Mutex::default() }
+        let (silent_jobs, looking) = (AtomicU64::new(0), Mutex::default());
+        Work { host, log, wakes, nodes, commit, drives, pool, silent_jobs, looking }
     }
 }

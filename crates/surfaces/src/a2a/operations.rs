@@ -13,7 +13,7 @@ use standfast_core::refusal::Refusal;
 use standfast_core::run::{Run, status};
 use standfast_core::time::Millis;
 use standfast_engine::auth::{Principal, Scope};
-use standfast_engine::{EngineError, HoldView, LookedUpRun, Reads, Showing, ShownHold, Snapshot};
+use standfast_engine::{EngineError, HoldView, LookedUpRun, Showing, ShownHold, Snapshot, Views};
 
 use super::error::{A2aError, Kind};
 use super::map::{self, Place};
@@ -276,7 +276,8 @@ impl Asked {
         let reads = self.app.engine.reads();
         let (run, log) = (snapshot.run(), snapshot.log().await.map_err(|error| about(error.into()))?);
         let holds_below = reads.holds_below(run).await.map_err(about)?;
-        let asked = asks_in(reads, &self.who, Some(&snapshot), run, &holds_below).await.map_err(about)?;
+        let asked =
+            asks_in(reads.views(), &self.who, Some(&snapshot), run, &holds_below).await.map_err(about)?;
         let (asked, showing) = self.one_answer(run, asked);
         let below: Vec<HoldKind> = holds_below.iter().map(|(_, kind)| *kind).collect();
         let question = map::prompt(Place::of(run), &asked);
@@ -292,7 +293,7 @@ impl Asked {
         run: &Run,
         below: &[(HoldId, HoldKind)],
     ) -> Result<(Vec<HoldView>, Showing), A2aError> {
-        let asked = asks(self.app.engine.reads(), &self.who, run, below).await;
+        let asked = asks(self.app.engine.reads().views(), &self.who, run, below).await;
         let asked = asked.map_err(|error| A2aError::of(Some(run.facts.id), &error))?;
         Ok(self.one_answer(run, asked))
     }
@@ -309,14 +310,14 @@ impl Asked {
 
 /// What a run and its sub-runs ask somebody, in the order of its calls.
 pub(super) async fn asks(
-    reads: &Reads,
+    views: &Views,
     who: &Principal,
     run: &Run,
     below: &[(HoldId, HoldKind)],
 ) -> Result<Vec<HoldView>, EngineError> {
     let asks_itself = run.state.holds.iter().any(|hold| map::listed(hold.kind));
     let snapshot = if asks_itself && run.outcome().is_none() {
-        match reads.snapshot(who, run.facts.id).await {
+        match views.snapshot(who, run.facts.id).await {
             Ok(snapshot) => Some(snapshot),
             Err(EngineError::NotFound) => None,
             Err(error) => return Err(error),
@@ -324,12 +325,12 @@ pub(super) async fn asks(
     } else {
         None
     };
-    asks_in(reads, who, snapshot.as_ref(), run, below).await
+    asks_in(views, who, snapshot.as_ref(), run, below).await
 }
 
 /// The same, by what was read of the run; none when the caller may not see it.
 pub(super) async fn asks_in(
-    reads: &Reads,
+    views: &Views,
     who: &Principal,
     snapshot: Option<&Snapshot>,
     run: &Run,
@@ -347,9 +348,9 @@ pub(super) async fn asks_in(
             continue;
         }
         let view = match snapshot {
-            Some(snapshot) if snapshot.id() == id.run => reads.hold_view(who, snapshot, *id).await,
+            Some(snapshot) if snapshot.id() == id.run => views.hold_view(who, snapshot, *id).await,
             None if id.run == run.facts.id => continue,
-            Some(_) | None => reads.hold(who, *id).await,
+            Some(_) | None => views.hold(who, *id).await,
         };
         match view {
             Ok(view) => views.push(view),

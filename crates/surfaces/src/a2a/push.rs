@@ -307,20 +307,20 @@ fn body(version: Version, frame: &StreamResponse) -> String {
 /// The frames of a task's log whose append ends with that event or a later one. Their numbers count from the beginning of
 /// the log, so they are the same whenever and wherever they are made.
 async fn frames(reading: FrameSource<'_>) -> Result<Vec<Frame>, EngineError> {
-    let FrameSource { reads, who, receiver, run, named_for, from } = reading;
+    let FrameSource { views, who, receiver, run, named_for, from } = reading;
     let Some(version) = version_of(receiver) else { return Ok(Vec::new()) };
     if named_for != run {
         return asked_below(reading, version).await;
     }
     let (mut frames, mut number, mut progress) = (Vec::new(), 0, Progress::of(run));
-    for (index, append) in reads.appends(run, Seq(0)).await?.into_iter().enumerate() {
+    for (index, append) in views.appends(run, Seq(0)).await?.into_iter().enumerate() {
         let last = append.last().map_or(Seq(0), |event| event.seq);
         let change = progress.take(append, &[]);
         let Some(now) = progress.run() else { continue };
         let is_wanted = last >= from;
         let question =
             if is_wanted && change.as_ref().is_some_and(|change| matches!(change.says, Says::Question)) {
-                map::prompt(Place::of(now), &asks(reads, who, now, &[]).await?)
+                map::prompt(Place::of(now), &asks(views, who, now, &[]).await?)
             } else {
                 None
             };
@@ -345,8 +345,8 @@ async fn frames(reading: FrameSource<'_>) -> Result<Vec<Frame>, EngineError> {
 
 /// What a task asks because a run below it does: told as long as it is asked. It stands in no place of the task's own log.
 async fn asked_below(reading: FrameSource<'_>, version: Version) -> Result<Vec<Frame>, EngineError> {
-    let FrameSource { reads, who, receiver: _, run, named_for, from } = reading;
-    let view = match reads.run(who, named_for).await {
+    let FrameSource { views, who, receiver: _, run, named_for, from } = reading;
+    let view = match views.run(who, named_for).await {
         Ok(view) => view,
         Err(EngineError::NotFound) => return Ok(Vec::new()),
         Err(error) => return Err(error),
@@ -355,9 +355,9 @@ async fn asked_below(reading: FrameSource<'_>, version: Version) -> Result<Vec<F
     if view.run.outcome().is_some() || !view.holds_below.iter().any(|(hold, _)| hold.run == run) {
         return Ok(Vec::new());
     }
-    let question = map::prompt(Place::of(&view.run), &asks(reads, who, &view.run, &view.holds_below).await?);
+    let question = map::prompt(Place::of(&view.run), &asks(views, who, &view.run, &view.holds_below).await?);
     let below: Vec<HoldKind> = view.holds_below.iter().map(|(_, kind)| *kind).collect();
-    let log = reads.appends(named_for, Seq(0)).await?.concat();
+    let log = views.appends(named_for, Seq(0)).await?.concat();
     let mut task = map::task(&view.run, &below, &log, question);
     map::shorten(&mut task, HISTORY);
     let told = match version {

@@ -231,7 +231,8 @@ async fn waiting(asked: &Asked, found: &Snapshot, said: &wire::Message) -> Resul
     let task = found.id();
     let about = |error| A2aError::of(Some(task), &error);
     let below = engine.reads().holds_below(found.run()).await.map_err(about)?;
-    let views = asks_in(engine.reads(), &asked.who, Some(found), found.run(), &below).await.map_err(about)?;
+    let views =
+        asks_in(engine.reads().views(), &asked.who, Some(found), found.run(), &below).await.map_err(about)?;
     let again =
         if decisions::names_calls(said) { asked_again(asked, found, &views).await? } else { HashSet::new() };
     let depends = !again.is_empty() || decisions::names_none(said, !views.is_empty());

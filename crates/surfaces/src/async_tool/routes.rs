@@ -307,7 +307,7 @@ async fn recovery_status(
 ) -> Answered<Json<wire::RecoveryStatus>> {
     // It counts one tenant's runs, and is nobody else's business.
     if who.tenant == app.engine.settings().fixed.tenant {
-        Ok(Json(map::recovery(&app.engine.startup_report(), app.engine.jobs().silent_jobs())))
+        Ok(Json(map::recovery(&app.engine.startup_report(), app.engine.silent_jobs())))
     } else {
         Err(Refused::new(StatusCode::NOT_FOUND, "not found, or you don't have access"))
     }

@@ -20,9 +20,8 @@ use super::idempotency::{IdempotencyKey, REMEMBERED};
 use crate::auth::Principal;
 use crate::engine::EngineError;
 use crate::engine::host::Host;
-use crate::engine::log::Log;
+use crate::engine::log::{HoldView, Log};
 use crate::engine::nodes::Nodes;
-use crate::engine::reads::HoldView;
 
 /// How often a mark that another node may just be writing is looked for again, and after how long.
 const LOOKS: u32 = 4;

@@ -9,13 +9,11 @@
 use std::sync::{Arc, Weak};
 
 use super::places::{OF_OWNER, UnderWay};
-use super::{
-    Deliveries, Delivery, DeliveryPayload, DeliveryRequest, Disabled, Frame, FrameSource, Receiver,
-    ReceiverKind,
-};
+use super::{Deliveries, Delivery, DeliveryPayload, DeliveryRequest, Frame, FrameSource, ReceiverKind};
 use crate::auth::Principal;
 use crate::clock;
 use crate::engine::EngineError;
+use crate::engine::receivers::{Disabled, NO_KEY, Receiver};
 use crate::http_date::retry_after;
 use crate::outbound::http::{self, HttpLimits, Request};
 use crate::settings::Webhooks;
@@ -93,7 +91,9 @@ impl Deliveries {
     /// Tells the outside from now on, until the engine stops. Each kind of receiver is brought along by whoever knows it.
     pub(crate) fn deliver(self: &Arc<Deliveries>, kinds: Vec<Arc<dyn ReceiverKind>>) {
         let deliveries = Arc::downgrade(self);
-        self.kinds.get_or_init(|| kinds);
+        let kinds = self.kinds.get_or_init(|| kinds);
+        let hear_below = kinds.iter().filter(|kind| kind.hears_below());
+        self.callbacks.ancestor_kinds.get_or_init(|| hear_below.map(|kind| kind.name()).collect());
         let delivering = self.nodes.delivering.clone();
         self.host.spawn(async move {
             let _delivering = delivering.lock_owned().await;
@@ -204,7 +204,7 @@ impl Deliveries {
             Ok(who) => who,
             Err(why) => return self.shut_out(&found, receiver, why, notice.from).await.map(Some),
         };
-        let events = match self.reads.log(&who, notice.run, Seq(notice.from.0.saturating_sub(1))).await {
+        let events = match self.views.log(&who, notice.run, Seq(notice.from.0.saturating_sub(1))).await {
             Ok(events) => events,
             // Whoever subscribed to all runs of an agent may not see this one.
             Err(EngineError::NotFound) => return nobody,
@@ -232,7 +232,7 @@ impl Deliveries {
                 Next::Event(event) => {
                     let hold = match hold_of(&event.event) {
                         Some(key) => {
-                            self.reads.hold(&who, HoldId { run: notice.run, key }).await.ok().map(Box::new)
+                            self.views.hold(&who, HoldId { run: notice.run, key }).await.ok().map(Box::new)
                         }
                         None => None,
                     };
@@ -339,7 +339,7 @@ impl Deliveries {
             Scope::Agent(_) | Scope::Tenant => notice.run,
         };
         let reading =
-            FrameSource { reads: &self.reads, who, receiver, run: notice.run, named_for, from: notice.from };
+            FrameSource { views: &self.views, who, receiver, run: notice.run, named_for, from: notice.from };
         let frames = self.kind(&receiver.kind).and_then(|kind| kind.frames(reading));
         if let Some(frames) = frames {
             return Ok(frames.await?.into_iter().map(Next::Frame).collect());
@@ -445,10 +445,6 @@ impl Deliveries {
         Ok(())
     }
 }
-
-/// Why nothing can be signed.
-pub(super) const NO_KEY: &str =
-    "this server has no key to sign with: set server.webhooks.key, the same on every node";
 
 /// A hold over the cap is listed and nobody is told.
 fn is_muted(event: &Event) -> bool {

@@ -16,9 +16,7 @@ use standfast_store::{
     SubscriptionQuery,
 };
 
-use super::{
-    Deliveries, DeliveryOutcome, DeliveryPayload, Disabled, NO_KEY, Receiver, SigningSecret, old_secret_until,
-};
+use super::{Deliveries, DeliveryOutcome, DeliveryPayload, SigningSecret, old_secret_until};
 use crate::auth::{Principal, Scope};
 use crate::clock;
 use crate::engine::EngineError;
@@ -26,6 +24,7 @@ use crate::engine::commit::IdempotencyKey;
 use crate::engine::host::Host;
 use crate::engine::identity::{Identity, Owner, needs};
 use crate::engine::log::Log;
+use crate::engine::receivers::{Disabled, Receiver, SubscriptionError};
 use crate::engine::wakes::Wakes;
 
 /// Active subscriptions to an agent or a tenant that a tenant may have: every append looks at them.
@@ -72,35 +71,12 @@ pub struct SubscriptionView {
     pub receiver: Receiver,
 }
 
-/// Why there is no such subscription, or nothing was done with it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SubscriptionError {
-    /// As for everything else.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// What was asked for cannot be.
-    #[error("{0}")]
-    Invalid(String),
-    /// They may not hear that.
-    #[error("{0}")]
-    NotAllowed(&'static str),
-    /// This server cannot sign.
-    #[error("{}", NO_KEY)]
-    NoKey,
-}
-
-impl From<StoreError> for SubscriptionError {
-    fn from(error: StoreError) -> SubscriptionError {
-        SubscriptionError::Engine(error.into())
-    }
-}
-
 /// Who is told of what.
 pub struct Subscriptions {
-    pub(super) host: Arc<Host>,
-    pub(super) log: Arc<Log>,
+    host: Arc<Host>,
+    log: Arc<Log>,
     wakes: Arc<Wakes>,
-    pub(super) identity: Arc<Identity>,
+    identity: Arc<Identity>,
     deliveries: Arc<Deliveries>,
 }
 
@@ -131,7 +107,7 @@ impl Subscriptions {
             let secret = key.secret(&who.tenant, &id, known.receiver.secret);
             return same(known, request, new.once).map(|known| (known, secret));
         }
-        self.check_address(&new.url).await?;
+        self.deliveries.callbacks.check_address(&new.url).await?;
         self.check_number(who, &new.hears).await?;
         self.identity.keep_rights(who, true).await?;
         let receiver = Receiver {
@@ -361,22 +337,6 @@ impl Subscriptions {
                 ));
             }
         }
-        Ok(())
-    }
-
-    /// Looked at again whenever something is sent; here it is told to whoever can change it.
-    pub(crate) async fn check_address(&self, url: &str) -> Result<(), SubscriptionError> {
-        let settings = self.host.settings();
-        let guard = &settings.webhooks.guard;
-        let invalid = |why: String| SubscriptionError::Invalid(why);
-        let parsed = guard.check_text(url).map_err(|blocked| invalid(blocked.to_string()))?;
-        if parsed.scheme() != "https" && !guard.is_named(&parsed) {
-            return Err(invalid(format!(
-                "{url:?} is not https; what is told can be read on the way. A host that may be told without it must be \
-                 named in server.webhooks.allowed_hosts"
-            )));
-        }
-        guard.check(url).await.map_err(|blocked| invalid(blocked.to_string()))?;
         Ok(())
     }
 

@@ -28,7 +28,7 @@ use super::account::account;
 use super::{Drive, Drives, Ended, Step};
 use crate::auth::Principal;
 use crate::engine::EngineError;
-use crate::engine::deliver::{Callback, JOB_RECEIVER};
+use crate::engine::receivers::{Callback, JOB_RECEIVER};
 use crate::policy;
 use crate::settings::Agent;
 use crate::tool::{Invocation, Looking, Outcome, Pending, webhook_url};

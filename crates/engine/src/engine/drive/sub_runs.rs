@@ -22,7 +22,7 @@ use standfast_store::{Put, StoreError};
 use super::{Drive, Drives};
 use crate::engine::EngineError;
 use crate::engine::commit::Change;
-use crate::engine::reads::result_of;
+use crate::engine::log::result_of;
 
 /// Begins children that were promised, takes the results of those that are over, and ends the run when nobody waits
 /// for it any more.
@@ -32,7 +32,7 @@ pub(super) async fn look_after_family(drive: &mut Drive) -> Result<(), EngineErr
         return Ok(());
     }
     // Before there is something in hand that a failing read could lose.
-    drive.above = drive.drives.deliveries.receivers_above(&run.facts.tenant, run.facts.parent).await?;
+    drive.above = drive.drives.callbacks.receivers_above(&run.facts.tenant, run.facts.parent).await?;
     if let Some(parent) = run.facts.parent
         && !drive.drives.is_waited_for(parent).await?
     {

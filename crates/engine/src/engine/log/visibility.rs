@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use standfast_core::id::{RunId, tenant_tag};
 use standfast_core::name::{AgentName, SessionId};
 use standfast_core::run::{Facts, Run};
-use standfast_store::{RunFilter, StoredRun, UnreadableRun};
+use standfast_store::{AudienceMember, RunFilter, StoredRun, UnreadableRun};
 
 use super::Log;
-use crate::auth::{Principal, may_see};
+use crate::auth::{Party, Principal, may_see};
 use crate::engine::EngineError;
 
 /// Runs whose facts are remembered.
@@ -103,4 +103,9 @@ impl Log {
             (true, None, _) => RunFilter::All,
         }
     }
+}
+
+/// How audiences name a user, a group or a role.
+pub(crate) fn audience_member(party: &Party) -> AudienceMember {
+    AudienceMember(party.to_string())
 }

@@ -13,12 +13,12 @@ use standfast_core::project::{Phase, RunRow};
 use standfast_core::run::{Facts, Run};
 use standfast_store::{Audience, HoldFilter, HoldQuery, InboxCounts, Page, RunFilter, RunQuery};
 
-use super::{HoldView, Reads, audience};
+use super::Reads;
 use crate::auth::{Principal, Scope};
 use crate::engine::EngineError;
 use crate::engine::host::Host;
 use crate::engine::identity::needs;
-use crate::engine::log::{Log, Snapshot};
+use crate::engine::log::{HoldView, Log, Snapshot, audience_member};
 
 /// A list reads this many pages at most before it answers with what it has.
 const PAGES_MAX: usize = 16;
@@ -153,7 +153,7 @@ impl Inboxes {
         let audience = if who.is_admin() {
             Audience::Everyone
         } else {
-            Audience::AnyOf(who.parties().map(|party| audience(&party)).collect())
+            Audience::AnyOf(who.parties().map(|party| audience_member(&party)).collect())
         };
         let filter = inbox.map_or(HoldFilter::All, HoldFilter::Inbox);
         let mut page: Page<TaskView> = Page::of(Vec::new(), cursor);

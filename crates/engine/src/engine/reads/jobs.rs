@@ -6,14 +6,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use standfast_core::event::{Envelope, Event};
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, RunId, Seq};
-use standfast_core::job::{self, Job, JobProgress};
 use standfast_core::name::{AgentName, SessionId};
-use standfast_core::run::{Facts, Stage, Status, status};
+use standfast_core::run::{Stage, Status, status};
 use standfast_core::time::Timestamp;
 use standfast_store::{RunQuery, StoreError};
 
@@ -21,30 +19,13 @@ use super::{HoldList, Reads, SessionError, SessionName, Sessions};
 use crate::auth::Principal;
 use crate::engine::EngineError;
 use crate::engine::host::Host;
-use crate::engine::log::{Log, Snapshot};
+use crate::engine::log::{JobView, Log, Snapshot};
 
 /// Holds that are read at once.
 const AT_ONCE: usize = 200;
 
 /// Runs that are looked at for jobs that are over, at most; of more than that the newest.
 const LOOKED_AT_MAX: usize = 500;
-
-/// A job, and the run that it belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobView {
-    /// What never changes of its run.
-    pub run: Facts,
-    /// The job.
-    pub job: Job,
-}
-
-impl JobView {
-    /// Its id.
-    #[must_use]
-    pub fn id(&self) -> HoldId {
-        HoldId { run: self.run.id, key: self.job.key }
-    }
-}
 
 /// Which jobs are wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -94,61 +75,17 @@ pub struct Jobs {
     log: Arc<Log>,
     reads: Arc<Reads>,
     sessions: Arc<Sessions>,
-    /// Jobs that were found silent.
-    pub(crate) silent: AtomicU64,
 }
 
 impl Jobs {
     pub(crate) fn new(reads: Arc<Reads>, sessions: Arc<Sessions>) -> Jobs {
         let (host, log) = (reads.host.clone(), reads.log.clone());
-        Jobs { host, log, reads, sessions, silent: AtomicU64::new(0) }
-    }
-
-    /// A job that said it works on it, and has been silent for too long, waits again.
-    fn as_of_now(&self, mut job: Job) -> Job {
-        let lasts = self.host.settings().jobs.processing_lasts;
-        let is_silent = job.heard_at.is_none_or(|at| self.host.clock.now() >= at.plus(lasts));
-        if let JobProgress::Waiting { processing } = &mut job.stands
-            && is_silent
-        {
-            *processing = false;
-        }
-        job
-    }
-
-    /// Whether it has been over for so long that it is no longer shown.
-    fn is_forgotten(&self, job: &Job) -> bool {
-        let keep = self.host.settings().jobs.keep;
-        match job.stands {
-            JobProgress::Over { at, .. } => self.host.clock.now() >= at.plus(keep),
-            JobProgress::Starting | JobProgress::Waiting { .. } | JobProgress::Unknown { .. } => false,
-        }
-    }
-
-    /// The jobs of a run that are still shown.
-    pub(crate) fn shown_jobs(&self, events: &[Envelope]) -> Vec<Job> {
-        let jobs = job::jobs(events).into_iter();
-        jobs.filter(|job| !self.is_forgotten(job)).map(|job| self.as_of_now(job)).collect()
-    }
-
-    /// Any job, whoever asks: for those who then say why they may.
-    pub(crate) async fn any_job(&self, id: HoldId) -> Result<JobView, EngineError> {
-        self.job_in(&self.log.any_snapshot(id.run).await?, id).await
-    }
-
-    /// A job of a run as it was at one moment.
-    pub(crate) async fn job_in(&self, snapshot: &Snapshot, id: HoldId) -> Result<JobView, EngineError> {
-        let run = snapshot.run();
-        if run.state.erased {
-            return Err(EngineError::NotFound);
-        }
-        let found = self.shown_jobs(snapshot.log().await?).into_iter().find(|job| job.key == id.key);
-        found.map(|job| JobView { run: run.facts.clone(), job }).ok_or(EngineError::NotFound)
+        Jobs { host, log, reads, sessions }
     }
 
     /// A job, if the caller may see its run.
     pub async fn job(&self, who: &Principal, id: HoldId) -> Result<JobView, EngineError> {
-        self.job_in(&self.log.snapshot(who, id.run).await?, id).await
+        self.log.job_in(&self.log.snapshot(who, id.run).await?, id).await
     }
 
     /// Jobs that the caller may see: those that are not over, oldest first, or those that are, of the newest runs.
@@ -229,7 +166,7 @@ impl Jobs {
         if run.state.erased {
             return Ok(Vec::new());
         }
-        let jobs = self.shown_jobs(snapshot.log().await?).into_iter();
+        let jobs = self.log.shown_jobs(snapshot.log().await?).into_iter();
         Ok(jobs.map(|job| JobView { run: run.facts.clone(), job }).collect())
     }
 
@@ -282,12 +219,6 @@ impl Jobs {
             },
             None => SessionNow::Idle,
         })
-    }
-
-    /// How many jobs were found silent since this server started.
-    #[must_use]
-    pub fn silent_jobs(&self) -> u64 {
-        self.silent.load(Ordering::Relaxed)
     }
 }
 

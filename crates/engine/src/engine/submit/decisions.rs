@@ -29,7 +29,7 @@ use crate::engine::drive::account::account;
 use crate::engine::drive::{DriveGuard, Queue, TakenRun};
 use crate::engine::identity::needs;
 use crate::engine::log::Snapshot;
-use crate::engine::reads::recorded;
+use crate::engine::log::recorded;
 use crate::policy;
 use crate::tool::Tool;
 

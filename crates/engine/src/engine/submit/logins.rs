@@ -22,8 +22,9 @@ use crate::engine::commit::{Authority, Change, Commit};
 use crate::engine::drive::Drives;
 use crate::engine::drive::account::account;
 use crate::engine::host::Host;
+use crate::engine::log::HoldView;
 use crate::engine::log::{Log, Snapshot};
-use crate::engine::reads::{HoldView, Reads};
+use crate::engine::reads::Reads;
 use crate::tool::login::{Begun, LoginDesk, NoLogin, Returned, hold_of};
 
 /// Why somebody could not log in.

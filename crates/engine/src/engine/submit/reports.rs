@@ -30,8 +30,7 @@ use crate::engine::EngineError;
 use crate::engine::commit::{Change, Commit, IdempotencyKey};
 use crate::engine::host::Host;
 use crate::engine::identity::needs;
-use crate::engine::log::{Log, Snapshot};
-use crate::engine::reads::{JobView, Jobs};
+use crate::engine::log::{JobView, Log, Snapshot};
 use crate::tool::Tool;
 use crate::tool::secrets::Secrets;
 
@@ -137,14 +136,13 @@ pub struct Reports {
     host: Arc<Host>,
     log: Arc<Log>,
     commit: Arc<Commit>,
-    jobs: Arc<Jobs>,
     submit: Arc<Submit>,
 }
 
 impl Reports {
-    pub(crate) fn new(submit: Arc<Submit>, jobs: Arc<Jobs>) -> Reports {
+    pub(crate) fn new(submit: Arc<Submit>) -> Reports {
         let (host, log, commit) = (submit.host.clone(), submit.log.clone(), submit.commit.clone());
-        Reports { host, log, commit, jobs, submit }
+        Reports { host, log, commit, submit }
     }
 
     /// Takes a report. It is durable when this comes back.
@@ -185,9 +183,9 @@ impl Reports {
             }
         };
         match done {
-            Ok(_) => Ok(self.jobs.any_job(report.job).await?),
+            Ok(_) => Ok(self.log.any_job(report.job).await?),
             Err(EngineError::Refused(refusal)) if has_moved_on(&refusal) => {
-                match self.jobs.any_job(report.job).await? {
+                match self.log.any_job(report.job).await? {
                     view if view.job.is_open() => Err(EngineError::Refused(refusal).into()),
                     view => Err(ReportError::Over(Box::new(view))),
                 }
@@ -198,7 +196,7 @@ impl Reports {
 
     /// The job, if its conversation is still there (S2-40).
     async fn reportable(&self, snapshot: &Snapshot, id: HoldId) -> Result<JobView, ReportError> {
-        let view = match self.jobs.job_in(snapshot, id).await {
+        let view = match self.log.job_in(snapshot, id).await {
             Err(EngineError::NotFound) => return Err(ReportError::NoSuchJob),
             other => other?,
         };
@@ -251,7 +249,7 @@ impl Reports {
         while view.job.stands == JobProgress::Starting && clock.now() < until {
             clock.sleep(EARLY_LOOK).await;
             snapshot = self.log.any_snapshot(id.run).await?;
-            view = self.jobs.job_in(&snapshot, id).await?;
+            view = self.log.job_in(&snapshot, id).await?;
         }
         Ok((view, snapshot))
     }

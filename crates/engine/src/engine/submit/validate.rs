@@ -12,7 +12,7 @@ use standfast_core::project::HoldRow;
 use super::Submit;
 use crate::engine::EngineError;
 use crate::engine::log::Snapshot;
-use crate::engine::reads::asked;
+use crate::engine::log::asked;
 use crate::schema::{self, Broken};
 
 impl Submit {

@@ -32,7 +32,7 @@ impl Work {
                 match shared.sweep().await {
                     Ok(0) => {}
                     Ok(silent) => {
-                        shared.jobs.silent.fetch_add(silent, Ordering::Relaxed);
+                        shared.silent_jobs.fetch_add(silent, Ordering::Relaxed);
                         tracing::info!(silent, "jobs: silent jobs wait again");
                     }
                     Err(error) => tracing::warn!(%error, "jobs: silent jobs could not be listed"),
@@ -44,6 +44,11 @@ impl Work {
                 }
             }
         });
+    }
+
+    /// How many jobs were found silent since this server started.
+    pub(crate) fn silent_jobs(&self) -> u64 {
+        self.silent_jobs.load(Ordering::Relaxed)
     }
 
     /// S2-37: what is `processing` on record and has been silent for too long goes back to waiting.
@@ -71,7 +76,7 @@ impl Work {
             let own =
                 page.items.iter().filter(|row| row.processing && self.nodes.is_own(&shards, row.id.run));
             for row in own {
-                match self.jobs.any_job(row.id).await {
+                match self.log.any_job(row.id).await {
                     Ok(view) if view.job.stands == (JobProgress::Waiting { processing: false }) => {
                         self.goes_back(row.id).await?;
                         silent += 1;

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use super::Work;
 use crate::engine::EngineError;
 use crate::engine::commit::Change;
-use crate::engine::reads::asked;
+use crate::engine::log::asked;
 use crate::tool::{Tool, look_again};
 
 /// How long after a call began to wait it is first asked about; then it is twice as long each time.

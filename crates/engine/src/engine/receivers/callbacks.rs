@@ -4,7 +4,7 @@
 //! that the client names them, each for itself, and that it brings the secrets that its receiver knows it by: those are
 //! kept sealed.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use standfast_core::base32;
 use standfast_core::digest::{self, Digest};
@@ -12,7 +12,7 @@ use standfast_core::event::Event;
 use standfast_core::id::RunId;
 use standfast_store::{Scope as Hears, StoreError, Subscription, SubscriptionQuery};
 
-use super::{COLUMN, CallbackDetails, Receiver, SubscriptionError, Subscriptions};
+use super::{COLUMN, CallbackDetails, Receiver, SubscriptionError};
 use crate::auth::{Principal, Scope};
 use crate::engine::EngineError;
 use crate::engine::host::Host;
@@ -53,15 +53,15 @@ pub struct CallbackView {
 /// Receivers that clients name.
 pub struct Callbacks {
     host: Arc<Host>,
-    log: Arc<Log>,
-    identity: Arc<Identity>,
-    subscriptions: Arc<Subscriptions>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) identity: Arc<Identity>,
+    /// The kinds of receivers that also hear what sub-runs ask, once deliveries have begun.
+    pub(crate) ancestor_kinds: OnceLock<Vec<&'static str>>,
 }
 
 impl Callbacks {
-    pub(crate) fn new(subscriptions: Arc<Subscriptions>) -> Callbacks {
-        let (host, log) = (subscriptions.host.clone(), subscriptions.log.clone());
-        Callbacks { host, log, identity: subscriptions.identity.clone(), subscriptions }
+    pub(crate) fn new(log: Arc<Log>, identity: Arc<Identity>) -> Callbacks {
+        Callbacks { host: log.host.clone(), log, identity, ancestor_kinds: OnceLock::new() }
     }
 
     /// Tells a receiver of a run from now on. One that the client named the same is replaced.
@@ -86,7 +86,7 @@ impl Callbacks {
         needs(who, Scope::RunsWrite)?;
         let settings = self.host.settings();
         let key = settings.webhooks.key.as_ref().ok_or(SubscriptionError::NoKey)?;
-        self.subscriptions.check_address(&callback.url).await?;
+        self.check_address(&callback.url).await?;
         self.identity.keep_rights(who, true).await?;
         let id = row_id(who, run, callback.kind, &callback.name);
         let sealed =
@@ -183,6 +183,22 @@ impl Callbacks {
     ) -> Result<(), StoreError> {
         let unused = row_id(who, run, callback.kind, &callback.name);
         self.log.store.delete_subscription(who.tenant.clone(), unused).await?;
+        Ok(())
+    }
+
+    /// Looked at again whenever something is sent; here it is told to whoever can change it.
+    pub(crate) async fn check_address(&self, url: &str) -> Result<(), SubscriptionError> {
+        let settings = self.host.settings();
+        let guard = &settings.webhooks.guard;
+        let invalid = |why: String| SubscriptionError::Invalid(why);
+        let parsed = guard.check_text(url).map_err(|blocked| invalid(blocked.to_string()))?;
+        if parsed.scheme() != "https" && !guard.is_named(&parsed) {
+            return Err(invalid(format!(
+                "{url:?} is not https; what is told can be read on the way. A host that may be told without it must be \
+                 named in server.webhooks.allowed_hosts"
+            )));
+        }
+        guard.check(url).await.map_err(|blocked| invalid(blocked.to_string()))?;
         Ok(())
     }
 

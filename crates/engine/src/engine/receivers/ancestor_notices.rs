@@ -7,24 +7,22 @@ use standfast_core::name::Tenant;
 use standfast_store::pipeline::{NoticeRule, NoticeTrigger};
 use standfast_store::{Recipient, StoreError, SubscriptionQuery};
 
-use super::Deliveries;
-use super::callbacks::ids_of_run;
+use super::callbacks::{Callbacks, ids_of_run};
 
 /// Receivers of one run above that are told.
 const RECEIVERS_MAX: usize = 100;
 
-impl Deliveries {
+impl Callbacks {
     /// The notices to receivers of all runs above a sub-run whose kinds want to hear what is asked below.
     pub(crate) async fn receivers_above(
         &self,
         tenant: &Tenant,
         parent: Option<Parent>,
     ) -> Result<Vec<NoticeRule>, StoreError> {
-        let kinds = self.kinds.get().into_iter().flatten().filter(|kind| kind.hears_below());
-        let names: Vec<&str> = kinds.map(|kind| kind.name()).collect();
+        let names = self.ancestor_kinds.get().map_or(&[][..], Vec::as_slice);
         let (mut found, mut above) = (Vec::new(), parent);
         while let Some(parent) = above.filter(|_| !names.is_empty()) {
-            for kind in &names {
+            for kind in names {
                 let begins = ids_of_run(parent.run, kind);
                 let query = SubscriptionQuery {
                     tenant: tenant.clone(),
