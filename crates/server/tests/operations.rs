@@ -26,9 +26,9 @@ use standfast_core::run::{Status, WaitKind, status};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
-use standfast_engine::model::{Asked, Live, Model, Prompt};
+use standfast_engine::model::{Live, Model, ModelFuture, Prompt};
 use standfast_engine::settings::{Agent, FixedSettings, Settings};
-use standfast_engine::tool::{Invocation, Running, Tool};
+use standfast_engine::tool::{Invocation, Tool, ToolFuture};
 use standfast_engine::{
     Decision, Engine, EngineError, LookedUpRun, NewRun, RunList, SessionError, SessionList, SessionName,
 };
@@ -330,7 +330,7 @@ impl Site {
 struct Hangs;
 
 impl Tool for Hangs {
-    fn run(&self, _: Invocation) -> Running {
+    fn run(&self, _: Invocation) -> ToolFuture {
         Box::pin(std::future::pending())
     }
 }
@@ -339,7 +339,7 @@ impl Tool for Hangs {
 struct Does<F>(F);
 
 impl<F: Fn(&Prompt) -> Option<standfast_engine::model::ModelReply> + Send + Sync> Model for Does<F> {
-    fn ask<'a>(&'a self, prompt: Prompt, _: &'a Live) -> Asked<'a> {
+    fn ask<'a>(&'a self, prompt: Prompt, _: &'a Live) -> ModelFuture<'a> {
         Box::pin(async move {
             match (self.0)(&prompt) {
                 Some(reply) => Ok(reply),

@@ -26,7 +26,7 @@ use standfast_engine::auth::{ApiKey, Approvers, KEY_BYTES, KeyFacts, Party, Prin
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Access, Agent, Auth, Connections, FixedSettings, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
-use standfast_engine::tool::{Invocation, Outcome, Pending, Running, Tool};
+use standfast_engine::tool::{Invocation, Outcome, Suspension, Tool, ToolFuture};
 use standfast_engine::{Engine, NewRun};
 use standfast_models::scripted::{Line, Script};
 use standfast_store::SecretStore;
@@ -53,7 +53,7 @@ struct TestTool {
 }
 
 impl Tool for TestTool {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let outcome = match self.does {
             Does::WritesALine => {
                 let mut file =
@@ -64,7 +64,7 @@ impl Tool for TestTool {
             Does::NobodyKnows => Outcome::Unknown("the connection broke".into()),
             Does::WaitsFor(kind) => {
                 let ask = Ask { reason: Some("<i>elsewhere</i>".into()), ..Ask::default() };
-                Outcome::Pending(Box::new(Pending { kind, ask, timeout: None, secret: None }))
+                Outcome::Pending(Box::new(Suspension { kind, ask, timeout: None, secret: None }))
             }
         };
         Box::pin(std::future::ready(outcome))

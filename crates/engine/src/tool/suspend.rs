@@ -10,7 +10,7 @@ use standfast_core::hold::Ask;
 use standfast_core::json::RawJson;
 use standfast_core::message::{Replay, ToolResult};
 
-use super::{Invocation, Outcome, Pending, Running, Tool};
+use super::{Invocation, Outcome, Suspension, Tool, ToolFuture};
 
 /// Its name, unless an agent calls it otherwise.
 pub const NAME: &str = "suspend-for-input";
@@ -45,9 +45,9 @@ impl SuspendForInput {
 }
 
 impl Tool for SuspendForInput {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let outcome = match ask(&invocation.arguments) {
-            Ok(ask) => Outcome::Pending(Box::new(Pending {
+            Ok(ask) => Outcome::Pending(Box::new(Suspension {
                 kind: SuspendFor::Input,
                 ask,
                 timeout: None,

@@ -17,7 +17,7 @@ use standfast_engine::Engine;
 use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Agent, FixedSettings, Settings};
-use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
+use standfast_engine::tool::{Invocation, Outcome, Tool, ToolFuture};
 use standfast_models::scripted::{Line, Script};
 use standfast_store::Store;
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
@@ -111,7 +111,7 @@ pub(crate) fn agent(name: &str, lines: Vec<Line>) -> (AgentName, Arc<Agent>) {
 struct Nothing;
 
 impl Tool for Nothing {
-    fn run(&self, _: Invocation) -> Running {
+    fn run(&self, _: Invocation) -> ToolFuture {
         Box::pin(std::future::ready(Outcome::Done(ToolResult::Ok(Body::text("deleted")))))
     }
 }

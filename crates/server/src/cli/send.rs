@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use super::client::{Asking, Failure, Form, Patience, Server, ask, read, segment};
+use super::client::{Failure, Form, Patience, Server, ServerArgs, ask, read, segment};
 use super::runs::RunBody;
 
 /// What is sent to whom.
@@ -24,7 +24,7 @@ pub(super) struct Send {
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
-    asking: Asking,
+    asking: ServerArgs,
 }
 
 pub(super) fn run(send: &Send) -> ExitCode {

@@ -10,7 +10,7 @@ use standfast_core::time::{Millis, Timestamp};
 use super::Factory;
 use super::appending::say;
 use super::support::{NewRun, World, block_on, tenant};
-use crate::{DeadQuery, DueNotice, Notice, NoticeQuery, Put, SettleNotice, ShardSet};
+use crate::{DeadQuery, DueNotice, Notice, NoticeQuery, SettleNotice, ShardSet, SideWrite};
 
 pub fn a_notice_is_due_at_its_time(factory: &Factory) {
     let mut world = World::new(factory);
@@ -241,7 +241,7 @@ impl World {
         let mut batch = self.scribe.start(&NewRun::of("helper"));
         let from = batch.link.header.first;
         let owner = owner_of(subscription);
-        batch.puts.push(Put::Notice(Notice { subscription: subscription.into(), owner, from, due_at }));
+        batch.puts.push(SideWrite::Notice(Notice { subscription: subscription.into(), owner, from, due_at }));
         self.write(batch)
     }
 
@@ -250,7 +250,7 @@ impl World {
         let mut batch = self.scribe.batch(row, &say("news"));
         let from = batch.link.header.first;
         let owner = owner_of(subscription);
-        batch.puts.push(Put::Notice(Notice { subscription: subscription.into(), owner, from, due_at }));
+        batch.puts.push(SideWrite::Notice(Notice { subscription: subscription.into(), owner, from, due_at }));
         self.write(batch)
     }
 

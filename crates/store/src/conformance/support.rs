@@ -106,7 +106,7 @@ impl World {
         let hold = the_hold(&batch.row);
         if !audience.is_empty() {
             let who = audience.iter().map(|one| AudienceMember((*one).to_owned())).collect();
-            batch.puts.push(crate::Put::Audience { hold, who });
+            batch.puts.push(crate::SideWrite::Audience { hold, who });
         }
         (self.write(batch), hold)
     }

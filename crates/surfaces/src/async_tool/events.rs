@@ -35,7 +35,7 @@ const FOLLOWED_MAX: usize = 1000;
 pub(super) fn stream(app: &App, who: Principal, pass: Pass, session: Option<SessionId>) -> Response {
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let reading = Reading {
+    let reading = EventReader {
         changes: app.engine.reads().changes(),
         stopping: app.stopping.clone(),
         app: app.clone(),
@@ -53,7 +53,7 @@ pub(super) fn stream(app: &App, who: Principal, pass: Pass, session: Option<Sess
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
-struct Reading {
+struct EventReader {
     app: App,
     who: Principal,
     pass: Pass,
@@ -66,7 +66,7 @@ struct Reading {
     ready: VecDeque<JobView>,
 }
 
-impl Reading {
+impl EventReader {
     async fn next(&mut self) -> Option<Event> {
         while self.ready.is_empty() {
             let heard = tokio::select! {

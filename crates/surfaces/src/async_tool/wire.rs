@@ -150,7 +150,7 @@ pub(super) struct Progress {
 
 /// It was done.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Done {
+pub(super) struct DoneResponse {
     /// Always.
     pub(super) success: bool,
     /// To which call.
