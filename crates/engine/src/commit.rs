@@ -57,7 +57,7 @@ pub(crate) struct Authority {
     pub(crate) recorded: Option<RecordedDecision>,
 }
 
-/// What an append came to, durably.
+/// The result of an append, durably.
 #[derive(Debug)]
 pub(crate) struct CommitResult {
     pub(crate) answer: Answer,

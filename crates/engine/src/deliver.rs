@@ -3,7 +3,7 @@
 //! A kind says how an event becomes a request and how that is signed; a surface brings it along. `rounds.rs` takes
 //! notices that are due, reads the log, sends in order for each subscription and run, and settles; it knows no kind.
 //! `crate::secrets` has the scheme of Standard Webhooks, and seals the secrets that receivers brought along. `subscriptions.rs`
-//! says who is told of what, `remote_cancel.rs` cancels tasks elsewhere that no run waits for. What is stored of receivers is
+//! says who is notified of what, `remote_cancel.rs` cancels tasks elsewhere that no run waits for. What is stored of receivers is
 //! in `receivers`.
 
 mod places;

@@ -60,7 +60,7 @@ pub(crate) use pool::{Crowd, Pool, Queue, Slot};
 /// How often a run waits for a store that is away before it is left to whoever finds it later.
 const STORE_TRIES: u32 = 120;
 
-/// What the first thing that a drive wrote came to, told once it is durable.
+/// The result of the first thing that a drive wrote, sent once it is durable.
 type AcceptanceSender = oneshot::Sender<Result<Answer, EngineError>>;
 
 /// A run that this node takes: a slot of its agent, the right to drive it, and its log as far as it was read.

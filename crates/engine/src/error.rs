@@ -12,10 +12,10 @@ use crate::schema::SchemaMismatch;
 /// Why the engine did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
-    /// A rule says no.
+    /// A rule refuses it.
     #[error("{0}")]
     Refused(#[from] Refusal),
-    /// The store says no, or not now.
+    /// The store refuses it, or is not available.
     #[error("{0}")]
     Store(#[from] StoreError),
     /// There is no such agent.

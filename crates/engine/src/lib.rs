@@ -276,7 +276,7 @@ impl Engine {
         &self.parts.nodes
     }
 
-    /// Who is told of what.
+    /// Who is notified of what.
     #[must_use]
     pub fn subscriptions(&self) -> &Subscriptions {
         &self.parts.subscriptions

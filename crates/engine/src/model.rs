@@ -66,7 +66,7 @@ pub struct ModelFailure {
     pub retry_after: Option<Millis>,
 }
 
-/// What asking comes to.
+/// The result of asking.
 pub type ModelFuture<'a> = Pin<Box<dyn Future<Output = Result<ModelReply, ModelFailure>> + Send + 'a>>;
 
 /// What a model has while it is asked: time, and whoever listens to it.

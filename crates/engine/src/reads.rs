@@ -48,7 +48,7 @@ const PAGES_MAX: usize = 16;
 /// Counts are cached for this long.
 const COUNTS_LAST: Millis = Millis::seconds(5);
 
-/// What looking for a run comes to.
+/// The result of looking for a run.
 #[derive(Clone)]
 pub enum LookedUpRun {
     /// The run.
@@ -164,7 +164,7 @@ impl Reads {
         who: &Principal,
         found: Result<Snapshot, EngineError>,
     ) -> Result<LookedUpRun, EngineError> {
-        // What a run came to stands in its log: where that cannot be read, neither can the run.
+        // The result of a run stands in its log: where that cannot be read, neither can the run.
         let found = match found {
             Ok(snapshot) if snapshot.run().outcome().is_some() => {
                 let read = snapshot.log().await.map(drop);
@@ -201,7 +201,7 @@ impl Reads {
         self.host.settings().fixed.telemetry.render(counted.get(&who.tenant).map(|(_, counts)| counts), now)
     }
 
-    /// A run as soon as it waits or is over; as it is when that takes longer than `at_most`.
+    /// A run as soon as it waits or ends; as it is when that takes longer than `at_most`.
     pub async fn settled_run(
         &self,
         who: &Principal,
@@ -211,7 +211,7 @@ impl Reads {
         self.run_view(&self.settled(who, run, at_most).await?).await
     }
 
-    /// What is stored of a run as soon as it waits or is over, or when `at_most` has passed.
+    /// What is stored of a run as soon as it waits or ends, or when `at_most` has passed.
     pub async fn settled(
         &self,
         who: &Principal,
@@ -222,7 +222,7 @@ impl Reads {
         self.rested(who, run, settled).await
     }
 
-    /// What is stored of a run, also an unreadable one, as soon as it needs somebody or is over, or when `at_most` has
+    /// What is stored of a run, also an unreadable one, as soon as it needs somebody or ends, or when `at_most` has
     /// passed. Jobs of outside systems and sub-runs that are at work are waited for as well.
     pub async fn needs_somebody(
         &self,
@@ -366,7 +366,7 @@ impl Reads {
         self.views.hold(who, hold).await
     }
 
-    /// A hold as soon as its run waits or is over; as it is when that takes longer than `at_most`.
+    /// A hold as soon as its run waits or ends; as it is when that takes longer than `at_most`.
     pub async fn settled_hold(
         &self,
         who: &Principal,

@@ -255,7 +255,7 @@ impl Submit {
         self.callbacks.keep_callback(who, id, callback.clone()).await?;
         let started = self.start_as(who, new, id).await;
         if started.as_ref().ok() != Some(&id) {
-            // Nobody is told of a run that is not there.
+            // Nobody is notified of a run that is not there.
             self.callbacks.drop_callback(who, id, &callback).await?;
             self.callbacks.call_back(who, started.clone()?, callback).await?;
         }

@@ -67,10 +67,10 @@ impl Invocation {
     }
 }
 
-/// What a start came to.
+/// The result of a start.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// It is over.
+    /// It has ended.
     Done(ToolResult),
     /// It was started and nobody knows what it did: a person is asked, unless it may simply be started again.
     Unknown(String),
@@ -112,7 +112,7 @@ pub struct HoldReason {
     pub reason: String,
 }
 
-/// What is different about a tool from how the model was told of it.
+/// What is different about a tool from how it was described to the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolChange {
     /// The rule, as the log names it. An approval satisfies exactly this change: its name says which.
@@ -140,7 +140,7 @@ pub fn webhook_url(ask: &Ask) -> Option<String> {
     said.get("webhookURL")?.as_str().map(str::to_owned)
 }
 
-/// What running comes to.
+/// The result of running.
 pub type ToolFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// What the outside was given for a call, as of when it is asked.

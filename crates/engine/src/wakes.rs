@@ -83,7 +83,7 @@ impl RunListener {
 pub(crate) enum Continuation {
     /// Whoever drives it here goes on with it, and will tell when it rests.
     GoesOn,
-    /// It waits or is over, or nobody here knows.
+    /// It waits or ends, or nobody here knows.
     Rests,
 }
 

@@ -80,7 +80,7 @@ pub(super) struct PastCall {
     pub(super) arguments: String,
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Debug)]
 pub(super) struct ToolAnswer {
     /// The id of the call.

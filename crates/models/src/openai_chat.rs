@@ -31,7 +31,7 @@ pub(super) fn body(asking: &ModelQuery<'_>) -> String {
     members.object().get().to_owned()
 }
 
-/// Tools as OpenAI and Ollama are told of them.
+/// Tools as they are described to OpenAI and Ollama.
 pub(super) fn tools(asking: &ModelQuery<'_>) -> Box<RawValue> {
     let tools = asking.conversation.tools.iter().map(|tool| {
         let mut function = Members::default();

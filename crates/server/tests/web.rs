@@ -689,7 +689,7 @@ async fn a_hold_is_decided_once() {
     assert_eq!(site.effects().len(), 1);
 }
 
-/// Cancel withdraws what waits; both pages say so.
+/// Cancel withdraws what is pending; both pages say so.
 #[tokio::test]
 async fn a_run_is_started_and_canceled_from_a_page() {
     let site = Site::new();
@@ -713,7 +713,7 @@ async fn a_run_is_started_and_canceled_from_a_page() {
     assert_eq!(alice.post(&format!("{path}/cancel"), &[]).await.status, 409);
 }
 
-/// S4-17, S4-26, S0-49: what waits is listed with kind, question, reason, age and deadline; what expired says so.
+/// S4-17, S4-26, S0-49: what is pending is listed with kind, question, reason, age and deadline; what expired says so.
 #[tokio::test]
 async fn what_waits_is_listed_and_paged() {
     let noon = Timestamp(1_762_000_000_000);

@@ -35,7 +35,7 @@ pub use writes::{
     keeps_lease,
 };
 
-/// How often the same commands are decided again before the caller is told of the conflict.
+/// How often the same commands are decided again before the caller gets the conflict.
 const TRIES: u32 = 16;
 
 /// Commands for one append, with everything that deciding them needs. Owned, so that they can be decided again.
@@ -223,7 +223,7 @@ impl Pipeline {
         unsettled.into_iter().map(|work| work.order).collect()
     }
 
-    /// One pass: take off what waits, then wait for everything in the air.
+    /// One pass: take off what is pending, then wait for everything in the air.
     async fn land(&mut self, done: &mut Vec<SettledOrder>) -> Result<(), StoreError> {
         if !self.grounded.is_empty() {
             self.settle_lost(done).await?;

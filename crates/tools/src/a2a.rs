@@ -3,7 +3,7 @@
 //! The task is begun once: its id is stored, in the hold that the call waits in, before anything waits, and every later
 //! start goes on with it. While the call waits it is rows; the engine asks now and then how the task is (`watch`). What
 //! the remote agent asks becomes a hold of this server, and the answer travels back. `card.rs` is who the remote agent
-//! is, `wire.rs` how it is spoken to, `asks.rs` what people are asked, `task.rs` what a task came to.
+//! is, `wire.rs` how it is spoken to, `asks.rs` what people are asked, `task.rs` the result of a task.
 
 mod asks;
 pub mod card;
@@ -416,7 +416,7 @@ impl RemoteAgent {
         }
     }
 
-    /// Cancels a remote task that nobody waits for; what stands in the way, as long as the task goes on.
+    /// Cancels a remote task whose call was given up; what stands in the way, as long as the task goes on.
     async fn cancel(&self, task: &str) -> Result<(), String> {
         let agent = &self.options.name;
         let Some(card) = self.known().await else {
@@ -425,13 +425,13 @@ impl RemoteAgent {
         let line = self.line(&card);
         let why = match line.cancel(task).await {
             Ok(()) => {
-                tracing::info!(agent, task, "a2a: canceled a remote task that nobody waits for");
+                tracing::info!(agent, task, "a2a: canceled a remote task whose call was given up");
                 return Ok(());
             }
             Err(SendError::UnknownTask(_)) => return Ok(()),
             Err(why) => why.to_string(),
         };
-        // One that is over cannot be canceled, and need not be.
+        // One that has ended cannot be canceled, and need not be.
         match line.get(task, 0).await.map(|task| task.stage()) {
             Ok(Stage::Done | Stage::Not(_)) | Err(SendError::UnknownTask(_)) => Ok(()),
             Ok(Stage::Working | Stage::Asks(_) | Stage::Other(_)) | Err(_) => {
@@ -479,7 +479,7 @@ impl Tool for AsksRemote {
         let since = if shown.description.contains(&card::pin(None)) {
             "could not be fetched before, so nobody has seen it"
         } else {
-            "is another one since the model was told of it"
+            "has changed since the run started"
         };
         let reason = format!("the card of the remote agent `{name}` {since}; it is now: {}", card.told());
         Some(ToolChange { rule: format!("{CARD_RULE}:{}", card.digest), reason })

@@ -87,7 +87,7 @@ pub enum End {
     Exit(i32),
     /// By a signal that was not the shim's.
     Signal(i32),
-    /// Its time was over.
+    /// Its time was up.
     TimedOut,
     /// It had more processes than it may have.
     TooManyProcesses,

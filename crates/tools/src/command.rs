@@ -24,7 +24,7 @@ use standfast_engine::tool::{CommandLine, Invocation, Judgement, Nature, Outcome
 use super::child::{self, CapturedStream, CommandResult, End, MissingReport, Order, Report};
 use super::sandbox::{self, Confinement, Isolation, NoSandbox, Plan, Reach};
 
-/// What the model is told of it.
+/// How it is described to the model.
 const DESCRIPTION: &str = "Run one program with arguments. There is no shell: no pipes, no redirection, no variables, \
                            no wildcards.";
 
@@ -124,7 +124,7 @@ impl CommandTool {
         Ok(CommandTool { options, plan, shim })
     }
 
-    /// How a model is told of it.
+    /// How it is described to a model.
     #[must_use]
     pub fn spec() -> ToolSpec {
         let Ok(schema) = RawJson::parse(SCHEMA) else { unreachable!("the schema is a constant") };

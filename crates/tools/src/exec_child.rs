@@ -1,7 +1,7 @@
 //! The shim between the server and a command: it makes a session and process group of its own, starts the command in
 //! it, confined as it was told, reports, and ends everything that the command started.
 //!
-//! Everything ends when the command ends, when its time is over, when it has too many processes, or when standard input
+//! Everything ends when the command ends, when its time is up, when it has too many processes, or when standard input
 //! closes: then the server does not want the command any more, or is dead. The shim is a subreaper: what leaves the
 //! group stays below it and is found. What it has to say it says last, and then it ends itself with the group.
 //!
@@ -112,7 +112,7 @@ enum News {
     TooMany,
 }
 
-/// Runs a command until it ends, its time is over or standard input closes.
+/// Runs a command until it ends, its time is up or standard input closes.
 pub fn run(order: &ExecChild) -> ExitCode {
     match staged(order) {
         Ok(code) => code,
@@ -151,7 +151,7 @@ fn staged(order: &ExecChild) -> Result<ExitCode, String> {
             plan.writable.push(scratch.clone());
             attend(order, Some(plan))
         }
-        (Stage::Between | Stage::Inside, _, _) => Err("it was not told what can be reached".into()),
+        (Stage::Between | Stage::Inside, _, _) => Err("it was given no list of what can be reached".into()),
     }
 }
 

@@ -140,7 +140,7 @@ impl External {
         External { parameters: Some(parameters), ..self }
     }
 
-    /// How a model is told of it: the description and the arguments are the job's own.
+    /// How it is described to a model: the description and the arguments are the job's own.
     #[must_use]
     pub fn spec(description: &str, schema: RawJson) -> ToolSpec {
         ToolSpec {

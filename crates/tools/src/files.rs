@@ -103,7 +103,7 @@ impl FileKind {
         }
     }
 
-    /// How a model is told of it.
+    /// How it is described to a model.
     #[must_use]
     pub fn spec(self) -> ToolSpec {
         let (description, schema) = match self {
@@ -199,7 +199,7 @@ impl Tool for FileTool {
     }
 }
 
-/// A call that nobody waits for any more ends its work at the next file.
+/// A call that was given up ends its work at the next file.
 struct StopsWhenDropped(Arc<AtomicBool>);
 
 impl Drop for StopsWhenDropped {

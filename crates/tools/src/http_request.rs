@@ -61,7 +61,7 @@ impl HttpRequest {
         HttpRequest { options }
     }
 
-    /// How a model is told of it.
+    /// How it is described to a model.
     #[must_use]
     pub fn spec() -> ToolSpec {
         let Ok(schema) = RawJson::parse(SCHEMA) else { unreachable!("a constant that the tests read") };

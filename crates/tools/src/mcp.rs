@@ -147,7 +147,7 @@ impl Tool for McpTool {
             let digest = now.schema_digest().to_string();
             let rule = format!("{CHANGED_RULE}:{digest}:{:?}", now.replay).to_lowercase();
             let reason = format!(
-                "the MCP server `{server}` has changed {} since the model was told of it: {difference}",
+                "the MCP server `{server}` has changed {} since the run started: {difference}",
                 self.tool
             );
             return Some(ToolChange { rule, reason });

@@ -1,4 +1,4 @@
-//! Calls that nobody waits for any more, of tools that began something outside: the outside is told so.
+//! Calls that were given up, of tools that began something outside: the outside is told so.
 //!
 //! A hold of such an agent that ends without an answer puts a notice in the same append. The deliverer finds it, also after
 //! a crash and on another node, and tries again until the outside has heard, as it does with every notice. `work/poller.rs`
@@ -13,7 +13,7 @@ use standfast_store::pipeline::hold_given_up;
 
 use super::Deliveries;
 
-/// What telling the outside came to.
+/// The result of telling the outside.
 pub(super) struct RemoteCancel {
     /// The last event that was looked at.
     pub(super) upto: Seq,

@@ -262,7 +262,7 @@ impl Deliveries {
         Ok(Some(SettleNotice::Delivered { upto }))
     }
 
-    /// Cancels the tasks elsewhere that nobody waits for any more; what became of it.
+    /// Cancels remote tasks whose calls were given up; what became of it.
     async fn cancel_remote_tasks(&self, notice: &DueNotice) -> Result<SettleNotice, StoreError> {
         let told = self.tell_outside(notice.run, notice.from).await?;
         let Err(why) = told.heard else { return Ok(SettleNotice::Delivered { upto: told.upto }) };
@@ -285,14 +285,14 @@ impl Deliveries {
             Err(why) => return Ok(Err(why)),
         };
         let still_hears = match &found.scope {
-            Scope::Tenant if !who.is_admin() => Err(format!("{} is no administrator any more", who.user)),
+            Scope::Tenant if !who.is_admin() => Err(format!("{} is no longer an administrator", who.user)),
             Scope::Tenant => Ok(()),
             Scope::Agent(name) => {
                 let agent = self.host.agent(name).ok();
                 if who.is_admin() || agent.is_none_or(|agent| agent.approvers.include(&who)) {
                     Ok(())
                 } else {
-                    Err(format!("{} is no approver of agent {name} any more", who.user))
+                    Err(format!("{} is no longer an approver of agent {name}", who.user))
                 }
             }
             Scope::Run(named) => {
@@ -305,7 +305,7 @@ impl Deliveries {
                 if named.is_none_or(|named| self.log.may_see(&who, &named)) {
                     Ok(())
                 } else {
-                    Err(format!("{} may not see this run any more", who.user))
+                    Err(format!("{} may no longer see this run", who.user))
                 }
             }
         };

@@ -71,7 +71,7 @@ pub struct SubscriptionView {
     pub receiver: Receiver,
 }
 
-/// Who is told of what.
+/// Who is notified of what.
 pub struct Subscriptions {
     host: Arc<Host>,
     log: Arc<Log>,
@@ -326,14 +326,14 @@ impl Subscriptions {
                 let agent = self.host.agent(name)?;
                 if !who.is_admin() && !agent.approvers.include(who) {
                     return Err(SubscriptionError::NotAllowed(
-                        "only administrators and approvers of an agent hear of all its runs; subscribe to a run",
+                        "only admins and approvers of an agent can subscribe to all its runs; subscribe to one run",
                     ));
                 }
             }
             Hears::Tenant if who.is_admin() => {}
             Hears::Tenant => {
                 return Err(SubscriptionError::NotAllowed(
-                    "only administrators hear of all runs; subscribe to an agent or a run",
+                    "only admins can subscribe to all runs; subscribe to an agent or a run",
                 ));
             }
         }

@@ -65,7 +65,7 @@ impl Drives {
         };
         let owner = Principal { tenant: run.tenant.clone(), ..Principal::of(run.owner.clone()) };
         if let Err(error) = self.callbacks.call_back(&owner, run.id, callback).await {
-            tracing::warn!(run = %run.id, hold = %id, %error, "drive: the webhookURL of a job cannot be told; the job goes on without it");
+            tracing::warn!(run = %run.id, hold = %id, %error, "drive: could not register the job's webhookURL; the job continues without it");
         }
     }
 }
@@ -274,7 +274,7 @@ impl Drive {
         tool.is_some_and(|tool| tool.finds_out()) && continuation(&self.log, call).is_some()
     }
 
-    /// The run is over: its tools are stopped. What ended until then is told, what never ran is given back, and of the
+    /// The run has ended: its tools are stopped. What ended until then is told, what never ran is given back, and of the
     /// rest nobody knows what it did.
     pub(super) async fn stop_tools(&mut self, started: Vec<StartedCall>) -> Result<(), EngineError> {
         while let Some(done) = self.tools.try_join_next_with_id() {

@@ -28,7 +28,7 @@ use crate::tool::read_result;
 
 type ModelResult = Result<ModelReply, ModelFailure>;
 
-/// What asking came to; the error is a panic.
+/// The result of asking; the error is a panic.
 type ThinkResult = Result<ModelResult, Box<dyn Any + Send>>;
 
 impl Drive {
@@ -190,7 +190,7 @@ async fn settle_meanwhile(
     }
 }
 
-/// Waits for the reply without losing the run to another node; none when the run is over before it comes, is another
+/// Waits for the reply without losing the run to another node; none when the run ends before it comes, is another
 /// node's by then, has worked for as long as it may, or is no longer what the model was asked with.
 async fn wait_for_reply(
     drive: &mut Drive,

@@ -19,12 +19,12 @@ use super::{Log, Snapshot};
 use crate::EngineError;
 use crate::auth::{Principal, may_decide, may_log_in};
 
-/// A run with what it came to.
+/// A run with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunView {
     /// The fold of its events.
     pub run: Run,
-    /// What came out, once it is over.
+    /// What came out, once it has ended.
     pub result: Option<Body>,
     /// Why it did not complete.
     pub reason: Option<String>,
@@ -151,7 +151,7 @@ impl Views {
     }
 }
 
-/// What a run came to, and why it did not complete.
+/// The result of a run, and why it did not complete.
 pub(crate) fn result_of(events: &[Envelope]) -> (Option<Body>, Option<String>) {
     let (mut result, mut reason) = (None, None);
     for envelope in events {

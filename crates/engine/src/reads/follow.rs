@@ -148,7 +148,7 @@ impl Follower {
         Ok(appends)
     }
 
-    /// Waits until somebody is needed, also by a sub-run, or the run is over. A run that only outside systems can move
+    /// Waits until somebody is needed, also by a sub-run, or the run has ended. A run that only outside systems can move
     /// is still at work.
     pub(crate) async fn needs_somebody(self) -> Result<StoredRun, EngineError> {
         let poll = self.log.host.settings().fixed.poll;
@@ -180,7 +180,7 @@ impl Follower {
         }
     }
 
-    /// Waits until the run waits or is over. Looks at its row only: nobody's log is read for it.
+    /// Waits until the run waits or ends. Looks at its row only: nobody's log is read for it.
     pub(crate) async fn settles(self) -> Result<StoredRun, EngineError> {
         let (mut tick, mut is_first) = (self.log.host.settings().fixed.poll, true);
         loop {

@@ -23,7 +23,7 @@ use crate::log::{JobView, Log, Snapshot};
 /// Holds that are read at once.
 const AT_ONCE: usize = 200;
 
-/// Runs that are looked at for jobs that are over, at most; of more than that the newest.
+/// Runs that are looked at for jobs that have ended, at most; of more than that the newest.
 const LOOKED_AT_MAX: usize = 500;
 
 /// Which jobs are wanted.
@@ -33,7 +33,7 @@ pub struct JobList {
     pub agent: Option<AgentName>,
     /// Of one conversation.
     pub session: Option<SessionId>,
-    /// Those that are over instead of those that are not.
+    /// Those that have ended instead of those that have not.
     pub over: bool,
     /// How many at most.
     pub limit: usize,
@@ -187,7 +187,7 @@ impl Jobs {
         Ok(found)
     }
 
-    /// What a conversation is doing: work first, then what is tried again, then what waits.
+    /// What a conversation is doing: work first, then what is tried again, then what is pending.
     pub async fn session_now(&self, who: &Principal, name: &SessionName) -> Result<SessionNow, SessionError> {
         let runs = self.sessions.session_runs(who, name).await?;
         let mut retrying = None;

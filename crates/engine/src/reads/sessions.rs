@@ -24,7 +24,7 @@ use crate::auth::Principal;
 use crate::host::Host;
 use crate::log::Log;
 
-/// The key of the metadata that is a view of what waits.
+/// The key of the metadata that is a view of what is pending.
 pub const PENDING: &str = "pending_executions";
 
 /// Runs of one conversation that are looked at, at most.

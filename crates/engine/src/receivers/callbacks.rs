@@ -194,7 +194,7 @@ impl Callbacks {
         let parsed = guard.check_text(url).map_err(|blocked| invalid(blocked.to_string()))?;
         if parsed.scheme() != "https" && !guard.is_named(&parsed) {
             return Err(invalid(format!(
-                "{url:?} is not https; what is told can be read on the way. A host that may be told without it must be \
+                "{url:?} is not https, so deliveries could be read on the way. A host that may be called without it must be \
                  named in server.webhooks.allowed_hosts"
             )));
         }

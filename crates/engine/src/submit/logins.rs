@@ -105,7 +105,7 @@ impl Logins {
             return Err(EngineError::Refused(Refusal::NotAllowed(Some(hold))).into());
         }
         if view.row.closed.is_some() {
-            return Err(NoLogin("nobody waits for this login any more".into()).into());
+            return Err(NoLogin("this login is no longer pending".into()).into());
         }
         let settings = self.host.settings();
         let agent = &snapshot.run().facts.agent;

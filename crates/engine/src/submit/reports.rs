@@ -122,8 +122,8 @@ pub enum ReportError {
     /// The signature is missing or not right.
     #[error("{0}")]
     NotSigned(&'static str),
-    /// The job is over.
-    #[error("the job is over")]
+    /// The job has ended.
+    #[error("the job has ended")]
     Over(Box<JobView>),
     /// The job is being started; its hold is not there yet.
     #[error("the job is only just being started; report again in a moment")]

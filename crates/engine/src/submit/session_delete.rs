@@ -18,7 +18,7 @@ use crate::auth::Principal;
 use crate::log::ErasedRun;
 use crate::reads::{SessionError, SessionName};
 
-/// What deleting a conversation came to.
+/// The result of deleting a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SessionDeletion {
     /// Runs whose contents are gone.

@@ -98,7 +98,7 @@ pub struct SubRun {
     pub message: Message,
 }
 
-/// Telling the outside that nobody waits any more; what stands in the way, when it is to be told again.
+/// Telling the outside that the call was given up; what stands in the way, when it is to be told again.
 pub type AbandonFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// A question to the outside: whether a call that waits can go on.
@@ -148,7 +148,7 @@ impl dyn Tool + '_ {
         self.remote_work()?.watch(state)
     }
 
-    /// Tells the outside that nobody waits any more; see [`RemoteWork::abandon`].
+    /// Tells the outside that the call was given up; see [`RemoteWork::abandon`].
     #[must_use]
     pub fn abandon(&self, state: &Body) -> Option<AbandonFuture> {
         self.remote_work()?.abandon(state)

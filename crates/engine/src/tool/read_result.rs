@@ -36,7 +36,7 @@ struct Arguments {
 }
 
 impl ReadResult {
-    /// How a model is told of it.
+    /// How it is described to a model.
     #[must_use]
     pub fn spec() -> ToolSpec {
         let Ok(schema) = RawJson::parse(SCHEMA) else { unreachable!("a constant that the tests read") };

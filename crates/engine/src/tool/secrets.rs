@@ -134,7 +134,7 @@ impl Secrets {
         }
     }
 
-    /// What a start came to, without them.
+    /// The result of a start, without them.
     #[must_use]
     pub fn cut_outcome(&self, outcome: Outcome) -> Outcome {
         if self.0.is_empty() {

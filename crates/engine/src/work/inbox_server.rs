@@ -86,7 +86,7 @@ impl Work {
         Ok(taken)
     }
 
-    /// What waits for an agent in an inbox.
+    /// What is pending for an agent in an inbox.
     async fn claimable(&self, filter: RunFilter, name: &AgentName) -> Result<Vec<RunRow>, StoreError> {
         let mut found = Vec::new();
         for tenant in self.log.tenants().await? {

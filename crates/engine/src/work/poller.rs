@@ -1,7 +1,7 @@
 //! Calls that wait for something which nobody reports: the outside is asked now and then.
 //!
 //! Which calls those are is a list of open holds, so a start finds them all and nothing is stored for it; what is kept in
-//! memory is only when each is asked about next; `deliver/remote_cancel.rs` tells the outside when nobody waits. With several servers each asks about the runs of its own shards. Whoever
+//! memory is only when each is asked about next; `deliver/remote_cancel.rs` tells the outside when a call was given up. With several servers each asks about the runs of its own shards. Whoever
 //! looks twice does no harm: going on is an append like any other, and happens once.
 
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ const FIRST: Millis = Millis(500);
 /// The longest time between two questions about one call.
 const LONGEST: Millis = Millis::seconds(30);
 
-/// How often the list of what waits is read, when there is little of it.
+/// How often the list of what is pending is read, when there is little of it.
 const ROUND: Millis = Millis(500);
 
 /// Questions at once.
@@ -113,7 +113,7 @@ impl Poller {
         }
     }
 
-    /// What waits now: new ones are remembered, those that are gone are forgotten.
+    /// What is pending now: new ones are remembered, those that are gone are forgotten.
     async fn see(&mut self, shared: &Arc<Work>, found: Vec<HoldRow>) {
         let open: HashMap<HoldId, HoldRow> = found.into_iter().map(|row| (row.id, row)).collect();
         self.waiting.retain(|hold, _| open.contains_key(hold));

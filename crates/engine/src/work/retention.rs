@@ -26,7 +26,7 @@ const PAUSE: Millis = Millis(100);
 /// How often old runs are looked for, at least and at most.
 const EVERY: [Millis; 2] = [Millis::seconds(1), Millis::hours(1)];
 
-/// What the audit says about runs whose time was over.
+/// What the audit says about runs whose time was up.
 #[derive(Serialize)]
 struct Proof {
     kind: &'static str,
@@ -111,7 +111,7 @@ impl Work {
         Ok(())
     }
 
-    /// Lets a run that is over say that it is erased; none when that has to wait. A sub-run is kept while whoever asked for it goes on.
+    /// Lets a run that has ended say that it is erased; none when that has to wait. A sub-run is kept while whoever asked for it goes on.
     async fn erase_ended(&self, run: RunId) -> Result<Option<ErasedRun>, EngineError> {
         let store = &self.log.store;
         let stored = store.load(run).await?;

@@ -30,7 +30,7 @@ const SHARES: [(&str, usize); 4] = [("first", 70), ("second", 10), ("third", 10)
 /// Longest wait between two runs before the bench gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What working off a backlog came to.
+/// The result of working off a backlog.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Backlog {
     pub(crate) count: usize,

@@ -116,7 +116,7 @@ impl Tool for Nothing {
     }
 }
 
-/// One cycle as a client lives it: two requests, the second answered when the run is over.
+/// One cycle as a client lives it: two requests, the second answered when the run has ended.
 pub(crate) async fn cycle(connection: &mut Connection) -> Option<Lap> {
     let start = now();
     let hold = held(connection).await;
@@ -147,7 +147,7 @@ pub(crate) async fn started(connection: &mut Connection) -> (String, String) {
     (text_of(&held, "id").to_owned(), text_of(holds, "id").to_owned())
 }
 
-/// Approves it and waits until the run is over.
+/// Approves it and waits until the run has ended.
 pub(crate) async fn approved(connection: &mut Connection, hold: &str) {
     let body = r#"{"resolution": "approve", "wait": "settled"}"#;
     connection.post(&format!("/api/v1/holds/{hold}/resolve"), body).await;

@@ -301,7 +301,7 @@ fn agent(patience: Patience) -> ureq::Agent {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
-        // What waits here is nobody else's business, and a proxy could not reach this machine anyway.
+        // What is pending here is nobody else's business, and a proxy could not reach this machine anyway.
         .proxy(None)
         .timeout_connect(Some(CONNECT))
         .timeout_global(limit);

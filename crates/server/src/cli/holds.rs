@@ -1,4 +1,4 @@
-//! `standfast holds`: what waits, and deciding it.
+//! `standfast holds`: what is pending, and deciding it.
 //!
 //! Arguments are shown and sent as they are written, byte for byte: what is approved is what runs.
 
@@ -249,7 +249,7 @@ fn edited(server: &Server, wanted: &Edit) -> Result<String, Failure> {
     })
 }
 
-/// What a decision came to.
+/// The result of a decision.
 #[derive(Deserialize)]
 struct DecisionResponse {
     outcome: Text,
@@ -308,7 +308,7 @@ struct ParentRun {
 }
 
 impl HoldBody {
-    /// One line: what waits, or what became of it.
+    /// One line: what is pending, or what became of it.
     pub(super) fn line(&self) -> String {
         let HoldBody { id, kind, agent, .. } = self;
         let tool = self.tool.as_ref().map_or(String::new(), |tool| format!(" of {tool}"));

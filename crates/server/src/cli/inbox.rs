@@ -1,6 +1,6 @@
 //! `standfast inbox`: tasks of inboxes, and answering what they wait for.
 //!
-//! Without a command, at a terminal, it goes through what waits: shows it, takes an answer, goes on. The types are what
+//! Without a command, at a terminal, it goes through what is pending: shows it, takes an answer, goes on. The types are what
 //! these commands read of the inbox routes.
 
 use std::io::{BufRead, IsTerminal, Write};
@@ -13,7 +13,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::client::{Failure, Form, Patience, Server, ServerArgs, ask, read, segment};
 use super::plain::{Text, block, plain, table};
 
-/// What is wanted of inboxes; without a command what waits is gone through.
+/// What is wanted of inboxes; without a command what is pending is gone through.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Inbox {
@@ -362,7 +362,7 @@ fn shown(task: &Task) -> String {
     lines.join("\n")
 }
 
-/// Goes through what waits: a number takes an option, an empty line leaves it, `q` ends.
+/// Goes through what is pending: a number takes an option, an empty line leaves it, `q` ends.
 fn go_through(server: &Server) -> Result<String, Failure> {
     let items = server.list("/api/inboxes/tasks/waiting", &[])?;
     if items.is_empty() {

@@ -1,6 +1,6 @@
 //! `standfast send AGENT TEXT`: a message to an agent begins a run.
 //!
-//! With `--wait` the answer comes when the run waits for somebody or is over; the run is durable in either case.
+//! With `--wait` the answer comes when the run waits for somebody or has ended; the run is durable in either case.
 
 use std::process::ExitCode;
 

@@ -121,7 +121,7 @@ enum Failure {
 }
 
 impl Failure {
-    /// A database that says no is an answer; everything else kept the question from being asked.
+    /// A database that refuses is an answer; everything else kept the question from being asked.
     fn exit_code(&self) -> u8 {
         if let Failure::Database { .. } = self { 1 } else { 2 }
     }

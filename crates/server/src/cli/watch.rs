@@ -1,7 +1,7 @@
 //! `standfast watch [RUN]`: what happens, as it happens.
 //!
 //! A run is followed by its events; the number of the last one is where a lost connection goes on, so a restart of the
-//! server loses and repeats nothing. Without a run, the list of what waits is looked at again and again.
+//! server loses and repeats nothing. Without a run, the list of what is pending is looked at again and again.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
@@ -21,7 +21,7 @@ use super::timeline::EventBody;
 
 /// How long to wait before a lost server is asked again.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How often to look at what waits.
+/// How often to look at what is pending.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What to follow.
@@ -208,7 +208,7 @@ impl Screen {
     }
 }
 
-/// Looks at what waits until it is stopped.
+/// Looks at what is pending until it is stopped.
 fn what_waits(server: &Server) -> Result<(), Failure> {
     let mut known: BTreeMap<String, ()> = BTreeMap::new();
     let (mut is_first, mut is_lost) = (true, false);

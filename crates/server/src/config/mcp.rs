@@ -60,7 +60,7 @@ impl McpTools {
     }
 }
 
-/// What asking a server came to.
+/// The result of asking a server.
 enum McpAnswer {
     Tools(Vec<OfferedTool>),
     Awaited(Arc<Desk>),

@@ -12,7 +12,7 @@ use super::stores::{RunStorage, lives};
 /// S3-14: how long a decision may take in a blocking agent.
 pub(super) const BLOCKING_TIMEOUT: Millis = Millis::seconds(600);
 
-/// What an agent comes to.
+/// The effective settings of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentPlan {
     /// Its name.
@@ -31,7 +31,7 @@ pub struct AgentPlan {
     pub may_work: Option<Millis>,
 }
 
-/// What a tool of an agent comes to.
+/// The effective settings of an agent's tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolPlan {
     /// Its name.

@@ -24,7 +24,7 @@ use super::{FailedStep, Outcome, RunLog, ScenarioError};
 /// Who begins runs when the scenario does not say.
 const SOMEBODY: &str = "user";
 
-/// What a step came to: nothing wrong, or what was expected and what was there.
+/// The result of a step: nothing wrong, or what was expected and what was there.
 type StepResult = Result<Vec<String>, ScenarioError>;
 
 pub(super) async fn play(scenario: Scenario) -> Result<Outcome, ScenarioError> {

@@ -71,7 +71,7 @@ fn commands(site: &Site, arguments: &str) -> Engine {
     server(site, Arc::new(tool), CommandTool::spec(), arguments)
 }
 
-/// What the model was told that the call came to.
+/// The result of the call, as the model was told it.
 async fn told(engine: &Engine, run: RunId) -> String {
     let entries = transcript(&engine.events(run, Seq(0)).await.unwrap());
     let results = entries.into_iter().filter_map(|entry| match entry {

@@ -153,7 +153,7 @@ pub fn ended_runs_are_listed_to_the_last_however_many_there_are(factory: &Factor
 }
 
 impl World {
-    /// Every run that is over since before an instant and has its contents, in small pages.
+    /// Every run that ended before an instant and has its contents, in small pages.
     fn ended(&self, before: Timestamp) -> Vec<RunId> {
         all_pages(|cursor| {
             let query = EndedQuery { tenant: tenant("default"), before, cursor, limit: 2 };
@@ -161,7 +161,7 @@ impl World {
         })
     }
 
-    /// A run that is over and says that it is erased; its contents are still there.
+    /// A run that has ended and says that it is erased; its contents are still there.
     fn erased_run(&mut self, text: &str) -> RunRow {
         let row = self.start(&NewRun::of("helper").saying(text));
         let row = self.send(&row, &super::appending::say(text));

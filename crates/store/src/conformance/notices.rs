@@ -236,7 +236,7 @@ fn within(shards: ShardSet, now: Timestamp) -> NoticeQuery {
 }
 
 impl World {
-    /// A new run whose first append somebody is told of.
+    /// A new run whose first append somebody is notified of.
     pub(super) fn telling(&mut self, subscription: &str, due_at: Timestamp) -> RunRow {
         let mut batch = self.scribe.start(&NewRun::of("helper"));
         let from = batch.link.header.first;
@@ -245,7 +245,7 @@ impl World {
         self.write(batch)
     }
 
-    /// A further append that somebody is told of.
+    /// A further append that somebody is notified of.
     pub(super) fn tells(&mut self, row: &RunRow, subscription: &str, due_at: Timestamp) -> RunRow {
         let mut batch = self.scribe.batch(row, &say("news"));
         let from = batch.link.header.first;

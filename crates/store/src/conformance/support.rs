@@ -111,7 +111,7 @@ impl World {
         (self.write(batch), hold)
     }
 
-    /// A run that is over.
+    /// A run that has ended.
     pub fn ended_run(&mut self, agent: &str) -> RunRow {
         let row = self.queued_run(agent);
         self.send(&row, &Command::Cancel { reason: None })

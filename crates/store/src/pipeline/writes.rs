@@ -190,7 +190,7 @@ fn audiences(decided: &Transition, who: &[AudienceMember]) -> Vec<SideWrite> {
 }
 
 /// Wakes whoever must look at a relative: the run itself when it has a child to begin, its parent when it has ended, its
-/// children when nobody waits for them any more.
+/// children when they are no longer awaited.
 fn wakes(decided: &Transition) -> Vec<SideWrite> {
     let facts = &decided.run.facts;
     let at = decided.run.state.at;

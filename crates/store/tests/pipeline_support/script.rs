@@ -40,7 +40,7 @@ pub(crate) const BEGINNING: Timestamp = Timestamp(1_762_000_000_000);
 pub(crate) struct Script {
     pub(crate) start: Start,
     pub(crate) orders: Vec<Order>,
-    /// What the start and each order came to.
+    /// The result of the start and each order.
     pub(crate) settled: Vec<SettledOrder>,
     /// The log.
     pub(crate) links: Vec<Link>,

@@ -112,7 +112,7 @@ impl World {
     }
 }
 
-/// What an order comes to on a row.
+/// The result of an order on a row.
 pub(crate) fn decided(row: &RunRow, order: &Order) -> Transition {
     let ctx = context(&order.given);
     let nothing = Transition {

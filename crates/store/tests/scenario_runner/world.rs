@@ -34,7 +34,7 @@ pub(crate) struct World {
     pub(crate) runs: Vec<NamedRun>,
     /// The run that sentences are about.
     pub(crate) current: usize,
-    /// What the last step came to; none once an expectation has looked at it.
+    /// The result of the last step; none once an expectation has looked at it.
     pub(crate) outcome: Option<Result<Answer, Refusal>>,
     /// What workers really did.
     pub(crate) effects: Vec<Effect>,

@@ -31,7 +31,7 @@ pub(super) struct PendingHold {
     pub(super) is_asked_again: bool,
 }
 
-/// What waits, for reading a message.
+/// What is pending, for reading a message.
 #[derive(Debug)]
 pub(super) struct PendingTask {
     pub(super) task: RunId,

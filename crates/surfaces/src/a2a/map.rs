@@ -292,7 +292,7 @@ fn decided(resolution: &Resolution, hold_id: String, decided_by: String) -> Opti
     Some(wire::Part::data(&decided))
 }
 
-/// What a run that is over says at last: its result, or why there is none.
+/// What a run that has ended says at last: its result, or why there is none.
 pub(super) fn last_words(place: Place<'_>, events: &[Envelope]) -> Option<wire::Message> {
     let ended = |envelope: &Envelope| {
         let Event::RunEnded(ended) = &envelope.event else { return None };

@@ -81,7 +81,7 @@ pub(super) enum Operation {
     DeletePush(wire::PushRequest),
 }
 
-/// What an operation came to.
+/// The result of an operation.
 pub(super) enum OperationResult {
     Sent(Box<wire::SendMessageResponse>),
     Task(Box<wire::Task>),
@@ -260,7 +260,7 @@ impl OperationContext {
         self.shown_task(self.seen(run).await?, history).await
     }
 
-    /// A task as soon as it needs somebody or is over, or when this long has passed.
+    /// A task as soon as it needs somebody or ends, or when this long has passed.
     pub(super) async fn settled_task(
         &self,
         run: RunId,

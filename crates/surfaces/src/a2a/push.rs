@@ -60,7 +60,7 @@ struct Secrets {
     credentials: Option<String>,
 }
 
-/// `CreateTaskPushNotificationConfig`: also on a task that is over. The same id again replaces what it named.
+/// `CreateTaskPushNotificationConfig`: also on a task that has ended. The same id again replaces what it named.
 pub(super) async fn create(
     asked: &OperationContext,
     config: &TaskPushNotificationConfig,

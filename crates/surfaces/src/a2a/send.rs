@@ -26,7 +26,7 @@ use super::operations::{HISTORY, OperationContext, asks_in, history_length, task
 use super::stream::{Frames, StreamEnd, StreamStart};
 use super::{intercept, map, modes, push, wire};
 
-/// What a message came to.
+/// The result of a message.
 struct SendResult {
     run: RunId,
     /// Whether the message began the task.
@@ -75,7 +75,7 @@ impl SendEffect {
 const REPEAT: &str = "Nothing was decided: this message was already processed. Answer the current request with a new \
                       message and a new messageId";
 
-/// `SendMessage`: answers when somebody is needed or the task is over, or at once where that is wanted.
+/// `SendMessage`: answers when somebody is needed or the task has ended, or at once where that is wanted.
 pub(super) async fn send(
     asked: &OperationContext,
     request: &wire::SendMessageRequest,
@@ -97,7 +97,7 @@ pub(super) async fn send(
     Ok(task)
 }
 
-/// `SendStreamingMessage`: the task first, then what changes, until somebody is needed or it is over.
+/// `SendStreamingMessage`: the task first, then what changes, until somebody is needed or it ends.
 pub(super) async fn stream(
     asked: &OperationContext,
     request: &wire::SendMessageRequest,

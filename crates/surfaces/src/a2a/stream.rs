@@ -51,9 +51,9 @@ pub(super) enum StreamStart {
 /// When a stream closes by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamEnd {
-    /// When a person is needed, or the task is over.
+    /// When a person is needed, or the task has ended.
     AtAQuestion,
-    /// When the task is over.
+    /// When the task has ended.
     AtTheEnd,
 }
 
@@ -394,7 +394,7 @@ impl Frames {
     }
 }
 
-/// Whether what a model was saying is over: it is in the log, or will never be.
+/// Whether what a model was saying has ended: it is in the log, or will never be.
 fn ends_a_reply(append: &[Envelope]) -> bool {
     let ends = |event: &CoreEvent| {
         matches!(event, CoreEvent::ModelReplied(_) | CoreEvent::ModelFailed(_) | CoreEvent::RunEnded(_))

@@ -170,7 +170,7 @@ impl LegacyRequest {
         routes::asked(app, &self.parts.headers, caller, target, operation, digest::of_bytes(members))
     }
 
-    /// Does what is asked, as 0.3 has it: a task that is over can still be subscribed to. It is shown, and that is all.
+    /// Does what is asked, as 0.3 has it: a task that has ended can still be subscribed to. It is shown, and that is all.
     async fn perform(
         &self,
         app: &App,
@@ -204,10 +204,10 @@ impl LegacyRequest {
     }
 }
 
-/// What an operation came to.
+/// The result of an operation.
 enum LegacyResult {
     Done(OperationResult),
-    /// A subscription to a task that is over.
+    /// A subscription to a task that has ended.
     Ended(Box<Task>),
 }
 

@@ -179,7 +179,7 @@ pub(super) struct SendMessageConfiguration {
     pub(super) return_immediately: Option<bool>,
 }
 
-/// What a message came to.
+/// The result of a message.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum SendMessageResponse {

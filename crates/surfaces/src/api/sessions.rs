@@ -1,4 +1,4 @@
-//! The handlers of conversations: list, show, metadata, what waits in them, delete.
+//! The handlers of conversations: list, show, metadata, what is pending in them, delete.
 //!
 //! The name of a conversation may be that of several agents; `?agent=` says which. Of several users', the caller's own is
 //! meant; `?owner=` names another's.

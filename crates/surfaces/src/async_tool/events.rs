@@ -61,7 +61,7 @@ struct EventReader {
     changes: Receiver<RunId>,
     stopping: watch::Receiver<bool>,
     look: Interval,
-    /// How far each call has been told, by its text, and whether it was over by then.
+    /// How far each call has been told, by its text, and whether it had ended by then.
     told: BTreeMap<String, (HoldId, Seq, bool)>,
     ready: VecDeque<JobView>,
 }
@@ -107,7 +107,7 @@ impl EventReader {
         Ok(())
     }
 
-    /// What waits, and what waited when it was last looked at.
+    /// What is pending, and what waited when it was last looked at.
     async fn look_at_all(&mut self) -> Result<(), EngineError> {
         let list = JobList { session: self.session.clone(), limit: FOLLOWED_MAX, ..JobList::default() };
         for view in self.app.engine.jobs().list(&self.who, list).await? {
@@ -135,7 +135,7 @@ impl EventReader {
         if self.told.get(&text).is_some_and(|(_, told, _)| *told >= at) {
             return;
         }
-        // What is over is remembered too, for as long as there is room: its run may change again.
+        // What has ended is remembered too, for as long as there is room: its run may change again.
         if self.told.len() >= FOLLOWED_MAX * 4 {
             self.told.pop_first();
         }

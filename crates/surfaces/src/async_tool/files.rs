@@ -45,7 +45,7 @@ pub struct ExportCount {
 /// Why not everything was written.
 #[derive(Debug, thiserror::Error)]
 pub enum NotWritten {
-    /// The store says no.
+    /// The store refuses it.
     #[error("{0}")]
     Engine(#[from] EngineError),
     /// A conversation cannot be read.

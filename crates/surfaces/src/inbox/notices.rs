@@ -13,7 +13,7 @@ use super::map;
 use super::wire::Object;
 use crate::http::rfc3339;
 
-/// Receivers that are told of tasks.
+/// Receivers that are notified of tasks.
 #[derive(Debug, Clone, Copy)]
 pub struct TaskWebhook;
 

@@ -87,7 +87,7 @@ pub enum TokenRefusal {
     /// It is for somebody else.
     #[error("it is for another audience")]
     Audience,
-    /// It is over.
+    /// It has ended.
     #[error("it has expired")]
     Expired,
     /// It is not valid yet.

@@ -135,7 +135,7 @@ impl<'a> TaskLog<'a> {
     }
 }
 
-/// The first point behind `since` at which somebody is needed or the run is over: how many appends that are.
+/// The first point behind `since` at which somebody is needed or the run has ended: how many appends that are.
 pub(super) fn settled(run: RunId, appends: &[Vec<Envelope>], since: Seq) -> Option<usize> {
     let mut now: Option<Run> = None;
     for (index, append) in appends.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a browser sees at an approval or rejection URL: what waits, and a button. Looking decides nothing.
+//! What a browser sees at an approval or rejection URL: what is pending, and a button. Looking decides nothing.
 //!
 //! The form repeats what was shown, so that a page that is out of date decides nothing (T19). What needs more than a yes
 //! is answered on the page of its hold.

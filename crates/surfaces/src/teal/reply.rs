@@ -34,7 +34,7 @@ pub(super) struct Reply {
 }
 
 impl Asker {
-    /// The answer as soon as somebody is needed or the task is over; as it is when that takes too long.
+    /// The answer as soon as somebody is needed or the task has ended; as it is when that takes too long.
     pub(super) async fn answer(&self, task: RunId, since: LogPoint) -> Result<Reply, Problem> {
         let reads = self.app.engine.reads();
         let at_most = self.app.engine.settings().max_wait;

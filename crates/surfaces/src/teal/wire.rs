@@ -41,7 +41,7 @@ pub(super) enum ContentType {
     Image,
 }
 
-/// What the agent came to.
+/// The agent's result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct TealAgentsResponse {
     pub(super) session_id: String,
@@ -83,7 +83,7 @@ pub(super) struct HitlResponse {
     pub(super) approval_url: String,
     /// POST here to reject.
     pub(super) rejection_url: String,
-    /// What waits.
+    /// What is pending.
     pub(super) tool_calls: Vec<FunctionCall>,
 }
 

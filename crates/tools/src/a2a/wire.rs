@@ -29,7 +29,7 @@ pub(super) struct Line<'a> {
     pub(super) card: &'a Card,
 }
 
-/// What a message came to.
+/// The result of a message.
 pub(super) enum SendResult {
     Task(Box<Task>),
     Message(Message),

@@ -62,13 +62,13 @@ impl OpenCall {
 pub(super) enum CallProgress {
     /// The server asks something that only a person knows.
     Asks(ServerQuestion),
-    /// It is over.
+    /// It has ended.
     Over(Box<Result<ServerResult, ServiceError>>),
     /// It took too long, and was ended.
     TooLong,
 }
 
-/// A call under way. Letting go of it tells the server that nobody waits any more.
+/// A call under way. Letting go of it tells the server that the call was canceled.
 pub(super) struct Talk {
     pub(super) call: Arc<OpenCall>,
     heard: UnboundedReceiver<CallProgress>,

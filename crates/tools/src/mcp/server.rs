@@ -166,7 +166,7 @@ impl Connection {
             || self.program.as_ref().is_some_and(|(_, allowance)| allowance.is_used_up())
     }
 
-    /// Why it is over, as far as its program said so.
+    /// Why it has ended, as far as its program said so.
     fn last_words(&self) -> String {
         let Some((relay, allowance)) = &self.program else { return String::new() };
         match (allowance.is_used_up(), relay.last_words()) {
@@ -327,7 +327,7 @@ impl McpServer {
         }
     }
 
-    /// Calls a tool and waits for its answer. Dropping the future tells the server that nobody waits any more.
+    /// Calls a tool and waits for its answer. Dropping the future tells the server that the call was canceled.
     pub(super) async fn call(&self, call: Call<'_>) -> Result<CallReply, Trouble> {
         let (id, patience, waits) = (call.id, call.patience, call.waits);
         let mut is_late = false;

@@ -71,7 +71,7 @@ impl<'a> ToolFactory<'a> {
         self.entry(plan)?.kind.as_ref()
     }
 
-    /// A tool as the model is told of it.
+    /// A tool as it is described to the model.
     pub(super) fn spec(&self, plan: &ToolPlan, agent: &AgentPlan) -> Result<ToolSpec, BuildError> {
         let entry = self.entry(plan);
         let description = entry.and_then(|tool| tool.common.description.as_deref());

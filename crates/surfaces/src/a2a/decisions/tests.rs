@@ -42,7 +42,7 @@ fn message(parts: &str) -> wire::Message {
     serde_json::from_str(&text).unwrap()
 }
 
-/// What a message comes to, in short.
+/// The result of a message, in short.
 #[derive(Debug, PartialEq, Eq)]
 enum Short {
     Decides(Vec<(u32, Choice)>),

@@ -155,7 +155,7 @@ fn a_task_in_both_forms() {
     assert_eq!(proto["history"][0]["role"], "ROLE_USER");
 }
 
-/// An event is the last of its stream when the task is over, or where the stream closes for a question.
+/// An event is the last of its stream when the task has ended, or where the stream closes for a question.
 #[test]
 fn the_last_event_says_so() {
     for state in STATES {

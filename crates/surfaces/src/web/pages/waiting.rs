@@ -1,4 +1,4 @@
-//! What waits (S4-17, S4-26), and a form to start something.
+//! What is pending (S4-17, S4-26), and a form to start something.
 //!
 //! Oldest first, as it is answered; each item says enough to choose it, and its own page everything.
 
