@@ -29,7 +29,7 @@ use super::EngineError;
 use super::commit::{Change, Commit, IdempotencyKey};
 use super::drive::{Drives, Queue, Rivals, TakenRun};
 use super::host::Host;
-use super::log::{Log, needs};
+use super::log::{Log, Snapshot, needs};
 use super::reads::Sessions;
 use super::receivers::{Callback, Callbacks, SubscriptionError};
 use crate::auth::{Principal, Scope};
@@ -207,7 +207,19 @@ impl Submit {
         say: Say,
         once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
-        self.submit(who, run, Command::Say(say), once).await
+        needs(who, Scope::RunsWrite)?;
+        self.say_on(who, &self.log.snapshot(who, run).await?, say, once).await
+    }
+
+    /// The same, on what the caller has read of the run.
+    pub async fn say_on(
+        &self,
+        who: &Principal,
+        snapshot: &Snapshot,
+        say: Say,
+        once: Option<IdempotencyKey>,
+    ) -> Result<Answer, EngineError> {
+        self.submit(who, snapshot, Command::Say(say), once).await
     }
 
     /// Stops a run.
@@ -218,25 +230,39 @@ impl Submit {
         reason: Option<String>,
         once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
-        self.submit(who, run, Command::Cancel { reason }, once).await
+        needs(who, Scope::RunsWrite)?;
+        self.cancel_on(who, &self.log.snapshot(who, run).await?, reason, once).await
+    }
+
+    /// The same, on what the caller has read of the run.
+    pub async fn cancel_on(
+        &self,
+        who: &Principal,
+        snapshot: &Snapshot,
+        reason: Option<String>,
+        once: Option<IdempotencyKey>,
+    ) -> Result<Answer, EngineError> {
+        self.submit(who, snapshot, Command::Cancel { reason }, once).await
     }
 
     async fn submit(
         &self,
         who: &Principal,
-        run: RunId,
+        snapshot: &Snapshot,
         command: Command,
         once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
         needs(who, Scope::RunsWrite)?;
-        let actor = Actor::Client(who.user.clone());
-        let stored = self.log.visible(who, run).await?;
+        // A worker of an inbox has read tasks that it may not change like this.
+        if !self.log.may_see(who, &snapshot.run().facts) {
+            return Err(EngineError::NotFound);
+        }
         if self.commit.done_before(who, once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);
         }
-        let once = once.as_ref();
+        let (actor, once) = (Actor::Client(who.user.clone()), once.as_ref());
         let change = Change { writes: self.commit.mark(who, once), ..Change::new(actor, vec![command]) };
-        self.commit.commit_once(who, once, stored.row, change).await
+        self.commit.commit_once(who, once, snapshot.stored().row.clone(), change).await
     }
 
     /// Begins a run that a receiver is told everything of, from its first event on.
