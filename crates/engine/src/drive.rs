@@ -11,6 +11,7 @@ mod act;
 mod appends;
 mod denied;
 mod guard;
+mod history;
 mod login;
 mod mishaps;
 mod missing_pins;
@@ -36,6 +37,7 @@ use standfast_core::project::RunRow;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::{CallAttempt, Facts};
 use standfast_core::time::{Millis, Timestamp};
+use standfast_core::transcript::Entry;
 use standfast_store::StoreError;
 use standfast_store::pipeline::{NoticeRule, Pipeline, has_relatives};
 use tokio::sync::oneshot;
@@ -174,6 +176,7 @@ impl Drives {
             asks_people: false,
             above: Vec::new(),
             definition: None,
+            earlier: None,
             tools: JoinSet::new(),
             begun: BTreeSet::new(),
             at_work: HashMap::new(),
@@ -232,6 +235,8 @@ struct Drive {
     pub(super) above: Vec<NoticeRule>,
     /// The definition that the run is pinned to, kept so that nothing in hand is lost to a failing read.
     definition: Option<(Digest, Arc<Definition>)>,
+    /// What came before the run in its conversation, once it was read.
+    earlier: Option<Vec<Entry>>,
     tools: JoinSet<ToolEnd>,
     /// Starts that this drive itself has durably made and not run yet. Only these are run: any other start, also one of
     /// this very node, may have had its effect already.

@@ -149,6 +149,16 @@ impl Submit {
         // The same request may be under way twice, and a conversation may be closed at the same moment.
         let has_rivals = new.once.is_some() || new.session.is_some();
         let (digest, definition) = new.definition;
+        let key = SessionKey {
+            tenant: who.tenant.clone(),
+            agent: new.agent.clone(),
+            owner: who.user.clone(),
+            session: session.clone(),
+        };
+        // A conversation that begins with this run has nothing before it; a task for a worker is no talk.
+        let continues = new.session.is_some() && new.driver == DrivenBy::Loop && new.inbox.is_none();
+        let history =
+            if continues { self.log.history(&key, self.history_tokens(&new.agent)).await? } else { None };
         let start = Start {
             id,
             tenant: who.tenant.clone(),
@@ -161,14 +171,9 @@ impl Submit {
             inbox: new.inbox,
             message: new.message,
             taken,
+            history,
         };
         let mut writes = self.commit.mark(who, new.once.as_ref());
-        let key = SessionKey {
-            tenant: who.tenant.clone(),
-            agent: new.agent.clone(),
-            owner: who.user.clone(),
-            session: session.clone(),
-        };
         writes.guards.push(Guard::SessionOpen { session: key });
         writes.puts.push(SideWrite::Definition { digest, bytes: definition.to_bytes() });
         let actor = Actor::Client(who.user.clone());
@@ -197,6 +202,11 @@ impl Submit {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// How much of a conversation an agent keeps in mind; nothing for an agent that this server does not have.
+    fn history_tokens(&self, agent: &AgentName) -> u32 {
+        self.host.agent(agent).map_or(0, |agent| agent.history_tokens)
     }
 
     /// Says something more to a run.

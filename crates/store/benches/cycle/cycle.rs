@@ -141,6 +141,7 @@ impl Bench {
             inbox: None,
             message: Message::text("Please free some space on the disk, it is nearly full."),
             taken: Admission::AtOnce,
+            history: None,
         };
         let order = self.order(Vec::new(), Actor::Client(UserId::new("alice").unwrap()), self.takes());
         Pipeline::start(self.store.clone(), start, order).unwrap()
