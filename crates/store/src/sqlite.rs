@@ -9,6 +9,7 @@ mod append;
 mod audit;
 mod credentials;
 mod deliveries;
+mod efforts;
 mod erase;
 mod files;
 mod names;
@@ -95,7 +96,11 @@ impl SqliteStore {
     /// program, a file that another store has open, and a SQLite library with known corruption bugs.
     pub fn open(options: &SqliteOptions) -> Result<SqliteStore, OpenError> {
         let file = schema::open(options)?;
-        let readers = Arc::new(Readers::of_open(&options.path, file.files.clone()));
+        let readers = Arc::new(Readers::of_open(
+            &options.path,
+            file.files.clone(),
+            efforts::counting(options.observer.as_ref()),
+        ));
         let tallies = Arc::new(Tallies::default());
         let writer = Writer::start(file, options, tallies.clone())?;
         Ok(SqliteStore {

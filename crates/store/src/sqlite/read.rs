@@ -4,7 +4,7 @@
 //! run only.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use standfast_core::digest::Digest;
@@ -18,6 +18,7 @@ use standfast_core::time::Timestamp;
 use super::append::{find_hold, run_number};
 use super::credentials;
 use super::deliveries;
+use super::efforts;
 use super::files::OpenFiles;
 use super::names::{self, Texts};
 use super::rows::{self, RunColumns, SEQ_MAX, link_key};
@@ -26,6 +27,7 @@ use super::sql;
 use super::writer::Failure;
 use crate::columns::{self, CorruptRow, Record};
 use crate::error::StoreError;
+use crate::observer::{Effort, Observer};
 use crate::query::{AuditEntry, Credential, DueNotice, KeyRecord, Page, SessionKey, SessionRow, StoredRun};
 use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
@@ -41,6 +43,8 @@ pub(super) struct Readers {
     files: Option<OpenFiles>,
     idle: Mutex<Vec<Connection>>,
     texts: Texts,
+    /// Who counts reads.
+    counts: Option<Arc<dyn Observer>>,
 }
 
 /// Idle connections that are kept; more come and go with a burst.
@@ -48,12 +52,19 @@ const IDLE_MAX: usize = 4;
 
 impl Readers {
     pub(super) fn new(path: &Path) -> Result<Readers, OpenError> {
-        Ok(Readers { path: path.to_owned(), files: None, idle: Mutex::default(), texts: Texts::default() })
+        Ok(Readers {
+            path: path.to_owned(),
+            files: None,
+            idle: Mutex::default(),
+            texts: Texts::default(),
+            counts: None,
+        })
     }
 
     /// Connections to the very file that a store has open.
-    pub(super) fn of_open(path: &Path, files: OpenFiles) -> Readers {
-        Readers { path: path.to_owned(), files: Some(files), idle: Mutex::default(), texts: Texts::default() }
+    pub(super) fn of_open(path: &Path, files: OpenFiles, counts: Option<Arc<dyn Observer>>) -> Readers {
+        let (idle, texts) = (Mutex::default(), Texts::default());
+        Readers { path: path.to_owned(), files: Some(files), idle, texts, counts }
     }
 
     /// Runs a read on a connection that nobody else uses meanwhile. Reads are short (a page looks at a bounded number
@@ -75,13 +86,19 @@ impl Readers {
             Some(connection) => connection,
             None => self.open()?,
         };
+        if let Some(observer) = &self.counts {
+            observer.spent(Effort::ReadTransaction);
+        }
         // One snapshot for everything that the read looks at.
         connection.execute_batch("BEGIN").map_err(unreadable)?;
         Ok(connection)
     }
 
     fn open(&self) -> Result<Connection, StoreError> {
-        let connection = open_for_reading(&self.path).map_err(unreadable)?;
+        let mut connection = open_for_reading(&self.path).map_err(unreadable)?;
+        if let Some(observer) = &self.counts {
+            efforts::count(&mut connection, observer.clone(), Effort::ReadStatement).map_err(unreadable)?;
+        }
         // Another file that has taken the name since does not belong to this store.
         if let Some(files) = &self.files {
             files.check_database().map_err(StoreError::unavailable)?;

@@ -23,10 +23,10 @@ use super::files::OpenFiles;
 use super::names::{Numbers, Texts};
 use super::schema::{OpenError, OpenFile};
 use super::tally::{Tallies, Tally};
-use super::{SqliteOptions, erase, work};
+use super::{SqliteOptions, efforts, erase, work};
 use crate::contract::Answer;
 use crate::error::StoreError;
-use crate::observer::Observer;
+use crate::observer::{Effort, Observer};
 use crate::query::{Claim, ClaimedRun, KeyNote, SealedChange, SessionChange, SessionKey, SettleNotice};
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -177,6 +177,8 @@ struct WriterState {
     has_erased: bool,
     /// Pages in the WAL after the last commit.
     wal_pages: Arc<AtomicI32>,
+    /// Whether commits wait for the disk.
+    is_synced: Arc<AtomicBool>,
     stopped: Arc<OnceLock<String>>,
     is_full: Arc<AtomicBool>,
     files: OpenFiles,
@@ -196,17 +198,30 @@ impl WriterState {
         // Checkpoints are ours: SQLite's own would hide a failed sync.
         let wal_pages = Arc::new(AtomicI32::new(0));
         let (seen, was_full) = (wal_pages.clone(), is_full.clone());
+        let (counts, is_synced) = (efforts::counting(observer.as_ref()), Arc::new(AtomicBool::new(true)));
+        let is_waited_for = is_synced.clone();
         let hook = file.connection.wal_hook(Some(move |_: &mut Wal, pages: i32| {
             seen.store(pages, Ordering::Relaxed);
             // Something was written: there is room again.
             was_full.store(false, Ordering::Relaxed);
+            if let Some(observer) = &counts
+                && is_waited_for.load(Ordering::Relaxed)
+            {
+                observer.spent(Effort::Sync);
+            }
             Ok(())
         }));
         if let Err(error) = hook {
             unreachable!("the connection is ours alone: {error}");
         }
+        if let Some(observer) = efforts::counting(observer.as_ref())
+            && let Err(error) = efforts::count(&mut file.connection, observer, Effort::WriteStatement)
+        {
+            unreachable!("the connection is ours alone: {error}");
+        }
         WriterState {
             wal_pages,
+            is_synced,
             has_erased: false,
             connection: file.connection,
             numbers: Numbers::default(),
@@ -283,7 +298,9 @@ impl WriterState {
         if synchronous("NORMAL").is_err() {
             return self.transact(group, || None);
         }
+        self.is_synced.store(false, Ordering::Relaxed);
         let undone = self.transact(group, || None);
+        self.is_synced.store(true, Ordering::Relaxed);
         if let Err(error) = self.connection.pragma_update(None, "synchronous", "FULL") {
             self.stop(format!("commits can no longer be synced ({error})"));
         }
