@@ -11,7 +11,7 @@ use standfast_core::digest::Digest;
 use standfast_core::id::{RunId, Seq};
 
 use super::group::{EncodedBatch, Picture, RunPosition};
-use crate::batch::{Batch, Guard, Put};
+use crate::batch::{Batch, Guard, SideWrite};
 
 /// Runs in one generation of what is remembered; there are two.
 const GENERATION: usize = 4096;
@@ -129,7 +129,7 @@ impl Memory {
             self.tenants.insert(tenant.to_owned());
         }
         for put in &batch.puts {
-            if let Put::Definition { digest, .. } = put {
+            if let SideWrite::Definition { digest, .. } = put {
                 self.definitions.insert((tenant.to_owned(), *digest));
             }
         }
@@ -147,5 +147,5 @@ fn needs_only_its_run(batch: &Batch) -> bool {
         }
         Guard::KeyUnused { .. } | Guard::CounterWithin { .. } => false,
     });
-    guards && !batch.puts.iter().any(|put| matches!(put, Put::Wake { .. }))
+    guards && !batch.puts.iter().any(|put| matches!(put, SideWrite::Wake { .. }))
 }

@@ -23,7 +23,7 @@ use super::rows::{SEQ_MAX, StoredFold, link_key};
 use super::sql;
 use super::tally::Tally;
 use super::work::RunPosition;
-use crate::batch::{Batch, Guard, Notice, Put};
+use crate::batch::{Batch, Guard, Notice, SideWrite};
 use crate::columns::{self, LeaseColumns};
 use crate::error::StoreError;
 
@@ -315,28 +315,28 @@ fn write_put(
     connection: &Connection,
     memory: &mut WriterMemory,
     batch: &Batch,
-    put: &Put,
+    put: &SideWrite,
     no: i64,
     tenant: i64,
 ) -> Result<(), Failure> {
     match put {
-        Put::Key { key, request, expires_at } => {
+        SideWrite::Key { key, request, expires_at } => {
             let seq = batch.row.run.state.seq.0;
             let row = params![tenant, key, request.0, no, seq, expires_at.0];
             connection.prepare_cached(sql::KEY_ADD)?.execute(row)?;
         }
-        Put::Notice(notice) => write_notice(connection, memory, batch, notice, no)?,
-        Put::Audience { hold, .. } if opens(batch, *hold) => {}
-        Put::Audience { hold, who } => write_audience(connection, memory, batch, *hold, who)?,
-        Put::Blob(Blob { name, text }) => {
+        SideWrite::Notice(notice) => write_notice(connection, memory, batch, notice, no)?,
+        SideWrite::Audience { hold, .. } if opens(batch, *hold) => {}
+        SideWrite::Audience { hold, who } => write_audience(connection, memory, batch, *hold, who)?,
+        SideWrite::Blob(Blob { name, text }) => {
             connection.prepare_cached(sql::BLOB_ADD)?.execute(params![no, name.digest.0, text])?;
         }
         // Definitions are never removed.
-        Put::Definition { digest, .. } if !memory.meets_definition(tenant, *digest) => {}
-        Put::Definition { digest, bytes } => {
+        SideWrite::Definition { digest, .. } if !memory.meets_definition(tenant, *digest) => {}
+        SideWrite::Definition { digest, bytes } => {
             connection.prepare_cached(sql::DEFINITION_ADD)?.execute(params![tenant, digest.0, bytes])?;
         }
-        Put::Wake { run, at } => super::work::wake(connection, memory, *run, *at)?,
+        SideWrite::Wake { run, at } => super::work::wake(connection, memory, *run, *at)?,
     }
     Ok(())
 }

@@ -12,16 +12,20 @@ use super::names;
 use super::remembered::{HoldPosition, WriterMemory};
 use super::sql;
 use super::tally::Tally;
-use crate::batch::{AudienceMember, Batch, Put};
+use crate::batch::{AudienceMember, Batch, SideWrite};
 use crate::columns::{self, Record};
 
 /// Who may see a hold that this batch opens: written with it.
 fn audience_of(batch: &Batch, hold: HoldId) -> impl Iterator<Item = &AudienceMember> {
-    let of_hold = move |put: &Put| matches!(put, Put::Audience { hold: of, .. } if *of == hold);
+    let of_hold = move |put: &SideWrite| matches!(put, SideWrite::Audience { hold: of, .. } if *of == hold);
     let lists = batch.puts.iter().filter(move |put| of_hold(put));
     lists.flat_map(|put| match put {
-        Put::Audience { who, .. } => who.as_slice(),
-        Put::Key { .. } | Put::Notice(_) | Put::Blob(_) | Put::Definition { .. } | Put::Wake { .. } => &[],
+        SideWrite::Audience { who, .. } => who.as_slice(),
+        SideWrite::Key { .. }
+        | SideWrite::Notice(_)
+        | SideWrite::Blob(_)
+        | SideWrite::Definition { .. }
+        | SideWrite::Wake { .. } => &[],
     })
 }
 

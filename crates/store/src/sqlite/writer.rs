@@ -30,7 +30,7 @@ use crate::observer::{Effort, Observer};
 /// WAL pages after which they are moved into the file.
 const CHECKPOINT_PAGES: i32 = 4000;
 
-/// The handle of the writer's thread. Dropping it lets the thread finish what waits and stop.
+/// The handle of the writer's thread. Dropping it lets the thread finish what is pending and stop.
 pub(super) struct Writer {
     queue: Option<Arc<SyncSender<Job>>>,
     bell: Arc<Bell>,
