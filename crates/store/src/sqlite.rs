@@ -142,7 +142,7 @@ impl RunStore for SqliteStore {
     }
 
     fn load(&self, run: RunId) -> Answer<StoredRun> {
-        let loaded = self.readers.read(|reading| reading.load(run));
+        let loaded = self.readers.load(run);
         if let Err(StoreError::Corrupt { run, .. }) = &loaded {
             self.tallies.quarantined(*run);
         }
@@ -150,7 +150,7 @@ impl RunStore for SqliteStore {
     }
 
     fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
-        self.read(|reading| reading.links(run, after, limit))
+        Box::pin(std::future::ready(self.readers.read_one(|reading| reading.links(run, after, limit))))
     }
 
     fn blob(&self, run: RunId, digest: Digest) -> Answer<Option<String>> {
@@ -162,7 +162,7 @@ impl RunStore for SqliteStore {
     }
 
     fn facts(&self, run: RunId) -> Answer<Option<Facts>> {
-        self.read(|reading| reading.facts(run))
+        Box::pin(std::future::ready(self.readers.read_one(|reading| reading.facts(run))))
     }
 
     fn find_hold(&self, hold: HoldId) -> Answer<Option<HoldRow>> {

@@ -181,6 +181,83 @@ fn many_callers_share_a_commit() {
     assert_eq!(*counter.commits.lock().unwrap(), [65]);
 }
 
+/// Many callers at once, as the bench has them: commits carry many appends.
+#[test]
+fn a_crowd_shares_commits() {
+    let (_directory, file) = fresh_file();
+    let (counter, store) = sqlite(&file);
+    let bench = Arc::new(Bench::new(store));
+    runtime().block_on(async {
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..64 {
+            let bench = bench.clone();
+            tasks.spawn(async move {
+                for _ in 0..40 {
+                    let hold = bench.start_until_held().await;
+                    bench.approve_until_done(hold).await;
+                }
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+    });
+    let commits = counter.commits.lock().unwrap().clone();
+    let appends: usize = commits.iter().sum();
+    assert_eq!(appends, 64 * 40 * 5);
+    let each = appends as f64 / commits.len() as f64;
+    let statements = counter.take()[&Effort::WriteStatement] as f64 / (64.0 * 40.0);
+    println!("at 64: {each:.1} appends a commit, {statements:.1} statements a cycle");
+    assert!(each >= 16.0, "{each:.1} appends a commit");
+    assert!(statements <= 18.0, "{statements:.1} statements a cycle");
+}
+
+/// What a waiting run costs is rows, and those are small.
+#[test]
+fn a_held_run_takes_at_most_1500_bytes() {
+    const RUNS: usize = 3000;
+    let (_directory, file) = fresh_file();
+    let size = |file: &Path| {
+        let connection = Connection::open(file).unwrap();
+        let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+        let free: i64 = connection.query_row("PRAGMA freelist_count", [], |row| row.get(0)).unwrap();
+        (pages - free) * 4096
+    };
+    let hold_some = |number: u64, runs: usize| {
+        let (_, store) = sqlite(&file);
+        let bench = Arc::new(Bench::numbered(store, number));
+        runtime().block_on(async {
+            let mut tasks = tokio::task::JoinSet::new();
+            for _ in 0..60 {
+                let bench = bench.clone();
+                tasks.spawn(async move {
+                    for _ in 0..runs / 60 {
+                        bench.start_until_held().await;
+                    }
+                });
+            }
+            while let Some(done) = tasks.join_next().await {
+                done.unwrap();
+            }
+        });
+    };
+    // What is there once does not count.
+    hold_some(1_000, 60);
+    let before = size(&file);
+    hold_some(2_000, RUNS);
+    let each = (size(&file) - before) / i64::try_from(RUNS).unwrap();
+    println!("a held run: {each} bytes");
+    let connection = Connection::open(&file).unwrap();
+    let mut statement = connection
+        .prepare("SELECT name, sum(length(payload) + length(hash) + length(salt)) FROM (SELECT 'links' AS name, * FROM links) UNION ALL SELECT 'fold', sum(length(packed)) FROM runs")
+        .unwrap();
+    let parts = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))).unwrap();
+    for (name, bytes) in parts.map(Result::unwrap) {
+        println!("of which {name}: {}", bytes / i64::try_from(RUNS + 60).unwrap());
+    }
+    assert!(each <= 1500, "a held run takes {each} bytes");
+}
+
 /// What was handed over is written also when nobody ever asks what became of it.
 #[test]
 fn an_append_that_nobody_waits_for_is_written() {

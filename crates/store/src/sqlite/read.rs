@@ -12,7 +12,7 @@ use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::link::Link;
 use standfast_core::name::Tenant;
 use standfast_core::project::{self, HoldRow};
-use standfast_core::run::Facts;
+use standfast_core::run::{FOLD_VERSION, Facts};
 use standfast_core::time::Timestamp;
 
 use super::append::run_number;
@@ -81,16 +81,52 @@ impl Readers {
         result
     }
 
-    /// A connection that sees one instant from its first statement on.
-    fn begin(&self) -> Result<Connection, StoreError> {
+    /// The same for a read of one statement, which sees one instant anyway.
+    pub(super) fn read_one<T>(
+        &self,
+        read: impl FnOnce(&ReadSession<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let connection = self.take()?;
+        self.count_read();
+        let result = read(&ReadSession { connection: &connection, texts: &self.texts });
+        self.keep(connection);
+        result
+    }
+
+    /// The run as it is stored.
+    pub(super) fn load(&self, run: RunId) -> Result<StoredRun, StoreError> {
+        // One of an older fold is made again from its events, which must be those of the same instant.
+        match self.read_one(|reading| reading.load_current(run))? {
+            Some(stored) => Ok(stored),
+            None => self.read(|reading| reading.load(run)),
+        }
+    }
+
+    fn take(&self) -> Result<Connection, StoreError> {
         let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = match kept {
-            Some(connection) => connection,
-            None => self.open()?,
-        };
+        match kept {
+            Some(connection) => Ok(connection),
+            None => self.open(),
+        }
+    }
+
+    fn keep(&self, connection: Connection) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_MAX {
+            idle.push(connection);
+        }
+    }
+
+    fn count_read(&self) {
         if let Some(observer) = &self.counts {
             observer.spent(Effort::ReadTransaction);
         }
+    }
+
+    /// A connection that sees one instant from its first statement on.
+    fn begin(&self) -> Result<Connection, StoreError> {
+        let connection = self.take()?;
+        self.count_read();
         // One snapshot for everything that the read looks at.
         connection.execute_batch("BEGIN").map_err(unreadable)?;
         Ok(connection)
@@ -117,10 +153,8 @@ impl Readers {
 
     /// Ends what a connection sees, and keeps it for others.
     pub(super) fn give_back(&self, connection: Connection) {
-        let is_clean = connection.execute_batch("COMMIT").is_ok();
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_clean && idle.len() < IDLE_MAX {
-            idle.push(connection);
+        if connection.execute_batch("COMMIT").is_ok() {
+            self.keep(connection);
         }
     }
 
@@ -149,6 +183,15 @@ fn failed(failure: Failure) -> StoreError {
 impl ReadSession<'_> {
     pub(super) fn load(&self, run: RunId) -> Result<StoredRun, StoreError> {
         self.columns(sql::RUN_BY_ID, run)?.stored(self.connection, self.texts)
+    }
+
+    /// The same; none when it is of an older fold.
+    fn load_current(&self, run: RunId) -> Result<Option<StoredRun>, StoreError> {
+        let columns = self.columns(sql::RUN_BY_ID, run)?;
+        if columns.fold < FOLD_VERSION {
+            return Ok(None);
+        }
+        columns.stored(self.connection, self.texts).map(Some)
     }
 
     pub(super) fn facts(&self, run: RunId) -> Result<Option<Facts>, StoreError> {

@@ -70,21 +70,9 @@ impl Writer {
 
     /// Queues a job at once; the future is only about its answer.
     pub(super) fn hand_over<T: Send + 'static>(&self, job: impl FnOnce(Reply<T>) -> Job) -> Answer<T> {
-        let (reply, answer) = oneshot::channel();
-        if let Some(why) = self.stopped() {
-            return refused(stopped_error(&why));
-        }
-        let Some(queue) = &self.queue else { return refused(StoreError::unavailable("the store is closed")) };
-        match queue.try_send(job(reply)) {
-            Ok(()) => Box::pin(async move {
-                answer.await.unwrap_or_else(|_| {
-                    Err(StoreError::Unknown { why: "the writer ended before it answered".into() })
-                })
-            }),
-            Err(TrySendError::Full(_)) => {
-                refused(StoreError::unavailable("too many appends wait for the disk; try again in a moment"))
-            }
-            Err(TrySendError::Disconnected(_)) => refused(StoreError::unavailable("the writer has ended")),
+        match self.enqueue(job) {
+            Ok(answer) => Box::pin(answered(answer)),
+            Err(refusal) => refused(refusal),
         }
     }
 
@@ -92,13 +80,33 @@ impl Writer {
     pub(super) fn hand_over_append(&self, batches: Vec<EncodedBatch>, at: u64) -> Answer<()> {
         let interest = Arc::new(Interest::default());
         let handed = HandedOver { batches, at, interest: interest.clone() };
-        let answer = self.hand_over(|reply| Job::Append(handed, reply));
         let (bell, queue) = (self.bell.clone(), gather::weak(self.queue.as_ref()));
-        Box::pin(async move {
-            // Runs when the answer is first asked for.
-            bell.ring(&interest, &queue);
-            answer.await
-        })
+        match self.enqueue(|reply| Job::Append(handed, reply)) {
+            Ok(answer) => Box::pin(async move {
+                // Runs when the answer is first asked for.
+                bell.ring(&interest, &queue);
+                answered(answer).await
+            }),
+            Err(refusal) => refused(refusal),
+        }
+    }
+
+    fn enqueue<T>(
+        &self,
+        job: impl FnOnce(Reply<T>) -> Job,
+    ) -> Result<oneshot::Receiver<Result<T, StoreError>>, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        if let Some(why) = self.stopped.get() {
+            return Err(stopped_error(why));
+        }
+        let Some(queue) = &self.queue else { return Err(StoreError::unavailable("the store is closed")) };
+        match queue.try_send(job(reply)) {
+            Ok(()) => Ok(answer),
+            Err(TrySendError::Full(_)) => {
+                Err(StoreError::unavailable("too many appends wait for the disk; try again in a moment"))
+            }
+            Err(TrySendError::Disconnected(_)) => Err(StoreError::unavailable("the writer has ended")),
+        }
     }
 
     /// Whether an append could be written now.
@@ -123,6 +131,12 @@ impl Drop for Writer {
             let _ = thread.join();
         }
     }
+}
+
+async fn answered<T>(answer: oneshot::Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
+    answer
+        .await
+        .unwrap_or_else(|_| Err(StoreError::Unknown { why: "the writer ended before it answered".into() }))
 }
 
 fn refused<T: Send + 'static>(error: StoreError) -> Answer<T> {
