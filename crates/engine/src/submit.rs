@@ -139,12 +139,7 @@ impl Submit {
         let taking =
             slot.and_then(|slot| Some(TakenRun { guard: self.drives.guard(id)?, slot, log: Vec::new() }));
         let taken = if taking.is_some() { Admission::AtOnce } else { Admission::Queued };
-        let session = match &new.session {
-            Some(session) => session.clone(),
-            None => {
-                SessionId::new(id.to_string().replace("run_", "ses_")).map_err(|_| EngineError::NotFound)?
-            }
-        };
+        let session = new.session.clone().unwrap_or_else(|| id.own_session());
         self.log.heard_of(&who.tenant);
         // The same request may be under way twice, and a conversation may be closed at the same moment.
         let has_rivals = new.once.is_some() || new.session.is_some();
