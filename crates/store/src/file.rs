@@ -51,10 +51,10 @@ use crate::subscription::{
     DeadLetter, DeadQuery, NoticeQuery, Subscription, SubscriptionCount, SubscriptionQuery,
 };
 use folder::Folder;
-use model::{Model, Unreadable};
+use model::{FileDamage, Model};
 use redis::RedisIndex;
 use transaction::Transaction;
-use writer::{Durability, Started, Writer};
+use writer::{Durability, RunningWriter, Writer};
 
 pub use audit::{audit_entries, export, heads, verify, verify_against};
 pub use credentials::CredentialFolder;
@@ -138,7 +138,7 @@ impl FileStore {
         let folder = Folder::open(&options.path)?;
         let lock = folder.lock()?;
         let opened = load::open(folder.clone(), options)?;
-        let Started { writer, model, redis } = Writer::start(opened, lock, options)?;
+        let RunningWriter { writer, model, redis } = Writer::start(opened, lock, options)?;
         Ok(FileStore {
             writer,
             model,
@@ -267,10 +267,10 @@ fn unreadable(model: &Model, query: &RunQuery) -> Vec<UnreadableRun> {
     }
     let is_wanted = |facts: Option<&Facts>| facts.is_none_or(|facts| facts.tenant == query.tenant);
     let damaged = model.unreadable.iter().filter_map(|(run, files)| match &files.why {
-        Unreadable::Damaged(why) if is_wanted(files.facts.as_ref()) => {
+        FileDamage::Damaged(why) if is_wanted(files.facts.as_ref()) => {
             Some(UnreadableRun { run: *run, facts: files.facts.clone(), why: why.clone() })
         }
-        Unreadable::Damaged(_) | Unreadable::Newer(_) => None,
+        FileDamage::Damaged(_) | FileDamage::Newer(_) => None,
     });
     damaged.collect()
 }

@@ -31,7 +31,7 @@ pub mod split_store;
 pub mod sqlite;
 mod subscription;
 
-pub use batch::{AudienceMember, Batch, ExpectedHead, Guard, LeaseChange, Notice, Put, Seal};
+pub use batch::{AudienceMember, Batch, ExpectedHead, Guard, LeaseChange, Notice, Seal, SideWrite};
 pub use call_query::{CallQuery, CallStatus};
 pub use contract::{
     Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, Store,

@@ -7,7 +7,7 @@ use std::path::{Component, Path as FilePath, PathBuf};
 use standfast_engine::settings::Jobs;
 use standfast_store::file::RedisAddress;
 
-use super::check::Checked;
+use super::check::CheckResult;
 use super::database;
 use super::file::{Agent, Backend, File, Files, SessionStore, Sql, TaskBackend};
 use super::path::Path;
@@ -16,7 +16,7 @@ use crate::database::{self as places, Database};
 
 /// Where the runs of an agent live.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lives {
+pub enum RunStorage {
     /// In memory: a restart loses them.
     InMemory,
     /// In the server's database.
@@ -25,32 +25,32 @@ pub enum Lives {
 
 /// Where the runs of an agent live.
 #[must_use]
-pub(super) fn lives(agent: &Agent, file: &File) -> Lives {
+pub(super) fn lives(agent: &Agent, file: &File) -> RunStorage {
     match &agent.session_store {
         Some(name) => match file.session_stores.get(name).map(|store| store.backend) {
-            Some(Backend::Memory) => Lives::InMemory,
-            Some(Backend::Sql | Backend::File) | None => Lives::Durably,
+            Some(Backend::Memory) => RunStorage::InMemory,
+            Some(Backend::Sql | Backend::File) | None => RunStorage::Durably,
         },
         None => match agent.task.as_ref().and_then(|task| task.backend) {
-            Some(TaskBackend::Sql) => Lives::Durably,
-            Some(TaskBackend::Memory) | None => Lives::InMemory,
+            Some(TaskBackend::Sql) => RunStorage::Durably,
+            Some(TaskBackend::Memory) | None => RunStorage::InMemory,
         },
     }
 }
 
 /// A database as a section of the file names it.
 #[derive(Clone, Copy)]
-enum Named<'a> {
+enum NamedDatabase<'a> {
     Sql(&'a Sql),
     Files(&'a Files),
 }
 
-impl Named<'_> {
+impl NamedDatabase<'_> {
     /// The database that the section at this path names.
     fn database(self, path: &Path, file: &File, folder: &FilePath) -> Database {
         match self {
-            Named::Sql(sql) => database::named(path, sql, folder),
-            Named::Files(files) => {
+            NamedDatabase::Sql(sql) => database::named(path, sql, folder),
+            NamedDatabase::Files(files) => {
                 let keep = file.server.async_tools.keep_settled.map(|span| span.0);
                 Database::Files(places::Files {
                     path: absolute(folder, &files.directory),
@@ -69,7 +69,7 @@ pub(super) fn database(file: &File, tree: &Node, folder: &FilePath) -> Option<Da
 }
 
 /// Checks that what is named can be opened, and that it is one database.
-pub(super) fn check(file: &File, tree: &Node, folder: &FilePath, found: &mut Checked) {
+pub(super) fn check(file: &File, tree: &Node, folder: &FilePath, found: &mut CheckResult) {
     for (name, store) in &file.session_stores {
         let path = Path::of(&["session_stores", name]);
         backend(store, &path, tree, found);
@@ -90,7 +90,7 @@ pub(super) fn check(file: &File, tree: &Node, folder: &FilePath, found: &mut Che
     one_database(file, tree, folder, found);
 }
 
-fn backend(store: &SessionStore, path: &Path, tree: &Node, found: &mut Checked) {
+fn backend(store: &SessionStore, path: &Path, tree: &Node, found: &mut CheckResult) {
     let is_missing = |key: &str| tree.find(&path.key(key)).is_none();
     match store.backend {
         // A section that is there and wrong has been told.
@@ -117,7 +117,7 @@ fn backend(store: &SessionStore, path: &Path, tree: &Node, found: &mut Checked) 
 }
 
 /// A Redis is named by a URL that this server understands.
-fn redis(files: &Files, path: &Path, tree: &Node, found: &mut Checked) {
+fn redis(files: &Files, path: &Path, tree: &Node, found: &mut CheckResult) {
     let Some(url) = &files.redis else { return };
     // A variable that is not set has been told, or is not asked for.
     let is_unknown = url.expose().is_empty() || url.expose().contains("${");
@@ -127,7 +127,7 @@ fn redis(files: &Files, path: &Path, tree: &Node, found: &mut Checked) {
     }
 }
 
-fn task_backend(name: &str, agent: &Agent, tree: &Node, found: &mut Checked) {
+fn task_backend(name: &str, agent: &Agent, tree: &Node, found: &mut CheckResult) {
     let path = Path::of(&["agents", name, "task"]);
     let Some(task) = &agent.task else { return };
     if let Some(sql) = &task.sql {
@@ -152,7 +152,7 @@ fn task_backend(name: &str, agent: &Agent, tree: &Node, found: &mut Checked) {
 }
 
 /// A server has one database; the first that an agent uses is it.
-fn one_database(file: &File, tree: &Node, folder: &FilePath, found: &mut Checked) {
+fn one_database(file: &File, tree: &Node, folder: &FilePath, found: &mut CheckResult) {
     let all = databases(file, tree);
     let Some((first, first_named)) = all.first() else { return };
     let chosen = first_named.database(first, file, folder);
@@ -160,16 +160,16 @@ fn one_database(file: &File, tree: &Node, folder: &FilePath, found: &mut Checked
         if !named.database(path, file, folder).is_same(&chosen) {
             let what = format!("`{path}` names another database than `{first}`, and a server has one");
             let (key, help) = match (first_named, named) {
-                (Named::Sql(Sql { database: Some(database), .. }), Named::Sql(_))
+                (NamedDatabase::Sql(Sql { database: Some(database), .. }), NamedDatabase::Sql(_))
                     if matches!(chosen, Database::Sqlite(_)) =>
                 {
                     ("database", format!("write `database: {database}` here too; they stay separate in it"))
                 }
-                (Named::Files(Files { directory, .. }), Named::Files(_)) => (
+                (NamedDatabase::Files(Files { directory, .. }), NamedDatabase::Files(_)) => (
                     "directory",
                     format!("write `directory: {directory}` here too; they stay separate in it"),
                 ),
-                (Named::Sql(_) | Named::Files(_), _) => {
+                (NamedDatabase::Sql(_) | NamedDatabase::Files(_), _) => {
                     ("driver", format!("write here what `{first}` says; they stay separate in it"))
                 }
             };
@@ -180,22 +180,22 @@ fn one_database(file: &File, tree: &Node, folder: &FilePath, found: &mut Checked
 }
 
 /// Every database that an agent uses: stores first, in the order of the file, then those of `task.sql`.
-fn databases<'a>(file: &'a File, tree: &Node) -> Vec<(Path, Named<'a>)> {
+fn databases<'a>(file: &'a File, tree: &Node) -> Vec<(Path, NamedDatabase<'a>)> {
     let is_used = |name: &str| file.agents.values().any(|agent| agent.session_store.as_deref() == Some(name));
     let stores = tree.keys(&Path::of(&["session_stores"])).into_iter().filter(|name| is_used(name));
     let stores = stores.filter_map(|name| {
         let store = file.session_stores.get(name)?;
         let at = |key: &str| Path::of(&["session_stores", name, key]);
         match store.backend {
-            Backend::Sql => Some((at("sql"), Named::Sql(store.sql.as_ref()?))),
-            Backend::File => Some((at("file"), Named::Files(store.file.as_ref()?))),
+            Backend::Sql => Some((at("sql"), NamedDatabase::Sql(store.sql.as_ref()?))),
+            Backend::File => Some((at("file"), NamedDatabase::Files(store.file.as_ref()?))),
             Backend::Memory => None,
         }
     });
     let tasks = file.agents.iter().filter(|(_, agent)| agent.session_store.is_none());
     let tasks = tasks.filter_map(|(name, agent)| {
         let task = agent.task.as_ref().filter(|task| task.backend == Some(TaskBackend::Sql))?;
-        Some((Path::of(&["agents", name, "task", "sql"]), Named::Sql(task.sql.as_ref()?)))
+        Some((Path::of(&["agents", name, "task", "sql"]), NamedDatabase::Sql(task.sql.as_ref()?)))
     });
     stores.chain(tasks).collect()
 }

@@ -13,7 +13,7 @@ use standfast_core::name::Tenant;
 use standfast_core::time::Timestamp;
 
 use super::documents::{CredentialDocument, pretty};
-use super::folder::{FileChange, Folder, Unsynced};
+use super::folder::{FileChange, Folder, UnsyncedPaths};
 use super::{OpenError, paths};
 use crate::error::StoreError;
 use crate::query::Credential;
@@ -94,7 +94,7 @@ impl CredentialFolder {
         let file = self.folder.create(&beside)?;
         file.write_all_at(text.as_bytes(), 0)?;
         file.sync_all()?;
-        let mut unsynced = Unsynced::default();
+        let mut unsynced = UnsyncedPaths::default();
         self.folder.make(&FileChange::Put { path, text }, &mut unsynced)?;
         self.folder.sync(&unsynced)
     }

@@ -182,7 +182,7 @@ impl Folder {
     }
 
     /// Makes a change, and remembers what has to be synced for it.
-    pub(super) fn make(&self, change: &FileChange, unsynced: &mut Unsynced) -> io::Result<()> {
+    pub(super) fn make(&self, change: &FileChange, unsynced: &mut UnsyncedPaths) -> io::Result<()> {
         let relative = Path::new(change.path());
         if !relative.components().all(|part| matches!(part, Component::Normal(_))) {
             return Err(io::Error::new(ErrorKind::InvalidData, "it leads out of the folder"));
@@ -223,7 +223,7 @@ impl Folder {
     }
 
     /// Makes the folders that a file is in, and remembers all of them.
-    fn make_folders(&self, file: &Path, unsynced: &mut Unsynced) -> io::Result<()> {
+    fn make_folders(&self, file: &Path, unsynced: &mut UnsyncedPaths) -> io::Result<()> {
         let Some(parent) = file.parent() else { return Ok(()) };
         if !unsynced.folders.insert(parent.to_owned()) {
             return Ok(());
@@ -235,7 +235,7 @@ impl Folder {
     }
 
     /// Makes everything durable that was changed.
-    pub(super) fn sync(&self, unsynced: &Unsynced) -> io::Result<()> {
+    pub(super) fn sync(&self, unsynced: &UnsyncedPaths) -> io::Result<()> {
         for path in &unsynced.files {
             match File::open(self.at(path)) {
                 Ok(file) => file.sync_all()?,
@@ -259,7 +259,7 @@ impl Folder {
 
 /// What was changed and is not durable in its own place yet.
 #[derive(Debug, Default)]
-pub(super) struct Unsynced {
+pub(super) struct UnsyncedPaths {
     files: BTreeSet<String>,
     folders: BTreeSet<PathBuf>,
 }

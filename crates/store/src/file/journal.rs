@@ -35,7 +35,7 @@ struct Heading {
 
 /// A line as it is written.
 #[derive(Serialize)]
-struct Written<'a> {
+struct LineToWrite<'a> {
     no: u64,
     last_number: i64,
     changes: &'a [FileChange],
@@ -43,7 +43,7 @@ struct Written<'a> {
 
 /// A line as it is read.
 #[derive(Debug, Deserialize)]
-struct Line {
+struct ParsedLine {
     no: u64,
     last_number: i64,
     changes: Vec<FileChange>,
@@ -64,7 +64,7 @@ pub(super) struct Journal {
 
 /// What stands in a journal.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct JournalContents {
     pub(super) changes: Vec<FileChange>,
     /// The last transaction.
     pub(super) no: u64,
@@ -77,7 +77,7 @@ pub(super) struct Found {
 
 /// Why a line was not written.
 #[derive(Debug)]
-pub(super) enum NotWritten {
+pub(super) enum WriteFailure {
     /// Nothing of it is there.
     Nothing(io::Error),
     /// Nobody knows.
@@ -85,21 +85,27 @@ pub(super) enum NotWritten {
 }
 
 /// Reads a journal; none when there is none.
-pub(super) fn read(folder: &Folder) -> Result<Option<Found>, OpenError> {
+pub(super) fn read(folder: &Folder) -> Result<Option<JournalContents>, OpenError> {
     let path = folder.at(JOURNAL);
     let bytes = folder.read(JOURNAL).map_err(|error| OpenError::unusable(&path, error))?;
     bytes.map(|bytes| parse(&bytes).map_err(|why| OpenError::unusable(&path, why))).transpose()
 }
 
-fn parse(bytes: &[u8]) -> Result<Found, String> {
+fn parse(bytes: &[u8]) -> Result<JournalContents, String> {
     let damaged = |line: usize, what: &str| {
         format!(
             "line {line} is damaged: {what}. Transactions that were acknowledged may be in it or behind it, so nothing was \
              opened; restore the folder from a backup, or move the file away to go on with what the other files say"
         )
     };
-    let mut found =
-        Found { changes: Vec::new(), no: 0, last_number: 0, torn: 0, length: 0, last_sum: Digest([0; 32]) };
+    let mut found = JournalContents {
+        changes: Vec::new(),
+        no: 0,
+        last_number: 0,
+        torn: 0,
+        length: 0,
+        last_sum: Digest([0; 32]),
+    };
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate().peekable();
     while let Some((at, line)) = lines.next() {
         let shown = at + 1;
@@ -129,7 +135,7 @@ fn parse(bytes: &[u8]) -> Result<Found, String> {
             }
             (found.no, found.last_number) = (heading.after, heading.last_number);
         } else {
-            let line: Line =
+            let line: ParsedLine =
                 serde_json::from_slice(body).map_err(|error| damaged(shown, &error.to_string()))?;
             if line.no != found.no + 1 {
                 return Err(damaged(shown, &format!("transaction {} follows {}", line.no, found.no)));
@@ -206,15 +212,15 @@ impl Journal {
     }
 
     /// Writes a transaction. It counts after [`Journal::sync`].
-    pub(super) fn write(&mut self, last_number: i64, changes: &[FileChange]) -> Result<(), NotWritten> {
-        let written = Written { no: self.no + 1, last_number, changes };
-        let body = serde_json::to_vec(&written).map_err(|error| NotWritten::Nothing(error.into()))?;
+    pub(super) fn write(&mut self, last_number: i64, changes: &[FileChange]) -> Result<(), WriteFailure> {
+        let written = LineToWrite { no: self.no + 1, last_number, changes };
+        let body = serde_json::to_vec(&written).map_err(|error| WriteFailure::Nothing(error.into()))?;
         let (sum, line) = line_of(self.last_sum, &body);
         let length = line.len() as u64;
         if let Err(error) = self.put(&line) {
             return match self.file.set_len(self.length) {
-                Ok(()) => Err(NotWritten::Nothing(error)),
-                Err(_) => Err(NotWritten::Unknown(error)),
+                Ok(()) => Err(WriteFailure::Nothing(error)),
+                Err(_) => Err(WriteFailure::Unknown(error)),
             };
         }
         self.room = self.room.map(|room| room.saturating_sub(length));

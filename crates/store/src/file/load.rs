@@ -14,9 +14,9 @@ use standfast_core::project::{self, RunRow};
 use standfast_core::run::FOLD_VERSION;
 
 use super::documents::{AuditLine, KeyDocument, SealedDocument, SubscriptionDocument, TableLine};
-use super::folder::{FileChange, Folder, Unsynced};
+use super::folder::{FileChange, Folder, UnsyncedPaths};
 use super::journal::{self, JOURNAL, Journal};
-use super::model::{Model, TableLog, Unreadable, UnreadableFiles};
+use super::model::{FileDamage, Model, TableLog, UnreadableFiles};
 use super::sessions::SessionFile;
 use super::transaction::Transaction;
 use super::{FileOptions, OpenError, log, paths};
@@ -24,13 +24,13 @@ use crate::memory::state::{LetterDocument, NoticeDocument, RunDocument};
 use crate::query::{SealedChange, SessionKey};
 
 /// An open folder.
-pub(super) struct Opened {
+pub(super) struct OpenFolder {
     pub(super) model: Model,
     pub(super) journal: Journal,
 }
 
 /// Makes the journal good and reads everything.
-pub(super) fn open(folder: Folder, options: &FileOptions) -> Result<Opened, OpenError> {
+pub(super) fn open(folder: Folder, options: &FileOptions) -> Result<OpenFolder, OpenError> {
     let unusable = |error: std::io::Error| OpenError::unusable(folder.named(), error);
     let (no, last_number) = match journal::read(&folder)? {
         None => {
@@ -45,7 +45,7 @@ pub(super) fn open(folder: Folder, options: &FileOptions) -> Result<Opened, Open
                     found.torn
                 );
             }
-            let mut unsynced = Unsynced::default();
+            let mut unsynced = UnsyncedPaths::default();
             for change in &found.changes {
                 let path = folder.at(change.path());
                 folder.make(change, &mut unsynced).map_err(|error| OpenError::unusable(&path, error))?;
@@ -57,7 +57,7 @@ pub(super) fn open(folder: Folder, options: &FileOptions) -> Result<Opened, Open
     let mut model = read_all(&folder, no)?;
     model.state.number_after(last_number);
     let journal = Journal::begin(&folder, no, model.state.last_number(), options.room).map_err(unusable)?;
-    Ok(Opened { model, journal })
+    Ok(OpenFolder { model, journal })
 }
 
 /// A folder without a journal must be empty.
@@ -158,7 +158,7 @@ impl Loader {
             if let Err((path, why)) = taken {
                 let why = format!("{}: {}", self.model.folder.at(&path).display(), damaged(&why));
                 let facts = self.folded(run).ok().map(|row| row.run.facts);
-                let files = UnreadableFiles { facts, why: Unreadable::Damaged(why) };
+                let files = UnreadableFiles { facts, why: FileDamage::Damaged(why) };
                 self.model.unreadable.insert(run, files);
             }
         }
@@ -178,7 +178,7 @@ impl Loader {
         }
         self.model.state.number_after(document.no);
         if document.fold > FOLD_VERSION {
-            let (facts, why) = (Some(document.facts()), Unreadable::Newer(document.fold));
+            let (facts, why) = (Some(document.facts()), FileDamage::Newer(document.fold));
             self.model.unreadable.insert(run, UnreadableFiles { facts, why });
             return Ok(Ok(()));
         }
@@ -377,7 +377,7 @@ impl Loader {
         let mut transaction = Transaction::on(&mut self.model);
         rows.iter().for_each(|row| transaction.write_calls_of(row));
         let changes: Vec<FileChange> = std::mem::take(&mut transaction.changes);
-        let mut unsynced = Unsynced::default();
+        let mut unsynced = UnsyncedPaths::default();
         for change in &changes {
             let made = self.model.folder.make(change, &mut unsynced);
             made.map_err(|error| self.refused(change.path(), error))?;

@@ -24,12 +24,12 @@ use crate::query::AuditEntry;
 #[derive(Debug, Clone)]
 pub(super) struct UnreadableFiles {
     pub(super) facts: Option<Facts>,
-    pub(super) why: Unreadable,
+    pub(super) why: FileDamage,
 }
 
 /// What is wrong with them.
 #[derive(Debug, Clone)]
-pub(super) enum Unreadable {
+pub(super) enum FileDamage {
     /// They are damaged.
     Damaged(String),
     /// A newer version wrote them.
@@ -39,8 +39,8 @@ pub(super) enum Unreadable {
 impl UnreadableFiles {
     pub(super) fn error(&self, run: RunId) -> StoreError {
         match &self.why {
-            Unreadable::Damaged(why) => StoreError::Corrupt { run, why: why.clone() },
-            Unreadable::Newer(found) => StoreError::Newer { run, found: *found },
+            FileDamage::Damaged(why) => StoreError::Corrupt { run, why: why.clone() },
+            FileDamage::Newer(found) => StoreError::Newer { run, found: *found },
         }
     }
 }

@@ -23,10 +23,10 @@ use super::folder::FileChange;
 use super::model::{Model, to_hex};
 use super::sessions::{SessionFile, status_of};
 use super::{calls, log, paths};
-use crate::batch::{Batch, Put};
+use crate::batch::{Batch, SideWrite};
 use crate::columns::json;
 use crate::error::StoreError;
-use crate::memory::state::Touched;
+use crate::memory::state::ChangeMark;
 use crate::query::{KeyNote, SessionKey};
 
 /// What a call begins with in the log: its id is stored before the job gets it.
@@ -37,7 +37,7 @@ const PENDING: &[u8] = b"\"pending\"";
 pub(super) struct Transaction<'a> {
     pub(super) model: &'a mut Model,
     pub(super) changes: Vec<FileChange>,
-    touched: BTreeSet<Touched>,
+    touched: BTreeSet<ChangeMark>,
     /// Runs whose log changed.
     moved: BTreeSet<RunId>,
     /// Runs that may have calls now.
@@ -173,37 +173,37 @@ impl<'a> Transaction<'a> {
         self.gather();
         let mut touched = std::mem::take(&mut self.touched);
         self.write_calls();
-        touched.extend(self.forget_calls(keep).into_iter().map(Touched::Run));
+        touched.extend(self.forget_calls(keep).into_iter().map(ChangeMark::Run));
         let mut sessions = BTreeSet::new();
         for one in &touched {
             match one {
-                Touched::Run(run) => self.write_run(*run, no),
-                Touched::Session(key) => drop(sessions.insert(key.clone())),
-                Touched::Key(tenant, key) => {
+                ChangeMark::Run(run) => self.write_run(*run, no),
+                ChangeMark::Session(key) => drop(sessions.insert(key.clone())),
+                ChangeMark::Key(tenant, key) => {
                     let record = self.model.state.find_key(tenant.clone(), key.clone());
                     let text = TableLine::text(&[tenant.as_str(), key], record.map(KeyDocument::of).as_ref());
                     self.add_line(paths::KEYS, text);
                 }
-                Touched::Counter(tenant, name) => {
+                ChangeMark::Counter(tenant, name) => {
                     let value = self.model.state.counter(tenant, name);
                     self.add_line(paths::COUNTERS, TableLine::text(&[tenant.as_str(), name], value.as_ref()));
                 }
-                Touched::Notice(no) => {
+                ChangeMark::Notice(no) => {
                     let document = self.model.state.notice_document(*no);
                     let text = TableLine::text(&["notice", &no.to_string()], document.as_ref());
                     self.add_line(paths::NOTICES, text);
                 }
-                Touched::Letter(no) => {
+                ChangeMark::Letter(no) => {
                     let document = self.model.state.letter_document(*no);
                     let text = TableLine::text(&["letter", &no.to_string()], document.as_ref());
                     self.add_line(paths::NOTICES, text);
                 }
-                Touched::Subscription(tenant, id) => {
+                ChangeMark::Subscription(tenant, id) => {
                     let found = self.model.state.subscription(tenant.clone(), id.clone());
                     let text = found.map(|one| pretty(&SubscriptionDocument::of(one)));
                     self.put_or_delete(paths::subscription(tenant, id), text);
                 }
-                Touched::Sealed(tenant, name) => {
+                ChangeMark::Sealed(tenant, name) => {
                     let value = self.model.state.sealed(tenant, name);
                     let document =
                         |value| SealedDocument { tenant: tenant.clone(), name: name.clone(), value };
@@ -211,7 +211,7 @@ impl<'a> Transaction<'a> {
                     self.put_or_delete(paths::sealed(tenant, name), text);
                 }
                 // Entries are added when they are made; credentials are files of their own.
-                Touched::Audit(_) | Touched::Credential(_) => {}
+                ChangeMark::Audit(_) | ChangeMark::Credential(_) => {}
             }
         }
         self.write_sessions(sessions);
@@ -406,11 +406,14 @@ impl WrittenBatch {
             written.line.as_bytes().windows(PENDING.len()).any(|window| window == PENDING);
         for put in &batch.puts {
             match put {
-                Put::Blob(blob) => written.blobs.push((blob.name.digest, blob.text.clone())),
-                Put::Definition { digest, bytes } => {
+                SideWrite::Blob(blob) => written.blobs.push((blob.name.digest, blob.text.clone())),
+                SideWrite::Definition { digest, bytes } => {
                     written.definitions.push((batch.tenant().clone(), *digest, bytes.clone()));
                 }
-                Put::Key { .. } | Put::Notice(_) | Put::Audience { .. } | Put::Wake { .. } => {}
+                SideWrite::Key { .. }
+                | SideWrite::Notice(_)
+                | SideWrite::Audience { .. }
+                | SideWrite::Wake { .. } => {}
             }
         }
         written

@@ -13,9 +13,9 @@ use standfast_core::time::Millis;
 use tokio::sync::{RwLock, oneshot};
 
 use super::documents::TableLine;
-use super::folder::{FileChange, Folder, Unsynced};
-use super::journal::{JOURNAL, Journal, NotWritten};
-use super::load::{self, Opened};
+use super::folder::{FileChange, Folder, UnsyncedPaths};
+use super::journal::{JOURNAL, Journal, WriteFailure};
+use super::load::{self, OpenFolder};
 use super::model::{Model, TableLog};
 use super::redis::{IndexJob, RedisIndex};
 use super::resp::RedisAddress;
@@ -69,14 +69,18 @@ impl std::fmt::Debug for Writer {
 }
 
 /// A writer at work, what it writes, and the Redis that follows it.
-pub(super) struct Started {
+pub(super) struct RunningWriter {
     pub(super) writer: Writer,
     pub(super) model: Arc<RwLock<Model>>,
     pub(super) redis: Option<RedisIndex>,
 }
 
 impl Writer {
-    pub(super) fn start(opened: Opened, lock: File, options: &FileOptions) -> Result<Started, OpenError> {
+    pub(super) fn start(
+        opened: OpenFolder,
+        lock: File,
+        options: &FileOptions,
+    ) -> Result<RunningWriter, OpenError> {
         let folder = opened.model.folder.clone();
         let stopped = Arc::new(OnceLock::new());
         let mut model = opened.model;
@@ -96,7 +100,7 @@ impl Writer {
             model: model.clone(),
             folder: folder.clone(),
             journal: opened.journal,
-            unsynced: Unsynced::default(),
+            unsynced: UnsyncedPaths::default(),
             stopped: stopped.clone(),
             observer: options.observer.clone(),
             keep_settled: options.keep_settled,
@@ -108,7 +112,7 @@ impl Writer {
         let thread = std::thread::Builder::new().name("standfast-files".into());
         let thread = thread.spawn(move || state.run(&receiver));
         let thread = thread.map_err(|error| OpenError::unusable(folder.named(), error))?;
-        Ok(Started {
+        Ok(RunningWriter {
             writer: Writer { queue: Some(sender), stopped, thread: Some(thread), folder },
             model,
             redis,
@@ -176,7 +180,7 @@ struct WriterState {
     model: Arc<RwLock<Model>>,
     folder: Folder,
     journal: Journal,
-    unsynced: Unsynced,
+    unsynced: UnsyncedPaths,
     stopped: Arc<OnceLock<String>>,
     observer: Option<Arc<dyn Observer>>,
     keep_settled: Option<Millis>,
@@ -275,11 +279,11 @@ impl WriterState {
         }
         match self.journal.write(model.state.last_number(), &changes) {
             Ok(()) => {}
-            Err(NotWritten::Nothing(error)) => {
+            Err(WriteFailure::Nothing(error)) => {
                 self.undo(model)?;
                 return Err(StoreError::unavailable(self.sentence(&error)));
             }
-            Err(NotWritten::Unknown(error)) => {
+            Err(WriteFailure::Unknown(error)) => {
                 return Err(self.lose(model, format!("the journal could not be written ({error})")));
             }
         }

@@ -1,6 +1,6 @@
 //! The collections behind the memory store: what an append does to them, and point reads. Lists are in
 //! `lists.rs`, subscriptions and notices in `deliveries.rs`. The file store keeps the same collections as its rows:
-//! what changes is marked for it ([`Touched`]), and `documents.rs` turns an entry into what stands in a file, and back.
+//! what changes is marked for it ([`ChangeMark`]), and `documents.rs` turns an entry into what stands in a file, and back.
 //!
 //! Nothing here is clever: every other backend is compared with it, so it must be easy to believe.
 
@@ -20,7 +20,7 @@ use standfast_core::run::Facts;
 use standfast_core::time::Timestamp;
 
 use crate::audit::entry_hash;
-use crate::batch::{AudienceMember, Batch, Guard, LeaseChange, Put};
+use crate::batch::{AudienceMember, Batch, Guard, LeaseChange, SideWrite};
 use crate::error::StoreError;
 use crate::query::{
     AuditEntry, Credential, KeyNote, KeyRecord, Lease, SealedChange, SessionChange, SessionKey, SessionRow,
@@ -31,7 +31,7 @@ pub(crate) use documents::{HoldDocument, LetterDocument, NoticeDocument, RunDocu
 
 /// What is kept of a run.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum StateContents {
     /// Its rows, its log, its large values.
     #[default]
     Everything,
@@ -41,7 +41,7 @@ pub(crate) enum Kept {
 
 /// What an operation changed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Touched {
+pub(crate) enum ChangeMark {
     Run(RunId),
     Session(SessionKey),
     Key(Tenant, String),
@@ -56,9 +56,9 @@ pub(crate) enum Touched {
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    kept: Kept,
+    kept: StateContents,
     /// What has changed since somebody last asked; none when nobody asks.
-    touched: Option<BTreeSet<Touched>>,
+    touched: Option<BTreeSet<ChangeMark>>,
     runs: BTreeMap<i64, RunEntry>,
     run_numbers: HashMap<RunId, i64>,
     holds: BTreeMap<i64, HoldEntry>,
@@ -120,7 +120,7 @@ impl State {
             checked.map_err(|why| StoreError::Guard { which, why })?;
         }
         for (tenant, name) in counted.keys() {
-            self.touch(|| Touched::Counter(tenant.clone(), name.clone()));
+            self.touch(|| ChangeMark::Counter(tenant.clone(), name.clone()));
         }
         self.counters.extend(counted);
         batches.into_iter().for_each(|batch| self.write(batch));
@@ -195,10 +195,10 @@ impl State {
 
     fn write_row(&mut self, row: RunRow, link: Link, lease: LeaseChange) {
         let run = row.run.facts.id;
-        self.touch(|| Touched::Run(run));
+        self.touch(|| ChangeMark::Run(run));
         let link = match self.kept {
-            Kept::Everything => Some(link),
-            Kept::RowsOnly => None,
+            StateContents::Everything => Some(link),
+            StateContents::RowsOnly => None,
         };
         match self.run_numbers.get(&run).and_then(|no| self.runs.get_mut(no)) {
             Some(entry) => {
@@ -239,7 +239,7 @@ impl State {
         };
         let no = self.next_number();
         if !self.sessions.contains_key(&key) {
-            self.touch(|| Touched::Session(key.clone()));
+            self.touch(|| ChangeMark::Session(key.clone()));
             self.sessions.insert(key, SessionEntry { no, row: fresh });
         }
     }
@@ -268,29 +268,29 @@ impl State {
         }
     }
 
-    fn put(&mut self, run: RunId, tenant: &Tenant, put: Put, first: Seq, last: Seq) {
+    fn put(&mut self, run: RunId, tenant: &Tenant, put: SideWrite, first: Seq, last: Seq) {
         match put {
-            Put::Key { key, request, expires_at } => {
+            SideWrite::Key { key, request, expires_at } => {
                 let record = KeyRecord { request, run, seq: last, expires_at };
-                self.touch(|| Touched::Key(tenant.clone(), key.clone()));
+                self.touch(|| ChangeMark::Key(tenant.clone(), key.clone()));
                 self.keys.insert((tenant.clone(), key), record);
             }
-            Put::Notice(notice) => self.put_notice(run, tenant, notice, first),
-            Put::Audience { hold, who } => {
-                self.touch(|| Touched::Run(hold.run));
+            SideWrite::Notice(notice) => self.put_notice(run, tenant, notice, first),
+            SideWrite::Audience { hold, who } => {
+                self.touch(|| ChangeMark::Run(hold.run));
                 if let Some(entry) = self.hold_entry(hold).filter(|entry| entry.row.closed.is_none()) {
                     entry.audience.extend(who);
                 }
             }
-            Put::Blob(_) | Put::Definition { .. } if self.kept == Kept::RowsOnly => {}
-            Put::Blob(blob) => {
+            SideWrite::Blob(_) | SideWrite::Definition { .. } if self.kept == StateContents::RowsOnly => {}
+            SideWrite::Blob(blob) => {
                 self.blobs.insert((run, blob.name.digest), blob.text);
             }
-            Put::Definition { digest, bytes } => {
+            SideWrite::Definition { digest, bytes } => {
                 self.definitions.entry((tenant.clone(), digest)).or_insert(bytes);
             }
-            Put::Wake { run, at } => {
-                self.touch(|| Touched::Run(run));
+            SideWrite::Wake { run, at } => {
+                self.touch(|| ChangeMark::Run(run));
                 let entry = self.run_numbers.get(&run).and_then(|no| self.runs.get_mut(no));
                 if let Some(entry) = entry.filter(|entry| entry.quarantined.is_none()) {
                     entry.wake_at = Some(entry.wake_at.map_or(at, |wake| wake.min(at)));
@@ -340,7 +340,7 @@ impl State {
         if entry.quarantined.is_none() {
             entry.quarantined = Some(why);
             (entry.lease, entry.wake_at, entry.due_at) = (None, None, None);
-            self.touch(|| Touched::Run(run));
+            self.touch(|| ChangeMark::Run(run));
         }
         Ok(())
     }
@@ -354,12 +354,12 @@ impl State {
             match kept {
                 Some((request, expires_at)) if self.run_numbers.contains_key(&run) => {
                     let record = KeyRecord { request, run, seq: Seq(0), expires_at };
-                    self.touch(|| Touched::Key(tenant.clone(), key.clone()));
+                    self.touch(|| ChangeMark::Key(tenant.clone(), key.clone()));
                     self.keys.insert((tenant, key), record);
                 }
                 Some(_) => {}
                 None => {
-                    self.touch(|| Touched::Key(tenant.clone(), key.clone()));
+                    self.touch(|| ChangeMark::Key(tenant.clone(), key.clone()));
                     self.keys.remove(&(tenant, key));
                 }
             }
@@ -370,7 +370,7 @@ impl State {
         let past = self.keys.iter().filter(|(_, record)| record.expires_at <= until);
         let names: Vec<(Tenant, String)> = past.take(limit).map(|(name, _)| name.clone()).collect();
         for (tenant, key) in &names {
-            self.touch(|| Touched::Key(tenant.clone(), key.clone()));
+            self.touch(|| ChangeMark::Key(tenant.clone(), key.clone()));
             self.keys.remove(&(tenant.clone(), key.clone()));
         }
         names.len()
@@ -380,7 +380,7 @@ impl State {
         let still_has = |run: &RunId| match self.leased_by(*run, node) {
             Some(entry) => {
                 entry.change_lease(LeaseChange::Take { node, until });
-                self.touch(|| Touched::Run(*run));
+                self.touch(|| ChangeMark::Run(*run));
                 true
             }
             None => false,
@@ -392,7 +392,7 @@ impl State {
         if let Some(entry) = self.leased_by(run, node) {
             entry.wake_at = [entry.wake_at, wake_at].into_iter().flatten().min();
             entry.change_lease(LeaseChange::Release);
-            self.touch(|| Touched::Run(run));
+            self.touch(|| ChangeMark::Run(run));
         }
     }
 
@@ -417,7 +417,7 @@ impl State {
             }
             SessionChange::Close => row.closed = true,
         }
-        self.touch(|| Touched::Session(key.clone()));
+        self.touch(|| ChangeMark::Session(key.clone()));
         true
     }
 
@@ -426,11 +426,11 @@ impl State {
         let no = entries.last().map_or(1, |last| last.no + 1);
         let previous = entries.last().map(|last| last.hash);
         let hash = entry_hash(previous, tenant.as_str(), no, at, &entry);
-        if self.kept == Kept::RowsOnly {
+        if self.kept == StateContents::RowsOnly {
             entries.clear();
         }
         entries.push(AuditEntry { no, at, entry, hash });
-        self.touch(|| Touched::Audit(tenant));
+        self.touch(|| ChangeMark::Audit(tenant));
     }
 
     pub(crate) fn audit_entries(&self, tenant: &Tenant, after: u64, limit: usize) -> Vec<AuditEntry> {
@@ -447,7 +447,7 @@ impl State {
         if self.sealed.get(&key) != change.before.as_ref() {
             return false;
         }
-        self.touch(|| Touched::Sealed(key.0.clone(), key.1.clone()));
+        self.touch(|| ChangeMark::Sealed(key.0.clone(), key.1.clone()));
         match change.after {
             Some(value) => drop(self.sealed.insert(key, value)),
             None => drop(self.sealed.remove(&key)),
@@ -463,7 +463,7 @@ impl State {
         if self.credentials.contains_key(&credential.prefix) {
             return false;
         }
-        self.touch(|| Touched::Credential(credential.prefix.clone()));
+        self.touch(|| ChangeMark::Credential(credential.prefix.clone()));
         self.credentials.insert(credential.prefix.clone(), credential);
         true
     }
@@ -476,7 +476,7 @@ impl State {
         let found = self.credentials.get_mut(prefix).filter(|credential| credential.tenant == *tenant);
         let Some(credential) = found else { return false };
         credential.revoked_at.get_or_insert(at);
-        self.touch(|| Touched::Credential(prefix.to_owned()));
+        self.touch(|| ChangeMark::Credential(prefix.to_owned()));
         true
     }
 
@@ -492,7 +492,7 @@ impl State {
         let said_at = entry.links.iter().position(Link::says_erased).unwrap_or(0);
         entry.links.iter_mut().take(said_at).for_each(Link::erase);
         entry.is_erased = true;
-        self.touch(|| Touched::Run(run));
+        self.touch(|| ChangeMark::Run(run));
         self.blobs.retain(|(owner, _), _| *owner != run);
         self.forget_letters(run);
         Ok(())
@@ -512,7 +512,7 @@ impl State {
     }
 
     /// Marks something as changed, if somebody asks.
-    fn touch(&mut self, what: impl FnOnce() -> Touched) {
+    fn touch(&mut self, what: impl FnOnce() -> ChangeMark) {
         if let Some(touched) = &mut self.touched {
             touched.insert(what());
         }

@@ -8,7 +8,7 @@ use standfast_core::id::{RunId, Seq, Shard};
 use standfast_core::name::Tenant;
 use standfast_core::time::Timestamp;
 
-use super::{State, Touched};
+use super::{ChangeMark, State};
 use crate::batch::{Batch, Notice};
 use crate::fairness::take_turns;
 use crate::query::{DueNotice, Page, SettleNotice};
@@ -64,11 +64,11 @@ impl State {
             Some((no, entry)) => {
                 entry.latest = entry.latest.max(latest);
                 let no = *no;
-                self.touch(|| Touched::Notice(no));
+                self.touch(|| ChangeMark::Notice(no));
             }
             None => {
                 let no = self.next_number();
-                self.touch(|| Touched::Notice(no));
+                self.touch(|| ChangeMark::Notice(no));
                 let (tenant, shard) = (tenant.clone(), run.shard(tenant));
                 let entry = NoticeEntry { tenant, shard, run, notice, latest, attempts: 0 };
                 self.deliveries.notices.insert(no, entry);
@@ -111,7 +111,7 @@ impl State {
     }
 
     pub(crate) fn settle_notice(&mut self, no: i64, settle: SettleNotice) {
-        self.touch(|| Touched::Notice(no));
+        self.touch(|| ChangeMark::Notice(no));
         let Some(entry) = self.deliveries.notices.get_mut(&no) else { return };
         match settle {
             SettleNotice::Delivered { upto } if entry.latest > upto => {
@@ -139,7 +139,7 @@ impl State {
                 let (tenant, shard, latest) = (entry.tenant.clone(), entry.shard, entry.latest);
                 let owner = entry.notice.owner.clone();
                 self.deliveries.notices.remove(&no);
-                self.touch(|| Touched::Letter(no));
+                self.touch(|| ChangeMark::Letter(no));
                 self.deliveries.dead.insert(no, DeadEntry { tenant, shard, latest, owner, letter });
             }
         }
@@ -162,7 +162,7 @@ impl State {
         let key = (new.tenant.clone(), new.id.clone());
         let is_new = !self.deliveries.subscriptions.contains_key(&key);
         if is_new {
-            self.touch(|| Touched::Subscription(key.0.clone(), key.1.clone()));
+            self.touch(|| ChangeMark::Subscription(key.0.clone(), key.1.clone()));
             self.deliveries.subscriptions.insert(key, new);
         }
         is_new
@@ -173,13 +173,13 @@ impl State {
         let found = self.deliveries.subscriptions.get_mut(&key).filter(|found| found.facts == before);
         let Some(found) = found else { return false };
         *found = Subscription { scope: found.scope.clone(), owner: found.owner.clone(), ..after };
-        self.touch(|| Touched::Subscription(key.0, key.1));
+        self.touch(|| ChangeMark::Subscription(key.0, key.1));
         true
     }
 
     pub(crate) fn delete_subscription(&mut self, tenant: Tenant, id: String) -> bool {
         self.forget_letters_that(|dead| dead.tenant == tenant && dead.letter.subscription == id);
-        self.touch(|| Touched::Subscription(tenant.clone(), id.clone()));
+        self.touch(|| ChangeMark::Subscription(tenant.clone(), id.clone()));
         self.deliveries.subscriptions.remove(&(tenant, id)).is_some()
     }
 
@@ -206,7 +206,7 @@ impl State {
     fn forget_letters_that(&mut self, is_meant: impl Fn(&DeadEntry) -> bool) {
         let meant = self.deliveries.dead.iter().filter(|(_, dead)| is_meant(dead)).map(|(no, _)| *no);
         for no in meant.collect::<Vec<i64>>() {
-            self.touch(|| Touched::Letter(no));
+            self.touch(|| ChangeMark::Letter(no));
             self.deliveries.dead.remove(&no);
         }
     }
@@ -219,7 +219,7 @@ impl State {
         else {
             return false;
         };
-        self.touch(|| Touched::Letter(no));
+        self.touch(|| ChangeMark::Letter(no));
         let same =
             |entry: &NoticeEntry| entry.run == letter.run && entry.notice.subscription == letter.subscription;
         match self.deliveries.notices.iter_mut().find(|(_, entry)| same(entry)) {
@@ -229,14 +229,14 @@ impl State {
                 entry.latest = entry.latest.max(latest);
                 entry.attempts = 0;
                 let no = *no;
-                self.touch(|| Touched::Notice(no));
+                self.touch(|| ChangeMark::Notice(no));
             }
             None => {
                 let run = letter.run;
                 let subscription = letter.subscription;
                 let notice = Notice { subscription, owner, from: letter.from, due_at: at };
                 let no = self.next_number();
-                self.touch(|| Touched::Notice(no));
+                self.touch(|| ChangeMark::Notice(no));
                 let entry = NoticeEntry { tenant, shard, run, notice, latest, attempts: 0 };
                 self.deliveries.notices.insert(no, entry);
             }

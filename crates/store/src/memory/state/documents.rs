@@ -15,7 +15,7 @@ use standfast_core::run::{FOLD_VERSION, Facts, InboxEntry};
 use standfast_core::time::Timestamp;
 
 use super::deliveries::{DeadEntry, NoticeEntry};
-use super::{HoldEntry, Kept, RunEntry, SessionEntry, State, Touched};
+use super::{ChangeMark, HoldEntry, RunEntry, SessionEntry, State, StateContents};
 use crate::batch::{AudienceMember, LeaseChange, Notice};
 use crate::columns::{self, Record};
 use crate::query::{AuditEntry, KeyRecord, Lease, SessionKey, SessionRow};
@@ -172,11 +172,11 @@ impl RunDocument {
 impl State {
     /// Empty collections that keep rows only and mark what changes.
     pub(crate) fn rows_only() -> State {
-        State { kept: Kept::RowsOnly, touched: Some(Default::default()), ..State::default() }
+        State { kept: StateContents::RowsOnly, touched: Some(Default::default()), ..State::default() }
     }
 
     /// What has changed since this was last asked.
-    pub(crate) fn take_touched(&mut self) -> std::collections::BTreeSet<Touched> {
+    pub(crate) fn take_touched(&mut self) -> std::collections::BTreeSet<ChangeMark> {
         self.touched.as_mut().map(std::mem::take).unwrap_or_default()
     }
 

@@ -10,7 +10,7 @@ use standfast_core::name::{AgentName, Tenant};
 use standfast_core::project::{HoldRow, Phase, RunRow};
 use standfast_core::time::Timestamp;
 
-use super::{HoldEntry, RunEntry, SessionEntry, State, Touched};
+use super::{ChangeMark, HoldEntry, RunEntry, SessionEntry, State};
 use crate::batch::LeaseChange;
 use crate::fairness::take_turns;
 use crate::query::{
@@ -60,7 +60,7 @@ impl State {
             let from = entry.lease.take();
             entry.change_lease(LeaseChange::Take { node: claim.node, until: claim.until });
             let stored = Box::new(StoredRun { row: entry.row.clone(), lease: entry.lease });
-            self.touch(|| Touched::Run(stored.row.run.facts.id));
+            self.touch(|| ChangeMark::Run(stored.row.run.facts.id));
             Some(ClaimedRun::Run { stored, from })
         };
         taken.into_iter().filter_map(lease).collect()
