@@ -46,7 +46,8 @@ pub fn files_of(folder: &Path) -> Files {
                 folders.push(path);
             } else if path.file_name().is_none_or(|name| name != "lock") {
                 let name = path.strip_prefix(folder).unwrap().to_string_lossy().into_owned();
-                files.insert(name, std::fs::read(&path).unwrap());
+                // One that is just being renamed has another name now.
+                files.extend(std::fs::read(&path).ok().map(|bytes| (name, bytes)));
             }
         }
     }
