@@ -12,6 +12,7 @@ use standfast_core::event::Event;
 use standfast_core::id::RunId;
 use standfast_store::{Scope as Hears, StoreError, Subscription, SubscriptionQuery};
 
+use super::subscriptions::Unresolved;
 use super::{COLUMN, CallbackDetails, Receiver, SubscriptionError, Subscriptions};
 use crate::auth::{Principal, Scope};
 use crate::engine::EngineError;
@@ -86,7 +87,8 @@ impl Callbacks {
         needs(who, Scope::RunsWrite)?;
         let settings = self.host.settings();
         let key = settings.webhooks.key.as_ref().ok_or(SubscriptionError::NoKey)?;
-        self.subscriptions.check_address(&callback.url).await?;
+        // A program names it, and may be faster than its name server.
+        self.subscriptions.check_address(&callback.url, Unresolved::Kept).await?;
         self.identity.keep_rights(who, true).await?;
         let id = row_id(who, run, callback.kind, &callback.name);
         let sealed =

@@ -27,6 +27,16 @@ use crate::engine::host::Host;
 use crate::engine::identity::{Identity, Owner, needs};
 use crate::engine::log::Log;
 use crate::engine::wakes::Wakes;
+use crate::outbound::guard::Blocked;
+
+/// What becomes of an address whose name leads nowhere when it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unresolved {
+    /// It is refused: a person can correct it.
+    Refused,
+    /// It is kept: it is looked at again at each sending.
+    Kept,
+}
 
 /// Active subscriptions to an agent or a tenant that a tenant may have: every append looks at them.
 const BROAD_MAX: usize = 100;
@@ -131,7 +141,7 @@ impl Subscriptions {
             let secret = key.secret(&who.tenant, &id, known.receiver.secret);
             return same(known, request, new.once).map(|known| (known, secret));
         }
-        self.check_address(&new.url).await?;
+        self.check_address(&new.url, Unresolved::Refused).await?;
         self.check_number(who, &new.hears).await?;
         self.identity.keep_rights(who, true).await?;
         let receiver = Receiver {
@@ -365,7 +375,11 @@ impl Subscriptions {
     }
 
     /// Looked at again whenever something is sent; here it is told to whoever can change it.
-    pub(crate) async fn check_address(&self, url: &str) -> Result<(), SubscriptionError> {
+    pub(crate) async fn check_address(
+        &self,
+        url: &str,
+        unresolved: Unresolved,
+    ) -> Result<(), SubscriptionError> {
         let settings = self.host.settings();
         let guard = &settings.webhooks.guard;
         let invalid = |why: String| SubscriptionError::Invalid(why);
@@ -376,8 +390,11 @@ impl Subscriptions {
                  named in server.webhooks.allowed_hosts"
             )));
         }
-        guard.check(url).await.map_err(|blocked| invalid(blocked.to_string()))?;
-        Ok(())
+        match guard.check(url).await {
+            Ok(_) => Ok(()),
+            Err(Blocked::NoAddress { .. }) if unresolved == Unresolved::Kept => Ok(()),
+            Err(blocked) => Err(invalid(blocked.to_string())),
+        }
     }
 
     /// Whether one more may be active: of one owner to one run, of one owner to agents or everything, and of all together.
