@@ -21,7 +21,9 @@ use crate::secrets::SigningKey;
 use crate::telemetry::Telemetry;
 use crate::vault::Vault;
 
-pub use agent::{Agent, Card, CardReaders, ServedInbox, Serves, Skill, Streaming, Tracking};
+pub use agent::{
+    Agent, Card, CardReaders, PinnedDefinition, ServedInbox, Serves, Skill, Streaming, Tracking,
+};
 
 /// What a process has only once: a reload keeps it, whatever the new settings say.
 #[derive(Debug, Clone)]

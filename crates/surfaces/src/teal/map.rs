@@ -25,7 +25,7 @@ use standfast_core::transcript::stored_call;
 use super::error::PREFIX;
 use super::wire::{
     Answered, AuthChallenge, AuthChallengeResponse, ContentType, FunctionCall, HitlResponse, MultiModalItem,
-    StateResponse, TaskStatus, TealAgentsResponse, TokenUsage, UserMessage,
+    Next, StateResponse, TaskStatus, TealAgentsResponse, TokenUsage, UserMessage,
 };
 
 pub(super) use answers::{Needs, needs, resolutions};
@@ -189,13 +189,15 @@ pub(super) fn answer(task: Told<'_>, waiting: Option<Told<'_>>, site: &str) -> R
             request_id: task.request_id(),
             status,
             message,
+            next: (status == TaskStatus::Running).then(|| next(task, site)),
         })
     };
     let (output, reason) = result(task.log);
     match ended {
         None => Ok(state(
             TaskStatus::Running,
-            format!("The task is still at work; look at {PREFIX}/{}/tasks/{}", facts.agent, facts.id),
+            "The task is still at work. GET response_url for the answer, or stream_url to follow it; send nothing again"
+                .to_owned(),
         )),
         Some(Outcome::Completed) => Ok(Answered::Output(TealAgentsResponse {
             session_id: facts.session.to_string(),
@@ -214,6 +216,24 @@ pub(super) fn answer(task: Told<'_>, waiting: Option<Told<'_>>, site: &str) -> R
             Err(format!("task {} failed: {why}", facts.id))
         }
     }
+}
+
+fn next(task: Told<'_>, site: &str) -> Next {
+    let facts = &task.run.facts;
+    let task_url = format!("{site}{PREFIX}/{}/tasks/{}", facts.agent, facts.id);
+    Next {
+        response_url: format!("{task_url}/response"),
+        stream_url: format!("{task_url}/response/sse"),
+        task_url,
+    }
+}
+
+/// The event of the invocation that came last: what was said, or decided.
+pub(super) fn invoked_at(log: &[Envelope]) -> Option<Seq> {
+    let is_invocation = |event: &Event| {
+        matches!(event, Event::MessageReceived(_) | Event::MessageQueued(_) | Event::HoldResolved(_))
+    };
+    log.iter().rev().find(|envelope| is_invocation(&envelope.event)).map(|envelope| envelope.seq)
 }
 
 fn tokens(usage: Usage) -> TokenUsage {

@@ -135,6 +135,20 @@ pub(super) struct StateResponse {
     pub(super) request_id: String,
     pub(super) status: TaskStatus,
     pub(super) message: String,
+    /// Where to go on, while it is at work.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(super) next: Option<Next>,
+}
+
+/// How to go on with a task that is still at work. Nothing has to be sent again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub(super) struct Next {
+    /// GET it: waits for the answer to this request, as chat does.
+    pub(super) response_url: String,
+    /// GET it: the same as a stream.
+    pub(super) stream_url: String,
+    /// GET it: the task as it is, with its trail.
+    pub(super) task_url: String,
 }
 
 /// What a task that ended well, waits, or was stopped answers.
@@ -237,6 +251,16 @@ pub(super) enum Action {
 pub(super) struct ResumeArgs {
     /// `approve` or `reject`, where the body does not say.
     pub(super) action: Option<String>,
+    /// Seconds to wait for the answer at most; without it as long as the server allows.
+    pub(super) wait: Option<u32>,
+}
+
+/// How long a request waits.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct WaitArgs {
+    /// Seconds to wait for the answer at most; without it as long as the server allows.
+    pub(super) wait: Option<u32>,
 }
 
 /// A no.

@@ -24,6 +24,7 @@ use crate::engine::drive::account::account;
 use crate::engine::host::Host;
 use crate::engine::log::{Log, Snapshot};
 use crate::engine::reads::{HoldView, Reads};
+use crate::settings::PinnedDefinition;
 use crate::tool::login::{Begun, LoginDesk, NoLogin, Returned, hold_of};
 
 /// Why somebody could not log in.
@@ -134,11 +135,13 @@ impl Logins {
         let row = snapshot.hold(hold.key).await?.ok_or(EngineError::NotFound)?;
         let approvers = self.host.approvers(&facts.agent);
         let authority = may_decide(who, facts, (&row).into(), &approvers);
-        let put = Put::Definition { digest: agent.digest, bytes: agent.definition.to_bytes() };
+        let before = self.log.definition(&facts.agent, snapshot.run().state.definition).await?;
+        let PinnedDefinition { definition, digest } = agent.pin_like(&before);
+        let put = Put::Definition { digest, bytes: definition.to_bytes() };
         let change = Change {
             actor: Actor::Person(who.user.clone()),
             authority: Authority { role: authority, ..Authority::default() },
-            commands: vec![Command::Repin { definition: agent.digest }],
+            commands: vec![Command::Repin { definition: digest }],
             writes: Writes { puts: vec![put], ..Writes::default() },
         };
         self.commit.commit(snapshot.stored().row.clone(), change).await.map(drop)
