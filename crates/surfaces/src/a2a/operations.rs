@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use standfast_core::digest::Digest;
+use standfast_core::event::Outcome;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, RunId};
 use standfast_core::name::AgentName;
@@ -20,7 +21,7 @@ use super::map::{self, Place};
 use super::modes::Accepts;
 use super::shows::Shows;
 use super::stream::{Closes, Frames, From};
-use super::{card, intercept, list, push, send, wire};
+use super::{card, intercept, list, negotiate, push, send, wire};
 use crate::http::{App, Pass};
 
 /// Messages of a task that are shown, unless the client wants another number.
@@ -150,8 +151,9 @@ pub(super) async fn perform(asked: Asked, operation: Operation) -> Result<Done, 
             let reason = reason.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
             match asked.app.engine.cancel(&asked.who, run, reason, None).await {
                 Ok(_) => {}
-                // Cancelling what is cancelled changes nothing, and is no error.
-                Err(EngineError::Refused(Refusal::Ended(standfast_core::event::Outcome::Canceled))) => {}
+                // Cancelling what is cancelled changes nothing, and is no error; in 0.3 it is one.
+                Err(EngineError::Refused(Refusal::Ended(Outcome::Canceled)))
+                    if asked.version != negotiate::V03 => {}
                 Err(EngineError::Refused(Refusal::Ended(_))) => {
                     let message = format!("task {run} has ended and cannot be cancelled");
                     return Err(A2aError::new(Kind::TaskNotCancelable, message));

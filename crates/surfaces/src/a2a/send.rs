@@ -14,15 +14,14 @@ use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::SessionId;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Run;
-use standfast_core::time::Millis;
-use standfast_engine::settings::Decisions;
+use standfast_engine::settings;
 use standfast_engine::{
-    Decision, EngineError, HoldView, IdempotencyKey, Implied, NewRun, ShownHold, Snapshot,
+    Decision, Decisions, EngineError, HoldView, IdempotencyKey, Implied, NewRun, ShownHold, Snapshot,
 };
 
 use super::decisions::{self, Decided, Means, Open, Reading, Waiting};
 use super::error::{A2aError, Kind};
-use super::operations::{Asked, HISTORY, asks_in, history_length, task_id};
+use super::operations::{Asked, Asks, HISTORY, asks_in, history_length, task_id};
 use super::stream::{Closes, Frames, From};
 use super::{intercept, map, modes, push, wire};
 
@@ -57,14 +56,14 @@ impl Did {
         }
     }
 
-    /// What is said beside the task, which is in this state.
-    fn notice(&self, state: wire::TaskState) -> Option<&str> {
+    /// What is said beside the task, which is in this state and shows these holds.
+    fn notice(&self, asks: Asks, state: wire::TaskState, shown: &[HoldId]) -> Option<String> {
         match self {
-            Did::Nothing(why) => Some(why),
+            Did::Nothing(why) => Some(nothing(why, asks, shown)),
             Did::Repeat
                 if matches!(state, wire::TaskState::InputRequired | wire::TaskState::AuthRequired) =>
             {
-                Some(REPEAT)
+                Some(REPEAT.to_owned())
             }
             Did::Everything | Did::Repeat => None,
         }
@@ -85,10 +84,13 @@ pub(super) async fn send(asked: &Asked, request: &wire::SendMessageRequest) -> R
     } else {
         asked.app.engine.settings().max_wait
     };
-    let at_most = if matches!(sent.did, Did::Nothing(_)) { Millis(0) } else { at_most };
     let mut task = asked.settled_task(sent.run, at_most, history.unwrap_or(HISTORY)).await?;
-    if let Some(notice) = sent.did.notice(task.status.state) {
-        map::add_notice(&mut task, notice);
+    if let Some(notice) = sent.did.notice(asked.asks, task.status.state, &asked.shows.holds(sent.run)) {
+        map::add_notice(&mut task, &notice);
+    }
+    // A loop that hears of the end sends nothing more; whoever else looks at the task does not hear it for the loop.
+    if asked.asks == Asks::OneByOne && task.status.state.is_terminal() {
+        asked.shows.show_end(sent.run);
     }
     asked.accepts.tailor(&mut task);
     Ok(task)
@@ -100,8 +102,9 @@ pub(super) async fn stream(asked: &Asked, request: &wire::SendMessageRequest) ->
     let sent = deliver(asked, request).await?;
     let from = if sent.is_new { From::Beginning } else { From::Now };
     let mut frames = Frames::open(asked, sent.run, from, Closes::AtAQuestion).await?;
-    if let Some(notice) = frames.state().and_then(|state| sent.did.notice(state)) {
-        frames.add_notice(notice);
+    let first = frames.first();
+    if let Some(notice) = first.and_then(|(state, shown)| sent.did.notice(asked.asks, state, &shown)) {
+        frames.add_notice(&notice);
     }
     Ok(frames)
 }
@@ -150,6 +153,9 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
         // What was carried out before the task ended is not refused when it is sent again.
         return match engine.submit().was_done(&asked.who, once.as_ref()).await {
             Ok(true) => Ok(sent(Did::Repeat)),
+            Ok(false) if asked.is_late(said, run).await? => {
+                Ok(sent(Did::Nothing(Refusal::Ended(outcome).to_string())))
+            }
             Ok(false) => Err(over(run, outcome)),
             Err(error) => Err(A2aError::of(Some(run), &error)),
         };
@@ -162,7 +168,13 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
     let (reading, on_hold) = if supersedes {
         (Reading::Says, OnHold::Supersede)
     } else {
-        (decisions::read(said, &waiting)?, OnHold::Refuse)
+        match decisions::read(said, &waiting) {
+            Ok(reading) => (reading, OnHold::Refuse),
+            Err(mistake) if asked.asks == Asks::OneByOne => {
+                (Reading::Nothing(mistake.message), OnHold::Refuse)
+            }
+            Err(mistake) => return Err(mistake),
+        }
     };
     match reading {
         Reading::Decides(decided) => {
@@ -175,7 +187,7 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
                 return Ok(sent(Did::Repeat));
             }
             asked.remember_meaning(run, said, None);
-            Ok(sent(Did::Nothing(nothing(&why, &waiting))))
+            Ok(sent(Did::Nothing(why)))
         }
         Reading::Says => {
             let say = Say { message, on_hold };
@@ -183,8 +195,7 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
                 Ok(answer) => Ok(sent(Did::of(answer))),
                 Err(EngineError::Refused(Refusal::Held { .. })) => {
                     asked.remember_words(run, said);
-                    let why = "the message is not a decision about the open hold";
-                    Ok(sent(Did::Nothing(nothing(why, &waiting))))
+                    Ok(sent(Did::Nothing("the message is not a decision about the open hold".to_owned())))
                 }
                 Err(error) => Err(A2aError::of(Some(run), &error)),
             }
@@ -237,8 +248,8 @@ async fn waiting(asked: &Asked, found: &Snapshot, said: &wire::Message) -> Resul
     let depends = !again.is_empty() || decisions::names_none(said, !views.is_empty());
     let implied = match (depends, engine.settings().a2a.decisions) {
         (false, _) => Means::of(Implied::NotShown),
-        (true, Decisions::Strict) => Means::STRICT,
-        (true, Decisions::Shown) => {
+        (true, settings::Decisions::Strict) => Means::STRICT,
+        (true, settings::Decisions::Shown) => {
             let open: Vec<ShownHold> = views.iter().map(ShownHold::from).collect();
             let implied = engine.shown().implied_hold(&asked.who, task, &asked.names(said), &open).await;
             Means::of(implied.map_err(|error| A2aError::of(Some(task), &error))?)
@@ -248,7 +259,7 @@ async fn waiting(asked: &Asked, found: &Snapshot, said: &wire::Message) -> Resul
         let id = view.row.id;
         Open { id, kind: view.row.kind, ask: view.ask, is_asked_again: again.contains(&id) }
     });
-    Ok(Waiting { task, open: open.collect(), implied })
+    Ok(Waiting { task, open: open.collect(), implied, asks: asked.asks })
 }
 
 /// Those holds whose call had another hold before.
@@ -284,18 +295,20 @@ async fn decide(
     once: Option<&IdempotencyKey>,
 ) -> Result<Did, A2aError> {
     let (count, mut did) = (decided.len(), Did::Everything);
+    let message = map::message(said)?;
     for (at, Decided { hold, wanted, digest, shown, field }) in decided.into_iter().enumerate() {
-        let once =
-            if at + 1 == count { once.cloned() } else { once.map(|once| once.part(&hold.to_string())) };
+        let is_last = at + 1 == count;
+        let once = if is_last { once.cloned() } else { once.map(|once| once.part(&hold.to_string())) };
         let (repeated, revision) =
             (digest.or(shown.and_then(|shown| shown.digest)), shown.map(|shown| shown.revision));
-        let decision = Decision { hold, wanted, digest: repeated, revision, once };
+        let decision = Decisions::from(Decision { hold, wanted, digest: repeated, revision, once });
+        let decision = Decisions { message: is_last.then(|| message.clone()), ..decision };
         // What was read counts for the first decision; the next ones are about what that made of the run.
         let submit = asked.app.engine.submit();
         let done = if at == 0 && hold.run == found.id() {
-            submit.decide_on(&asked.who, decision.into(), found).await
+            submit.decide_on(&asked.who, decision, found).await
         } else {
-            submit.decide(&asked.who, decision).await
+            submit.decide_all(&asked.who, decision).await
         };
         let refused = match done {
             Ok(answer) => {
@@ -310,10 +323,14 @@ async fn decide(
         if let EngineError::BreaksSchema(broken) = &refused {
             let place = format!("{field}{}", broken.pointer);
             let why = format!("does not match the schema: {}", broken.why);
-            return Err(A2aError::invalid(place, why));
+            let mistake = A2aError::invalid(place, why);
+            return match asked.asks {
+                Asks::Everything => Err(mistake),
+                Asks::OneByOne => Ok(Did::Nothing(mistake.message)),
+            };
         }
         if refused == EngineError::NotFound {
-            return Ok(Did::Nothing(nothing(&format!("{hold} is not a hold of this task"), waiting)));
+            return Ok(Did::Nothing(format!("{hold} is not a hold of this task")));
         }
         if let EngineError::Refused(refusal) = &refused
             && shown.is_some()
@@ -322,7 +339,16 @@ async fn decide(
         {
             let why =
                 format!("it names no hold, and {hold}, which you were last shown, has changed: {refusal}");
-            return Ok(Did::Nothing(nothing(&why, waiting)));
+            return Ok(Did::Nothing(why));
+        }
+        // The loops of the dialect know no errors: they are shown the task as it is now.
+        if let EngineError::Refused(refusal) = &refused
+            && asked.asks == Asks::OneByOne
+            && !matches!(refusal, Refusal::NotAllowed(_))
+        {
+            return Ok(Did::Nothing(
+                A2aError::of(Some(hold.run), &EngineError::Refused(refusal.clone())).message,
+            ));
         }
         return Err(A2aError::of(Some(hold.run), &refused));
     }
@@ -336,17 +362,21 @@ fn has_moved_on(refusal: &Refusal) -> bool {
         Refusal::AlreadyDecided(_)
             | Refusal::NoSuchHold(_)
             | Refusal::Stale { .. }
+            | Refusal::Expired(_)
             | Refusal::MustRepeatDigest { .. }
     )
 }
 
-/// What a client is told whose message decided nothing.
-fn nothing(why: &str, waiting: &Waiting) -> String {
-    let ids: Vec<String> = waiting.open.iter().map(|open| open.id.to_string()).collect();
-    if ids.is_empty() {
-        format!("Nothing was decided: {why}. No hold of the task is open")
-    } else {
-        format!("Nothing was decided: {why}. Open holds, to be named as hold_id: {}", ids.join(", "))
+/// What a client is told whose message decided nothing, beside a task that shows these holds.
+fn nothing(why: &str, asks: Asks, shown: &[HoldId]) -> String {
+    let ids: Vec<String> = shown.iter().map(ToString::to_string).collect();
+    match (asks, ids.is_empty()) {
+        (Asks::Everything | Asks::OneByOne, true) => format!("Nothing was decided: {why}"),
+        (Asks::Everything, false) => {
+            format!("Nothing was decided: {why}. Open holds, to be named as hold_id: {}", ids.join(", "))
+        }
+        // There may be others behind it, which the client is asked about next.
+        (Asks::OneByOne, false) => format!("Nothing was decided: {why}. Please answer what is asked above"),
     }
 }
 
@@ -375,6 +405,19 @@ impl Asked {
                 self.shows.answer(run, unanswered.clone());
                 unanswered.and(chosen)
             }
+        }
+    }
+
+    /// Whether a message to a task that is over decides what its sender was asked before, and nobody has told them that it
+    /// is over: the loops of the dialect end by being shown it.
+    async fn is_late(&self, said: &wire::Message, run: RunId) -> Result<bool, A2aError> {
+        if self.asks == Asks::Everything || !decisions::is_meant_to_decide(said) {
+            return Ok(false);
+        }
+        let implied = self.app.engine.shown().implied_hold(&self.who, run, &[], &[]).await;
+        match implied.map_err(|error| A2aError::of(Some(run), &error))? {
+            Implied::Outdated => Ok(true),
+            Implied::Hold(_) | Implied::NotShown | Implied::Several | Implied::Answered => Ok(false),
         }
     }
 

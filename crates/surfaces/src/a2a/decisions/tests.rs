@@ -34,7 +34,7 @@ fn waiting(kinds: &[HoldKind]) -> Waiting {
         1 => Implied::Hold(shown(1)),
         _ => Implied::Several,
     };
-    Waiting { task: task(), open: open.collect(), implied: Means::of(implied) }
+    Waiting { task: task(), open: open.collect(), implied: Means::of(implied), asks: Asks::Everything }
 }
 
 fn message(parts: &str) -> wire::Message {
@@ -110,13 +110,14 @@ fn modified_input_that_is_none_is_said_to_be_wrong() {
     let waits = waiting(&[HoldKind::Approval]);
     let field = Short::Invalid("message.parts[0].data.modified_input".into());
     for parts in [
-        r#"[{"data":{"decision":"modify"}}]"#,
         r#"[{"data":{"decision":"modify","modified_input":"{not json"}}]"#,
         r#"[{"data":{"decision":"modify","modified_input":"{\"a\":1,\"a\":2}"}}]"#,
         r#"[{"data":{"decision":"approve","modified_input":{"a":1}}}]"#,
     ] {
         assert_eq!(short(parts, &waits), field, "{parts}");
     }
+    // S3-23: the word alone, as the options offer it, changes nothing and is no mistake.
+    assert_eq!(short(r#"[{"text":"modify"},{"data":{"decision":"modify"}}]"#, &waits), Short::Nothing);
     let twice = r#"[{"data":{"decision":"approve","decision":"deny"}}]"#;
     assert_eq!(short(twice, &waits), Short::Invalid("message.parts[0].data".into()));
 }
