@@ -139,7 +139,7 @@ fn choice(message: &Message) -> Option<Behaviour> {
 /// What is to be parsed: the data part that has it.
 fn payload(message: &Message) -> Option<Does> {
     #[derive(Deserialize)]
-    struct Handed {
+    struct ParseRequest {
         operation: String,
         wire_payload: Box<RawValue>,
     }
@@ -147,8 +147,8 @@ fn payload(message: &Message) -> Option<Does> {
         Part::Data(body) => body.inline(),
         Part::Text(_) | Part::File { .. } => None,
     });
-    let mut handed = data.filter_map(|data| serde_json::from_str::<Handed>(data).ok());
-    let Handed { operation, wire_payload } = handed.next()?;
+    let mut requests = data.filter_map(|data| serde_json::from_str::<ParseRequest>(data).ok());
+    let ParseRequest { operation, wire_payload } = requests.next()?;
     Some(Does::Parses { operation, payload: wire_payload.get().to_owned() })
 }
 

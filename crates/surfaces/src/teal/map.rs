@@ -25,7 +25,7 @@ use standfast_core::transcript::stored_call;
 use super::error::PREFIX;
 use super::wire::{
     Answered, AuthChallenge, AuthChallengeResponse, ContentType, FunctionCall, HitlResponse, MultiModalItem,
-    Next, StateResponse, TaskStatus, TealAgentsResponse, TokenUsage, UserMessage,
+    NextSteps, StateResponse, TaskStatus, TealAgentsResponse, TokenUsage, UserMessage,
 };
 
 pub(super) use answers::{Needs, needs, resolutions};
@@ -218,10 +218,10 @@ pub(super) fn answer(task: Told<'_>, waiting: Option<Told<'_>>, site: &str) -> R
     }
 }
 
-fn next(task: Told<'_>, site: &str) -> Next {
+fn next(task: Told<'_>, site: &str) -> NextSteps {
     let facts = &task.run.facts;
     let task_url = format!("{site}{PREFIX}/{}/tasks/{}", facts.agent, facts.id);
-    Next {
+    NextSteps {
         response_url: format!("{task_url}/response"),
         stream_url: format!("{task_url}/response/sse"),
         task_url,

@@ -137,12 +137,12 @@ pub(super) struct StateResponse {
     pub(super) message: String,
     /// Where to go on, while it is at work.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub(super) next: Option<Next>,
+    pub(super) next: Option<NextSteps>,
 }
 
 /// How to go on with a task that is still at work. Nothing has to be sent again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub(super) struct Next {
+pub(super) struct NextSteps {
     /// GET it: waits for the answer to this request, as chat does.
     pub(super) response_url: String,
     /// GET it: the same as a stream.

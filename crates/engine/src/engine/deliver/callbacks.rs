@@ -12,7 +12,7 @@ use standfast_core::event::Event;
 use standfast_core::id::RunId;
 use standfast_store::{Scope as Hears, StoreError, Subscription, SubscriptionQuery};
 
-use super::subscriptions::Unresolved;
+use super::subscriptions::UnresolvedHost;
 use super::{COLUMN, CallbackDetails, Receiver, SubscriptionError, Subscriptions};
 use crate::auth::{Principal, Scope};
 use crate::engine::EngineError;
@@ -88,7 +88,7 @@ impl Callbacks {
         let settings = self.host.settings();
         let key = settings.webhooks.key.as_ref().ok_or(SubscriptionError::NoKey)?;
         // A program names it, and may be faster than its name server.
-        self.subscriptions.check_address(&callback.url, Unresolved::Kept).await?;
+        self.subscriptions.check_address(&callback.url, UnresolvedHost::Kept).await?;
         self.identity.keep_rights(who, true).await?;
         let id = row_id(who, run, callback.kind, &callback.name);
         let sealed =

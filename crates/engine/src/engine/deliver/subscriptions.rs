@@ -31,7 +31,7 @@ use crate::outbound::guard::Blocked;
 
 /// What becomes of an address whose name leads nowhere when it is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unresolved {
+pub(crate) enum UnresolvedHost {
     /// It is refused: a person can correct it.
     Refused,
     /// It is kept: it is looked at again at each sending.
@@ -141,7 +141,7 @@ impl Subscriptions {
             let secret = key.secret(&who.tenant, &id, known.receiver.secret);
             return same(known, request, new.once).map(|known| (known, secret));
         }
-        self.check_address(&new.url, Unresolved::Refused).await?;
+        self.check_address(&new.url, UnresolvedHost::Refused).await?;
         self.check_number(who, &new.hears).await?;
         self.identity.keep_rights(who, true).await?;
         let receiver = Receiver {
@@ -378,7 +378,7 @@ impl Subscriptions {
     pub(crate) async fn check_address(
         &self,
         url: &str,
-        unresolved: Unresolved,
+        unresolved: UnresolvedHost,
     ) -> Result<(), SubscriptionError> {
         let settings = self.host.settings();
         let guard = &settings.webhooks.guard;
@@ -392,7 +392,7 @@ impl Subscriptions {
         }
         match guard.check(url).await {
             Ok(_) => Ok(()),
-            Err(Blocked::NoAddress { .. }) if unresolved == Unresolved::Kept => Ok(()),
+            Err(Blocked::NoAddress { .. }) if unresolved == UnresolvedHost::Kept => Ok(()),
             Err(blocked) => Err(invalid(blocked.to_string())),
         }
     }
