@@ -11,7 +11,7 @@ use standfast_core::json::RawJson;
 use standfast_core::message::{Message, Part};
 use standfast_core::time::Millis;
 use standfast_core::transcript::{Entry, ResultKind};
-use standfast_engine::model::{Asked, GivesUp, Live, Model, ModelReply, Prompt};
+use standfast_engine::model::{GivesUp, Live, Model, ModelFuture, ModelReply, Prompt};
 use standfast_engine::tool::suspend;
 use standfast_tools::a2a::canned;
 
@@ -29,7 +29,7 @@ pub(crate) struct KitModel {
 }
 
 impl Model for KitModel {
-    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> Asked<'a> {
+    fn ask<'a>(&'a self, prompt: Prompt, live: &'a Live) -> ModelFuture<'a> {
         Box::pin(async move {
             Ok(match turn(&prompt.transcript, self.anything_else) {
                 Does::Says { after, pieces } => {

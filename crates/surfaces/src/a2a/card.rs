@@ -8,7 +8,7 @@ use standfast_core::digest;
 use standfast_engine::settings::{Agent, Auth, CardReaders, Settings};
 
 use super::error::{A2aError, Kind};
-use super::operations::Asked;
+use super::operations::OperationContext;
 use super::signature::signed;
 use super::wire::{
     AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill, Scopes, SecurityRequirement,
@@ -123,7 +123,7 @@ pub(super) fn has_extended(settings: &Settings) -> bool {
 }
 
 /// The same with the agent's tools, for those who are known.
-pub(super) fn extended(asked: &Asked) -> Result<AgentCard, A2aError> {
+pub(super) fn extended(asked: &OperationContext) -> Result<AgentCard, A2aError> {
     let settings = asked.app.engine.settings();
     if !has_extended(&settings) {
         let message =

@@ -10,8 +10,8 @@ use standfast_core::time::Millis;
 use standfast_engine::outbound::guard::Guard;
 
 use super::RemoteOptions;
-use super::card::{Binding, Card, Endpoint, Written};
-use super::wire::{Line, No, Sent, Transport};
+use super::card::{Binding, Card, CardText, Endpoint};
+use super::wire::{Line, SendError, SendResult, Transport};
 
 /// Whom nobody calls.
 const NOBODY: &str = "https://canned.invalid";
@@ -43,16 +43,16 @@ pub async fn parse(operation: &str, payload: &str) -> Value {
         "send_message" => {
             let message = json!({"messageId": "canned", "role": "ROLE_USER", "parts": [{"text": "hello"}]});
             line.send("canned", message).await.map(|sent| match sent {
-                Sent::Task(task) => json!({"task": task}),
-                Sent::Message(message) => json!({"message": message}),
+                SendResult::Task(task) => json!({"task": task}),
+                SendResult::Message(message) => json!({"message": message}),
             })
         }
         "get_task" => line.get("canned", 0).await.map(|task| json!(task)),
         "get_agent_card" | "get_extended_agent_card" => {
             let written = line.card().await;
-            written.map(|written: Written| json!(written))
+            written.map(|written: CardText| json!(written))
         }
-        other => Err(No::NotSent(format!("this client has no operation {other:?}"))),
+        other => Err(SendError::NotSent(format!("this client has no operation {other:?}"))),
     };
     read.unwrap_or_else(|no| json!({"error": error(&no, payload)}))
 }
@@ -64,11 +64,13 @@ struct Envelope {
 }
 
 /// What the client says no with. Of a refusal it keeps the words alone, so the code is that of the answer.
-fn error(no: &No, payload: &str) -> Value {
+fn error(no: &SendError, payload: &str) -> Value {
     let said = serde_json::from_str::<Envelope>(payload).ok().and_then(|read| read.error);
     let code = said.and_then(|said| serde_json::from_str::<Value>(said.get()).ok()?.get("code").cloned());
     match (no, code) {
-        (No::Refused(why) | No::UnknownTask(why), Some(code)) => json!({"code": code, "message": why}),
+        (SendError::Refused(why) | SendError::UnknownTask(why), Some(code)) => {
+            json!({"code": code, "message": why})
+        }
         (no, _) => json!({"message": no.to_string()}),
     }
 }
