@@ -165,7 +165,11 @@ pub(super) async fn perform(
                 }
                 Err(error) => return Err(A2aError::of(Some(run), &error)),
             }
-            asked.task(run, HISTORY).await.map(|task| OperationResult::Task(Box::new(task)))
+            let task = asked.task(run, HISTORY).await?;
+            if asked.asks == QuestionPaging::OneByOne {
+                asked.shows.show_end(run);
+            }
+            Ok(OperationResult::Task(Box::new(task)))
         }
         Operation::Subscribe(request) => {
             asked.may_read()?;

@@ -91,7 +91,7 @@ pub(super) async fn send(
     if let Some(notice) = sent.did.notice(asked.asks, task.status.state, &asked.shows.holds(sent.run)) {
         map::add_notice(&mut task, &notice);
     }
-    // A loop that hears of the end sends nothing more; whoever else looks at the task does not hear it for the loop.
+    // A loop that hears of the end decides nothing more; whoever else looks at the task does not hear it for the loop.
     if asked.asks == QuestionPaging::OneByOne && task.status.state.is_terminal() {
         asked.shows.show_end(sent.run);
     }

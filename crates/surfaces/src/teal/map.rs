@@ -24,7 +24,7 @@ use standfast_core::transcript::stored_call;
 
 use super::error::PREFIX;
 use super::wire::{
-    AuthChallenge, AuthChallengeResponse, ContentType, FunctionCall, HitlResponse, MultiModalItem, NextSteps,
+    AuthChallenge, AuthChallengeResponse, ContentType, FunctionCall, HitlResponse, MultiModalItem,
     StateResponse, TaskAnswer, TaskStatus, TealAgentsResponse, TokenUsage, UserMessage,
 };
 
@@ -186,6 +186,10 @@ pub(super) fn answer(
     if let (None, Some(waiting)) = (ended, asked) {
         return Ok(paused(task, waiting, site));
     }
+    let task_url = |status| {
+        let url = || format!("{site}{PREFIX}/{}/tasks/{}", facts.agent, facts.id);
+        (status == TaskStatus::Running).then(url)
+    };
     let state = |status, message: String| {
         TaskAnswer::State(StateResponse {
             session_id: facts.session.to_string(),
@@ -193,7 +197,9 @@ pub(super) fn answer(
             request_id: task.request_id(),
             status,
             message,
-            next: (status == TaskStatus::Running).then(|| next(task, site)),
+            response_url: task_url(status).map(|url| format!("{url}/response")),
+            stream_url: task_url(status).map(|url| format!("{url}/response/sse")),
+            task_url: task_url(status),
         })
     };
     let (output, reason) = result(task.log);
@@ -219,16 +225,6 @@ pub(super) fn answer(
             let why = reason.unwrap_or_else(|| "the log of the server says why".into());
             Err(format!("task {} failed: {why}", facts.id))
         }
-    }
-}
-
-fn next(task: TaskLog<'_>, site: &str) -> NextSteps {
-    let facts = &task.run.facts;
-    let task_url = format!("{site}{PREFIX}/{}/tasks/{}", facts.agent, facts.id);
-    NextSteps {
-        response_url: format!("{task_url}/response"),
-        stream_url: format!("{task_url}/response/sse"),
-        task_url,
     }
 }
 

@@ -382,9 +382,7 @@ fn answered(asker: &Asker, Reply { answer, showing }: Reply) -> Response {
         | wire::TaskAnswer::Auth(_) => StatusCode::OK,
     };
     let goes_on = match &answer {
-        wire::TaskAnswer::State(wire::StateResponse { next: Some(next), .. }) => {
-            next.response_url.parse().ok()
-        }
+        wire::TaskAnswer::State(wire::StateResponse { response_url: Some(url), .. }) => url.parse().ok(),
         wire::TaskAnswer::State(_)
         | wire::TaskAnswer::Output(_)
         | wire::TaskAnswer::Hitl(_)

@@ -135,20 +135,15 @@ pub(super) struct StateResponse {
     pub(super) request_id: String,
     pub(super) status: TaskStatus,
     pub(super) message: String,
-    /// Where to go on, while it is at work.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub(super) next: Option<NextSteps>,
-}
-
-/// How to go on with a task that is still at work. Nothing has to be sent again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub(super) struct NextSteps {
-    /// GET it: waits for the answer to this request, as chat does.
-    pub(super) response_url: String,
-    /// GET it: the same as a stream.
-    pub(super) stream_url: String,
-    /// GET it: the task as it is, with its trail.
-    pub(super) task_url: String,
+    /// While it is at work: GET it, and it waits for the answer to this request, as chat does. Nothing is sent again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) response_url: Option<String>,
+    /// While it is at work: GET it for the same as a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stream_url: Option<String>,
+    /// While it is at work: GET it for the task as it is, with its trail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) task_url: Option<String>,
 }
 
 /// What a task that ended well, waits, or was stopped answers.
