@@ -347,6 +347,8 @@ pub struct Resolve {
     pub resolution: Choice,
     /// Makes a repeat safe.
     pub idempotency_key: Option<String>,
+    /// The message that decides, where it is one.
+    pub message: Option<Box<Message>>,
 }
 
 /// A no that stops the run.

@@ -486,6 +486,9 @@ pub struct HoldVoted {
     pub by: UserId,
     /// In what role.
     pub role: Role,
+    /// The message that decided, as its sender wrote it, for the history; models are not told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Box<Message>>,
 }
 
 /// What `hold.edited` says.
@@ -502,6 +505,9 @@ pub struct HoldEdited {
     pub votes_needed: u32,
     /// In what role the arguments were changed.
     pub role: Role,
+    /// The message that decided, as its sender wrote it, for the history; models are not told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Box<Message>>,
 }
 
 /// What `hold.assigned` says.
@@ -566,6 +572,9 @@ pub struct HoldResolved {
     /// Digest of the call that this decision lets run; on an approval always there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
+    /// The message that decided, as its sender wrote it, for the history; models are not told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Box<Message>>,
 }
 
 impl Event {

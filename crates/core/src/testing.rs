@@ -189,7 +189,12 @@ impl Story {
         let hold = self.hold(no);
         let revision = self.run.hold(hold).map(|hold| hold.revision);
         let decide = Decide { hold, digest: None, revision };
-        let resolve = Resolve { decide, resolution: wanted, idempotency_key: Some(format!("key-{name}")) };
+        let resolve = Resolve {
+            decide,
+            resolution: wanted,
+            idempotency_key: Some(format!("key-{name}")),
+            message: None,
+        };
         self.by(Actor::Person(user(name)), Command::Resolve(resolve))
     }
 

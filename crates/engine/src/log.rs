@@ -119,6 +119,9 @@ impl Log {
             if let Some(serves) = agent.serves.as_ref().filter(|serves| serves.digest == digest) {
                 return Ok(serves.definition.clone());
             }
+            if let Some(batched) = agent.batched.as_ref().filter(|batched| batched.digest == digest) {
+                return Ok(batched.definition.clone());
+            }
         }
         if let Some(known) = self.definitions.lock().unwrap_or_else(PoisonError::into_inner).get(&digest) {
             return Ok(known.clone());

@@ -33,6 +33,7 @@ use super::log::{Log, Snapshot, needs};
 use super::reads::Sessions;
 use super::receivers::{Callback, Callbacks, SubscriptionError};
 use crate::auth::{Principal, Scope};
+use crate::settings::PinnedDefinition;
 
 pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
 pub use logins::{LoginError, Logins};
@@ -98,7 +99,16 @@ impl Submit {
     /// Begins a run. It is durable when this comes back; it is worked on here at once if there is room.
     pub async fn start(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
         let id = self.new_id(who, &new)?;
-        self.start_as(who, new, id).await
+        let pinned = self.host.agent(&new.agent)?.pin();
+        self.start_as(who, new, id, pinned).await
+    }
+
+    /// The same, where one held call holds all calls of its reply unless the agent's configuration says no.
+    pub async fn start_batched(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
+        let id = self.new_id(who, &new)?;
+        let agent = self.host.agent(&new.agent)?;
+        let pinned = agent.batched.clone().unwrap_or_else(|| agent.pin());
+        self.start_as(who, new, id, pinned).await
     }
 
     /// The id that a run will have.
@@ -108,14 +118,19 @@ impl Submit {
     }
 
     /// Begins a run with this id. The one that comes back has another when the request was carried out before.
-    async fn start_as(&self, who: &Principal, new: NewRun, id: RunId) -> Result<RunId, EngineError> {
+    async fn start_as(
+        &self,
+        who: &Principal,
+        new: NewRun,
+        id: RunId,
+        pinned: PinnedDefinition,
+    ) -> Result<RunId, EngineError> {
         needs(who, Scope::RunsWrite)?;
-        let agent = self.host.agent(&new.agent)?;
         let beginning = RunBasis {
             agent: new.agent,
             session: new.session,
             driver: DrivenBy::Loop,
-            definition: (agent.digest, agent.definition.clone()),
+            definition: (pinned.digest, pinned.definition),
             id,
             inbox: None,
             message: new.message,
@@ -283,8 +298,9 @@ impl Submit {
             return Ok(before.run);
         }
         let id = self.new_id(who, &new)?;
+        let pinned = self.host.agent(&new.agent)?.pin();
         self.callbacks.keep_callback(who, id, callback.clone()).await?;
-        let started = self.start_as(who, new, id).await;
+        let started = self.start_as(who, new, id, pinned).await;
         if started.as_ref().ok() != Some(&id) {
             // Nobody is notified of a run that is not there.
             self.callbacks.drop_callback(who, id, &callback).await?;

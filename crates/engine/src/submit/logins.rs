@@ -25,6 +25,7 @@ use crate::drive::account::account;
 use crate::host::Host;
 use crate::log::{HoldView, Log, Snapshot};
 use crate::reads::Reads;
+use crate::settings::PinnedDefinition;
 use crate::tool::login::{AuthorizationResponse, LoginDesk, NoLogin, StartedLogin, hold_of};
 
 /// Why somebody could not log in.
@@ -143,11 +144,13 @@ impl Logins {
         let row = snapshot.hold(hold.key).await?.ok_or(EngineError::NotFound)?;
         let approvers = self.host.approvers(&facts.agent);
         let authority = may_decide(who, facts, (&row).into(), &approvers);
-        let put = SideWrite::Definition { digest: agent.digest, bytes: agent.definition.to_bytes() };
+        let before = self.log.definition(&facts.agent, snapshot.run().state.definition).await?;
+        let PinnedDefinition { definition, digest } = agent.pin_like(&before);
+        let put = SideWrite::Definition { digest, bytes: definition.to_bytes() };
         let change = Change {
             actor: Actor::Person(who.user.clone()),
             authority: Authority { role: authority, ..Authority::default() },
-            commands: vec![Command::Repin { definition: agent.digest }],
+            commands: vec![Command::Repin { definition: digest }],
             writes: Writes { puts: vec![put], ..Writes::default() },
         };
         Ok(self.commit.commit(snapshot.stored().row.clone(), change).await?.row)

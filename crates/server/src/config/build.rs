@@ -284,7 +284,7 @@ impl Config {
             tools.insert(ToolName::new(suspend::IN_INBOXES)?, Arc::new(SuspendForInput));
         }
         let awaited = plan.tools.iter().filter_map(|tool| mcp.awaited.get(&tool.name)).cloned();
-        Ok(Agent {
+        let built = Agent {
             tools,
             needs_approval,
             approvers: self.approvers(agent, plan, mcp)?,
@@ -306,7 +306,9 @@ impl Config {
             limits: self.own_limits(agent),
             logins: awaited.collect(),
             ..Agent::new(definition, models.of(agent, self)?)
-        })
+        };
+        let says_no = agent.task.as_ref().is_some_and(|task| task.hitl.hold_batch == Some(false));
+        Ok(if says_no { Agent { batched: None, ..built } } else { built })
     }
 
     fn definition(

@@ -195,6 +195,7 @@ impl Bench {
             decide: Decide { hold: hold.key, digest: None, revision: None },
             resolution: Choice::Approve,
             idempotency_key: None,
+            message: None,
         };
         let begin = Begin {
             call: CallNo(1),

@@ -91,6 +91,7 @@ impl World {
             decide: Decide { hold: parent.hold, digest: None, revision: None },
             resolution: answer(outcome, &below.events),
             idempotency_key: None,
+            message: None,
         });
         let above_row = self.view_of(parent.run)?.row;
         let mut above_order = self.order(self.index(parent.run)?, Actor::Node(self.node), resolve)?;

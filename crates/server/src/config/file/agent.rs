@@ -203,8 +203,8 @@ pub struct Hitl {
     /// With `on_timeout: keep`: what happens when the grace period ends.
     #[schemars(extend("default" = "fail"))]
     pub after_grace: Option<AfterGrace>,
-    /// Whether one held call holds all calls of its reply. Otherwise the others run immediately.
-    #[schemars(extend("default" = false))]
+    /// Whether one held call holds all calls of its reply. Otherwise the others run immediately. Default: true for runs
+    /// that begin over Teal Agents, false for all others.
     pub hold_batch: Option<bool>,
 }
 
