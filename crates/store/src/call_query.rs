@@ -34,7 +34,7 @@ impl CallStatus {
     /// Those of calls whose result is still welcome.
     pub const OPEN: [CallStatus; 2] = [CallStatus::Waiting, CallStatus::Processing];
 
-    /// Those of calls that are over.
+    /// Those of calls that have ended.
     pub const OVER: [CallStatus; 3] = [CallStatus::Completed, CallStatus::Failed, CallStatus::Expired];
 
     /// As it is written.

@@ -127,7 +127,7 @@ fn words(events: &[Envelope]) -> Vec<Entry> {
     entries
 }
 
-/// What a run came to, where no reply says it: what an outside worker delivered, or that it has no result and why.
+/// The result of a run, where no reply says it: what an outside worker delivered, or that it has no result and why.
 fn last_word(events: &[Envelope], entries: &[Entry]) -> Option<Entry> {
     let ended = events.iter().rev().find_map(|envelope| match &envelope.event {
         Event::RunEnded(ended) => Some(ended),

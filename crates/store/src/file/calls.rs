@@ -91,7 +91,7 @@ pub(super) struct CallEntry {
     pub(super) status: CallStatus,
     /// When it is given up, while it waits.
     pub(super) expires_at: Option<Timestamp>,
-    /// When it was over.
+    /// When it ended.
     settled_at: Option<Timestamp>,
 }
 

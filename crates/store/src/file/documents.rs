@@ -131,7 +131,7 @@ impl TableLine {
         json(&TableLine { of, is: is.map(|value| serde_json::to_value(value).unwrap_or_default()) }) + "\n"
     }
 
-    /// What a table comes to: the last word on each of its entries.
+    /// A table folded: the last word on each of its entries.
     pub(super) fn table(bytes: &[u8]) -> Result<BTreeMap<Vec<String>, Value>, String> {
         let mut table = BTreeMap::new();
         for line in lines::<TableLine>(bytes)? {
@@ -143,7 +143,7 @@ impl TableLine {
         Ok(table)
     }
 
-    /// The same table without what is over.
+    /// The same table without what has ended.
     pub(super) fn compacted(bytes: &[u8]) -> Result<String, String> {
         let line = |(of, is)| json(&TableLine { of, is: Some(is) }) + "\n";
         Ok(TableLine::table(bytes)?.into_iter().map(line).collect())

@@ -54,7 +54,7 @@ pub(super) struct TableLog {
 }
 
 impl TableLog {
-    /// Whether most of it is over.
+    /// Whether most of it has ended.
     pub(super) fn is_stale(self) -> bool {
         self.bytes > self.compact.saturating_mul(4).saturating_add(1024 * 1024)
     }

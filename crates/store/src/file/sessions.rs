@@ -176,7 +176,7 @@ impl SessionFile {
     }
 }
 
-/// What a conversation with these runs is doing: work first, then what is tried again, then what waits.
+/// What a conversation with these runs is doing: work first, then what is tried again, then what is pending.
 pub(super) fn status_of(runs: &[&RunRow]) -> String {
     let mut found = SessionStatus::Idle;
     let mut oldest: Option<Timestamp> = None;

@@ -54,7 +54,7 @@ pub(super) enum Durability {
     WithTheNext,
 }
 
-/// The handle of the writer's thread. Dropping it lets the thread finish what waits and stop.
+/// The handle of the writer's thread. Dropping it lets the thread finish what is pending and stop.
 pub(super) struct Writer {
     queue: Option<SyncSender<Job>>,
     stopped: Arc<OnceLock<String>>,

@@ -1,4 +1,4 @@
-//! What waits for the writer, and how it gathers groups: many runs share one sync.
+//! What is pending for the writer, and how it gathers groups: many runs share one sync.
 //!
 //! An append that nobody waits for may wait for the next one, a moment at most, so that what one drive hands over before
 //! it waits is one commit. Where groups are large already the writer listens a little longer before it commits: whoever

@@ -428,8 +428,8 @@ impl OperationContext {
         }
     }
 
-    /// Whether a message to a task that is over decides what its sender was asked before, and nobody has told them that it
-    /// is over: the loops of the dialect end by being shown it.
+    /// Whether a message to a task that has ended decides what its sender was asked before, and nobody has told them that it
+    /// has ended: the loops of the dialect end by being shown it.
     async fn is_late(&self, said: &wire::Message, run: RunId) -> Result<bool, A2aError> {
         if self.asks == QuestionPaging::Everything || !decisions::is_meant_to_decide(said) {
             return Ok(false);

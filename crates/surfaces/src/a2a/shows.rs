@@ -48,7 +48,7 @@ impl AnswerSlip {
         }
     }
 
-    /// The answer shows that a task is over: what was shown of it before is asked no more.
+    /// The answer shows that a task has ended: what was shown of it before is asked no more.
     pub(super) fn show_end(&self, run: RunId) {
         self.slip().showings.push(ShownHolds { run, holds: Vec::new() });
     }

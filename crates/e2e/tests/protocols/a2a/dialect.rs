@@ -220,7 +220,7 @@ async fn a_decision_with_a_mistake_leaves_the_task_waiting() {
 }
 
 /// S3-20, C26, C34: whoever decides what somebody else has decided, or what has timed out, is shown the task as it is now, also
-/// when it is over; whoever was told that it is over is refused from then on.
+/// when it has ended; whoever was told that it has ended is refused from then on.
 #[tokio::test]
 async fn a_late_decision_is_answered_with_the_task_as_it_is() {
     let folder = tempfile::tempdir().unwrap();

@@ -340,7 +340,7 @@ async fn is_never_stuck(printed: PrintedLoop) {
     assert_eq!(run.end(), "TASK_STATE_COMPLETED\nAll done.\n", "{printed:?}");
     assert_eq!(world.written(), "b", "{printed:?}");
 
-    // Somebody else decides everything: the task is over when the decision comes.
+    // Somebody else decides everything: the task has ended when the decision comes.
     let mut run = world.start(printed, "one");
     run.question();
     for name in ["a", "b"] {
@@ -395,7 +395,7 @@ async fn is_never_stuck(printed: PrintedLoop) {
 }
 
 impl World {
-    /// Waits until every task of an agent is over.
+    /// Waits until every task of an agent has ended.
     async fn until_ended(&self, agent: &str) {
         let path = format!("/v1/agents/{agent}/tasks");
         standfast_testkit::until_found("the end of the tasks", async || {

@@ -33,7 +33,7 @@ async fn the_python_client_goes_round_the_loop() {
     assert!(said.ends_with("Canceled: The task was canceled\n"), "{said}");
 }
 
-/// S1-20, C11: a task that works for longer than the client waits is asked for until it is over; nothing is sent twice.
+/// S1-20, C11: a task that works for longer than the client waits is asked for until it has ended; nothing is sent twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_python_client_goes_on_when_it_has_not_waited_long_enough() {
     let elsewhere = Elsewhere::slow().await;
