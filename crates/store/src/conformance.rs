@@ -44,6 +44,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::Store;
+use crate::file::{FileOptions, FileStore};
 use crate::memory::MemoryStore;
 use crate::postgres::{PostgresOptions, PostgresStore};
 use crate::sqlite::{SqliteOptions, SqliteStore};
@@ -68,6 +69,20 @@ pub fn memory() -> Box<dyn Backend> {
 #[must_use]
 pub fn sqlite() -> Box<dyn Backend> {
     Box::new(SqliteBackend(tempfile::tempdir().unwrap()))
+}
+
+/// A folder of files in a directory of its own, which goes with it.
+#[must_use]
+pub fn file() -> Box<dyn Backend> {
+    Box::new(FileBackend(tempfile::tempdir().unwrap()))
+}
+
+struct FileBackend(tempfile::TempDir);
+
+impl Backend for FileBackend {
+    fn open(&self) -> Arc<dyn Store> {
+        Arc::new(FileStore::open(&FileOptions::at(self.0.path().join("files"))).unwrap())
+    }
 }
 
 /// A database of its own on the Postgres that the tests share.
