@@ -217,6 +217,10 @@ macro_rules! conformance {
                 a_session_is_closed_for_good,
                 sessions_are_listed_newest_first,
                 a_session_belongs_to_its_user,
+                a_run_begun_without_a_session_has_its_own,
+                a_second_run_in_a_runs_own_session_finds_the_first,
+                a_runs_own_session_is_changed_and_closed,
+                anothers_session_of_the_same_name_is_another,
                 tenants_are_listed,
                 ;
             counts:

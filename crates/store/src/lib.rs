@@ -41,7 +41,7 @@ pub use error::StoreError;
 pub use layer::{
     AuditLayer, DeliveryLayer, IdempotencyLayer, Layer, RunLayer, SecretLayer, SessionLayer, WorkLayer,
 };
-pub use observer::Observer;
+pub use observer::{Effort, Observer};
 pub use query::{
     Audience, AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat,
     HoldFilter, HoldQuery, InboxCounts, KeyNote, KeyRecord, Lease, NodeRow, OpenHolds, Page, RunFilter,

@@ -345,7 +345,7 @@ pub fn session_of(row: &RunRow) -> SessionKey {
 /// Somebody decides a hold as they saw it.
 #[must_use]
 pub fn resolve(hold: HoldKey, resolution: Choice) -> Command {
-    Command::Resolve(Resolve { decide: as_seen(hold), resolution, idempotency_key: None })
+    Command::Resolve(Resolve { decide: as_seen(hold), resolution, idempotency_key: None, message: None })
 }
 
 /// A node is about to start a call, as these events hold it.
