@@ -69,6 +69,7 @@ impl Story {
             inbox: None,
             message: Message::text("tidy up"),
             taken: Admission::AtOnce,
+            history: None,
         };
         let (verdicts, limits) = (Verdicts::default(), Limits::default());
         let alice = Actor::Client(user("alice"));

@@ -22,7 +22,8 @@ use crate::telemetry::Telemetry;
 use crate::vault::Vault;
 
 pub use agent::{
-    Agent, Card, CardReaders, InboxService, PinnedDefinition, ServedInbox, Skill, Streaming, Tracking,
+    Agent, Card, CardReaders, HISTORY_TOKENS, InboxService, PinnedDefinition, ServedInbox, Skill, Streaming,
+    Tracking,
 };
 
 /// What a process has only once: a reload keeps it, whatever the new settings say.

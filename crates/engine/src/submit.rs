@@ -29,7 +29,7 @@ use super::EngineError;
 use super::commit::{Change, Commit, IdempotencyKey};
 use super::drive::{Drives, Queue, Rivals, TakenRun};
 use super::host::Host;
-use super::log::{Log, needs};
+use super::log::{Log, Snapshot, needs};
 use super::reads::Sessions;
 use super::receivers::{Callback, Callbacks, SubscriptionError};
 use crate::auth::{Principal, Scope};
@@ -154,16 +154,21 @@ impl Submit {
         let taking =
             slot.and_then(|slot| Some(TakenRun { guard: self.drives.guard(id)?, slot, log: Vec::new() }));
         let taken = if taking.is_some() { Admission::AtOnce } else { Admission::Queued };
-        let session = match &new.session {
-            Some(session) => session.clone(),
-            None => {
-                SessionId::new(id.to_string().replace("run_", "ses_")).map_err(|_| EngineError::NotFound)?
-            }
-        };
+        let session = new.session.clone().unwrap_or_else(|| id.own_session());
         self.log.heard_of(&who.tenant);
         // The same request may be under way twice, and a conversation may be closed at the same moment.
         let has_rivals = new.once.is_some() || new.session.is_some();
         let (digest, definition) = new.definition;
+        let key = SessionKey {
+            tenant: who.tenant.clone(),
+            agent: new.agent.clone(),
+            owner: who.user.clone(),
+            session: session.clone(),
+        };
+        // A conversation that begins with this run has nothing before it; a task for a worker is no talk.
+        let continues = new.session.is_some() && new.driver == DrivenBy::Loop && new.inbox.is_none();
+        let history =
+            if continues { self.log.history(&key, self.history_tokens(&new.agent)).await? } else { None };
         let start = Start {
             id,
             tenant: who.tenant.clone(),
@@ -176,14 +181,9 @@ impl Submit {
             inbox: new.inbox,
             message: new.message,
             taken,
+            history,
         };
         let mut writes = self.commit.mark(who, new.once.as_ref());
-        let key = SessionKey {
-            tenant: who.tenant.clone(),
-            agent: new.agent.clone(),
-            owner: who.user.clone(),
-            session: session.clone(),
-        };
         writes.guards.push(Guard::SessionOpen { session: key });
         writes.puts.push(SideWrite::Definition { digest, bytes: definition.to_bytes() });
         let actor = Actor::Client(who.user.clone());
@@ -214,6 +214,11 @@ impl Submit {
         }
     }
 
+    /// How much of a conversation an agent keeps in mind; nothing for an agent that this server does not have.
+    fn history_tokens(&self, agent: &AgentName) -> u32 {
+        self.host.agent(agent).map_or(0, |agent| agent.history_tokens)
+    }
+
     /// Says something more to a run.
     pub async fn say(
         &self,
@@ -222,7 +227,19 @@ impl Submit {
         say: Say,
         once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
-        self.submit(who, run, Command::Say(say), once).await
+        needs(who, Scope::RunsWrite)?;
+        self.say_on(who, &self.log.snapshot(who, run).await?, say, once).await
+    }
+
+    /// The same, on what the caller has read of the run.
+    pub async fn say_on(
+        &self,
+        who: &Principal,
+        snapshot: &Snapshot,
+        say: Say,
+        once: Option<IdempotencyKey>,
+    ) -> Result<Answer, EngineError> {
+        self.submit(who, snapshot, Command::Say(say), once).await
     }
 
     /// Stops a run.
@@ -233,25 +250,39 @@ impl Submit {
         reason: Option<String>,
         once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
-        self.submit(who, run, Command::Cancel { reason }, once).await
+        needs(who, Scope::RunsWrite)?;
+        self.cancel_on(who, &self.log.snapshot(who, run).await?, reason, once).await
+    }
+
+    /// The same, on what the caller has read of the run.
+    pub async fn cancel_on(
+        &self,
+        who: &Principal,
+        snapshot: &Snapshot,
+        reason: Option<String>,
+        once: Option<IdempotencyKey>,
+    ) -> Result<Answer, EngineError> {
+        self.submit(who, snapshot, Command::Cancel { reason }, once).await
     }
 
     async fn submit(
         &self,
         who: &Principal,
-        run: RunId,
+        snapshot: &Snapshot,
         command: Command,
         once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
         needs(who, Scope::RunsWrite)?;
-        let actor = Actor::Client(who.user.clone());
-        let stored = self.log.visible(who, run).await?;
+        // A worker of an inbox has read tasks that it may not change like this.
+        if !self.log.may_see(who, &snapshot.run().facts) {
+            return Err(EngineError::NotFound);
+        }
         if self.commit.done_before(who, once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);
         }
-        let once = once.as_ref();
+        let (actor, once) = (Actor::Client(who.user.clone()), once.as_ref());
         let change = Change { writes: self.commit.mark(who, once), ..Change::new(actor, vec![command]) };
-        self.commit.commit_once(who, once, stored.row, change).await
+        self.commit.commit_once(who, once, snapshot.stored().row.clone(), change).await
     }
 
     /// Begins a run that a receiver is told everything of, from its first event on.

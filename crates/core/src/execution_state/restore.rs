@@ -119,6 +119,7 @@ impl Log<'_> {
             parent: None,
             inbox: None,
             taken: true,
+            history: None,
         }));
         for message in state.history.iter().chain(&state.current_turn) {
             match (message.role, message.parts.as_slice()) {

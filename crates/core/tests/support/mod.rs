@@ -78,6 +78,7 @@ impl Scene {
             inbox: None,
             message: Message::text("tidy up"),
             taken: Admission::Queued,
+            history: None,
         };
         let (limits, verdicts) = (Limits::default(), the_policy_says(Effect::Allow));
         let ctx = Context {

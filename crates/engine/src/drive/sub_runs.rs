@@ -124,6 +124,7 @@ impl Drives {
             inbox: None,
             message: asked.message,
             taken: Admission::Queued,
+            history: None,
         };
         let definition = SideWrite::Definition { digest: agent.digest, bytes: agent.definition.to_bytes() };
         let writes = Writes { puts: vec![definition], ..Writes::default() };

@@ -41,6 +41,8 @@ pub struct Agent {
     pub worker_pool: usize,
     /// How long each may work, waiting left out; without limit when it is none.
     pub may_work: Option<Millis>,
+    /// About how many tokens of the earlier runs of a conversation its model is reminded of.
+    pub history_tokens: u32,
     /// Whether clients get its model's words while they come.
     pub streaming: Streaming,
     /// Whether its calls can wait for a person.
@@ -62,6 +64,9 @@ pub struct Agent {
 /// Runs of an agent that are worked on at once, unless it says otherwise.
 const WORKER_POOL: usize = 64;
 
+/// Tokens of earlier runs that a model is reminded of, unless its agent says otherwise.
+pub const HISTORY_TOKENS: u32 = 8_000;
+
 impl Agent {
     /// An agent without tools, and with everything else as usual.
     #[must_use]
@@ -77,6 +82,7 @@ impl Agent {
             approvers: Approvers::default(),
             worker_pool: WORKER_POOL,
             may_work: None,
+            history_tokens: HISTORY_TOKENS,
             streaming: Streaming::default(),
             tracking: Tracking::default(),
             lives: StorageKind::Durable,

@@ -20,8 +20,8 @@ use standfast_engine::clock::Clock;
 use standfast_engine::outbound::guard::Guard;
 use standfast_engine::secrets::SigningKey;
 use standfast_engine::settings::{
-    A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, FixedSettings, InboxService, Jobs,
-    ServedInbox, Settings, Skill, Streaming, Tracking, Webhooks,
+    A2a, Access, Agent, Auth, Card, CardReaders, Connections, Decisions, FixedSettings, HISTORY_TOKENS,
+    InboxService, Jobs, ServedInbox, Settings, Skill, Streaming, Tracking, Webhooks,
 };
 use standfast_engine::tool::Tool;
 use standfast_engine::tool::read_result::{self, ReadResult};
@@ -290,6 +290,7 @@ impl Config {
             approvers: self.approvers(agent, plan, mcp)?,
             worker_pool: usize::try_from(plan.worker_pool).unwrap_or(usize::MAX),
             may_work: plan.may_work,
+            history_tokens: agent.history_tokens.unwrap_or(HISTORY_TOKENS),
             streaming: match agent.reasoning.enable_streaming {
                 Some(false) => Streaming::Off,
                 Some(true) | None => Streaming::On,

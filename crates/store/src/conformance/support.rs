@@ -43,7 +43,12 @@ impl World {
     /// A fresh, empty store.
     #[must_use]
     pub fn new(factory: &Factory) -> World {
-        let backend = factory();
+        World::on(factory())
+    }
+
+    /// A store in this place.
+    #[must_use]
+    pub fn on(backend: Box<dyn Backend>) -> World {
         let store = Some(backend.open());
         World { backend, store, scribe: Scribe::new(1) }
     }

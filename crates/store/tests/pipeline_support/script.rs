@@ -145,6 +145,7 @@ fn start() -> Start {
         inbox: None,
         message: Message::text("go"),
         taken: Admission::AtOnce,
+        history: None,
     }
 }
 

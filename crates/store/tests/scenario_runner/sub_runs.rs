@@ -58,6 +58,7 @@ impl World {
             inbox: None,
             message: Message::text(text),
             taken: Admission::AtOnce,
+            history: None,
         };
         let given = self.given(Actor::Node(self.node), &row.run.state.definition)?;
         match decide::start(&start, &context(&given)) {

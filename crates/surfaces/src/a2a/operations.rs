@@ -151,10 +151,10 @@ pub(super) async fn perform(
         }
         Operation::Cancel(request) => {
             let run = task_id(&request.id)?;
-            asked.find(run).await?;
+            let found = asked.find(run).await?;
             let reason = request.metadata.as_ref().and_then(|metadata| metadata.get("reason"));
             let reason = reason.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
-            match asked.app.engine.cancel(&asked.who, run, reason, None).await {
+            match asked.app.engine.submit().cancel_on(&asked.who, &found, reason, None).await {
                 Ok(_) => {}
                 // Cancelling what is cancelled changes nothing, and is no error; in 0.3 it is one.
                 Err(EngineError::Refused(Refusal::Ended(Outcome::Canceled)))

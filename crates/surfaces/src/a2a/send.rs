@@ -200,7 +200,7 @@ async fn deliver(
         }
         MessageMeaning::Says => {
             let say = Say { message, on_hold };
-            match engine.say(&asked.who, run, say, once).await {
+            match engine.submit().say_on(&asked.who, &found, say, once).await {
                 Ok(answer) => Ok(sent(SendEffect::of(answer))),
                 Err(EngineError::Refused(Refusal::Held { .. })) => {
                     asked.remember_words(run, said);

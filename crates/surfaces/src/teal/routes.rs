@@ -348,7 +348,8 @@ async fn begin(
         return Ok(ResumedTask { task, since: LogPoint::Event(Seq(0)) });
     };
     let task: RunId = task.parse().map_err(|_| Problem::not_found())?;
-    let run = engine.see(who, task).await.map_err(|error| problem(&error))?;
+    let found = engine.reads().snapshot(who, task).await.map_err(|error| problem(&error))?;
+    let run = found.run();
     if run.facts.agent != agent {
         return Err(Problem::not_found());
     }
@@ -356,7 +357,7 @@ async fn begin(
         return Err(Problem::invalid(format!("task {task} belongs to the session {}", run.facts.session)));
     }
     let say = Say { message, on_hold: OnHold::Refuse };
-    match engine.say(who, task, say, once).await {
+    match engine.submit().say_on(who, &found, say, once).await {
         Ok(Answer::Repeated) => Ok(ResumedTask { task, since: LogPoint::Now }),
         Ok(_) => Ok(ResumedTask { task, since: LogPoint::Event(run.state.seq) }),
         Err(error @ EngineError::Refused(Refusal::Ended(_))) => {
