@@ -2,18 +2,20 @@
 //!
 //! The text of a command is split into words as a POSIX shell splits it (quotes, backslashes and `#` comments), and
 //! nothing else of a shell happens: `$HOME`, `;`, `|` and `*` are ordinary characters. Which commands need a person is
-//! `command/rules.rs`, how one is started and ended `child.rs`, what it can reach `sandbox.rs`.
+//! `command/rules.rs`, how one is started and ended `child.rs`, what it can reach `sandbox.rs`,
+//! what people and the model get to see of it `command/result.rs`.
 
 pub mod authority;
 mod git;
 mod operands;
+mod result;
 pub mod rules;
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use standfast_core::body::Body;
 use standfast_core::definition::ToolSpec;
 use standfast_core::json::RawJson;
@@ -21,7 +23,7 @@ use standfast_core::message::{FileDigest, Replay, ToolResult};
 use standfast_core::time::Millis;
 use standfast_engine::tool::{CommandLine, Invocation, Judgement, Nature, Outcome, Running, Tool};
 
-use super::child::{self, End, Kept, Lost, Order, Ran, Report};
+use super::child::{self, Order};
 use super::sandbox::{self, Confinement, Isolation, NoSandbox, Plan, Reach};
 
 /// What the model is told of it.
@@ -54,6 +56,8 @@ pub struct CommandOptions {
     pub memory_limit: u64,
     /// How many bytes a file may have that it writes.
     pub file_limit: u64,
+    /// How many bytes it may write, all files together.
+    pub disk_limit: u64,
     /// Whether the kernel confines them.
     pub confinement: Confinement,
     /// Whether they get namespaces of their own, where they are confined.
@@ -67,8 +71,8 @@ pub struct CommandOptions {
 }
 
 impl Default for CommandOptions {
-    /// Every command asks a person; two minutes, 64 KiB of output, 64 processes, 2 GiB of memory, files of 2 GiB, confined,
-    /// without network.
+    /// Every command asks a person; two minutes, 64 KiB of output, 64 processes, 2 GiB of memory, files of 2 GiB and 4 GiB in
+    /// all, confined, without network.
     fn default() -> CommandOptions {
         CommandOptions {
             allowed_commands: None,
@@ -80,6 +84,7 @@ impl Default for CommandOptions {
             process_limit: 64,
             memory_limit: 2 << 30,
             file_limit: 2 << 30,
+            disk_limit: 4 << 30,
             confinement: Confinement::On,
             isolation: Isolation::Namespaces,
             network: Reach::None,
@@ -155,6 +160,7 @@ impl CommandTool {
             process_limit: self.options.process_limit,
             memory_limit: self.options.memory_limit,
             file_limit: self.options.file_limit,
+            disk_limit: self.options.disk_limit,
             plan: self.plan.clone(),
             env: git::environment(),
             token: invocation.token(),
@@ -167,7 +173,7 @@ impl Tool for CommandTool {
         let (order, shim) = (self.order(&invocation), self.shim.clone());
         Box::pin(async move {
             match order {
-                Ok(order) => outcome(child::run(&shim, &order).await, &order),
+                Ok(order) => result::outcome(child::run(&shim, &order).await, &order),
                 Err(bad) => Outcome::Done(ToolResult::Failed(Body::text(format!("not executed: {bad}")))),
             }
         })
@@ -313,63 +319,6 @@ fn command_text(arguments: &str) -> Option<String> {
 /// Errs on the side of refusing: also inside quotes.
 fn has_comment(command: &str) -> bool {
     command.split_whitespace().any(|word| word.starts_with('#'))
-}
-
-/// What came of it. A command that ended by itself is a result, whatever its exit code says.
-fn outcome(report: Result<Report, Lost>, order: &Order) -> Outcome {
-    Outcome::Done(match report {
-        Ok(Report::Ran(ran)) => match ran.end {
-            End::Exit(_) => ToolResult::Ok(shown(ran, order)),
-            End::Signal(_) | End::TimedOut | End::TooManyProcesses => ToolResult::Failed(shown(ran, order)),
-        },
-        Ok(Report::NotStarted(why)) => ToolResult::Failed(Body::text(format!("not executed: {why}"))),
-        Err(lost @ Lost::Unknown(_)) => return Outcome::Unknown(lost.to_string()),
-        Err(lost) => ToolResult::Failed(Body::text(lost.to_string())),
-    })
-}
-
-fn shown(ran: Ran, order: &Order) -> Body {
-    #[derive(Serialize)]
-    struct Shown {
-        exit_code: Option<i32>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        signal: Option<i32>,
-        stdout: String,
-        stderr: String,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        truncated: bool,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        timed_out: bool,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        too_many_processes: bool,
-    }
-    let (exit_code, signal) = match ran.end {
-        End::Exit(code) => (Some(code), None),
-        End::Signal(signal) => (None, Some(signal)),
-        End::TimedOut | End::TooManyProcesses => (None, None),
-    };
-    let shown = Shown {
-        exit_code,
-        signal,
-        truncated: ran.stdout.dropped > 0 || ran.stderr.dropped > 0,
-        timed_out: ran.end == End::TimedOut,
-        too_many_processes: ran.end == End::TooManyProcesses,
-        stdout: noted(ran.stdout, order),
-        stderr: noted(ran.stderr, order),
-    };
-    let json = serde_json::to_string(&shown).ok().and_then(|text| RawJson::parse(&text).ok());
-    let Some(json) = json else { unreachable!("strings and numbers are JSON") };
-    Body::Json(json)
-}
-
-/// The text with a note where something is missing.
-fn noted(kept: Kept, order: &Order) -> String {
-    match kept.dropped {
-        0 => kept.text,
-        dropped => {
-            format!("{}\n[{dropped} more bytes; {} bytes of output are kept]", kept.text, order.output_limit)
-        }
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod roots;
 
 use std::path::{Path, PathBuf};
 
+use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 pub use roots::real_or_planned;
@@ -155,6 +156,32 @@ pub fn leave(writable: &[PathBuf]) -> Spaces {
     return linux::spaces::leave(writable);
     #[cfg(not(target_os = "linux"))]
     Spaces::default()
+}
+
+/// The same as a user of its own, in the user namespace that this process holds; none where that cannot be had, and an
+/// error where it went wrong half-way.
+pub fn leave_as_own_user(holder: Pid, writable: &[PathBuf]) -> Result<Option<Spaces>, String> {
+    #[cfg(target_os = "linux")]
+    return match linux::own_user::namespace(holder) {
+        Ok(namespace) => linux::own_user::leave(&namespace, writable),
+        Err(_) => Ok(None),
+    };
+    #[cfg(not(target_os = "linux"))]
+    Ok(None)
+}
+
+/// Holds a user namespace for [`leave_as_own_user`] until standard input closes.
+pub fn hold_namespace() -> std::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    return linux::own_user::hold_namespace();
+    #[cfg(not(target_os = "linux"))]
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+/// Bounds what temporary files take where they are in memory; called with mounts of its own only.
+pub fn bound_scratch(scratch: &Path, bytes: u64) {
+    #[cfg(target_os = "linux")]
+    linux::spaces::bound_scratch(scratch, bytes);
 }
 
 /// Mounts a `/proc` of the processes in sight; called by the first process of a tree of its own.

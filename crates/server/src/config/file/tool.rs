@@ -130,6 +130,11 @@ pub struct CommandKeys {
     #[garde(inner(range(min = 1)))]
     #[schemars(extend("default" = 2147483648u64))]
     pub max_file_size: Option<u64>,
+    /// How many bytes a command may write to files in all, also to those that it removes again; one that writes more is
+    /// killed.
+    #[garde(inner(range(min = 1)))]
+    #[schemars(extend("default" = 4294967296u64))]
+    pub max_disk: Option<u64>,
     /// Whether the kernel confines the programs. With `on` the server does not start on a kernel that cannot.
     #[schemars(extend("default" = "on"))]
     pub sandbox: Option<Sandbox>,
