@@ -34,6 +34,10 @@ struct Joint {
     script: Mutex<VecDeque<Mishap>>,
 }
 
+fn failed(error: StoreError) -> Answer<()> {
+    Box::pin(std::future::ready(Err(error)))
+}
+
 impl Layer for Joint {
     fn below(&self) -> &dyn Store {
         &*self.inner
@@ -47,7 +51,6 @@ impl RunLayer for Joint {
         }
         let runs: BTreeSet<RunId> = batches.iter().map(Batch::run).collect();
         let mishap = self.script.lock().unwrap().pop_front().unwrap_or(Mishap::None);
-        let failed = |error| Box::pin(std::future::ready(Err(error)));
         match (mishap, batches.first()) {
             (Mishap::Conflict, Some(first)) => return failed(StoreError::Conflict { run: first.run() }),
             (Mishap::Lost, _) => return failed(StoreError::Unknown { why: "it never arrived".into() }),
