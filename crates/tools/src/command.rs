@@ -10,10 +10,11 @@ mod git;
 mod operands;
 mod result;
 pub mod rules;
+mod warning;
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use standfast_core::body::Body;
@@ -24,7 +25,7 @@ use standfast_core::time::Millis;
 use standfast_engine::tool::{CommandLine, Invocation, Judgement, Nature, Outcome, Running, Tool};
 
 use super::child::{self, Order};
-use super::sandbox::{self, Confinement, Isolation, NoSandbox, Plan, Reach};
+use super::sandbox::{self, Confinement, Isolation, NoSandbox, Plan, Reach, real_or_planned};
 
 /// What the model is told of it.
 const DESCRIPTION: &str = "Run one program with arguments. There is no shell: no pipes, no redirection, no variables, \
@@ -44,7 +45,7 @@ pub struct CommandOptions {
     /// Whether a command that is not listed is refused (true) or a person is asked (false). Not said: true where there
     /// is a list of allowed commands, and false where there is none.
     pub deny_by_default: Option<bool>,
-    /// Where commands run, and the only place that they can write to. None is where the server runs.
+    /// Where commands run, and the only place that they can write to beside `writable`. None is where the server runs.
     pub working_directory: Option<PathBuf>,
     /// How long each may take.
     pub max_execution_time: Millis,
@@ -64,6 +65,8 @@ pub struct CommandOptions {
     pub isolation: Isolation,
     /// What of the network they reach, where they are confined.
     pub network: Reach,
+    /// Directories that they can change beside the working directory.
+    pub writable: Vec<PathBuf>,
     /// Directories that they can read beside those of the system and the working directory.
     pub readable: Vec<PathBuf>,
     /// What they can never reach: configuration, store, keys (T26).
@@ -88,6 +91,7 @@ impl Default for CommandOptions {
             confinement: Confinement::On,
             isolation: Isolation::Namespaces,
             network: Reach::None,
+            writable: Vec::new(),
             readable: Vec::new(),
             protected: Vec::new(),
         }
@@ -95,6 +99,12 @@ impl Default for CommandOptions {
 }
 
 impl CommandOptions {
+    /// What commands can change: the working directory and `writable`, without links.
+    fn changeable(&self) -> Vec<PathBuf> {
+        let directory = self.working_directory.clone().unwrap_or_else(|| PathBuf::from("."));
+        std::iter::once(&directory).chain(&self.writable).map(|path| real_or_planned(path)).collect()
+    }
+
     /// Whether a command that is not listed is refused.
     #[must_use]
     pub fn denies_by_default(&self) -> bool {
@@ -147,7 +157,7 @@ impl CommandTool {
         let mut argv = argv(&invocation.arguments)?;
         rules::forbidden(&self.options, &argv)?;
         let directory = self.options.working_directory.clone();
-        let path = search_path(directory.as_deref());
+        let path = search_path(&self.options);
         if let Some(program) = argv.first_mut() {
             *program = found(program, &path)?;
         }
@@ -191,7 +201,11 @@ impl Tool for CommandTool {
 impl CommandLine for CommandTool {
     fn files(&self, arguments: &str) -> Vec<FileDigest> {
         let Ok(argv) = argv(arguments) else { return Vec::new() };
-        operands::files(&self.options, &argv, &search_path(self.options.working_directory.as_deref()))
+        operands::files(&self.options, &argv, &search_path(&self.options))
+    }
+
+    fn warning(&self, arguments: &str) -> Option<String> {
+        warning::of(&self.options, self.plan.as_ref()?, &argv(arguments).ok()?)
     }
 
     /// A line and its words are the same command.
@@ -208,6 +222,7 @@ fn plan(options: &CommandOptions) -> Result<Plan, NoSandbox> {
         None => PathBuf::from("."),
     };
     let plan = Plan::around(&workspace, &options.readable, &options.protected, options.network)?;
+    let plan = plan.with_writable(&options.writable, &options.protected)?;
     Ok(Plan { isolation: options.isolation, ..plan })
 }
 
@@ -262,13 +277,14 @@ fn listed(allowed: &[String]) -> String {
 }
 
 /// Where programs are looked for: the server's `PATH` without relative entries and without what commands can write to.
-fn search_path(directory: Option<&Path>) -> OsString {
+fn search_path(options: &CommandOptions) -> OsString {
     let usual = || OsString::from("/usr/local/bin:/usr/bin:/bin");
     let all = std::env::var_os("PATH").unwrap_or_else(usual);
-    let inside = directory.and_then(|directory| directory.canonicalize().ok());
+    // Whoever runs commands where the server runs has said nothing of what is theirs.
+    let inside = if options.working_directory.is_some() { options.changeable() } else { Vec::new() };
     let trusted = std::env::split_paths(&all).filter(|entry| {
         let real = entry.canonicalize().unwrap_or_else(|_| entry.clone());
-        entry.is_absolute() && !inside.as_ref().is_some_and(|inside| real.starts_with(inside))
+        entry.is_absolute() && !inside.iter().any(|inside| real.starts_with(inside))
     });
     std::env::join_paths(trusted).unwrap_or_else(|_| usual())
 }

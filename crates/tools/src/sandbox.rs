@@ -6,6 +6,7 @@
 
 #[cfg(target_os = "linux")]
 mod linux;
+mod refusal;
 mod roots;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
+pub use refusal::words;
 pub use roots::real_or_planned;
 
 /// Whether the kernel confines commands.
@@ -97,7 +99,7 @@ pub enum NoSandbox {
     },
     /// What must not be reached lies where commands can write.
     #[error(
-        "{} lies inside of {}, which commands can change; choose another working directory, or move the file",
+        "{} lies inside of {}, which commands can change; choose another directory, or move the file",
         protected.display(), workspace.display()
     )]
     Exposed {
@@ -130,6 +132,18 @@ impl Plan {
             isolation: Isolation::default(),
             spaces: Spaces::default(),
         })
+    }
+
+    /// With these directories to change as well; nothing of what is protected may lie inside.
+    pub fn with_writable(mut self, more: &[PathBuf], protected: &[PathBuf]) -> Result<Plan, NoSandbox> {
+        for path in more {
+            let path = roots::real(path)?;
+            if let Some(protected) = exposed(&path, protected) {
+                return Err(NoSandbox::Exposed { protected, workspace: path });
+            }
+            self.writable.push(path);
+        }
+        Ok(self)
     }
 
     /// Confines the thread that calls this, and everything that it starts from now on. There is no way back.

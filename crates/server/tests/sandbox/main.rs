@@ -1,7 +1,8 @@
 //! What a confined command can reach (T24, T26) and what misbehaving ones do (F27), through the real binary.
 //!
-//! What is bounded is `limits.rs`, what is tried from inside `probe.rs`. On a machine whose kernel cannot confine, the same tests show that there is no tool at all then, and say so in their
-//! output. Nothing is skipped in silence.
+//! What is bounded is `limits.rs`, what is tried from inside `probe.rs`, what can be changed beside the workspace
+//! `writable.rs`. On a machine whose kernel cannot confine, the same tests show that there is no tool at all then, and say
+//! so in their output. Nothing is skipped in silence.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
@@ -9,6 +10,7 @@ mod limits;
 mod probe;
 #[path = "../tooling/mod.rs"]
 mod tooling;
+mod writable;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +22,7 @@ use standfast_core::message::ToolResult;
 use standfast_core::time::Millis;
 use standfast_engine::tool::{Outcome, Tool};
 use standfast_tools::command::{CommandOptions, CommandTool};
-use standfast_tools::sandbox::{self, Confinement, Isolation, NoSandbox, Reach};
+use standfast_tools::sandbox::{self, Confinement, NoSandbox, Reach};
 use tempfile::TempDir;
 
 use tooling::invocation;

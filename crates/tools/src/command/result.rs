@@ -1,6 +1,9 @@
 //! What people and the model get to see of a command: its code, its output, and in a sentence which limit ended it.
 //!
-//! A program cannot know the limits that it ran into. So each is named here with the key that raises it.
+//! A program cannot know the limits that it ran into. So each is named here with the key that raises it; what the sandbox
+//! refused is `sandbox/refusal.rs`.
+
+use std::path::Path;
 
 use serde::Serialize;
 use standfast_core::body::Body;
@@ -69,10 +72,15 @@ fn shown(ran: Ran, order: &Order) -> Body {
     Body::Json(json)
 }
 
-/// Which limit a command ran into, and the key that says so.
+/// Which limit or refusal a command ran into, and the key that says so.
 fn note(ran: &Ran, order: &Order) -> Option<String> {
     match ran.end {
-        End::Exit(_) => None,
+        End::Exit(0) => None,
+        End::Exit(_) => {
+            let directory = order.directory.as_deref().unwrap_or(Path::new("."));
+            let named = order.argv.iter().skip(1).map(String::as_str);
+            order.plan.as_ref()?.explain(&ran.stderr.text, named, directory)
+        }
         End::Signal(FILE_TOO_LARGE) => Some(format!(
             "it was ended because a file that it wrote would have had more than {} bytes (`max_file_size`)",
             order.file_limit

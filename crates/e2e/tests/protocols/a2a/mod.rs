@@ -18,6 +18,7 @@ mod malformed;
 mod modes;
 mod nodes;
 mod passes;
+mod printed_command;
 mod push;
 mod repeats;
 mod revoked;

@@ -175,6 +175,7 @@ impl<'a> Workshop<'a> {
                 Some(Sandbox::On) | None => Confinement::On,
             },
             network: reach(keys.network),
+            writable: self.readable(keys.writable.as_deref()),
             readable: self.readable(keys.readable.as_deref()),
             protected: self.protected.clone(),
             ..usual

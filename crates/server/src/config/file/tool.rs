@@ -107,10 +107,11 @@ pub struct CommandKeys {
     /// Whether a command that is not listed is refused (true) or needs approval (false). Default: true with
     /// `allowed_commands`, false without.
     pub deny_by_default: Option<bool>,
-    /// Where commands run, and the only directory that they can write to; relative to the configuration file. Default:
-    /// `workspace` beside it.
+    /// Where commands run, and what they can change; relative to the configuration file. Default: `workspace` beside it.
     #[garde(inner(length(min = 1)))]
     pub working_directory: Option<String>,
+    /// Directories that commands can change, in addition to the working directory.
+    pub writable: Option<Vec<String>>,
     /// Directories that commands can read, in addition to the working directory and those of the system.
     pub readable: Option<Vec<String>>,
     /// How long a command may run.
