@@ -22,12 +22,12 @@ use standfast_core::definition::ToolSpec;
 use standfast_core::json::RawJson;
 use standfast_core::message::{FileDigest, Replay, ToolResult};
 use standfast_core::time::Millis;
-use standfast_engine::tool::{CommandLine, Invocation, Judgement, Nature, Outcome, Running, Tool};
+use standfast_engine::tool::{CommandLine, Invocation, Judgement, Nature, Outcome, Tool, ToolFuture};
 
 use super::child::{self, Order};
 use super::sandbox::{self, Confinement, Isolation, NoSandbox, Plan, Reach, real_or_planned};
 
-/// What the model is told of it.
+/// How it is described to the model.
 const DESCRIPTION: &str = "Run one program with arguments. There is no shell: no pipes, no redirection, no variables, \
                            no wildcards.";
 
@@ -139,7 +139,7 @@ impl CommandTool {
         Ok(CommandTool { options, plan, shim })
     }
 
-    /// How a model is told of it.
+    /// How it is described to a model.
     #[must_use]
     pub fn spec() -> ToolSpec {
         let Ok(schema) = RawJson::parse(SCHEMA) else { unreachable!("the schema is a constant") };
@@ -179,7 +179,7 @@ impl CommandTool {
 }
 
 impl Tool for CommandTool {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let (order, shim) = (self.order(&invocation), self.shim.clone());
         Box::pin(async move {
             match order {

@@ -1,9 +1,10 @@
 //! The shim between the server and a command: it makes a session and process group of its own, starts the command in
 //! it, confined as it was told, reports, and ends everything that the command started.
 //!
-//! Everything ends when the command ends, when its time is over, when it has too many processes or has written too much
-//! (`watch.rs`), or when standard input closes: then the server does not want the command any more, or is dead. The shim is a subreaper: what leaves the
-//! group stays below it and is found. What it has to say it says last, and then it ends itself with the group.
+//! Everything ends when the command ends, when its time is up, when it has too many processes or has written too much
+//! (`watch.rs`), or when standard input closes: then the server does not want the command any more, or is dead. The shim
+//! is a subreaper: what leaves the group stays below it and is found. What it has to say it says last, and then it ends
+//! itself with the group.
 //!
 //! A confined command is started in three stages (`stages.rs`); what is described here is the last one.
 //!
@@ -22,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::cgroup::ControlGroups;
-use crate::child::{End, Kept, Ran, Report};
+use crate::child::{CapturedStream, CommandResult, End, Report};
 use crate::descendants::end_below;
 use crate::sandbox::{self, Plan};
 use watch::{Excess, Limits};
@@ -118,7 +119,7 @@ enum News {
     Excess(Excess),
 }
 
-/// Runs a command until it ends, its time is over or standard input closes.
+/// Runs a command until it ends, its time is up or standard input closes.
 pub fn run(order: &ExecChild) -> ExitCode {
     match staged(order) {
         Ok(code) => code,
@@ -161,7 +162,7 @@ fn staged(order: &ExecChild) -> Result<ExitCode, String> {
             let held = sandbox::hold_namespace();
             Ok(if held.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
-        (Stage::Between | Stage::Inside, _, _) => Err("it was not told what can be reached".into()),
+        (Stage::Between | Stage::Inside, _, _) => Err("it was given no list of what can be reached".into()),
     }
 }
 
@@ -203,7 +204,7 @@ fn relay(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> {
         while poll(&mut hung_up, None).is_err_and(|error| error == Errno::INTR) {}
         let _ = tell.send(News::Unwanted);
     });
-    let Started { mut child, groups } = start(order, plan, |command| {
+    let StartedCommand { mut child, groups } = start(order, plan, |command| {
         command.stdin(Stdio::piped());
     })?;
     let _ = end_of_program.send(Pid::from_child(&child));
@@ -223,7 +224,7 @@ fn relay(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> {
 }
 
 /// A command that runs, and what counts its memory and tasks, where the first stage has not seen to that.
-struct Started {
+struct StartedCommand {
     child: Child,
     groups: ControlGroups,
 }
@@ -247,7 +248,7 @@ fn start(
     order: &ExecChild,
     plan: Option<Plan>,
     streams: impl FnOnce(&mut Command),
-) -> Result<Started, String> {
+) -> Result<StartedCommand, String> {
     let (mut command, cannot) = command_of(order)?;
     streams(&mut command);
     let spawn = move |command: &mut Command| command.spawn().map_err(|error| format!("{cannot}: {error}"));
@@ -255,7 +256,7 @@ fn start(
         let groups = ControlGroups::join(&stages::bounds(order));
         let child = spawn(&mut command);
         groups.leave();
-        return Ok(Started { child: child?, groups });
+        return Ok(StartedCommand { child: child?, groups });
     };
     command.envs(order.scratch.as_ref().map(|scratch| ("TMPDIR", scratch)));
     if plan.spaces.processes {
@@ -268,7 +269,7 @@ fn start(
         spawn(&mut command)
     });
     let child = confined.join().map_err(|_| "starting it ended in a panic".to_owned())??;
-    Ok(Started { child, groups: ControlGroups::default() })
+    Ok(StartedCommand { child, groups: ControlGroups::default() })
 }
 
 fn supervise(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> {
@@ -278,7 +279,7 @@ fn supervise(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> 
     let (stderr, read_stderr) = Stream::keep(&budget, &closed);
     drop(closed);
     let (news, end_of_command) = listen(Limits::of(order), order.stage);
-    let Started { mut child, groups } = start(order, plan, |command| {
+    let StartedCommand { mut child, groups } = start(order, plan, |command| {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     })?;
     let _ = end_of_command.send(Pid::from_child(&child));
@@ -300,7 +301,7 @@ fn supervise(order: &ExecChild, plan: Option<Plan>) -> Result<ExitCode, String> 
     end_below(getpid());
     while all_closed.recv_timeout(LAST_WORDS).is_ok() {}
     drop(groups);
-    report(&Report::Ran(Ran { end: how, stdout: stdout.take(), stderr: stderr.take() }));
+    report(&Report::Ran(CommandResult { end: how, stdout: stdout.take(), stderr: stderr.take() }));
     Ok(end(order.stage))
 }
 
@@ -379,9 +380,9 @@ impl Stream {
         (Stream(kept), source)
     }
 
-    fn take(&self) -> Kept {
+    fn take(&self) -> CapturedStream {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (bytes, dropped) = std::mem::take(&mut *kept);
-        Kept { text: String::from_utf8_lossy(&bytes).into_owned(), dropped }
+        CapturedStream { text: String::from_utf8_lossy(&bytes).into_owned(), dropped }
     }
 }

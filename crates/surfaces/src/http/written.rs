@@ -14,15 +14,15 @@ use hyper::body::{Frame, SizeHint};
 
 /// Does something once the body of an answer was handed to its connection completely, and not otherwise.
 pub fn when_written(response: Response, then: impl FnOnce() + Send + 'static) -> Response {
-    response.map(|inner| Body::new(Watched { inner, then: Some(Box::new(then)) }))
+    response.map(|inner| Body::new(WatchedBody { inner, then: Some(Box::new(then)) }))
 }
 
-struct Watched {
+struct WatchedBody {
     inner: Body,
     then: Option<Box<dyn FnOnce() + Send>>,
 }
 
-impl hyper::body::Body for Watched {
+impl hyper::body::Body for WatchedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

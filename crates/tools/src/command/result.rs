@@ -12,13 +12,13 @@ use standfast_core::message::ToolResult;
 use standfast_core::time::Millis;
 use standfast_engine::tool::Outcome;
 
-use crate::child::{End, Kept, Lost, Order, Ran, Report};
+use crate::child::{CapturedStream, CommandResult, End, MissingReport, Order, Report};
 
 /// What the kernel sends to a program that writes on where a file may not grow.
 const FILE_TOO_LARGE: i32 = 25;
 
 /// What came of it. A command that ended by itself is a result, whatever its exit code says.
-pub(super) fn outcome(report: Result<Report, Lost>, order: &Order) -> Outcome {
+pub(super) fn outcome(report: Result<Report, MissingReport>, order: &Order) -> Outcome {
     Outcome::Done(match report {
         Ok(Report::Ran(ran)) => match ran.end {
             End::Exit(_) => ToolResult::Ok(shown(ran, order)),
@@ -27,14 +27,14 @@ pub(super) fn outcome(report: Result<Report, Lost>, order: &Order) -> Outcome {
             }
         },
         Ok(Report::NotStarted(why)) => ToolResult::Failed(Body::text(format!("not executed: {why}"))),
-        Err(lost @ Lost::Unknown(_)) => return Outcome::Unknown(lost.to_string()),
+        Err(lost @ MissingReport::Unknown(_)) => return Outcome::Unknown(lost.to_string()),
         Err(lost) => ToolResult::Failed(Body::text(lost.to_string())),
     })
 }
 
-fn shown(ran: Ran, order: &Order) -> Body {
+fn shown(ran: CommandResult, order: &Order) -> Body {
     #[derive(Serialize)]
-    struct Shown {
+    struct ShownCommand {
         exit_code: Option<i32>,
         #[serde(skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
@@ -56,7 +56,7 @@ fn shown(ran: Ran, order: &Order) -> Body {
         End::Signal(signal) => (None, Some(signal)),
         End::TimedOut | End::TooManyProcesses | End::WroteTooMuch => (None, None),
     };
-    let shown = Shown {
+    let shown = ShownCommand {
         exit_code,
         signal,
         truncated: ran.stdout.dropped > 0 || ran.stderr.dropped > 0,
@@ -73,7 +73,7 @@ fn shown(ran: Ran, order: &Order) -> Body {
 }
 
 /// Which limit or refusal a command ran into, and the key that says so.
-fn note(ran: &Ran, order: &Order) -> Option<String> {
+fn note(ran: &CommandResult, order: &Order) -> Option<String> {
     match ran.end {
         End::Exit(0) => None,
         End::Exit(_) => {
@@ -102,7 +102,7 @@ fn note(ran: &Ran, order: &Order) -> Option<String> {
 }
 
 /// The text with a note where something is missing.
-fn noted(kept: Kept, order: &Order) -> String {
+fn noted(kept: CapturedStream, order: &Order) -> String {
     match kept.dropped {
         0 => kept.text,
         dropped => {
