@@ -5,8 +5,9 @@
 //! after the store has acknowledged everything below them. If an append fails, everything decided on top of it is
 //! thrown away and the same *commands* are decided again on what is really there: a tool's result is a command and is
 //! kept, never run again; so is a model's reply, unless it was asked with something that is not there in the end: then the
-//! core refuses it. What is written beside the events is data: [`Writes`].
+//! core refuses it. What is written beside the events is data: [`Writes`]. Several runs in one append are `joint.rs`.
 
+mod joint;
 mod writes;
 
 use std::collections::VecDeque;
@@ -30,6 +31,7 @@ use crate::batch::{Batch, LeaseChange, Seal};
 use crate::contract::{Answer, Store};
 use crate::error::StoreError;
 
+pub use joint::{JointSettlement, append_jointly};
 pub use writes::{
     LeaseRule, NoticeRule, NoticeTrigger, SideWrites, Writes, asks_people, has_relatives, hold_given_up,
     keeps_lease,
@@ -371,14 +373,7 @@ impl Pipeline {
             (None, Some(row)) => all(unchanged(&row.run), false, order),
             (None, None) => unreachable!("a pipeline begins with a run or with a start"),
         };
-        let beside = order.writes.beside(&decided);
-        let seal = Seal {
-            salt: order.given.entropy.draw("salt", 0).0,
-            lease: beside.lease.unwrap_or(LeaseChange::Keep),
-            guards: beside.guards,
-            puts: beside.puts,
-        };
-        let batch = Batch::seal(before.as_ref(), &decided, seal);
+        let batch = sealed(before.as_ref(), &decided, order);
         let row = batch.as_ref().map(|batch| batch.row.clone()).or(before);
         let append = batch.map(|batch| (batch.link.header.first, self.store.append(vec![batch])));
         let settled = SettledOrder {
@@ -393,6 +388,18 @@ impl Pipeline {
 
 fn head(row: Option<&RunRow>) -> Option<Digest> {
     row.map(|row| row.head)
+}
+
+/// What is written for an order that came to this; nothing where it changes nothing.
+fn sealed(before: Option<&RunRow>, decided: &Transition, order: &Order) -> Option<Batch> {
+    let beside = order.writes.beside(decided);
+    let seal = Seal {
+        salt: order.given.entropy.draw("salt", 0).0,
+        lease: beside.lease.unwrap_or(LeaseChange::Keep),
+        guards: beside.guards,
+        puts: beside.puts,
+    };
+    Batch::seal(before, decided, seal)
 }
 
 fn unchanged(run: &Run) -> Transition {

@@ -16,7 +16,7 @@ use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
 use standfast_core::message::Message;
 use standfast_core::name::ToolName;
 use standfast_core::policy::Role;
-use standfast_core::project::HoldRow;
+use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Facts;
 use standfast_core::transcript::stored_call;
@@ -71,6 +71,8 @@ pub enum DecisionSet {
         holds: Vec<HoldKey>,
         /// Why.
         reason: Option<String>,
+        /// Runs above this one that end with it, in the same append.
+        above: Vec<RunId>,
     },
 }
 
@@ -180,7 +182,7 @@ impl DecisionSet {
             message: message.take(),
         };
         match self {
-            DecisionSet::Reject { holds, reason } => {
+            DecisionSet::Reject { holds, reason, above: _ } => {
                 Command::Reject(Reject { holds, reason, idempotency_key: idempotency_key.map(str::to_owned) })
             }
             DecisionSet::Each(mut each) => match each.len() {
@@ -215,27 +217,41 @@ impl Submit {
         self.decide_by(&Decider::Person(who.clone()), decisions, snapshot).await
     }
 
-    /// Decides what a sub-run asks, and cancels the task that it works for. The task's first run is not driven on this node
-    /// until it is canceled: it would go on as soon as the sub-run has ended.
+    /// Says no to what a sub-run asks, and cancels the runs above it up to the task that it works for: in one append, so
+    /// that none of them goes on in between, on any node.
     pub async fn decide_and_cancel(
         &self,
         who: &Principal,
-        decisions: Decisions,
+        mut decisions: Decisions,
         snapshot: &Snapshot,
         task: RunId,
-    ) -> Result<(), EngineError> {
-        let reason = match &decisions.what {
-            DecisionSet::Reject { reason, .. } => reason.clone(),
-            DecisionSet::Each(_) => None,
-        };
-        let guard = self.drives.guard(task);
-        self.decide_on(who, decisions, snapshot).await?;
-        let canceled = self.cancel(who, task, reason, None).await;
-        drop(guard);
-        match canceled {
-            Ok(_) | Err(EngineError::Refused(Refusal::Ended(_))) => Ok(()),
-            Err(error) => Err(error),
+    ) -> Result<Answer, EngineError> {
+        needs(who, Scope::RunsWrite)?;
+        if let DecisionSet::Reject { above, .. } = &mut decisions.what {
+            let mut next = snapshot.run().facts.parent;
+            while let Some(parent) = next {
+                above.push(parent.run);
+                let found = self.log.visible(who, parent.run).await?;
+                next = found.row.run.facts.parent.filter(|_| parent.run != task);
+            }
         }
+        self.decide_on(who, decisions, snapshot).await
+    }
+
+    /// The end of the runs that end with a decision.
+    async fn endings(
+        &self,
+        who: &Principal,
+        what: &DecisionSet,
+    ) -> Result<Vec<(RunRow, Change)>, EngineError> {
+        let DecisionSet::Reject { above, reason, .. } = what else { return Ok(Vec::new()) };
+        let mut endings = Vec::new();
+        for run in above {
+            let cancel = Command::Cancel { reason: reason.clone() };
+            let change = Change::new(Actor::Client(who.user.clone()), vec![cancel]);
+            endings.push((self.log.visible(who, *run).await?.row, change));
+        }
+        Ok(endings)
     }
 
     /// Holds by whoever has a right to, on what they have read of the run.
@@ -322,6 +338,7 @@ impl Submit {
         let arguments =
             |call| what.edited(call).or_else(|| Some(stored_call(&taking.as_ref()?.log, call)?.arguments));
         let verdicts = policy::of_run(agent.as_deref(), &definition, &row.run, arguments);
+        let endings = self.endings(who, &what).await?;
         let command = what.command(once.and_then(IdempotencyKey::chosen_key), message);
         let mut change = Change {
             actor: by.actor(),
@@ -331,7 +348,11 @@ impl Submit {
         };
         let base = row.clone();
         let Some(taking) = taking else {
-            return self.commit.commit_once(who, once, base, change).await;
+            return if endings.is_empty() {
+                self.commit.commit_once(who, once, base, change).await
+            } else {
+                self.commit.commit_jointly_once(who, once, (base, change), endings).await
+            };
         };
         change.writes.lease = self.commit.while_busy();
         let answer = self.drives.take(base, change, taking).await;

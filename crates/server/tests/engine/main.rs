@@ -8,6 +8,7 @@
 mod changes;
 mod corners;
 mod family;
+mod family_ends;
 mod foreign;
 mod gone;
 mod judged;
