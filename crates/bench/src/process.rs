@@ -1,8 +1,8 @@
 //! The servers that are measured, each a process of its own: the bench starts itself.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use axum::Router;
@@ -11,8 +11,13 @@ use standfast_surfaces::http;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::counting::{ASK, Counts};
 use crate::measure::now;
+use crate::usage::{self, Usage};
 use crate::{floor, ours, statements};
+
+/// Names the program that counts, of which `cargo xtask bench` builds one.
+const COUNTING_BENCH: &str = "STANDFAST_COUNTING_BENCH";
 
 /// The argument that makes the bench a server.
 pub(crate) const SERVE: &str = "--serve";
@@ -20,6 +25,7 @@ pub(crate) const SERVE: &str = "--serve";
 /// A server that is measured; it ends with its handle.
 pub(crate) struct Served {
     child: Child,
+    says: BufReader<ChildStdout>,
     pub(crate) address: String,
     /// From starting the process to listening.
     pub(crate) ready: Duration,
@@ -34,8 +40,8 @@ impl Drop for Served {
 
 impl Served {
     /// Starts a server of this kind on a place.
-    pub(crate) fn start(kind: &str, place: &Path, more: &str) -> Served {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+    pub(crate) fn start(build: Build, kind: &str, place: &Path, more: &str) -> Served {
+        let mut command = Command::new(build.program().unwrap());
         command.args([SERVE, kind]).arg(place).arg(more);
         Served::by(&mut command).unwrap()
     }
@@ -45,26 +51,62 @@ impl Served {
         let begin = now();
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Ok(Served { child, address: line.trim().to_owned(), ready: begin.elapsed() })
+        let mut says = BufReader::new(child.stdout.take().unwrap());
+        says.read_line(&mut line).unwrap();
+        Ok(Served { child, says, address: line.trim().to_owned(), ready: begin.elapsed() })
     }
 
     /// Resident memory in MB.
     pub(crate) fn resident_mb(&self) -> f64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
-        let kilobytes = line.split_whitespace().nth(1).and_then(|text| text.parse::<f64>().ok());
-        kilobytes.unwrap_or(f64::NAN) / 1024.0
+        usage::resident_mb(self.child.id())
+    }
+
+    /// What it has used since it began.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage::of(self.child.id())
+    }
+
+    /// What it has counted since it began.
+    pub(crate) fn counts(&mut self) -> std::io::Result<Counts> {
+        let asked = self.child.stdin.as_mut().unwrap();
+        writeln!(asked, "{ASK}")?;
+        asked.flush()?;
+        let mut line = String::new();
+        self.says.read_line(&mut line)?;
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+/// Which build of a server is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// The program itself.
+    This,
+    /// The one that counts.
+    Counting,
+}
+
+impl Build {
+    /// None where no such program was named.
+    pub(crate) fn program(self) -> Option<PathBuf> {
+        match self {
+            Build::This => std::env::current_exe().ok(),
+            Build::Counting => std::env::var_os(COUNTING_BENCH).map(PathBuf::from),
+        }
     }
 }
 
 /// Is such a server until standard input closes.
 pub(crate) fn serve(arguments: &[String]) {
+    let [kind, place, more] = arguments else { panic!("a kind, a place and a number") };
     std::thread::spawn(|| {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if line == ASK {
+                println!("{}", serde_json::to_string(&Counts::here()).unwrap());
+            }
+        }
         std::process::exit(0);
     });
-    let [kind, place, more] = arguments else { panic!("a kind, a place and a number") };
     let place = Path::new(place);
     let runtime = runtime();
     runtime.block_on(async {

@@ -2,6 +2,8 @@
 //!
 //! Beside it, in alternating rounds of the same run and on the same HTTP stack: the floor (three group-committed 4 KiB
 //! rows a cycle, no logic) and our own statements without logic. What counts is the ratio: machines are noisy.
+//! Times and processor time are those of this program, built as what is shipped is; what is counted inside the servers comes from a
+//! second build of it (`counting.rs`). `cargo xtask bench --counts` only counts, and compares (`counts.rs`).
 //! `cargo xtask bench [--postgres] [--quick] [--full] [--seconds N] [--held N,N] [--backlog N] [--json FILE]`; with
 //! `--postgres` it is several servers on one Postgres, beside pgbench (`postgres.rs`); with `--a2a [--subscribers N,N]` it
 //! is A2A, beside the server of the official Python SDK (`a2a.rs`); with `--backlog N` only that (`backlog.rs`).
@@ -11,16 +13,34 @@
 mod a2a;
 mod backlog;
 mod client;
+mod counting;
+mod counts;
 mod floor;
 mod held;
 mod measure;
 mod ours;
+#[cfg(feature = "postgres")]
 mod postgres;
 mod process;
 mod report;
 mod statements;
+mod usage;
 
 use std::path::PathBuf;
+
+use counts::Replaces;
+
+#[cfg(feature = "counting")]
+#[global_allocator]
+static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
+
+#[cfg(all(feature = "jemalloc", not(feature = "counting")))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+#[cfg(all(feature = "mimalloc", not(feature = "jemalloc"), not(feature = "counting")))]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What was asked for.
 #[derive(Debug, Clone)]
@@ -33,6 +53,8 @@ pub(crate) struct Plan {
     /// Nothing but that.
     pub(crate) only_backlog: bool,
     pub(crate) json: Option<PathBuf>,
+    /// Nothing but counting a cycle, beside the table.
+    pub(crate) counts: Option<Replaces>,
     /// Several servers on one Postgres instead of one on a file.
     pub(crate) postgres: bool,
     /// A2A instead, beside another server that speaks it.
@@ -47,7 +69,9 @@ fn main() {
         return process::serve(&arguments[at + 1..]);
     }
     match plan(&arguments) {
+        Ok(Plan { counts: Some(replaces), .. }) => counts::check(replaces).unwrap_or_else(|why| stop(&why)),
         Ok(plan) if plan.only_backlog => measure::only_backlog(&plan),
+        #[cfg(feature = "postgres")]
         Ok(plan) if plan.postgres => postgres::print(&plan, &postgres::all(&plan)),
         Ok(plan) if plan.a2a => match a2a::all(&plan) {
             Ok(results) => a2a::print(&plan, &results),
@@ -71,6 +95,7 @@ fn plan(arguments: &[String]) -> Result<Plan, String> {
         backlog: 10_000,
         only_backlog: false,
         json: None,
+        counts: None,
         postgres: false,
         a2a: false,
         subscribers: vec![1_000, 10_000],
@@ -79,8 +104,12 @@ fn plan(arguments: &[String]) -> Result<Plan, String> {
     while let Some(argument) = rest.next() {
         let mut value = |what: &str| rest.next().ok_or(format!("{what} needs a value")).cloned();
         match argument.as_str() {
-            "--bench" => {}
-            "--postgres" => plan.postgres = true,
+            "--postgres" if cfg!(feature = "postgres") => plan.postgres = true,
+            "--postgres" => {
+                return Err("this build has no Postgres; `cargo xtask bench --postgres` has".into());
+            }
+            "--counts" => plan.counts = Some(plan.counts.unwrap_or(Replaces::Nothing)),
+            "--write" => plan.counts = Some(Replaces::Table),
             "--a2a" => plan.a2a = true,
             "--quick" => {
                 (plan.seconds, plan.held, plan.subscribers) = (1.0, vec![2_000], vec![1_000]);
@@ -99,7 +128,7 @@ fn plan(arguments: &[String]) -> Result<Plan, String> {
             "--subscribers" => plan.subscribers = counts("--subscribers", &value("--subscribers")?)?,
             other => {
                 return Err(format!(
-                    "unknown argument {other}; known: --postgres --a2a --quick --full --seconds --json --held --backlog --subscribers"
+                    "unknown argument {other}; known: --counts [--write] --postgres --a2a --quick --full --seconds --json --held --backlog --subscribers"
                 ));
             }
         }

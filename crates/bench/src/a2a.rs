@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::Plan;
 use crate::client::{Connection, text_of};
 use crate::measure::{ByConcurrency, Cycle, Lap, connected, load, now};
-use crate::process::{Served, runtime};
+use crate::process::{Build, Served, runtime};
 use subscribers::Followed;
 
 /// Whose servers are measured.
@@ -110,7 +110,7 @@ impl Running {
     fn start(server: Server) -> Result<Running, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let served = match server {
-            Server::Ours => Served::start("ours", folder.path(), "0"),
+            Server::Ours => Served::start(Build::This, "ours", folder.path(), "0"),
             Server::PythonMemory => python("memory", folder.path())?,
             Server::PythonSqlite => python("sqlite", folder.path())?,
         };
@@ -134,9 +134,11 @@ impl Server {
 
 /// The server of the official Python SDK, which `cargo xtask bench --a2a` installs below the target folder.
 fn python(store: &str, place: &Path) -> Result<Served, String> {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    // It is in a folder of the target folder, which is named after the profile.
+    let here = std::env::current_exe().map_err(|error| error.to_string())?;
+    let target = here.ancestors().nth(2).ok_or("this program is not in a target folder")?;
     let python = target.join("a2a-bench/bin/python");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/http/a2a/server.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("a2a/server.py");
     let mut command = Command::new(&python);
     // With its tracing on it is slower, and writes a traceback for every stream that ends.
     command.arg(script).arg(store).arg(place).env("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false");
