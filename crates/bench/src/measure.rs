@@ -190,7 +190,7 @@ pub(crate) async fn cycles(client: &mut Connection, count: usize, cycle: Cycle) 
     }
 }
 
-/// Lets these clients do their cycles until the time is over.
+/// Lets these clients do their cycles until the time is up.
 pub(crate) async fn load<Client: Send + 'static>(
     waiting: Vec<Client>,
     seconds: f64,

@@ -1,7 +1,7 @@
 //! `standfast export` and `standfast import`: runs as lines of text, from one database to another.
 //!
 //! The lines are the store's (`standfast_store::export`); this finds the databases, shows how far it is, and says who may
-//! see what waits, as the configuration of the target has it. `--files` writes readable files instead.
+//! see what is pending, as the configuration of the target has it. `--files` writes readable files instead.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
@@ -158,7 +158,7 @@ fn open(place: &Place) -> Result<Arc<dyn Store>, String> {
     }
 }
 
-/// Who may see what waits: the owner, and whoever the configuration of the target names as approvers.
+/// Who may see what is pending: the owner, and whoever the configuration of the target names as approvers.
 fn audiences(
     config: Option<&Path>,
 ) -> Result<impl Fn(&Run) -> Vec<AudienceMember> + Send + Sync + use<>, String> {

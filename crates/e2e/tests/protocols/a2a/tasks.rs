@@ -62,7 +62,7 @@ async fn json_rpc_does_the_same() {
     assert!(!data.path().join("demo-effects.log").exists(), "nothing ran");
 }
 
-/// S3-24, C2: cancelling withdraws what waits; once more changes nothing; what is over cannot be cancelled.
+/// S3-24, C2: cancelling withdraws what is pending; once more changes nothing; what has ended cannot be cancelled.
 #[tokio::test]
 async fn a_task_is_cancelled_once_and_for_all() {
     let data = tempfile::tempdir().unwrap();
