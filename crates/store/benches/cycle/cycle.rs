@@ -24,7 +24,7 @@ use standfast_core::time::{Millis, Timestamp};
 use standfast_core::transcript::stored_call;
 use standfast_store::pipeline::{LeaseRule, Order, OrderContext, Pipeline, Writes};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
-use standfast_store::{AudienceMember, Guard, LeaseChange, Put, SessionKey, Store};
+use standfast_store::{AudienceMember, Guard, LeaseChange, SessionKey, SideWrite, Store};
 
 use crate::measure::{Lap, Measurement, load, now};
 
@@ -152,7 +152,7 @@ impl Bench {
         let digest = self.definition_digest;
         let writes = Writes {
             guards: vec![Guard::SessionOpen { session: key }],
-            puts: vec![Put::Definition { digest, bytes: self.definition.to_bytes() }],
+            puts: vec![SideWrite::Definition { digest, bytes: self.definition.to_bytes() }],
             ..self.takes()
         };
         let order = self.order(Vec::new(), Actor::Client(UserId::new("alice").unwrap()), writes);
