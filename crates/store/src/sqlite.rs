@@ -15,6 +15,7 @@ mod files;
 mod names;
 #[cfg(test)]
 mod plans;
+mod queue;
 mod read;
 mod rows;
 mod schema;
@@ -139,6 +140,18 @@ impl RunStore for SqliteStore {
         if let Err(StoreError::Corrupt { run, .. }) = &loaded {
             self.tallies.quarantined(*run);
         }
+        Box::pin(std::future::ready(loaded))
+    }
+
+    fn load_with_links(&self, run: RunId) -> Answer<(StoredRun, Vec<Link>)> {
+        let read = self.readers.read(|reading| {
+            let stored = reading.load(run)?;
+            Ok((stored, reading.links(run, Seq(0), usize::MAX)))
+        });
+        if let Err(StoreError::Corrupt { run, .. }) = &read {
+            self.tallies.quarantined(*run);
+        }
+        let loaded = read.and_then(|(stored, links)| Ok((stored, links?)));
         Box::pin(std::future::ready(loaded))
     }
 

@@ -4,7 +4,6 @@
 //! so nothing that this process believes about the file can be trusted any more.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
@@ -21,6 +20,7 @@ use super::credentials::{self, CredentialChange};
 use super::deliveries::{self, SubscriptionChange};
 use super::files::OpenFiles;
 use super::names::{Numbers, Texts};
+use super::queue::{NotQueued, Queue, QueueEnd, QueuedAnswer};
 use super::schema::{OpenError, OpenFile};
 use super::tally::{Tallies, Tally};
 use super::{SqliteOptions, efforts, erase, work};
@@ -82,7 +82,7 @@ const CHECKPOINT_PAGES: i32 = 4000;
 
 /// The handle of the writer's thread. Dropping it lets the thread finish what is pending and stop.
 pub(super) struct Writer {
-    queue: Option<SyncSender<Job>>,
+    queue: Arc<Queue<Job>>,
     stopped: Arc<OnceLock<String>>,
     /// The last write found the disk full.
     is_full: Arc<AtomicBool>,
@@ -102,7 +102,7 @@ impl Writer {
         options: &SqliteOptions,
         tallies: Arc<Tallies>,
     ) -> Result<Writer, OpenError> {
-        let (sender, receiver) = sync_channel(options.queue);
+        let queue = Arc::new(Queue::new(options.queue));
         let stopped = Arc::new(OnceLock::new());
         let is_full = Arc::new(AtomicBool::new(false));
         let files = file.files.clone();
@@ -110,30 +110,26 @@ impl Writer {
         let thread = std::thread::Builder::new().name("standfast-writer".into()).spawn({
             let (stopped, observer) = (stopped.clone(), options.observer.clone());
             let is_full = is_full.clone();
-            move || WriterState::new(file, stopped, is_full, tallies, observer).run(&receiver)
+            let end = QueueEnd(queue.clone());
+            move || WriterState::new(file, stopped, is_full, tallies, observer).run(&end.0)
         });
         let thread =
             thread.map_err(|error| OpenError::Unusable { path: path.into(), why: error.to_string() })?;
-        Ok(Writer { queue: Some(sender), stopped, is_full, files, thread: Some(thread) })
+        Ok(Writer { queue, stopped, is_full, files, thread: Some(thread) })
     }
 
-    /// Queues a job at once; the future is only about its answer.
+    /// Queues a job at once; the future is about its answer, and waiting for that wakes the writer.
     pub(super) fn hand_over<T: Send + 'static>(&self, job: impl FnOnce(Reply<T>) -> Job) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
         if let Some(why) = self.stopped() {
             return refused(stopped_error(&why));
         }
-        let Some(queue) = &self.queue else { return refused(StoreError::unavailable("the store is closed")) };
-        match queue.try_send(job(reply)) {
-            Ok(()) => Box::pin(async move {
-                answer.await.unwrap_or_else(|_| {
-                    Err(StoreError::Unknown { why: "the writer ended before it answered".into() })
-                })
-            }),
-            Err(TrySendError::Full(_)) => {
+        match self.queue.push(job(reply)) {
+            Ok(place) => Box::pin(QueuedAnswer::new(self.queue.clone(), place, answer)),
+            Err(NotQueued::Full) => {
                 refused(StoreError::unavailable("too many appends wait for the disk; try again in a moment"))
             }
-            Err(TrySendError::Disconnected(_)) => refused(StoreError::unavailable("the writer has ended")),
+            Err(NotQueued::Ended) => refused(StoreError::unavailable("the writer has ended")),
         }
     }
 
@@ -153,7 +149,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.queue = None;
+        self.queue.close();
         if let Some(thread) = self.thread.take() {
             // A panic in the thread was reported when it happened; there is nobody left to tell.
             let _ = thread.join();
@@ -235,8 +231,8 @@ impl WriterState {
         }
     }
 
-    fn run(mut self, queue: &Receiver<Job>) {
-        while let Ok(first) = queue.recv() {
+    fn run(mut self, queue: &Queue<Job>) {
+        while let Some(first) = queue.next() {
             match self.stopped.get() {
                 Some(why) => first.answer(Err(stopped_error(why))),
                 None => self.commit(first, queue),
@@ -251,12 +247,12 @@ impl WriterState {
 
     /// Everything that waits in one transaction; if the database refuses it, each on its own, so that only the culprit
     /// fails.
-    fn commit(&mut self, first: Job, queue: &Receiver<Job>) {
+    fn commit(&mut self, first: Job, queue: &Queue<Job>) {
         self.has_erased = false;
         let mut group = vec![first];
         while group.iter().all(Job::needs_no_sync)
             && group.len() < GROUP_MAX
-            && let Ok(next) = queue.try_recv()
+            && let Some(next) = queue.try_next()
         {
             group.push(next);
         }
@@ -264,7 +260,7 @@ impl WriterState {
             self.transact_unsynced(group)
         } else {
             // What arrives while the first ones are written still shares their sync.
-            self.transact(group, || queue.try_recv().ok())
+            self.transact(group, || queue.try_next())
         };
         for job in group {
             if let Some(why) = self.stopped.get() {
