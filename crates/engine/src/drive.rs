@@ -1,7 +1,7 @@
 //! Following one run until it waits or ends.
 //!
 //! `think.rs` asks the model, `act.rs` starts calls and reports what they did, `sub_runs.rs` looks after sub-runs,
-//! `guard.rs` has the lease, `pool.rs` says how many runs of an agent are worked on at once, `mishaps.rs` is what becomes of
+//! `guard.rs` has the lease, `known_log.rs` what is known of the run while some of it is on its way, `pool.rs` says how many runs of an agent are worked on at once, `mishaps.rs` is what becomes of
 //! a run when driving it fails. A run is driven once at a time in a process, whoever asks for it; between processes the sequence
 //! tells who was first. What was handed over is kept until it is durable: a result is never asked for again, nor is a
 //! reply that was asked with what is stored. A lease always has somebody who works under it, or is about to give it back.
@@ -10,6 +10,7 @@ pub(crate) mod account;
 mod act;
 mod denied;
 mod guard;
+mod known_log;
 mod login;
 mod mishaps;
 mod missing_pins;
@@ -32,7 +33,7 @@ use standfast_core::event::{Envelope, Event};
 use standfast_core::id::{Incarnation, RunId, Seq};
 use standfast_core::next::{NextStep, next};
 use standfast_core::policy::{Role, Verdicts};
-use standfast_core::project::RunRow;
+use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
 use standfast_core::run::{CallAttempt, Facts, Run, Status, status};
 use standfast_core::time::{Millis, Timestamp};
@@ -48,7 +49,7 @@ use super::commit::{Authority, Change, Commit, is_leased_elsewhere, stopping};
 use super::host::Host;
 use super::log::Log;
 use super::receivers::Callbacks;
-use super::wakes::{Continuation, Deltas, RunListener, Wakes};
+use super::wakes::{Continuation, Deltas, RestSlot, RestTicket, RunListener, Wakes, rest_slot};
 use crate::tool::Outcome;
 use guard::DrivenRun;
 use missing_pins::MissingPin;
@@ -67,13 +68,30 @@ type AcceptanceSender = oneshot::Sender<Result<Answer, EngineError>>;
 pub(crate) struct TakenRun {
     pub(crate) slot: Slot,
     pub(crate) guard: DriveGuard,
-    pub(crate) log: Vec<Envelope>,
+    pub(crate) log: Arc<Vec<Envelope>>,
+}
+
+/// What somebody's request came to: it is durable, and its run goes on.
+#[derive(Debug)]
+pub struct Acceptance {
+    /// What was decided.
+    pub answer: Answer,
+    /// What the run will come to; none when somebody else drives it.
+    pub rest: Option<RestTicket>,
+}
+
+impl From<Answer> for Acceptance {
+    fn from(answer: Answer) -> Acceptance {
+        Acceptance { answer, rest: None }
+    }
 }
 
 /// Somebody's request, whose append a drive begins with.
 struct Request {
     /// Who waits to hear what became of it.
     accepted: AcceptanceSender,
+    /// Where they find what the run came to.
+    rest: RestSlot,
     rivals: Rivals,
 }
 
@@ -114,26 +132,26 @@ impl Drives {
         base: RunRow,
         change: Change,
         taken: TakenRun,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Acceptance, EngineError> {
         let order = self.commit.order_for(&base, change).await?;
         let mut pipeline = Pipeline::of(self.log.store.clone(), base);
         pipeline.push(order);
         self.accepted(pipeline, taken, Rivals::Possible).await
     }
 
-    /// Begins a run and drives it on from there. Says what never changes of it.
+    /// Begins a run and drives it on from there. Says what never changes of it, and what it will come to.
     pub(crate) async fn take_start(
         self: &Arc<Drives>,
         (start, definition): (Start, Arc<Definition>),
         change: Change,
         taken: TakenRun,
         rivals: Rivals,
-    ) -> Result<Option<Facts>, EngineError> {
+    ) -> Result<(Option<Facts>, Option<RestTicket>), EngineError> {
         let order = self.commit.order((&start.agent, &start.owner), definition, change);
         let pipeline = Pipeline::start(self.log.store.clone(), start, order)?;
         let facts = pipeline.tip().map(|run| run.facts.clone());
-        self.accepted(pipeline, taken, rivals).await?;
-        Ok(facts)
+        let accepted = self.accepted(pipeline, taken, rivals).await?;
+        Ok((facts, accepted.rest))
     }
 
     async fn accepted(
@@ -141,10 +159,12 @@ impl Drives {
         pipeline: Pipeline,
         taken: TakenRun,
         rivals: Rivals,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Acceptance, EngineError> {
         let (accepted, answer) = oneshot::channel();
-        self.drive_on(pipeline, taken, Some(Request { accepted, rivals }));
-        answer.await.map_err(|_| stopping())?
+        let (rest, ticket) = rest_slot(self.wakes.listen(taken.guard.run));
+        self.drive_on(pipeline, taken, Some(Request { accepted, rest, rivals }));
+        let answer = answer.await.map_err(|_| stopping())??;
+        Ok(Acceptance { answer, rest: Some(ticket) })
     }
 
     /// Drives a run in the background.
@@ -156,15 +176,17 @@ impl Drives {
         let TakenRun { slot, guard, log } = taken;
         let (drives, run) = (guard.drives.clone(), guard.run);
         let now = drives.host.clock.now();
-        let (accepted, rivals) = match request {
-            Some(Request { accepted, rivals }) => (Some(accepted), rivals),
-            None => (None, Rivals::None),
+        let (accepted, rest, rivals) = match request {
+            Some(Request { accepted, rest, rivals }) => (Some(accepted), Some(rest), rivals),
+            None => (None, None, Rivals::None),
         };
         let drive = Drive {
             run,
             worked: WorkedTime::before(&drives, &pipeline, &log),
             pipeline,
             log,
+            rest,
+            decided: Vec::new(),
             pushed_at: accepted.as_ref().map(|_| now),
             accepted,
             may_lose: rivals == Rivals::Possible,
@@ -205,7 +227,11 @@ struct Drive {
     run: RunId,
     pub(super) pipeline: Pipeline,
     /// The run's events, as far as they are durable.
-    pub(super) log: Vec<Envelope>,
+    pub(super) log: Arc<Vec<Envelope>>,
+    /// Where whoever began this drive finds what the run came to.
+    rest: Option<RestSlot>,
+    /// The holds that were decided since it began, for them.
+    decided: Vec<HoldRow>,
     /// How long the run has worked.
     worked: WorkedTime,
     /// Who waits to hear that what they wished is durable.
@@ -507,8 +533,11 @@ impl Drive {
                 self.is_leased = is_kept && !self.is_lost;
             }
             self.asks_people |= settled.events.iter().any(asks_people);
+            if self.rest.is_some() {
+                self.decided.extend(settled.decided);
+            }
             self.begun.extend(settled.events.iter().filter_map(|envelope| started_by(node, envelope)));
-            self.log.extend(settled.events);
+            Arc::make_mut(&mut self.log).extend(settled.events);
         }
         if let Some(error) = &settlement.failed
             && let Some(accepted) = self.accepted.take()
@@ -524,6 +553,9 @@ impl Drive {
         self.catch_up().await?;
         let is_at_rest = |run: &Run| matches!(status(run), Status::Held(_) | Status::Ended(_));
         let rests = self.pipeline.durable().is_none_or(|row| is_at_rest(&row.run));
+        if rests {
+            known_log::leave_what_it_came_to(self);
+        }
         self.guard.show(if rests { Continuation::Rests } else { Continuation::GoesOn });
         settlement.failed.map_or(Ok(()), |error| Err(error.into()))
     }
@@ -576,26 +608,18 @@ impl Drive {
         let durable = self.durable_seq();
         let is_next =
             |(seq, envelope): &(u64, &Envelope)| envelope.seq == Seq(*seq) && envelope.seq <= durable;
-        let whole = (1..).zip(&self.log).take_while(is_next).count();
+        let whole = (1..).zip(&*self.log).take_while(is_next).count();
         if whole == self.log.len() && Seq(whole as u64) == durable {
             return Ok(());
         }
-        self.log.truncate(whole);
+        Arc::make_mut(&mut self.log).truncate(whole);
         let more = self.drives.log.events(self.run, Seq(whole as u64)).await?;
-        self.log.extend(more.into_iter().take_while(|envelope| envelope.seq <= durable));
+        Arc::make_mut(&mut self.log).extend(more.into_iter().take_while(|envelope| envelope.seq <= durable));
         Ok(())
     }
 
     fn durable_seq(&self) -> Seq {
         self.pipeline.durable().map_or(Seq(0), |row| row.run.state.seq)
-    }
-
-    /// The run's events with those that are still on their way. A log that was read a moment later than the run may have
-    /// more than the run has heard of.
-    fn events(&self) -> Vec<Envelope> {
-        let durable = self.durable_seq();
-        let log = self.log.iter().take_while(|envelope| envelope.seq <= durable);
-        log.chain(self.pipeline.unsettled()).cloned().collect()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Who is woken when something changes: followers and drives of a run, the worker, inboxes, the deliverer.
 //!
 //! A wake carries no data, so losing one costs latency only. `deltas.rs` carries what a model is just saying, beside the
-//! log. `reads/follow.rs` reads a run after each wake.
+//! log; `rest.rs` what a run came to, from its drive to the caller who asked for it. `reads/follow.rs` reads a run after each wake.
 
 mod deltas;
+mod rest;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +18,8 @@ use tokio::sync::{Notify, broadcast};
 
 pub use deltas::Delta;
 pub(crate) use deltas::{DeltaListener, Deltas};
+pub use rest::RestTicket;
+pub(crate) use rest::{RestSlot, RestedRun, rest_slot};
 
 /// Who wants to hear when something changed.
 #[derive(Debug)]

@@ -307,7 +307,7 @@ async fn decide(
         // What was read counts for the first decision; the next ones are about what that made of the run.
         let submit = asked.app.engine.submit();
         let done = if at == 0 && hold.run == found.id() {
-            submit.decide_on(&asked.who, decision.into(), found).await
+            submit.decide_on(&asked.who, decision.into(), found).await.map(|accepted| accepted.answer)
         } else {
             submit.decide(&asked.who, decision).await
         };

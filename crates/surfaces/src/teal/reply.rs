@@ -38,7 +38,8 @@ impl Asker {
     pub(super) async fn answer(&self, task: RunId, since: LogPoint) -> Result<Reply, Problem> {
         let reads = self.app.engine.reads();
         let at_most = self.app.engine.settings().max_wait;
-        let found = reads.needs_somebody(&self.who, task, at_most).await.map_err(|error| problem(&error))?;
+        let found =
+            reads.needs_somebody(&self.who, task, None, at_most).await.map_err(|error| problem(&error))?;
         let found = match found {
             LookedUpRun::Run(snapshot) => Some(snapshot),
             LookedUpRun::Quarantined(_) => None,
