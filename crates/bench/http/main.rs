@@ -12,6 +12,7 @@
 
 mod a2a;
 mod backlog;
+mod big;
 mod client;
 mod counting;
 mod counts;
@@ -59,6 +60,10 @@ pub(crate) struct Plan {
     pub(crate) postgres: bool,
     /// A2A instead, beside another server that speaks it.
     pub(crate) a2a: bool,
+    /// How many turns the long run has.
+    pub(crate) turns: usize,
+    /// How many follow runs.
+    pub(crate) readers: usize,
     /// With A2A: how many follow one task.
     pub(crate) subscribers: Vec<usize>,
 }
@@ -70,6 +75,8 @@ fn main() {
     }
     match plan(&arguments) {
         Ok(Plan { counts: Some(replaces), .. }) => counts::check(replaces).unwrap_or_else(|why| stop(&why)),
+        #[cfg(not(feature = "postgres"))]
+        Ok(plan) if plan.postgres => stop("this build has no Postgres; `cargo xtask bench --postgres` has"),
         Ok(plan) if plan.only_backlog => measure::only_backlog(&plan),
         #[cfg(feature = "postgres")]
         Ok(plan) if plan.postgres => postgres::print(&plan, &postgres::all(&plan)),
@@ -98,22 +105,21 @@ fn plan(arguments: &[String]) -> Result<Plan, String> {
         counts: None,
         postgres: false,
         a2a: false,
+        turns: 1_000,
+        readers: 10_000,
         subscribers: vec![1_000, 10_000],
     };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut value = |what: &str| rest.next().ok_or(format!("{what} needs a value")).cloned();
         match argument.as_str() {
-            "--postgres" if cfg!(feature = "postgres") => plan.postgres = true,
-            "--postgres" => {
-                return Err("this build has no Postgres; `cargo xtask bench --postgres` has".into());
-            }
+            "--postgres" => plan.postgres = true,
             "--counts" => plan.counts = Some(plan.counts.unwrap_or(Replaces::Nothing)),
             "--write" => plan.counts = Some(Replaces::Table),
             "--a2a" => plan.a2a = true,
             "--quick" => {
                 (plan.seconds, plan.held, plan.subscribers) = (1.0, vec![2_000], vec![1_000]);
-                plan.backlog = 1_000;
+                (plan.backlog, plan.turns, plan.readers) = (1_000, 200, 1_000);
             }
             "--full" => plan.held = vec![100_000, 1_000_000],
             "--seconds" => {
@@ -124,11 +130,15 @@ fn plan(arguments: &[String]) -> Result<Plan, String> {
                 plan.backlog = value("--backlog")?.parse().map_err(|e| format!("--backlog: {e}"))?;
                 plan.only_backlog = true;
             }
+            "--turns" => plan.turns = value("--turns")?.parse().map_err(|e| format!("--turns: {e}"))?,
+            "--readers" => {
+                plan.readers = value("--readers")?.parse().map_err(|e| format!("--readers: {e}"))?
+            }
             "--held" => plan.held = counts("--held", &value("--held")?)?,
             "--subscribers" => plan.subscribers = counts("--subscribers", &value("--subscribers")?)?,
             other => {
                 return Err(format!(
-                    "unknown argument {other}; known: --counts [--write] --postgres --a2a --quick --full --seconds --json --held --backlog --subscribers"
+                    "unknown argument {other}; known: --counts [--write] --postgres --a2a --quick --full --seconds --json --held --backlog --turns --readers --subscribers"
                 ));
             }
         }

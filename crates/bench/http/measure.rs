@@ -12,7 +12,7 @@ use crate::counting::Counts;
 use crate::postgres;
 use crate::process::{Build, Served, runtime};
 use crate::usage::Usage;
-use crate::{Plan, backlog, floor, held, ours};
+use crate::{Plan, backlog, big, floor, held, ours};
 
 /// What one configuration reached.
 #[derive(Debug, Clone, Default)]
@@ -60,6 +60,7 @@ pub(crate) struct Results {
     pub(crate) memory: Memory,
     pub(crate) held: Vec<held::Held>,
     pub(crate) backlog: backlog::Backlog,
+    pub(crate) big: big::Big,
 }
 
 /// Resident memory of our server, in MB.
@@ -140,6 +141,7 @@ pub(crate) fn all(plan: &Plan) -> Results {
         results.held.push(held::run(&runtime, *count, directory.path(), size));
     }
     results.backlog = backlog_in_file(&runtime, plan);
+    results.big = big::run(&runtime, plan);
     results
 }
 

@@ -13,13 +13,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
 use crate::Plan;
 use crate::client::{Connection, text_of};
 use crate::measure::{ByConcurrency, Cycle, Lap, connected, load, now};
-use crate::process::{Build, Served, runtime};
+use crate::process::{Build, Served, make_room, runtime};
 use subscribers::Followed;
 
 /// Whose servers are measured.
@@ -144,23 +143,6 @@ fn python(store: &str, place: &Path) -> Result<Served, String> {
     command.arg(script).arg(store).arg(place).env("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false");
     Served::by(&mut command)
         .map_err(|error| format!("{}: {error}; `cargo xtask bench --a2a` installs it", python.display()))
-}
-
-/// Lets this process, and those it starts, have so many files open.
-fn make_room(files: u64) -> Result<(), String> {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= files) {
-        return Ok(());
-    }
-    let wanted = Rlimit { current: Some(files), maximum: limit.maximum };
-    match limit.maximum.filter(|maximum| *maximum < files) {
-        Some(maximum) => Err(format!(
-            "{files} open files are needed and {maximum} are allowed: as root, `ulimit -Hn {files}` in the shell that \
-             runs this, or ask for fewer with --subscribers"
-        )),
-        None => setrlimit(Resource::Nofile, wanted)
-            .map_err(|error| format!("the limit of open files cannot be raised to {files}: {error}")),
-    }
 }
 
 /// A message and its answer.

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use axum::Router;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use standfast_engine::settings::Settings;
 use standfast_surfaces::http;
 use tokio::net::TcpListener;
@@ -131,4 +132,21 @@ async fn listen(router: Router) {
 /// The runtime that a server of this machine has.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap()
+}
+
+/// Lets this process, and those it starts, have so many files open.
+pub(crate) fn make_room(files: u64) -> Result<(), String> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= files) {
+        return Ok(());
+    }
+    let wanted = Rlimit { current: Some(files), maximum: limit.maximum };
+    match limit.maximum.filter(|maximum| *maximum < files) {
+        Some(maximum) => Err(format!(
+            "{files} open files are needed and {maximum} are allowed: as root, `ulimit -Hn {files}` in the shell that \
+             runs this, or ask for fewer with --subscribers or --readers"
+        )),
+        None => setrlimit(Resource::Nofile, wanted)
+            .map_err(|error| format!("the limit of open files cannot be raised to {files}: {error}")),
+    }
 }

@@ -63,6 +63,7 @@ pub(crate) fn print(plan: &Plan, results: &Results) {
     );
     print_held(&results.held);
     results.backlog.print("SQLite FULL");
+    results.big.print();
     write_json(plan, &as_json(results));
 }
 
@@ -148,6 +149,7 @@ fn as_json(results: &Results) -> Value {
     sqlite["model_50ms"] = figures(&results.with_model);
     sqlite["held"] = held_figures(&results.held);
     sqlite["backlog"] = results.backlog.figures();
+    sqlite["big"] = results.big.figures();
     json!({
         "floor": figures(&results.floor),
         "statements_floor": figures(&results.statements),
