@@ -2,9 +2,11 @@
 //!
 //! Everything above reads through here; only `commit` and `drive` append. `visibility.rs` says who may see a run before
 //! anything else of it is read, `snapshot.rs` is what one request reads of one run, `views.rs` and `jobs.rs` what is shown
-//! of it, `relatives.rs` looks at sub-runs and parents, `tenants.rs` knows whose runs there are, `remains.rs` what stays of
+//! of it, `relatives.rs` looks at sub-runs and parents, `conversation.rs` says what came
+//! before a run in its session, `tenants.rs` knows whose runs there are, `remains.rs` what stays of
 //! a run that is erased.
 
+mod conversation;
 mod jobs;
 mod relatives;
 mod remains;
@@ -128,6 +130,9 @@ impl Log {
             }
             if let Some(serves) = agent.serves.as_ref().filter(|serves| serves.digest == digest) {
                 return Ok(serves.definition.clone());
+            }
+            if let Some(batched) = agent.batched.as_ref().filter(|batched| batched.digest == digest) {
+                return Ok(batched.definition.clone());
             }
         }
         if let Some(known) = self.definitions.lock().unwrap_or_else(PoisonError::into_inner).get(&digest) {

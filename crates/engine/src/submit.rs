@@ -29,10 +29,11 @@ use super::EngineError;
 use super::commit::{Change, Commit, IdempotencyKey};
 use super::drive::{Drives, Queue, Rivals, TakenRun};
 use super::host::Host;
-use super::log::{Log, needs};
+use super::log::{Log, Snapshot, needs};
 use super::reads::Sessions;
 use super::receivers::{Callback, Callbacks, SubscriptionError};
 use crate::auth::{Principal, Scope};
+use crate::settings::PinnedDefinition;
 use crate::wakes::RestTicket;
 
 pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
@@ -119,7 +120,16 @@ impl Submit {
     /// The same, for whoever waits for what the run comes to.
     pub async fn start_run(&self, who: &Principal, new: NewRun) -> Result<StartedRun, EngineError> {
         let id = self.new_id(who, &new)?;
-        self.start_as(who, new, id).await
+        let pinned = self.host.agent(&new.agent)?.pin();
+        self.start_as(who, new, id, pinned).await
+    }
+
+    /// The same, where one held call holds all calls of its reply unless the agent's configuration says no.
+    pub async fn start_batched(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
+        let id = self.new_id(who, &new)?;
+        let agent = self.host.agent(&new.agent)?;
+        let pinned = agent.batched.clone().unwrap_or_else(|| agent.pin());
+        Ok(self.start_as(who, new, id, pinned).await?.id)
     }
 
     /// The id that a run will have.
@@ -129,14 +139,19 @@ impl Submit {
     }
 
     /// Begins a run with this id. The one that comes back has another when the request was carried out before.
-    async fn start_as(&self, who: &Principal, new: NewRun, id: RunId) -> Result<StartedRun, EngineError> {
+    async fn start_as(
+        &self,
+        who: &Principal,
+        new: NewRun,
+        id: RunId,
+        pinned: PinnedDefinition,
+    ) -> Result<StartedRun, EngineError> {
         needs(who, Scope::RunsWrite)?;
-        let agent = self.host.agent(&new.agent)?;
         let beginning = RunBasis {
             agent: new.agent,
             session: new.session,
             driver: DrivenBy::Loop,
-            definition: (agent.digest, agent.definition.clone()),
+            definition: (pinned.digest, pinned.definition),
             id,
             inbox: None,
             message: new.message,
@@ -165,6 +180,16 @@ impl Submit {
         // The same request may be under way twice, and a conversation may be closed at the same moment.
         let has_rivals = new.once.is_some() || new.session.is_some();
         let (digest, definition) = new.definition;
+        let key = SessionKey {
+            tenant: who.tenant.clone(),
+            agent: new.agent.clone(),
+            owner: who.user.clone(),
+            session: session.clone(),
+        };
+        // A conversation that begins with this run has nothing before it; a task for a worker is no talk.
+        let continues = new.session.is_some() && new.driver == DrivenBy::Loop && new.inbox.is_none();
+        let history =
+            if continues { self.log.history(&key, self.history_tokens(&new.agent)).await? } else { None };
         let start = Start {
             id,
             tenant: who.tenant.clone(),
@@ -177,14 +202,9 @@ impl Submit {
             inbox: new.inbox,
             message: new.message,
             taken,
+            history,
         };
         let mut writes = self.commit.mark(who, new.once.as_ref());
-        let key = SessionKey {
-            tenant: who.tenant.clone(),
-            agent: new.agent.clone(),
-            owner: who.user.clone(),
-            session: session.clone(),
-        };
         writes.guards.push(Guard::SessionOpen { session: key });
         writes.puts.push(SideWrite::Definition { digest, bytes: definition.to_bytes() });
         let actor = Actor::Client(who.user.clone());
@@ -216,6 +236,11 @@ impl Submit {
         }
     }
 
+    /// How much of a conversation an agent keeps in mind; nothing for an agent that this server does not have.
+    fn history_tokens(&self, agent: &AgentName) -> u32 {
+        self.host.agent(agent).map_or(0, |agent| agent.history_tokens)
+    }
+
     /// Says something more to a run.
     pub async fn say(
         &self,
@@ -224,7 +249,19 @@ impl Submit {
         say: Say,
         once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
-        self.submit(who, run, Command::Say(say), once).await
+        needs(who, Scope::RunsWrite)?;
+        self.say_on(who, &self.log.snapshot(who, run).await?, say, once).await
+    }
+
+    /// The same, on what the caller has read of the run.
+    pub async fn say_on(
+        &self,
+        who: &Principal,
+        snapshot: &Snapshot,
+        say: Say,
+        once: Option<IdempotencyKey>,
+    ) -> Result<Answer, EngineError> {
+        self.submit(who, snapshot, Command::Say(say), once).await
     }
 
     /// Stops a run.
@@ -235,25 +272,39 @@ impl Submit {
         reason: Option<String>,
         once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
-        self.submit(who, run, Command::Cancel { reason }, once).await
+        needs(who, Scope::RunsWrite)?;
+        self.cancel_on(who, &self.log.snapshot(who, run).await?, reason, once).await
+    }
+
+    /// The same, on what the caller has read of the run.
+    pub async fn cancel_on(
+        &self,
+        who: &Principal,
+        snapshot: &Snapshot,
+        reason: Option<String>,
+        once: Option<IdempotencyKey>,
+    ) -> Result<Answer, EngineError> {
+        self.submit(who, snapshot, Command::Cancel { reason }, once).await
     }
 
     async fn submit(
         &self,
         who: &Principal,
-        run: RunId,
+        snapshot: &Snapshot,
         command: Command,
         once: Option<IdempotencyKey>,
     ) -> Result<Answer, EngineError> {
         needs(who, Scope::RunsWrite)?;
-        let actor = Actor::Client(who.user.clone());
-        let stored = self.log.visible(who, run).await?;
+        // A worker of an inbox has read tasks that it may not change like this.
+        if !self.log.may_see(who, &snapshot.run().facts) {
+            return Err(EngineError::NotFound);
+        }
         if self.commit.done_before(who, once.as_ref()).await?.is_some() {
             return Ok(Answer::Repeated);
         }
-        let once = once.as_ref();
+        let (actor, once) = (Actor::Client(who.user.clone()), once.as_ref());
         let change = Change { writes: self.commit.mark(who, once), ..Change::new(actor, vec![command]) };
-        self.commit.commit_once(who, once, stored.row, change).await
+        self.commit.commit_once(who, once, snapshot.stored().row.clone(), change).await
     }
 
     /// Begins a run that a receiver is told everything of, from its first event on.
@@ -269,8 +320,9 @@ impl Submit {
             return Ok(before.run);
         }
         let id = self.new_id(who, &new)?;
+        let pinned = self.host.agent(&new.agent)?.pin();
         self.callbacks.keep_callback(who, id, callback.clone()).await?;
-        let started = self.start_as(who, new, id).await.map(|started| started.id);
+        let started = self.start_as(who, new, id, pinned).await.map(|started| started.id);
         if started.as_ref().ok() != Some(&id) {
             // Nobody is notified of a run that is not there.
             self.callbacks.drop_callback(who, id, &callback).await?;

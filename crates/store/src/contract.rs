@@ -20,6 +20,7 @@ use standfast_core::time::Timestamp;
 use tokio::sync::broadcast;
 
 use crate::batch::Batch;
+use crate::call_query::CallQuery;
 use crate::error::StoreError;
 use crate::query::{
     AuditEntry, Claim, ClaimedRun, Counts, Credential, DueNotice, EndedQuery, Heartbeat, HoldQuery,
@@ -87,6 +88,13 @@ pub trait RunStore: Send + Sync + 'static {
 
     /// Open holds of a tenant, oldest first, in pages.
     fn list_holds(&self, query: HoldQuery) -> Answer<Page<HoldRow>>;
+
+    /// Ids of outside jobs, by conversation or by how they stand, if the store has an index of them; none means that it has
+    /// none, and whoever asks looks through runs and holds. What it names may have changed since.
+    fn find_calls(&self, query: CallQuery) -> Answer<Option<Vec<HoldId>>> {
+        let _ = query;
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// The tenants that have runs, by name.
     fn tenants(&self) -> Answer<Vec<Tenant>>;

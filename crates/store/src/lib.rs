@@ -9,6 +9,7 @@
 
 pub mod audit;
 mod batch;
+mod call_query;
 mod columns;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -16,6 +17,7 @@ mod contract;
 mod error;
 pub mod export;
 mod fairness;
+pub mod file;
 mod layer;
 pub mod memory;
 mod observer;
@@ -30,6 +32,7 @@ pub mod sqlite;
 mod subscription;
 
 pub use batch::{AudienceMember, Batch, ExpectedHead, Guard, LeaseChange, Notice, Seal, SideWrite};
+pub use call_query::{CallQuery, CallStatus};
 pub use contract::{
     Answer, AuditStore, DeliveryStore, IdempotencyStore, RunStore, SecretStore, SessionStore, Store,
     WorkStore,

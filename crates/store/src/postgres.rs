@@ -13,6 +13,7 @@ mod deliveries;
 mod failure;
 mod group;
 mod hints;
+mod known;
 mod lists;
 mod nodes;
 mod numbers;

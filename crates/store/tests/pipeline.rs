@@ -306,7 +306,8 @@ fn foreign(run: RunId, at: usize, kind: u8) -> Option<Sneak> {
             (0, _) => (Actor::Client(user("boss")), Command::Cancel { reason: Some("enough".into()) }),
             (1 | 2, Some(hold)) => {
                 let decide = Decide { hold, digest: None, revision: None };
-                let resolve = Resolve { decide, resolution: Choice::Approve, idempotency_key: None };
+                let resolve =
+                    Resolve { decide, resolution: Choice::Approve, idempotency_key: None, message: None };
                 (Actor::Person(user("bob")), Command::Resolve(resolve))
             }
             (_, _) => (Actor::Client(user("visitor")), say(&format!("foreign-{at}"))),

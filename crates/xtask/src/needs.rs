@@ -72,6 +72,8 @@ const SYSTEM_PACKAGES: &[SystemPackage] = &[
     SystemPackage { debian_name: "npm", program: "npm" },
     // One of the MCP servers is for repositories.
     SystemPackage { debian_name: "git", program: "git" },
+    // The index of the file store is tested with a real one, killed and flushed.
+    SystemPackage { debian_name: "redis-server", program: "redis-server" },
     // Certificates for a Postgres that encrypts.
     SystemPackage { debian_name: "openssl", program: "openssl" },
 ];

@@ -225,6 +225,7 @@ fn answer_recovery(draft: &mut Draft<'_>, finish: &FinishCall) -> Result<(), Ref
         late: false,
         judged: None,
         digest: None,
+        message: None,
     })));
     Ok(())
 }

@@ -61,6 +61,9 @@ impl Drive {
         if definition.tools.keys().any(|tool| tool.as_str() == read_result::NAME) {
             read_result::shorten(&mut transcript);
         }
+        let mut earlier = super::history::earlier_entries(self, &definition).await?;
+        earlier.append(&mut transcript);
+        let transcript = earlier;
         let prompt = Prompt { definition, transcript, turn: run.state.turn, failures };
         let live = drives.deltas.live(&drives.host.clock, run, agent.streaming);
         // A model with a bug ends its run, after whoever started it has heard that it is durable.

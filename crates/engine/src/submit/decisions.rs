@@ -13,6 +13,7 @@ use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
 use standfast_core::hold::HoldKind;
 use standfast_core::id::{CallNo, HoldId, HoldKey, RunId};
+use standfast_core::message::Message;
 use standfast_core::name::ToolName;
 use standfast_core::policy::Role;
 use standfast_core::project::HoldRow;
@@ -53,6 +54,8 @@ pub struct Decisions {
     pub run: RunId,
     /// What is decided.
     pub what: DecisionSet,
+    /// The message that decides, where it is one: the history keeps it beside the decision.
+    pub message: Option<Message>,
     /// Makes a repeat safe.
     pub once: Option<IdempotencyKey>,
 }
@@ -121,7 +124,7 @@ impl From<Decision> for Decisions {
     fn from(decision: Decision) -> Decisions {
         let Decision { hold, wanted, digest, revision, once } = decision;
         let one = HoldDecision { hold: hold.key, wanted, digest, revision };
-        Decisions { run: hold.run, what: DecisionSet::Each(vec![one]), once }
+        Decisions { run: hold.run, what: DecisionSet::Each(vec![one]), message: None, once }
     }
 }
 
@@ -167,11 +170,14 @@ impl DecisionSet {
         }
     }
 
-    fn command(self, idempotency_key: Option<&str>) -> Command {
-        let resolve = |one: HoldDecision| Resolve {
+    fn command(self, idempotency_key: Option<&str>, message: Option<Message>) -> Command {
+        // What was said in one is kept once.
+        let mut message = message.map(Box::new);
+        let mut resolve = |one: HoldDecision| Resolve {
             decide: Decide { hold: one.hold, digest: one.digest, revision: one.revision },
             resolution: one.wanted,
             idempotency_key: idempotency_key.map(str::to_owned),
+            message: message.take(),
         };
         match self {
             DecisionSet::Reject { holds, reason } => {
@@ -267,7 +273,7 @@ impl Submit {
         take: Takeover,
     ) -> Result<Acceptance, EngineError> {
         let who = by.principal();
-        let Decisions { run, mut what, once } = decisions;
+        let Decisions { run, mut what, message, once } = decisions;
         let once = once.as_ref();
         let guard = match (take, &what) {
             (Takeover::IfFree, DecisionSet::Each(_)) => self.drives.guard(run),
@@ -316,7 +322,7 @@ impl Submit {
         let arguments =
             |call| what.edited(call).or_else(|| Some(stored_call(&taking.as_ref()?.log, call)?.arguments));
         let verdicts = policy::of_run(agent.as_deref(), &definition, &row.run, arguments);
-        let command = what.command(once.and_then(IdempotencyKey::chosen_key));
+        let command = what.command(once.and_then(IdempotencyKey::chosen_key), message);
         let mut change = Change {
             actor: by.actor(),
             authority: Authority { role, verdicts, recorded },

@@ -13,6 +13,7 @@ mod foreign;
 mod gone;
 mod judged;
 mod lists;
+mod log_lines;
 mod lost_lease;
 mod nodes;
 mod queue;

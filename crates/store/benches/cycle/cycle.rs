@@ -142,6 +142,7 @@ impl Bench {
             inbox: None,
             message: Message::text("Please free some space on the disk, it is nearly full."),
             taken: Admission::AtOnce,
+            history: None,
         };
         let key = SessionKey {
             tenant: start.tenant.clone(),
@@ -194,6 +195,7 @@ impl Bench {
             decide: Decide { hold: hold.key, digest: None, revision: None },
             resolution: Choice::Approve,
             idempotency_key: None,
+            message: None,
         };
         let begin = Begin {
             call: CallNo(1),

@@ -302,8 +302,8 @@ async fn cancel_task(
     Repeatable { body, once }: Repeatable<wire::Cancel>,
 ) -> ShownTasks<wire::Task> {
     let (inbox, run) = task_names(names)?;
-    app.engine.inboxes().task(&who, &inbox, run).await.map_err(no)?;
-    app.engine.cancel(&who, run, body.reason, once).await.map_err(no)?;
+    let found = app.engine.inboxes().snapshot(&who, &inbox, run).await.map_err(no)?;
+    app.engine.submit().cancel_on(&who, &found, body.reason, once).await.map_err(no)?;
     view(&app, &who, &inbox, run).await
 }
 

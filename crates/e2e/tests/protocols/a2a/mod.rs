@@ -14,6 +14,7 @@ mod families;
 mod golden;
 mod lists;
 mod live;
+mod loops;
 mod malformed;
 mod modes;
 mod nodes;
