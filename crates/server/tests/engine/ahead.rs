@@ -128,7 +128,7 @@ async fn a_reply_may_come_at_any_moment_of_settling() {
         &[Fine, Before, Fine, Fine, Before, Before],
     ];
     for (number, script) in mishaps.iter().enumerate() {
-        for looks in 0..12 {
+        for looks in 0..8 {
             let site = Site::new();
             let below = site.store();
             let store: Arc<dyn Store> =
@@ -261,11 +261,11 @@ async fn what_a_drive_left_is_discarded_when_somebody_else_was_there() {
             assert!(matches!(status(snapshot.run()), Status::Ended(_)), "{:?}", status(snapshot.run()));
             is_a_moment_of(&engine, &snapshot).await;
         } else {
-            let say = Say { message: Message::text("wait"), on_hold: OnHold::Queue };
+            let say = Say { message: Message::text("not that one"), on_hold: OnHold::Supersede };
             engine.say(&alice, id, say, None).await.unwrap();
             let snapshot = reads.settled(&alice, id, rest, SOON).await.unwrap();
             let log = snapshot.log().await.unwrap();
-            assert!(log.iter().any(|envelope| matches!(envelope.event, Event::MessageQueued(_))), "{log:?}");
+            assert!(log.iter().any(|envelope| matches!(envelope.event, Event::HoldResolved(_))), "{log:?}");
             is_a_moment_of(&engine, &snapshot).await;
         }
     }
@@ -289,7 +289,7 @@ async fn what_a_drive_leaves_is_raced_by_others() {
             let (engine, other, store, alice) = (engine.clone(), other.clone(), store.clone(), alice.clone());
             async move {
                 tokio::time::sleep(Duration::from_micros(round * 37 % 1_500)).await;
-                let say = || Say { message: Message::text("and then?"), on_hold: OnHold::Queue };
+                let say = || Say { message: Message::text("and then?"), on_hold: OnHold::Supersede };
                 match round % 4 {
                     0 => drop(engine.cancel(&alice, id, None, None).await),
                     1 => drop(engine.say(&alice, id, say(), None).await),
