@@ -397,8 +397,8 @@ impl Pipeline {
     /// Decides on the tip and hands the append over.
     fn take_off(&mut self, work: Work) -> Result<(), Refusal> {
         let order = &work.order;
-        let before = self.tip_row().filter(|_| work.start.is_none()).cloned();
-        let decided = match (&work.start, &before) {
+        let before = self.tip_row().filter(|_| work.start.is_none());
+        let decided = match (&work.start, before) {
             (Some(start), _) => all(decide::start(start, &order.given.context())?, true, order),
             (None, Some(row)) => all(unchanged(&row.run), false, order),
             (None, None) => unreachable!("a pipeline begins with a run or with a start"),
@@ -410,8 +410,8 @@ impl Pipeline {
             guards: beside.guards,
             puts: beside.puts,
         };
-        let batch = Batch::seal(before.as_ref(), &decided, seal);
-        let row = batch.as_ref().map(|batch| batch.row.clone()).or(before);
+        let batch = Batch::seal(before, &decided, seal);
+        let row = batch.as_ref().map(|batch| &batch.row).or(before).cloned();
         let closed = |change: &HoldChange| match change {
             HoldChange::Close(row) => Some(row.clone()),
             HoldChange::Open(_) | HoldChange::Update(_) => None,
