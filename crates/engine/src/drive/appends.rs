@@ -17,7 +17,7 @@ use standfast_store::StoreError;
 use standfast_store::pipeline::{LeaseRule, Writes, asks_people, keeps_lease};
 
 use super::Drive;
-use super::known_log::leave_what_it_came_to;
+use super::known_log::what_it_came_to;
 use crate::EngineError;
 use crate::commit::{Authority, Change, is_leased_elsewhere};
 use crate::wakes::Continuation;
@@ -152,10 +152,12 @@ impl Drive {
         self.catch_up().await?;
         let is_at_rest = |run: &Run| matches!(status(run), Status::Held(_) | Status::Ended(_));
         let rests = self.pipeline.durable().is_none_or(|row| is_at_rest(&row.run));
-        if rests {
-            leave_what_it_came_to(self);
-        }
-        self.guard.show(if rests { Continuation::Rests } else { Continuation::GoesOn });
+        let left = if rests { what_it_came_to(self) } else { None };
+        self.guard.show(if rests { Continuation::Rests } else { Continuation::GoesOn }, |changes| {
+            if let Some((slot, rested)) = left {
+                slot.leave(rested, changes);
+            }
+        });
         settlement.failed.map_or(Ok(()), |error| Err(error.into()))
     }
 

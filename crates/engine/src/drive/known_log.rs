@@ -9,7 +9,7 @@ use standfast_core::event::Envelope;
 use standfast_core::id::Seq;
 
 use super::Drive;
-use crate::wakes::RestedRun;
+use crate::wakes::{RestSlot, RestedRun};
 
 /// The run's events with those that are still on their way. A log that was read a moment later than the run may have more
 /// than the run has heard of.
@@ -35,12 +35,12 @@ pub(super) fn with_known_log<T>(drive: &mut Drive, look: impl FnOnce(&[Envelope]
     seen
 }
 
-/// Leaves what the run came to for whoever began this drive, if all of it is in hand and the run is nobody's.
-pub(super) fn leave_what_it_came_to(drive: &mut Drive) {
+/// What the run came to, for whoever began this drive, if all of it is in hand and the run is nobody's.
+pub(super) fn what_it_came_to(drive: &mut Drive) -> Option<(RestSlot, RestedRun)> {
     let is_whole = Seq(drive.log.len() as u64) == drive.durable_seq();
     let is_free = !drive.is_leased && !drive.is_lost;
-    let wanted = drive.rest.take().filter(|slot| is_whole && is_free && !slot.is_unwanted());
-    let (Some(slot), Some(row)) = (wanted, drive.pipeline.durable()) else { return };
+    let slot = drive.rest.take().filter(|slot| is_whole && is_free && !slot.is_unwanted())?;
+    let row = drive.pipeline.durable()?.clone();
     let decided = std::mem::take(&mut drive.decided);
-    slot.leave(RestedRun { row: row.clone(), log: drive.log.clone(), decided }, &drive.woken);
+    Some((slot, RestedRun { row, log: drive.log.clone(), decided }))
 }

@@ -17,7 +17,7 @@ use standfast_store::StoredRun;
 use super::Reads;
 use crate::EngineError;
 use crate::log::{Log, Snapshot};
-use crate::wakes::{Delta, DeltaListener, LastRead, RestTicket, RestedRun, RunListener, Wakes};
+use crate::wakes::{Delta, DeltaListener, LastRead, RestState, RestTicket, RestedRun, RunListener, Wakes};
 
 /// A reader that hears nothing looks at least this often by itself.
 const LONGEST_TICK: Millis = Millis::seconds(30);
@@ -207,11 +207,17 @@ impl Follower {
         rest: &mut Option<RestTicket>,
         is_first: bool,
     ) -> Result<Option<Snapshot>, EngineError> {
-        if let Some(RestedRun { row, log, decided }) = rest.as_mut().and_then(RestTicket::take) {
-            let stored = StoredRun { row, lease: None };
-            return Ok(Some(Snapshot::whole(self.log.clone(), stored, log, decided)));
-        }
-        if is_first && self.wakes.goes_on(self.run) {
+        let state = rest.as_mut().map_or(RestState::Unknown, RestTicket::look);
+        let goes_on = match state {
+            RestState::Rests(rested) => {
+                let RestedRun { row, log, decided } = *rested;
+                let stored = StoredRun { row, lease: None };
+                return Ok(Some(Snapshot::whole(self.log.clone(), stored, log, decided)));
+            }
+            RestState::GoesOn => true,
+            RestState::Unknown => self.wakes.goes_on(self.run),
+        };
+        if is_first && goes_on {
             return Ok(None);
         }
         Ok(Some(Snapshot::new(self.log.clone(), self.log.load(self.run).await?)))

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use standfast_core::event::Envelope;
 use standfast_core::project::{HoldRow, RunRow};
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use super::RunListener;
 
@@ -52,18 +53,31 @@ impl RestSlot {
         self.0.is_closed()
     }
 
-    /// Leaves it, just before whoever listens is woken for the last of it: that is the next change.
-    pub(crate) fn leave(self, rested: RestedRun, listener: &RunListener) {
-        let changes = listener.changes() + 1;
+    /// Leaves it, as so many changes have made it: just before whoever listens is woken for the last of them.
+    pub(crate) fn leave(self, rested: RestedRun, changes: u64) {
         // Whoever asked may have gone away; what was written is written.
         let _ = self.0.send(RestNote { rested, changes });
     }
 }
 
+/// What a ticket is worth now.
+#[derive(Debug)]
+pub(crate) enum RestState {
+    /// The run is driven, and has not come to rest since.
+    GoesOn,
+    /// This is what it came to, and nothing else has happened to it since.
+    Rests(Box<RestedRun>),
+    /// Nothing was left, or something else has happened: the run is to be read.
+    Unknown,
+}
+
 impl RestTicket {
-    /// What the run came to, if that was left and nothing else has happened to it since.
-    pub(crate) fn take(&mut self) -> Option<RestedRun> {
-        let note = self.note.try_recv().ok()?;
-        (note.changes == self.listener.changes()).then_some(note.rested)
+    /// What became of the run; what was left is given out once.
+    pub(crate) fn look(&mut self) -> RestState {
+        match self.note.try_recv() {
+            Ok(note) if note.changes == self.listener.changes() => RestState::Rests(Box::new(note.rested)),
+            Ok(_) | Err(TryRecvError::Closed) => RestState::Unknown,
+            Err(TryRecvError::Empty) => RestState::GoesOn,
+        }
     }
 }
