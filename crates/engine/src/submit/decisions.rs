@@ -27,7 +27,7 @@ use crate::EngineError;
 use crate::auth::{Approvers, Principal, Scope, may_decide};
 use crate::commit::{Authority, Change, IdempotencyKey, is_leased_elsewhere};
 use crate::drive::account::account;
-use crate::drive::{DriveGuard, Queue, TakenRun};
+use crate::drive::{Acceptance, DriveGuard, Queue, TakenRun};
 use crate::log::{Snapshot, needs, recorded};
 use crate::policy;
 use crate::tool::Tool;
@@ -196,13 +196,13 @@ impl DecisionSet {
 impl Submit {
     /// Decides a hold.
     pub async fn decide(&self, who: &Principal, decision: Decision) -> Result<Answer, EngineError> {
-        self.decide_all(who, decision.into()).await
+        Ok(self.decide_all(who, decision.into()).await?.answer)
     }
 
     /// Decides several holds of a run at once. Every decision, on every surface, comes through here.
-    pub async fn decide_all(&self, who: &Principal, decisions: Decisions) -> Result<Answer, EngineError> {
+    pub async fn decide_all(&self, who: &Principal, decisions: Decisions) -> Result<Acceptance, EngineError> {
         needs(who, Scope::HoldsDecide)?;
-        let snapshot = self.log.snapshot(who, decisions.run).await?;
+        let snapshot = self.log.whole_snapshot(who, decisions.run).await?;
         self.decide_by(&Decider::Person(who.clone()), decisions, &snapshot).await
     }
 
@@ -212,7 +212,7 @@ impl Submit {
         who: &Principal,
         decisions: Decisions,
         snapshot: &Snapshot,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Acceptance, EngineError> {
         needs(who, Scope::HoldsDecide)?;
         self.decide_by(&Decider::Person(who.clone()), decisions, snapshot).await
     }
@@ -225,7 +225,7 @@ impl Submit {
         mut decisions: Decisions,
         snapshot: &Snapshot,
         task: RunId,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Acceptance, EngineError> {
         needs(who, Scope::RunsWrite)?;
         if let DecisionSet::Reject { above, .. } = &mut decisions.what {
             let mut next = snapshot.run().facts.parent;
@@ -260,7 +260,7 @@ impl Submit {
         by: &Decider,
         decisions: Decisions,
         snapshot: &Snapshot,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Acceptance, EngineError> {
         let run = decisions.run;
         let mut decided = self.decide_at(by, decisions.clone(), snapshot, Takeover::IfFree).await;
         for _ in 0..RETRIES {
@@ -272,7 +272,7 @@ impl Submit {
                 Ok(_) | Err(_) => break,
             }
             let snapshot = match by {
-                Decider::Person(who) => self.log.snapshot(who, run).await?,
+                Decider::Person(who) => self.log.whole_snapshot(who, run).await?,
                 Decider::Callback(_) => self.log.any_snapshot(run).await?,
             };
             decided = self.decide_at(by, decisions.clone(), &snapshot, Takeover::Never).await;
@@ -287,7 +287,7 @@ impl Submit {
         decisions: Decisions,
         snapshot: &Snapshot,
         take: Takeover,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Acceptance, EngineError> {
         let who = by.principal();
         let Decisions { run, mut what, message, once } = decisions;
         let once = once.as_ref();
@@ -303,7 +303,7 @@ impl Submit {
             holds.push(snapshot.hold(key).await?.ok_or(EngineError::NotFound)?);
         }
         if self.commit.done_before(who, once).await?.is_some() {
-            return Ok(Answer::Repeated);
+            return Ok(Answer::Repeated.into());
         }
         if let Some(agent) = &agent {
             what.cut_secrets(&holds, &agent.tools);
@@ -348,15 +348,20 @@ impl Submit {
         };
         let base = row.clone();
         let Some(taking) = taking else {
-            return if endings.is_empty() {
+            let answer = if endings.is_empty() {
                 self.commit.commit_once(who, once, base, change).await
             } else {
                 self.commit.commit_jointly_once(who, once, (base, change), endings).await
             };
+            return answer.map(Acceptance::from);
         };
         change.writes.lease = self.commit.while_busy();
-        let answer = self.drives.take(base, change, taking).await;
-        self.commit.unless_repeated(who, once, answer).await
+        let (answer, rest) = match self.drives.take(base, change, taking).await {
+            Ok(Acceptance { answer, rest }) => (Ok(answer), rest),
+            Err(error) => (Err(error), None),
+        };
+        let answer = self.commit.unless_repeated(who, once, answer).await?;
+        Ok(Acceptance { answer, rest })
     }
 
     /// Takes a held run, if there is room and nobody works on it.
@@ -373,8 +378,8 @@ impl Submit {
             return Ok(None);
         }
         let Some(slot) = self.drives.pool.slot(&facts.agent, Queue::of(facts)) else { return Ok(None) };
-        match snapshot.log().await {
-            Ok(log) => Ok(Some(TakenRun { slot, guard, log: log.to_vec() })),
+        match snapshot.shared_log().await {
+            Ok(log) => Ok(Some(TakenRun { slot, guard, log: log.clone() })),
             Err(StoreError::Corrupt { run, why }) => {
                 self.commit.quarantine(run, &why).await;
                 Err(StoreError::Corrupt { run, why }.into())

@@ -129,8 +129,12 @@ async fn reject(
     let alice = who("alice");
     let snapshot = engine.reads().snapshot(&alice, hold.run).await.unwrap();
     let what = DecisionSet::Reject { holds: vec![hold.key], reason: Some("no".into()), above: Vec::new() };
-    let decisions = Decisions { run: hold.run, what, once: None };
-    engine.submit().decide_and_cancel(&alice, decisions, &snapshot, task).await
+    let decisions = Decisions { run: hold.run, what, message: None, once: None };
+    engine
+        .submit()
+        .decide_and_cancel(&alice, decisions, &snapshot, task)
+        .await
+        .map(|accepted| accepted.answer)
 }
 
 async fn replies(engine: &Engine, run: RunId) -> usize {

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
+mod ahead;
 mod changes;
 mod corners;
 mod family;
