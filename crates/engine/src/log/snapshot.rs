@@ -147,7 +147,10 @@ impl Log {
                 all.extend(append);
                 ends.push(all.len());
             }
-            let _ = (snapshot.log.set(Arc::new(all)), snapshot.ends.set(ends));
+            // What does not belong to the row is read again by whoever needs it.
+            if all.last().is_some_and(|last: &Envelope| last.seq == snapshot.run().state.seq) {
+                let _ = (snapshot.log.set(Arc::new(all)), snapshot.ends.set(ends));
+            }
         }
         Ok(snapshot)
     }
