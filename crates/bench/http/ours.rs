@@ -147,6 +147,7 @@ pub(crate) async fn cycle(connection: &mut Connection) -> Option<Lap> {
 }
 
 /// The same, decided through another server than the one that began it.
+#[cfg(feature = "postgres")]
 pub(crate) async fn crossed((one, other): &mut (Connection, Connection)) -> Option<Lap> {
     let start = now();
     let hold = held(one).await;
