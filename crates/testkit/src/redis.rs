@@ -51,7 +51,9 @@ impl Redis {
         let mut command = Command::new("redis-server");
         command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        self.child = Some(child.expect("redis-server is needed: apt install redis-server"));
+        let child =
+            child.unwrap_or_else(|error| panic!("apt install redis-server; it cannot be started: {error}"));
+        self.child = Some(child);
         for _ in 0..100 {
             if self.ask(&["PING"]) == ["PONG"] {
                 return;

@@ -25,10 +25,10 @@ use super::plain::plain;
 /// What is audited.
 #[derive(Debug, Args)]
 pub(super) struct AuditTarget {
-    /// The SQLite file of a server.
+    /// The SQLite file of a server, or its folder of files.
     #[arg(required_unless_present = "config", conflicts_with = "config")]
     file: Option<PathBuf>,
-    /// The database that this configuration file names: SQLite or Postgres.
+    /// The database that this configuration file names: SQLite, a folder of files, or Postgres.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

@@ -13,7 +13,7 @@ use standfast_core::name::Tenant;
 use standfast_core::time::Timestamp;
 
 use super::documents::{CredentialDocument, pretty};
-use super::folder::{FileChange, Folder, UnsyncedPaths};
+use super::folder::Folder;
 use super::{OpenError, paths};
 use crate::error::StoreError;
 use crate::query::Credential;
@@ -94,9 +94,8 @@ impl CredentialFolder {
         let file = self.folder.create(&beside)?;
         file.write_all_at(text.as_bytes(), 0)?;
         file.sync_all()?;
-        let mut unsynced = UnsyncedPaths::default();
-        self.folder.make(&FileChange::Put { path, text }, &mut unsynced)?;
-        self.folder.sync(&unsynced)
+        std::fs::rename(self.folder.at(&beside), self.folder.at(&path))?;
+        File::open(self.folder.at(FOLDER))?.sync_all()
     }
 
     fn lock(&self) -> io::Result<File> {
@@ -104,6 +103,7 @@ impl CredentialFolder {
         if !folder.exists() {
             use std::os::unix::fs::DirBuilderExt;
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+            self.folder.sync_root()?;
         }
         let lock = self.folder.create(&format!("{FOLDER}/lock"))?;
         lock.lock()?;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use standfast_core::hold::HoldKind;
+use standfast_core::hold::{Hold, HoldKind};
 use standfast_core::id::{HoldId, RunId};
 use standfast_core::name::{AgentName, SessionId, Tenant, UserId};
 use standfast_core::project::RunRow;
@@ -55,14 +55,18 @@ struct SessionTime {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum SessionStatus {
     Idle,
-    Busy,
+    Busy {
+        /// What it waits for, when that is no outside job: such a hold has no pending id (C25).
+        #[serde(rename = "waitingFor", skip_serializing_if = "Option::is_none")]
+        waiting_for: Option<&'static str>,
+    },
     Retry {
         attempt: u32,
         next: Timestamp,
     },
     WaitingAsync {
-        #[serde(rename = "pendingID", skip_serializing_if = "Option::is_none")]
-        pending_id: Option<HoldId>,
+        #[serde(rename = "pendingID")]
+        pending_id: HoldId,
         #[serde(skip_serializing_if = "Option::is_none")]
         tool: Option<String>,
         since: Timestamp,
@@ -178,38 +182,51 @@ impl SessionFile {
 
 /// What a conversation with these runs is doing: work first, then what is tried again, then what is pending.
 pub(super) fn status_of(runs: &[&RunRow]) -> String {
-    let mut found = SessionStatus::Idle;
-    let mut oldest: Option<Timestamp> = None;
+    crate::columns::json(&session_status(runs))
+}
+
+fn session_status(runs: &[&RunRow]) -> SessionStatus {
+    let mut retrying = None;
     for row in runs {
         match status(&row.run) {
             Status::Queued | Status::Claimed | Status::Working => {
-                return crate::columns::json(&SessionStatus::Busy);
+                return SessionStatus::Busy { waiting_for: None };
             }
             Status::Retrying(next) => {
                 let attempt = match row.run.state.stage {
                     Stage::Thinking { failures, .. } => failures,
                     Stage::Acting | Stage::Ended(_) => 0,
                 };
-                found = SessionStatus::Retry { attempt, next };
-            }
-            Status::Held(_) if !matches!(found, SessionStatus::Retry { .. }) => {
-                for hold in &row.run.state.holds {
-                    if oldest.is_none_or(|oldest| hold.opened_at < oldest) {
-                        oldest = Some(hold.opened_at);
-                        let id = HoldId { run: row.run.facts.id, key: hold.key };
-                        found = SessionStatus::WaitingAsync {
-                            // Only an outside job has a pending id (C25).
-                            pending_id: (hold.kind == HoldKind::External && hold.child.is_none())
-                                .then_some(id),
-                            tool: row.run.call(hold.call()).map(|call| call.tool.to_string()),
-                            since: hold.opened_at,
-                            timeout: hold.expires_at,
-                        };
-                    }
-                }
+                retrying = Some(SessionStatus::Retry { attempt, next });
             }
             Status::Held(_) | Status::Ended(_) => {}
         }
     }
-    crate::columns::json(&found)
+    retrying.unwrap_or_else(|| waiting(runs))
+}
+
+/// The oldest outside job that is waited for; without one, the oldest hold.
+fn waiting(runs: &[&RunRow]) -> SessionStatus {
+    let holds = || runs.iter().flat_map(|row| row.run.state.holds.iter().map(move |hold| (&row.run, hold)));
+    let is_job = |hold: &Hold| hold.kind == HoldKind::External && hold.child.is_none();
+    if let Some((run, hold)) = holds().filter(|(_, hold)| is_job(hold)).min_by_key(|(_, hold)| hold.opened_at)
+    {
+        return SessionStatus::WaitingAsync {
+            pending_id: HoldId { run: run.facts.id, key: hold.key },
+            tool: run.call(hold.call()).map(|call| call.tool.to_string()),
+            since: hold.opened_at,
+            timeout: hold.expires_at,
+        };
+    }
+    let Some((_, oldest)) = holds().min_by_key(|(_, hold)| hold.opened_at) else {
+        return SessionStatus::Idle;
+    };
+    let waiting_for = match oldest.kind {
+        HoldKind::Approval => Some("approval"),
+        HoldKind::Input => Some("input"),
+        HoldKind::Auth => Some("login"),
+        HoldKind::Recovery => Some("recovery"),
+        HoldKind::External => None,
+    };
+    SessionStatus::Busy { waiting_for }
 }

@@ -140,7 +140,7 @@ fn power_cut(random: &mut Random, moments: &[Files], at: usize) -> Files {
         _ => torn.clear(),
     }
     left.insert(journal.into(), [synced.clone(), torn].concat());
-    left.insert(format!("run/{}.json.new", "half"), b"{\"half".to_vec());
+    left.insert("run/half.json.new".into(), b"{\"half".to_vec());
     left
 }
 

@@ -48,7 +48,7 @@ struct ListedSession {
     row: Option<SessionRow>,
 }
 
-type ListResult = rusqlite::Result<Option<ListedSession>>;
+type SessionResult = rusqlite::Result<Option<ListedSession>>;
 
 /// What is asked for, by number.
 struct SessionFilter<'a> {
@@ -134,14 +134,14 @@ impl ReadSession<'_> {
         let mut named = self.connection.prepare_cached(named)?;
         let mut named = named.query(params_from_iter(by.iter()))?;
         let mut next_named =
-            || -> ListResult { named.next()?.map(|row| self.listed(wanted, row)).transpose() };
+            || -> SessionResult { named.next()?.map(|row| wanted.listed(self, row)).transpose() };
         let mut own_rows = own.map(|own| self.connection.prepare_cached(own)).transpose()?;
         let mut own_rows =
             own_rows.as_mut().map(|rows| rows.query(params_from_iter(by.iter()))).transpose()?;
-        let mut one = self.own_of_that_name(wanted, before)?;
-        let mut next_own = || -> ListResult {
+        let mut one = wanted.own_of_that_name(self, before)?;
+        let mut next_own = || -> SessionResult {
             match &mut own_rows {
-                Some(rows) => rows.next()?.map(|row| self.listed_own(wanted, row)).transpose(),
+                Some(rows) => rows.next()?.map(|row| wanted.listed_own(self, row)).transpose(),
                 None => Ok(one.take()),
             }
         };
@@ -163,28 +163,41 @@ impl ReadSession<'_> {
         }
     }
 
+    pub(super) fn session_number(
+        &self,
+        tenant: i64,
+        (owner, agent): (i64, i64),
+        session: &SessionId,
+    ) -> Result<Option<i64>, StoreError> {
+        let mut statement = self.connection.prepare_cached(sql::SESSION_NUMBER).map_err(unreadable)?;
+        let named = params![tenant, agent, session.as_str(), owner];
+        statement.query_row(named, |row| row.get(0)).optional().map_err(unreadable)
+    }
+}
+
+impl SessionFilter<'_> {
     /// When a name is asked for: the run that has a conversation of that name to itself.
-    fn own_of_that_name(&self, wanted: &SessionFilter<'_>, before: i64) -> ListResult {
-        let (Some(agent), Some(session)) = (wanted.agent, &wanted.query.session) else { return Ok(None) };
-        let own = OwnSession::find(self.connection, wanted.tenant, session)?;
+    fn own_of_that_name(&self, reading: &ReadSession<'_>, before: i64) -> SessionResult {
+        let (Some(agent), Some(session)) = (self.agent, &self.query.session) else { return Ok(None) };
+        let own = OwnSession::find(reading.connection, self.tenant, session)?;
         let own = own.filter(|own| {
-            own.agent == agent && wanted.owner.is_none_or(|owner| owner == own.owner) && own.no < before
+            own.agent == agent && self.owner.is_none_or(|owner| owner == own.owner) && own.no < before
         });
         let Some(own) = own else { return Ok(None) };
-        let key = wanted.key(self, (own.agent, own.owner), session.as_str())?;
+        let key = self.session_key(reading, (own.agent, own.owner), session.as_str())?;
         Ok(Some(ListedSession { no: own.no, row: key.map(|key| fresh(key, own.started_at)) }))
     }
 
     /// A conversation from its row.
-    fn listed(&self, wanted: &SessionFilter<'_>, row: &rusqlite::Row<'_>) -> rusqlite::Result<ListedSession> {
+    fn listed(&self, reading: &ReadSession<'_>, row: &rusqlite::Row<'_>) -> rusqlite::Result<ListedSession> {
         let (no, of, agent, owner): (i64, i64, i64, i64) =
             (row.get(0)?, row.get(1)?, row.get(2)?, row.get(8)?);
         let is_named = |name: &SessionId| row.get_ref(3).is_ok_and(|text| text.as_str() == Ok(name.as_str()));
-        let is_wanted = wanted.wants(of, agent, owner) && wanted.query.session.as_ref().is_none_or(is_named);
+        let is_wanted = self.wants(of, agent, owner) && self.query.session.as_ref().is_none_or(is_named);
         if !is_wanted {
             return Ok(ListedSession { no, row: None });
         }
-        let key = wanted.key(self, (agent, owner), &row.get::<_, String>(3)?)?;
+        let key = self.session_key(reading, (agent, owner), &row.get::<_, String>(3)?)?;
         let Some(key) = key else { return Ok(ListedSession { no, row: None }) };
         let row = SessionRow {
             key,
@@ -199,7 +212,7 @@ impl ReadSession<'_> {
     /// A run, if it has its conversation to itself.
     fn listed_own(
         &self,
-        wanted: &SessionFilter<'_>,
+        reading: &ReadSession<'_>,
         row: &rusqlite::Row<'_>,
     ) -> rusqlite::Result<ListedSession> {
         let (no, of, agent, owner): (i64, i64, i64, i64) =
@@ -208,47 +221,34 @@ impl ReadSession<'_> {
         let id = row.get::<_, [u8; 16]>(1).map(|id| RunId::from_bytes(id).own_session());
         let is_named = |name: &SessionId| id.as_ref().is_ok_and(|id| id == name);
         let is_wanted =
-            is_own && wanted.wants(of, agent, owner) && wanted.query.session.as_ref().is_none_or(is_named);
+            is_own && self.wants(of, agent, owner) && self.query.session.as_ref().is_none_or(is_named);
         // An id that cannot be read is no name.
         let (true, Ok(id)) = (is_wanted, &id) else { return Ok(ListedSession { no, row: None }) };
-        let key = wanted.key(self, (agent, owner), id.as_str())?;
+        let key = self.session_key(reading, (agent, owner), id.as_str())?;
         let started_at = Timestamp(row.get(5)?);
         Ok(ListedSession { no, row: key.map(|key| fresh(key, started_at)) })
     }
 
-    pub(super) fn session_number(
+    /// None when its names are invalid.
+    fn session_key(
         &self,
-        tenant: i64,
-        (owner, agent): (i64, i64),
-        session: &SessionId,
-    ) -> Result<Option<i64>, StoreError> {
-        let mut statement = self.connection.prepare_cached(sql::SESSION_NUMBER).map_err(unreadable)?;
-        let named = params![tenant, agent, session.as_str(), owner];
-        statement.query_row(named, |row| row.get(0)).optional().map_err(unreadable)
-    }
-}
-
-impl SessionFilter<'_> {
-    fn wants(&self, tenant: i64, agent: i64, owner: i64) -> bool {
-        tenant == self.tenant
-            && self.agent.is_none_or(|wanted| wanted == agent)
-            && self.owner.is_none_or(|wanted| wanted == owner)
-    }
-
-    /// The key of a conversation that was found; none when its names are invalid.
-    fn key(
-        &self,
-        reads: &ReadSession<'_>,
+        reading: &ReadSession<'_>,
         (agent, owner): (i64, i64),
         session: &str,
     ) -> rusqlite::Result<Option<SessionKey>> {
         let tenant: Tenant = self.query.tenant.clone();
-        let agent = AgentName::new(reads.texts.text(reads.connection, agent)?);
-        let owner = UserId::new(reads.texts.text(reads.connection, owner)?);
+        let agent = AgentName::new(reading.texts.text(reading.connection, agent)?);
+        let owner = UserId::new(reading.texts.text(reading.connection, owner)?);
         let (Ok(agent), Ok(owner), Ok(session)) = (agent, owner, SessionId::new(session)) else {
             return Ok(None);
         };
         Ok(Some(SessionKey { tenant, agent, owner, session }))
+    }
+
+    fn wants(&self, tenant: i64, agent: i64, owner: i64) -> bool {
+        tenant == self.tenant
+            && self.agent.is_none_or(|wanted| wanted == agent)
+            && self.owner.is_none_or(|wanted| wanted == owner)
     }
 }
 
