@@ -92,10 +92,12 @@ impl<'a> Transaction<'a> {
             Ok(text) => (paths::definition(tenant, digest, "json"), text),
             Err(error) => (paths::definition(tenant, digest, "hex"), to_hex(error.as_bytes())),
         };
-        let is_there = |path: &str| self.model.folder.at(path).exists();
-        let is_coming = |change: &FileChange| change.path() == path;
-        let is_known =
-            is_there(&path) || self.changes.iter().any(is_coming) || self.model.unmade.iter().any(is_coming);
+        // The digest names the first, in whichever of the two forms it is kept.
+        let names = ["json", "hex"].map(|ending| paths::definition(tenant, digest, ending));
+        let is_coming = |change: &FileChange| names.iter().any(|name| change.path() == name);
+        let is_known = names.iter().any(|name| self.model.folder.at(name).exists())
+            || self.changes.iter().any(is_coming)
+            || self.model.unmade.iter().any(is_coming);
         if !is_known {
             self.changes.push(FileChange::Put { path, text });
         }
