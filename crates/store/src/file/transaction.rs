@@ -105,10 +105,7 @@ impl<'a> Transaction<'a> {
 
     pub(super) fn erase(&mut self, run: RunId) -> Result<(), StoreError> {
         self.model.check_readable(run)?;
-        let mut links: Vec<Link> = match self.model.logs.contains_key(&run) {
-            true => self.links(run)?,
-            false => Vec::new(),
-        };
+        let mut links = if self.model.logs.contains_key(&run) { self.links(run)? } else { Vec::new() };
         self.model.state.erase(run)?;
         // The event that says so stays readable, and so does what followed it.
         let said_at = links.iter().position(Link::says_erased).unwrap_or(0);
@@ -327,11 +324,11 @@ impl<'a> Transaction<'a> {
             }
         }
         for (key, runs) in moved {
-            self.write_session(&key, &runs, touched.contains(&key));
+            self.write_session(&key, &runs, &touched);
         }
     }
 
-    fn write_session(&mut self, key: &SessionKey, runs: &[RunId], is_touched: bool) {
+    fn write_session(&mut self, key: &SessionKey, runs: &[RunId], touched: &BTreeSet<SessionKey>) {
         let entry = self.model.sessions.entry(key);
         for run in runs {
             let row = self.model.state.any_row(*run);
@@ -346,7 +343,7 @@ impl<'a> Transaction<'a> {
         let is_shown = |run: &RunId| entry.shown.contains(run);
         let is_held = |run: &RunId| self.model.state.any_row(*run).is_some_and(|row| is_held(&row.run));
         let changes_shown = runs.iter().any(|run| is_shown(run) || is_held(run));
-        if !is_touched && !changes_shown && status == entry.status {
+        if !touched.contains(key) && !changes_shown && status == entry.status {
             return;
         }
         let (path, held): (String, Vec<RunId>) =
