@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::digest::results_digest;
 pub use self::history::history;
-pub use self::prompt::approval_text;
+pub use self::prompt::{approval_text, warned_approval_text};
 use self::results::{CallTracks, Execution};
 pub use self::stored::{Continuation, continuation, stored_call};
 use crate::body::{BlobForm, Body};

@@ -1,7 +1,7 @@
 //! Following one run until it waits or ends.
 //!
 //! `think.rs` asks the model, `act.rs` starts calls and reports what they did, `sub_runs.rs` looks after sub-runs,
-//! `appends.rs` writes and keeps the lease, `guard.rs` has the right to drive, `pool.rs` says how many runs of an agent are
+//! `appends.rs` writes and keeps the lease, `known_log.rs` is what it knows while some of that is on its way, `guard.rs` has the right to drive, `pool.rs` says how many runs of an agent are
 //! worked on at once, `mishaps.rs` is what becomes of a run when driving it fails. A run is driven once at a time in a process, whoever asks for it; between processes the sequence
 //! tells who was first. What was handed over is kept until it is durable: a result is never asked for again, nor is a
 //! reply that was asked with what is stored. A lease always has somebody who works under it, or is about to give it back.
@@ -12,6 +12,7 @@ mod appends;
 mod denied;
 mod guard;
 mod history;
+mod known_log;
 mod login;
 mod mishaps;
 mod missing_pins;
@@ -33,7 +34,7 @@ use standfast_core::event::Envelope;
 use standfast_core::id::RunId;
 use standfast_core::next::{NextStep, next};
 use standfast_core::policy::Verdicts;
-use standfast_core::project::RunRow;
+use standfast_core::project::{HoldRow, RunRow};
 use standfast_core::refusal::Refusal;
 use standfast_core::run::{CallAttempt, Facts};
 use standfast_core::time::{Millis, Timestamp};
@@ -49,7 +50,7 @@ use super::commit::{Change, Commit, stopping};
 use super::host::Host;
 use super::log::Log;
 use super::receivers::Callbacks;
-use super::wakes::{Deltas, RunListener, Wakes};
+use super::wakes::{Deltas, RestSlot, RestTicket, RunListener, Wakes, rest_slot};
 use crate::tool::Outcome;
 use guard::DrivenRun;
 use missing_pins::MissingPin;
@@ -65,13 +66,30 @@ type AcceptanceSender = oneshot::Sender<Result<Answer, EngineError>>;
 pub(crate) struct TakenRun {
     pub(crate) slot: Slot,
     pub(crate) guard: DriveGuard,
-    pub(crate) log: Vec<Envelope>,
+    pub(crate) log: Arc<Vec<Envelope>>,
+}
+
+/// What somebody's request came to: it is durable, and its run goes on.
+#[derive(Debug)]
+pub struct Acceptance {
+    /// What was decided.
+    pub answer: Answer,
+    /// What the run will come to; none when somebody else drives it.
+    pub rest: Option<RestTicket>,
+}
+
+impl From<Answer> for Acceptance {
+    fn from(answer: Answer) -> Acceptance {
+        Acceptance { answer, rest: None }
+    }
 }
 
 /// Somebody's request, whose append a drive begins with.
 struct Request {
     /// Who waits to hear what became of it.
     accepted: AcceptanceSender,
+    /// Where they find what the run came to.
+    rest: RestSlot,
     rivals: Rivals,
 }
 
@@ -112,26 +130,26 @@ impl Drives {
         base: RunRow,
         change: Change,
         taken: TakenRun,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Acceptance, EngineError> {
         let order = self.commit.order_for(&base, change).await?;
         let mut pipeline = Pipeline::of(self.log.store.clone(), base);
         pipeline.push(order);
         self.accepted(pipeline, taken, Rivals::Possible).await
     }
 
-    /// Begins a run and drives it on from there. Says what never changes of it.
+    /// Begins a run and drives it on from there. Says what never changes of it, and what it will come to.
     pub(crate) async fn take_start(
         self: &Arc<Drives>,
         (start, definition): (Start, Arc<Definition>),
         change: Change,
         taken: TakenRun,
         rivals: Rivals,
-    ) -> Result<Option<Facts>, EngineError> {
+    ) -> Result<(Option<Facts>, Option<RestTicket>), EngineError> {
         let order = self.commit.order((&start.agent, &start.owner), definition, change);
         let pipeline = Pipeline::start(self.log.store.clone(), start, order)?;
         let facts = pipeline.tip().map(|run| run.facts.clone());
-        self.accepted(pipeline, taken, rivals).await?;
-        Ok(facts)
+        let accepted = self.accepted(pipeline, taken, rivals).await?;
+        Ok((facts, accepted.rest))
     }
 
     async fn accepted(
@@ -139,10 +157,12 @@ impl Drives {
         pipeline: Pipeline,
         taken: TakenRun,
         rivals: Rivals,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Acceptance, EngineError> {
         let (accepted, answer) = oneshot::channel();
-        self.drive_on(pipeline, taken, Some(Request { accepted, rivals }));
-        answer.await.map_err(|_| stopping())?
+        let (rest, ticket) = rest_slot(self.wakes.listen(taken.guard.run));
+        self.drive_on(pipeline, taken, Some(Request { accepted, rest, rivals }));
+        let answer = answer.await.map_err(|_| stopping())??;
+        Ok(Acceptance { answer, rest: Some(ticket) })
     }
 
     /// Drives a run in the background.
@@ -154,15 +174,17 @@ impl Drives {
         let TakenRun { slot, guard, log } = taken;
         let (drives, run) = (guard.drives.clone(), guard.run);
         let now = drives.host.clock.now();
-        let (accepted, rivals) = match request {
-            Some(Request { accepted, rivals }) => (Some(accepted), rivals),
-            None => (None, Rivals::None),
+        let (accepted, rest, rivals) = match request {
+            Some(Request { accepted, rest, rivals }) => (Some(accepted), Some(rest), rivals),
+            None => (None, None, Rivals::None),
         };
         let drive = Drive {
             run,
             worked: WorkedTime::before(&drives, &pipeline, &log),
             pipeline,
             log,
+            rest,
+            decided: Vec::new(),
             pushed_at: accepted.as_ref().map(|_| now),
             accepted,
             may_lose: rivals == Rivals::Possible,
@@ -206,7 +228,11 @@ struct Drive {
     run: RunId,
     pub(super) pipeline: Pipeline,
     /// The run's events, as far as they are durable.
-    pub(super) log: Vec<Envelope>,
+    pub(super) log: Arc<Vec<Envelope>>,
+    /// Where whoever began this drive finds what the run came to.
+    rest: Option<RestSlot>,
+    /// The holds that were decided since it began, for them.
+    decided: Vec<HoldRow>,
     /// How long the run has worked.
     worked: WorkedTime,
     /// Who waits to hear that what they wished is durable.

@@ -22,6 +22,7 @@ use standfast_core::definition::Definition;
 use standfast_core::digest::Digest;
 use standfast_core::event::Envelope;
 use standfast_core::id::{RunId, Seq};
+use standfast_core::link::Link;
 use standfast_core::name::AgentName;
 use standfast_store::{Store, StoreError, StoredRun};
 
@@ -76,8 +77,19 @@ impl Log {
 
     /// The same, those of one append together: between them the run was never seen.
     pub(crate) async fn appends(&self, run: RunId, after: Seq) -> Result<Vec<Vec<Envelope>>, StoreError> {
+        let links = self.store.links(run, after, usize::MAX).await?;
+        self.opened(run, after, links).await
+    }
+
+    /// The events after a position in these links.
+    async fn opened(
+        &self,
+        run: RunId,
+        after: Seq,
+        links: Vec<Link>,
+    ) -> Result<Vec<Vec<Envelope>>, StoreError> {
         let mut appends = Vec::new();
-        for link in self.store.links(run, after, usize::MAX).await? {
+        for link in links {
             let corrupt =
                 |bad: standfast_core::link::BadLink| StoreError::Corrupt { run, why: bad.to_string() };
             let mut events = link.events().map_err(corrupt)?;

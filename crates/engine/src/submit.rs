@@ -34,6 +34,7 @@ use super::reads::Sessions;
 use super::receivers::{Callback, Callbacks, SubscriptionError};
 use crate::auth::{Principal, Scope};
 use crate::settings::PinnedDefinition;
+use crate::wakes::RestTicket;
 
 pub use decisions::{Decision, DecisionSet, Decisions, HoldDecision};
 pub use logins::{LoginError, Logins};
@@ -52,6 +53,21 @@ pub struct NewRun {
     pub message: Message,
     /// Makes a repeat safe.
     pub once: Option<IdempotencyKey>,
+}
+
+/// A run that is durable.
+#[derive(Debug)]
+pub struct StartedRun {
+    /// Its id; of the one before when the request was carried out before.
+    pub id: RunId,
+    /// What it will come to; none when it is not driven here because of this request.
+    pub rest: Option<RestTicket>,
+}
+
+impl From<RunId> for StartedRun {
+    fn from(id: RunId) -> StartedRun {
+        StartedRun { id, rest: None }
+    }
 }
 
 /// What a new run is made of, wherever it comes from.
@@ -98,6 +114,11 @@ impl Submit {
 
     /// Begins a run. It is durable when this comes back; it is worked on here at once if there is room.
     pub async fn start(&self, who: &Principal, new: NewRun) -> Result<RunId, EngineError> {
+        Ok(self.start_run(who, new).await?.id)
+    }
+
+    /// The same, for whoever waits for what the run comes to.
+    pub async fn start_run(&self, who: &Principal, new: NewRun) -> Result<StartedRun, EngineError> {
         let id = self.new_id(who, &new)?;
         let pinned = self.host.agent(&new.agent)?.pin();
         self.start_as(who, new, id, pinned).await
@@ -108,7 +129,7 @@ impl Submit {
         let id = self.new_id(who, &new)?;
         let agent = self.host.agent(&new.agent)?;
         let pinned = agent.batched.clone().unwrap_or_else(|| agent.pin());
-        self.start_as(who, new, id, pinned).await
+        Ok(self.start_as(who, new, id, pinned).await?.id)
     }
 
     /// The id that a run will have.
@@ -124,7 +145,7 @@ impl Submit {
         new: NewRun,
         id: RunId,
         pinned: PinnedDefinition,
-    ) -> Result<RunId, EngineError> {
+    ) -> Result<StartedRun, EngineError> {
         needs(who, Scope::RunsWrite)?;
         let beginning = RunBasis {
             agent: new.agent,
@@ -141,10 +162,10 @@ impl Submit {
     }
 
     /// Begins a run, wherever it comes from.
-    async fn begin(&self, who: &Principal, new: RunBasis) -> Result<RunId, EngineError> {
+    async fn begin(&self, who: &Principal, new: RunBasis) -> Result<StartedRun, EngineError> {
         needs(who, Scope::RunsWrite)?;
         if let Some(before) = self.commit.done_before(who, new.once.as_ref()).await? {
-            return Ok(before.run);
+            return Ok(before.run.into());
         }
         let id = new.id;
         let slot = match new.taken {
@@ -152,7 +173,7 @@ impl Submit {
             Admission::Queued => None,
         };
         let taking =
-            slot.and_then(|slot| Some(TakenRun { guard: self.drives.guard(id)?, slot, log: Vec::new() }));
+            slot.and_then(|slot| Some(TakenRun { guard: self.drives.guard(id)?, slot, log: Arc::default() }));
         let taken = if taking.is_some() { Admission::AtOnce } else { Admission::Queued };
         let session = new.session.clone().unwrap_or_else(|| id.own_session());
         self.log.heard_of(&who.tenant);
@@ -196,17 +217,18 @@ impl Submit {
             }
             None => {
                 let change = Change { writes, ..Change::new(actor, Vec::new()) };
-                self.commit.commit_start(start, definition, change).await.map(|done| Some(done.row.run.facts))
+                let done = self.commit.commit_start(start, definition, change).await;
+                done.map(|done| (Some(done.row.run.facts), None))
             }
         };
         match started {
-            Ok(facts) => {
+            Ok((facts, rest)) => {
                 facts.into_iter().for_each(|facts| self.log.known.put(facts));
-                Ok(id)
+                Ok(StartedRun { id, rest })
             }
             Err(EngineError::Store(StoreError::Guard { .. })) => {
                 match self.commit.done(who, new.once.as_ref()).await? {
-                    Some(before) => Ok(before.run),
+                    Some(before) => Ok(before.run.into()),
                     None => Err(EngineError::SessionClosed { agent: new.agent, session }),
                 }
             }
@@ -300,7 +322,7 @@ impl Submit {
         let id = self.new_id(who, &new)?;
         let pinned = self.host.agent(&new.agent)?.pin();
         self.callbacks.keep_callback(who, id, callback.clone()).await?;
-        let started = self.start_as(who, new, id, pinned).await;
+        let started = self.start_as(who, new, id, pinned).await.map(|started| started.id);
         if started.as_ref().ok() != Some(&id) {
             // Nobody is notified of a run that is not there.
             self.callbacks.drop_callback(who, id, &callback).await?;

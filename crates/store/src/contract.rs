@@ -57,6 +57,20 @@ pub trait RunStore: Send + Sync + 'static {
     /// The links that hold the events after `after`, in order, at most `limit`.
     fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>>;
 
+    /// The row of a run and all its links, of one moment. A layer over a store that reads both at once may be short of the
+    /// last links: whoever goes on with them compares them with the row.
+    fn load_with_links(&self, run: RunId) -> Answer<(StoredRun, Vec<Link>)> {
+        // In this order: links that came after the row are left out.
+        let (load, links) = (self.load(run), self.links(run, Seq(0), usize::MAX));
+        Box::pin(async move {
+            let stored = load.await?;
+            let last = stored.row.run.state.seq;
+            let mut links = links.await?;
+            links.retain(|link| link.next() <= last.plus(1));
+            Ok((stored, links))
+        })
+    }
+
     /// A large value of a run.
     fn blob(&self, run: RunId, digest: Digest) -> Answer<Option<String>>;
 

@@ -149,6 +149,18 @@ impl RunStore for SqliteStore {
         Box::pin(std::future::ready(loaded))
     }
 
+    fn load_with_links(&self, run: RunId) -> Answer<(StoredRun, Vec<Link>)> {
+        let read = self.readers.read(|reading| {
+            let stored = reading.load(run)?;
+            Ok((stored, reading.links(run, Seq(0), usize::MAX)))
+        });
+        if let Err(StoreError::Corrupt { run, .. }) = &read {
+            self.tallies.quarantined(*run);
+        }
+        let loaded = read.and_then(|(stored, links)| Ok((stored, links?)));
+        Box::pin(std::future::ready(loaded))
+    }
+
     fn links(&self, run: RunId, after: Seq, limit: usize) -> Answer<Vec<Link>> {
         Box::pin(std::future::ready(self.readers.read_one(|reading| reading.links(run, after, limit))))
     }

@@ -17,7 +17,9 @@ use std::sync::{Arc, Mutex};
 
 use rusqlite::Connection;
 use standfast_core::command::{Choice, Command};
+use standfast_core::id::Seq;
 use standfast_core::project::{HoldChange, RunRow};
+use standfast_store::conformance::appending::say;
 use standfast_store::conformance::cluster::shared;
 use standfast_store::conformance::faults::fresh_file;
 use standfast_store::conformance::support::{NewRun, SHELL, Scribe, block_on, checked, resolve, the_hold};
@@ -119,7 +121,7 @@ fn a_cycle_on_postgres_has_few_trips() {
 fn gathered<T>(file: &Path, store: &SqliteStore, scribe: &mut Scribe, work: impl FnOnce() -> T) -> T {
     let lock = Connection::open(file).unwrap();
     lock.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let first = store.append(vec![scribe.start(&NewRun::of("first"))]);
+    let first = store.append(vec![scribe.start(&NewRun::of("helper"))]);
     std::thread::sleep(std::time::Duration::from_millis(200));
     let result = work();
     drop(lock);
@@ -159,9 +161,8 @@ fn appends_of_one_run_share_its_row() {
     let commits = counter.commits.lock().unwrap().clone();
     assert_eq!(commits, [5], "one commit for all that waited");
     let counted = counter.take();
-    // One look whether the file changed, two new runs, five links, a hold that opens and closes, one row; the session of
-    // the first run, its name and its agent's.
-    assert!(counted[&Effort::WriteStatement] <= 14, "{counted:?}");
+    // One look whether the file changed, two new runs, five links, a hold that opens and closes, one row.
+    assert!(counted[&Effort::WriteStatement] <= 11, "{counted:?}");
     assert_eq!(counted[&Effort::Sync], 1);
 }
 
@@ -210,6 +211,38 @@ fn a_crowd_shares_commits() {
     println!("at 64: {each:.1} appends a commit, {statements:.1} statements a cycle");
     assert!(each >= 16.0, "{each:.1} appends a commit");
     assert!(statements <= 18.0, "{statements:.1} statements a cycle");
+}
+
+/// However long a run's log is, the next append and the next read cost what the first ones did.
+#[test]
+fn a_long_log_makes_nothing_dearer() {
+    let (_directory, file) = fresh_file();
+    let (counter, store) = sqlite(&file);
+    let mut scribe = Scribe::new(4);
+    let start = scribe.start(&NewRun::of("helper"));
+    let (run, mut row) = (start.run(), start.row.clone());
+    block_on(store.append(vec![start])).unwrap();
+    let mut costs = Vec::new();
+    for n in 1..=1000 {
+        let said = scribe.batch(&row, &say("go on, please"));
+        row = said.row.clone();
+        counter.take();
+        block_on(store.append(vec![said])).unwrap();
+        let after = Seq(row.run.state.seq.0 - 1);
+        assert_eq!(block_on(store.links(run, after, 10)).unwrap().len(), 1);
+        assert_eq!(block_on(store.load(run)).unwrap().row, row);
+        if n == 10 || n == 1000 {
+            costs.push(counter.take());
+        }
+    }
+    assert_eq!(costs[0], costs[1]);
+    assert_eq!(costs[0][&Effort::WriteStatement], 3, "a look at the file, the link, the row");
+    assert_eq!(costs[0][&Effort::ReadStatement], 2, "one for the log, one for the run");
+    let fold: i64 = Connection::open(&file)
+        .unwrap()
+        .query_row("SELECT length(packed) FROM runs", [], |row| row.get(0))
+        .unwrap();
+    assert!(fold < 100, "the fold does not grow with the log: {fold} bytes");
 }
 
 /// What a waiting run costs is rows, and those are small.

@@ -33,10 +33,16 @@ impl Nodes {
         Nodes { url, ours, theirs, scribe: Scribe::new(seed) }
     }
 
-    /// A held run that our node wrote, and so remembers.
-    fn held(&mut self) -> RunRow {
+    /// The first append of a run, with the definition that it is pinned to.
+    fn start(&mut self) -> Batch {
         let mut start = self.scribe.start(&NewRun::of("helper"));
         start.puts.push(self.scribe.pinned(&start.row));
+        start
+    }
+
+    /// A held run that our node wrote, and so remembers.
+    fn held(&mut self) -> RunRow {
+        let start = self.start();
         let reply = self.scribe.reply(&start.row, &[SHELL]);
         assert_eq!(block_on(self.ours.append(vec![start])), Ok(()));
         assert_eq!(block_on(self.ours.append(vec![reply.clone()])), Ok(()));
@@ -91,7 +97,7 @@ fn one_that_is_stale_takes_no_other_with_it() {
 #[test]
 fn nodes_that_remember_the_same_take_turns() {
     let mut nodes = Nodes::new(3);
-    let start = nodes.scribe.start(&NewRun::of("helper"));
+    let start = nodes.start();
     assert_eq!(block_on(nodes.ours.append(vec![start.clone()])), Ok(()));
     let mut row = start.row;
     for turn in 0..10 {
@@ -180,7 +186,7 @@ fn appends_of_one_run_share_a_transaction() {
     let mut nodes = Nodes::new(7);
     let (mut batches, mut rows) = (Vec::new(), Vec::new());
     for _ in 0..20 {
-        let start = nodes.scribe.start(&NewRun::of("helper"));
+        let start = nodes.start();
         let reply = nodes.scribe.reply(&start.row, &[SHELL]);
         let approval = nodes.approval(&reply.row);
         let cancel = nodes.scribe.batch(&approval.row, &Command::Cancel { reason: None });

@@ -69,8 +69,8 @@ impl Numbers {
     }
 }
 
-/// A run with its calls and what they came to. Providers refuse calls of tools that they are not told of, so a reply that
-/// calls such a tool keeps its words only.
+/// A run with its calls and what they came to, but for calls of tools that the agent no longer has: providers refuse what
+/// they are not told of.
 fn whole(events: &[Envelope], definition: &Definition, numbers: &mut Numbers) -> Vec<Entry> {
     let mut given: BTreeMap<CallNo, CallNo> = BTreeMap::new();
     let mut entries = Vec::new();
@@ -78,9 +78,8 @@ fn whole(events: &[Envelope], definition: &Definition, numbers: &mut Numbers) ->
         match entry {
             Entry::User(message) => entries.push(said(bare(message.message))),
             Entry::Assistant(reply) => {
-                let is_known = reply.calls.iter().all(|call| definition.tools.contains_key(&call.tool));
-                let calls: Vec<_> = if is_known { reply.calls } else { Vec::new() };
-                let calls = calls.into_iter().map(|call| {
+                let known = reply.calls.into_iter().filter(|call| definition.tools.contains_key(&call.tool));
+                let calls = known.map(|call| {
                     let no = numbers.give();
                     given.insert(call.no, no);
                     // The provider's own ids may come again in the run itself.

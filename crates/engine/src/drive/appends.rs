@@ -17,6 +17,7 @@ use standfast_store::StoreError;
 use standfast_store::pipeline::{LeaseRule, Writes, asks_people, keeps_lease};
 
 use super::Drive;
+use super::known_log::what_it_came_to;
 use crate::EngineError;
 use crate::commit::{Authority, Change, is_leased_elsewhere};
 use crate::wakes::Continuation;
@@ -131,8 +132,11 @@ impl Drive {
                 self.is_leased = is_kept && !self.is_lost;
             }
             self.asks_people |= settled.events.iter().any(asks_people);
+            if self.rest.is_some() {
+                self.decided.extend(settled.decided);
+            }
             self.begun.extend(settled.events.iter().filter_map(|envelope| started_by(node, envelope)));
-            self.log.extend(settled.events);
+            Arc::make_mut(&mut self.log).extend(settled.events);
         }
         if let Some(error) = &settlement.failed
             && let Some(accepted) = self.accepted.take()
@@ -148,7 +152,12 @@ impl Drive {
         self.catch_up().await?;
         let is_at_rest = |run: &Run| matches!(status(run), Status::Held(_) | Status::Ended(_));
         let rests = self.pipeline.durable().is_none_or(|row| is_at_rest(&row.run));
-        self.guard.show(if rests { Continuation::Rests } else { Continuation::GoesOn });
+        let left = if rests { what_it_came_to(self) } else { None };
+        self.guard.show(if rests { Continuation::Rests } else { Continuation::GoesOn }, |changes| {
+            if let Some((slot, rested)) = left {
+                slot.leave(rested, changes);
+            }
+        });
         settlement.failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
@@ -200,26 +209,18 @@ impl Drive {
         let durable = self.durable_seq();
         let is_next =
             |(seq, envelope): &(u64, &Envelope)| envelope.seq == Seq(*seq) && envelope.seq <= durable;
-        let whole = (1..).zip(&self.log).take_while(is_next).count();
+        let whole = (1..).zip(&*self.log).take_while(is_next).count();
         if whole == self.log.len() && Seq(whole as u64) == durable {
             return Ok(());
         }
-        self.log.truncate(whole);
+        Arc::make_mut(&mut self.log).truncate(whole);
         let more = self.drives.log.events(self.run, Seq(whole as u64)).await?;
-        self.log.extend(more.into_iter().take_while(|envelope| envelope.seq <= durable));
+        Arc::make_mut(&mut self.log).extend(more.into_iter().take_while(|envelope| envelope.seq <= durable));
         Ok(())
     }
 
     pub(super) fn durable_seq(&self) -> Seq {
         self.pipeline.durable().map_or(Seq(0), |row| row.run.state.seq)
-    }
-
-    /// The run's events with those that are still on their way. A log that was read a moment later than the run may have
-    /// more than the run has heard of.
-    pub(super) fn events(&self) -> Vec<Envelope> {
-        let durable = self.durable_seq();
-        let log = self.log.iter().take_while(|envelope| envelope.seq <= durable);
-        log.chain(self.pipeline.unsettled()).cloned().collect()
     }
 }
 

@@ -16,6 +16,7 @@ use standfast_core::time::Millis;
 use standfast_store::SideWrite;
 use standfast_store::pipeline::Writes;
 
+use super::known_log::known_events;
 use super::{Drive, Drives};
 use crate::EngineError;
 use crate::settings::PinnedDefinition;
@@ -73,7 +74,7 @@ fn has_asked(drive: &Drive) -> bool {
         matches!(event, Event::HoldOpened(opened)
             if opened.hold.call == CallNo::RUN && opened.kind == HoldKind::Auth)
     };
-    drive.events().iter().any(|envelope| is_login(&envelope.event))
+    known_events(drive).any(|envelope| is_login(&envelope.event))
 }
 
 /// Moves a run that has not begun to its agent as it is now. False when it is there.

@@ -4,12 +4,12 @@
 
 use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::time::Millis;
-use standfast_store::StoredRun;
 
 use super::{LookedUpRun, Reads};
 use crate::EngineError;
 use crate::auth::Principal;
 use crate::log::{HoldView, RunView, Snapshot};
+use crate::wakes::RestTicket;
 
 impl Reads {
     /// A run as soon as it waits or ends; as it is when that takes longer than `at_most`.
@@ -19,17 +19,19 @@ impl Reads {
         run: RunId,
         at_most: Millis,
     ) -> Result<RunView, EngineError> {
-        self.run_view(&self.settled(who, run, at_most).await?).await
+        self.run_view(&self.settled(who, run, None, at_most).await?).await
     }
 
-    /// What is stored of a run as soon as it waits or ends, or when `at_most` has passed.
+    /// What is stored of a run as soon as it waits or ends, or when `at_most` has passed. Whoever made it go on has a ticket
+    /// for what it comes to, and reads nothing then.
     pub async fn settled(
         &self,
         who: &Principal,
         run: RunId,
+        rest: Option<RestTicket>,
         at_most: Millis,
     ) -> Result<Snapshot, EngineError> {
-        let settled = self.waits_for(run, at_most, self.follow(run, Seq(0)).settles()).await?;
+        let settled = self.waits_for(run, at_most, self.follow(run, Seq(0)).settles(rest)).await?;
         self.rested(who, run, settled).await
     }
 
@@ -39,10 +41,11 @@ impl Reads {
         &self,
         who: &Principal,
         run: RunId,
+        rest: Option<RestTicket>,
         at_most: Millis,
     ) -> Result<LookedUpRun, EngineError> {
         let settled = if at_most.0 > 0 {
-            self.waits_for(run, at_most, self.follow(run, Seq(0)).needs_somebody()).await
+            self.waits_for(run, at_most, self.follow(run, Seq(0)).needs_somebody(rest)).await
         } else {
             Ok(None)
         };
@@ -58,12 +61,10 @@ impl Reads {
         &self,
         who: &Principal,
         run: RunId,
-        settled: Option<StoredRun>,
+        settled: Option<Snapshot>,
     ) -> Result<Snapshot, EngineError> {
         match settled {
-            Some(stored) if self.log.may_see(who, &stored.row.run.facts) => {
-                Ok(Snapshot::new(self.log.clone(), stored))
-            }
+            Some(snapshot) if self.log.may_see(who, &snapshot.run().facts) => Ok(snapshot),
             Some(_) => Err(EngineError::NotFound),
             None => self.snapshot(who, run).await,
         }
@@ -73,10 +74,11 @@ impl Reads {
         &self,
         run: RunId,
         at_most: Millis,
-        settles: impl Future<Output = Result<StoredRun, EngineError>>,
-    ) -> Result<Option<StoredRun>, EngineError> {
+        settles: impl Future<Output = Result<Snapshot, EngineError>>,
+    ) -> Result<Option<Snapshot>, EngineError> {
         let mut stopping = self.host.stopping();
         tokio::select! {
+            biased;
             settled = self.host.clock.timeout(at_most, settles) => match settled {
                 Some(settled) => return settled.map(Some),
                 None => tracing::debug!(%run, "reads: the run is still at work after the longest wait"),
@@ -91,8 +93,9 @@ impl Reads {
         &self,
         who: &Principal,
         hold: HoldId,
+        rest: Option<RestTicket>,
         at_most: Millis,
     ) -> Result<HoldView, EngineError> {
-        self.hold_view(who, &self.settled(who, hold.run, at_most).await?, hold).await
+        self.hold_view(who, &self.settled(who, hold.run, rest, at_most).await?, hold).await
     }
 }

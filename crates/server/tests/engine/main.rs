@@ -5,9 +5,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
+mod ahead;
 mod changes;
 mod corners;
 mod family;
+mod family_ends;
 mod foreign;
 mod gone;
 mod judged;

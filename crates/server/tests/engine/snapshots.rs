@@ -1,5 +1,5 @@
 //! What one decision reads: on every surface at most one row and one log of its run before it is written, and one of each
-//! after the run rests. Counted by the store that answers; `snapshots/others.rs` has messages, cancels, streams, gRPC and
+//! after the run rests; over the API none after it. Counted by the store that answers; `snapshots/others.rs` has messages, cancels, streams, gRPC and
 //! logins.
 
 mod others;
@@ -223,6 +223,10 @@ async fn a_decision_over_the_api_reads_its_run_once() {
         let body = json!({"resolution": "approve", "wait": wait});
         server.post(&format!("/api/v1/holds/{hold}/resolve"), &body).await;
         server.assert_few_reads(&format!("api, {wait}"));
+        if wait == "settled" {
+            // Whoever drove the run has left what it came to.
+            assert_eq!(server.store.counted.lock().unwrap().after, Reads::default());
+        }
     }
 }
 

@@ -103,7 +103,7 @@ impl World {
         }
         self.append(batches.into_iter().flatten().collect())?;
         let Transition { events, outcome, cancel_children, .. } = below;
-        Ok(Some(SettledOrder { outcome, events, cancel_children }))
+        Ok(Some(SettledOrder { outcome, events, decided: Vec::new(), cancel_children }))
     }
 
     /// Writes several runs, all or none.

@@ -273,7 +273,7 @@ impl OperationContext {
         at_most: Millis,
         history: usize,
     ) -> Result<wire::Task, A2aError> {
-        let found = self.app.engine.reads().needs_somebody(&self.who, run, at_most).await;
+        let found = self.app.engine.reads().needs_somebody(&self.who, run, None, at_most).await;
         let found = found.map_err(|error| A2aError::of(Some(run), &error))?;
         self.shown_task(self.of_agent(found)?, history).await
     }

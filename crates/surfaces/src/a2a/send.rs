@@ -327,8 +327,8 @@ async fn decide(
             submit.decide_all(&asked.who, decision).await
         };
         let refused = match done {
-            Ok(answer) => {
-                did = SendEffect::of(answer);
+            Ok(accepted) => {
+                did = SendEffect::of(accepted.answer);
                 continue;
             }
             Err(error) => error,

@@ -280,7 +280,7 @@ async fn resume_task(
     let decision = Decision { hold: hold.row.id, wanted, digest, revision, once };
     let submit = app.engine.submit();
     let decided = if decision.hold.run == run && app.engine.reads().may_see(&who, &task.run.facts) {
-        submit.decide_on(&who, decision.into(), &snapshot).await
+        submit.decide_on(&who, decision.into(), &snapshot).await.map(|accepted| accepted.answer)
     } else {
         submit.decide(&who, decision).await
     };

@@ -45,7 +45,8 @@ impl Asker {
         let reads = self.app.engine.reads();
         let longest = self.app.engine.settings().max_wait;
         let at_most = wait.map_or(longest, |wait| wait.min(longest));
-        let found = reads.needs_somebody(&self.who, task, at_most).await.map_err(|error| problem(&error))?;
+        let found =
+            reads.needs_somebody(&self.who, task, None, at_most).await.map_err(|error| problem(&error))?;
         let found = match found {
             LookedUpRun::Run(snapshot) => Some(snapshot),
             LookedUpRun::Quarantined(_) => None,

@@ -149,6 +149,7 @@ impl Asker {
             Action::Reject => DecisionSet::Reject {
                 holds: meant.iter().map(|hold| hold.row.id.key).collect(),
                 reason: wish.reason.clone(),
+                above: Vec::new(),
             },
             // There is nothing to answer any more: whatever is said, the recorded decision is told.
             Action::Approve if !is_open => {
@@ -168,7 +169,7 @@ impl Asker {
         let decided = if task != run && wish.action == Action::Reject {
             submit.decide_and_cancel(&self.who, decisions, snapshot, task).await
         } else {
-            submit.decide_on(&self.who, decisions, snapshot).await.map(drop)
+            submit.decide_on(&self.who, decisions, snapshot).await
         };
         decided.map_err(|error| problem(&error))?;
         if task != run {

@@ -21,7 +21,7 @@ fn assistant(folder: &std::path::Path) -> Server {
 }
 
 /// What curl gets for a body.
-fn curl(server: &Server, body: &str) -> Value {
+pub(crate) fn curl(server: &Server, body: &str) -> Value {
     let url = format!("{}/v1/agents/assistant/message:send", server.program.base);
     let mut curl = Command::new("curl");
     curl.args([
@@ -41,14 +41,14 @@ fn curl(server: &Server, body: &str) -> Value {
 }
 
 /// The decision of the printed examples, in the words for this task.
-fn decision(task: &Value, word: &str, more: &str) -> String {
+pub(crate) fn decision(task: &Value, word: &str, more: &str) -> String {
     let id = task["id"].as_str().unwrap();
     format!(
         r#"{{"request": {{"role": "user", "taskId": "{id}", "parts": [{{"text": "{word}"}}, {{"data": {{"decision": "{word}"{more}}}}}]}}}}"#
     )
 }
 
-const BEGIN: &str = r#"{"request": {"role": "user", "parts": [{"text": "Delete all temporary files"}]}, "configuration": {"blocking": false}}"#;
+pub(crate) const BEGIN: &str = r#"{"request": {"role": "user", "parts": [{"text": "Delete all temporary files"}]}, "configuration": {"blocking": false}}"#;
 
 /// S3-1, S3-17 … S3-19, S3-21 … S3-23, C3, C33: the printed requests, as they stand. The first does not want to wait and is
 /// answered with the question all the same; the second waits to the end.

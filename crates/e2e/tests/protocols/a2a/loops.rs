@@ -8,7 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -134,14 +134,13 @@ impl Loop {
     }
 
     fn until(&mut self, what: &str) -> String {
-        let patience = Instant::now();
         loop {
             if let Some(at) = self.printed[self.read..].find(what) {
                 let said = self.printed[self.read..self.read + at].to_owned();
                 self.read += at + what.len();
                 return said;
             }
-            match self.heard.recv_timeout(PATIENCE.saturating_sub(patience.elapsed())) {
+            match self.heard.recv_timeout(PATIENCE) {
                 Ok(bytes) => self.printed.push_str(&String::from_utf8_lossy(&bytes)),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     panic!("{what:?} does not come: {}", self.printed)
@@ -156,9 +155,8 @@ impl Loop {
 
     /// What it prints last; it has to end well.
     fn end(mut self) -> String {
-        let patience = Instant::now();
         loop {
-            match self.heard.recv_timeout(PATIENCE.saturating_sub(patience.elapsed())) {
+            match self.heard.recv_timeout(PATIENCE) {
                 Ok(bytes) => self.printed.push_str(&String::from_utf8_lossy(&bytes)),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => panic!("it does not end: {}", self.printed),

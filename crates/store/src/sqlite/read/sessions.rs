@@ -48,10 +48,10 @@ struct ListedSession {
     row: Option<SessionRow>,
 }
 
-type Listed = rusqlite::Result<Option<ListedSession>>;
+type SessionResult = rusqlite::Result<Option<ListedSession>>;
 
 /// What is asked for, by number.
-struct Wanted<'a> {
+struct SessionFilter<'a> {
     tenant: i64,
     agent: Option<i64>,
     owner: Option<i64>,
@@ -107,14 +107,14 @@ impl ReadSession<'_> {
         if agent == Some(None) || owner == Some(None) {
             return Ok(page);
         }
-        let wanted = Wanted { tenant, agent: agent.flatten(), owner: owner.flatten(), query };
+        let wanted = SessionFilter { tenant, agent: agent.flatten(), owner: owner.flatten(), query };
         self.page_of_sessions(&wanted, page).map_err(unreadable)
     }
 
     /// Those with a row and those without, merged, newest first.
     fn page_of_sessions(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &SessionFilter<'_>,
         mut page: Page<SessionRow>,
     ) -> rusqlite::Result<Page<SessionRow>> {
         let query = wanted.query;
@@ -133,14 +133,15 @@ impl ReadSession<'_> {
         let by = [bounds, by].concat();
         let mut named = self.connection.prepare_cached(named)?;
         let mut named = named.query(params_from_iter(by.iter()))?;
-        let mut next_named = || -> Listed { named.next()?.map(|row| self.listed(wanted, row)).transpose() };
+        let mut next_named =
+            || -> SessionResult { named.next()?.map(|row| wanted.listed(self, row)).transpose() };
         let mut own_rows = own.map(|own| self.connection.prepare_cached(own)).transpose()?;
         let mut own_rows =
             own_rows.as_mut().map(|rows| rows.query(params_from_iter(by.iter()))).transpose()?;
-        let mut one = self.own_of_that_name(wanted, before)?;
-        let mut next_own = || -> Listed {
+        let mut one = wanted.own_of_that_name(self, before)?;
+        let mut next_own = || -> SessionResult {
             match &mut own_rows {
-                Some(rows) => rows.next()?.map(|row| self.listed_own(wanted, row)).transpose(),
+                Some(rows) => rows.next()?.map(|row| wanted.listed_own(self, row)).transpose(),
                 None => Ok(one.take()),
             }
         };
@@ -162,71 +163,6 @@ impl ReadSession<'_> {
         }
     }
 
-    /// When a name is asked for: the run that has a conversation of that name to itself.
-    fn own_of_that_name(&self, wanted: &Wanted<'_>, before: i64) -> Listed {
-        let (Some(agent), Some(session)) = (wanted.agent, &wanted.query.session) else { return Ok(None) };
-        let own = OwnSession::find(self.connection, wanted.tenant, session)?;
-        let own = own.filter(|own| {
-            own.agent == agent && wanted.owner.is_none_or(|owner| owner == own.owner) && own.no < before
-        });
-        let Some(own) = own else { return Ok(None) };
-        let key = self.session_key(wanted, (own.agent, own.owner), session.as_str())?;
-        Ok(Some(ListedSession { no: own.no, row: key.map(|key| fresh(key, own.started_at)) }))
-    }
-
-    /// A conversation from its row.
-    fn listed(&self, wanted: &Wanted<'_>, row: &rusqlite::Row<'_>) -> rusqlite::Result<ListedSession> {
-        let (no, of, agent, owner): (i64, i64, i64, i64) =
-            (row.get(0)?, row.get(1)?, row.get(2)?, row.get(8)?);
-        let is_named = |name: &SessionId| row.get_ref(3).is_ok_and(|text| text.as_str() == Ok(name.as_str()));
-        let is_wanted = wanted.wants(of, agent, owner) && wanted.query.session.as_ref().is_none_or(is_named);
-        if !is_wanted {
-            return Ok(ListedSession { no, row: None });
-        }
-        let key = self.session_key(wanted, (agent, owner), &row.get::<_, String>(3)?)?;
-        let Some(key) = key else { return Ok(ListedSession { no, row: None }) };
-        let row = SessionRow {
-            key,
-            metadata: row.get::<_, Option<String>>(4)?.unwrap_or_else(|| "{}".into()),
-            created_at: Timestamp(row.get(5)?),
-            updated_at: Timestamp(row.get(6)?),
-            closed: row.get(7)?,
-        };
-        Ok(ListedSession { no, row: Some(row) })
-    }
-
-    /// A run, if it has its conversation to itself.
-    fn listed_own(&self, wanted: &Wanted<'_>, row: &rusqlite::Row<'_>) -> rusqlite::Result<ListedSession> {
-        let (no, of, agent, owner): (i64, i64, i64, i64) =
-            (row.get(0)?, row.get(2)?, row.get(3)?, row.get(4)?);
-        let is_own = row.get::<_, i64>(6)? == 0;
-        let id = row.get::<_, [u8; 16]>(1).map(|id| RunId::from_bytes(id).own_session());
-        let is_named = |name: &SessionId| id.as_ref().is_ok_and(|id| id == name);
-        let is_wanted =
-            is_own && wanted.wants(of, agent, owner) && wanted.query.session.as_ref().is_none_or(is_named);
-        // An id that cannot be read is no name.
-        let (true, Ok(id)) = (is_wanted, &id) else { return Ok(ListedSession { no, row: None }) };
-        let key = self.session_key(wanted, (agent, owner), id.as_str())?;
-        let started_at = Timestamp(row.get(5)?);
-        Ok(ListedSession { no, row: key.map(|key| fresh(key, started_at)) })
-    }
-
-    /// None when its names are invalid.
-    fn session_key(
-        &self,
-        wanted: &Wanted<'_>,
-        (agent, owner): (i64, i64),
-        session: &str,
-    ) -> rusqlite::Result<Option<SessionKey>> {
-        let tenant: Tenant = wanted.query.tenant.clone();
-        let agent = AgentName::new(self.texts.text(self.connection, agent)?);
-        let owner = UserId::new(self.texts.text(self.connection, owner)?);
-        let (Ok(agent), Ok(owner), Ok(session)) = (agent, owner, SessionId::new(session)) else {
-            return Ok(None);
-        };
-        Ok(Some(SessionKey { tenant, agent, owner, session }))
-    }
-
     pub(super) fn session_number(
         &self,
         tenant: i64,
@@ -239,7 +175,76 @@ impl ReadSession<'_> {
     }
 }
 
-impl Wanted<'_> {
+impl SessionFilter<'_> {
+    /// When a name is asked for: the run that has a conversation of that name to itself.
+    fn own_of_that_name(&self, reading: &ReadSession<'_>, before: i64) -> SessionResult {
+        let (Some(agent), Some(session)) = (self.agent, &self.query.session) else { return Ok(None) };
+        let own = OwnSession::find(reading.connection, self.tenant, session)?;
+        let own = own.filter(|own| {
+            own.agent == agent && self.owner.is_none_or(|owner| owner == own.owner) && own.no < before
+        });
+        let Some(own) = own else { return Ok(None) };
+        let key = self.session_key(reading, (own.agent, own.owner), session.as_str())?;
+        Ok(Some(ListedSession { no: own.no, row: key.map(|key| fresh(key, own.started_at)) }))
+    }
+
+    /// A conversation from its row.
+    fn listed(&self, reading: &ReadSession<'_>, row: &rusqlite::Row<'_>) -> rusqlite::Result<ListedSession> {
+        let (no, of, agent, owner): (i64, i64, i64, i64) =
+            (row.get(0)?, row.get(1)?, row.get(2)?, row.get(8)?);
+        let is_named = |name: &SessionId| row.get_ref(3).is_ok_and(|text| text.as_str() == Ok(name.as_str()));
+        let is_wanted = self.wants(of, agent, owner) && self.query.session.as_ref().is_none_or(is_named);
+        if !is_wanted {
+            return Ok(ListedSession { no, row: None });
+        }
+        let key = self.session_key(reading, (agent, owner), &row.get::<_, String>(3)?)?;
+        let Some(key) = key else { return Ok(ListedSession { no, row: None }) };
+        let row = SessionRow {
+            key,
+            metadata: row.get::<_, Option<String>>(4)?.unwrap_or_else(|| "{}".into()),
+            created_at: Timestamp(row.get(5)?),
+            updated_at: Timestamp(row.get(6)?),
+            closed: row.get(7)?,
+        };
+        Ok(ListedSession { no, row: Some(row) })
+    }
+
+    /// A run, if it has its conversation to itself.
+    fn listed_own(
+        &self,
+        reading: &ReadSession<'_>,
+        row: &rusqlite::Row<'_>,
+    ) -> rusqlite::Result<ListedSession> {
+        let (no, of, agent, owner): (i64, i64, i64, i64) =
+            (row.get(0)?, row.get(2)?, row.get(3)?, row.get(4)?);
+        let is_own = row.get::<_, i64>(6)? == 0;
+        let id = row.get::<_, [u8; 16]>(1).map(|id| RunId::from_bytes(id).own_session());
+        let is_named = |name: &SessionId| id.as_ref().is_ok_and(|id| id == name);
+        let is_wanted =
+            is_own && self.wants(of, agent, owner) && self.query.session.as_ref().is_none_or(is_named);
+        // An id that cannot be read is no name.
+        let (true, Ok(id)) = (is_wanted, &id) else { return Ok(ListedSession { no, row: None }) };
+        let key = self.session_key(reading, (agent, owner), id.as_str())?;
+        let started_at = Timestamp(row.get(5)?);
+        Ok(ListedSession { no, row: key.map(|key| fresh(key, started_at)) })
+    }
+
+    /// None when its names are invalid.
+    fn session_key(
+        &self,
+        reading: &ReadSession<'_>,
+        (agent, owner): (i64, i64),
+        session: &str,
+    ) -> rusqlite::Result<Option<SessionKey>> {
+        let tenant: Tenant = self.query.tenant.clone();
+        let agent = AgentName::new(reading.texts.text(reading.connection, agent)?);
+        let owner = UserId::new(reading.texts.text(reading.connection, owner)?);
+        let (Ok(agent), Ok(owner), Ok(session)) = (agent, owner, SessionId::new(session)) else {
+            return Ok(None);
+        };
+        Ok(Some(SessionKey { tenant, agent, owner, session }))
+    }
+
     fn wants(&self, tenant: i64, agent: i64, owner: i64) -> bool {
         tenant == self.tenant
             && self.agent.is_none_or(|wanted| wanted == agent)

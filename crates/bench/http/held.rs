@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use crate::client::Connection;
 use crate::measure::{now, percentile};
 use crate::ours;
-use crate::process::Served;
+use crate::process::{Build, Served};
 
 /// What many held runs cost.
 #[derive(Debug, Clone, Default)]
@@ -42,7 +42,7 @@ pub(crate) fn run(runtime: &Runtime, count: usize, place: &Path, size: impl Fn()
     let samples = runtime.block_on(fill(place, count));
     held.fill_per_second = count as f64 / begin.elapsed().as_secs_f64();
     held.bytes_per_run = (size() - empty) / count as f64;
-    let served = Served::start("ours", place, "0");
+    let served = Served::start(Build::This, "ours", place, "0");
     held.ready_ms = served.ready.as_secs_f64() * 1000.0;
     runtime.block_on(async {
         let mut connection = Connection::open(&served.address).await;

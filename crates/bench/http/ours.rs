@@ -17,15 +17,17 @@ use standfast_engine::Engine;
 use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Agent, FixedSettings, Settings};
+use standfast_engine::telemetry::Telemetry;
 use standfast_engine::tool::{Invocation, Outcome, Tool, ToolFuture};
 use standfast_models::scripted::{Line, Script};
-use standfast_store::Store;
 use standfast_store::postgres::{PostgresOptions, PostgresStore};
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
+use standfast_store::{Observer, Store};
 use standfast_surfaces::http;
 use tokio::sync::watch;
 
 use crate::client::{Connection, text_of};
+use crate::counting::{CountingObserver, IS_COUNTING};
 use crate::measure::{Lap, now};
 
 const ARGUMENTS: &str = r#"{"path": "/var/lib/app/cache/2026-11-15/segment-000017", "recursive": true, "reason": "disk nearly full"}"#;
@@ -38,9 +40,15 @@ pub(crate) const POLL_MS: i64 = 500;
 
 /// Everything on this place, with a model that thinks for so many milliseconds.
 pub(crate) async fn router(place: &Path, thinks: i64) -> Router {
-    let engine = Engine::new(open(place), Clock::system(), settings(thinks));
+    // Measured as the program measures itself.
+    let telemetry = Arc::<Telemetry>::default();
+    let mut settings = settings(thinks);
+    settings.fixed.telemetry = telemetry.clone();
+    let engine = Engine::new(open_watched(place, telemetry), Clock::system(), settings);
     engine.join().await.unwrap();
     engine.work();
+    engine.deliver(app::receivers());
+    engine.sweep_jobs();
     // Never told to stop: the process is killed.
     let (stop, stopping) = watch::channel(false);
     std::mem::forget(stop);
@@ -49,9 +57,22 @@ pub(crate) async fn router(place: &Path, thinks: i64) -> Router {
 
 /// The store at a place: a directory, or the address of a Postgres, which begins with `host=`.
 pub(crate) fn open(place: &Path) -> Arc<dyn Store> {
+    open_watched(place, Arc::default())
+}
+
+fn open_watched(place: &Path, telemetry: Arc<Telemetry>) -> Arc<dyn Store> {
+    let observer: Arc<dyn Observer> =
+        if IS_COUNTING { Arc::new(CountingObserver(telemetry)) } else { telemetry };
+    let observer = Some(observer);
     match place.to_str().filter(|text| text.starts_with("host=")) {
-        Some(address) => Arc::new(PostgresStore::open(&PostgresOptions::at(address)).unwrap()),
-        None => Arc::new(SqliteStore::open(&SqliteOptions::at(place.join("standfast.db"))).unwrap()),
+        Some(address) => {
+            let options = PostgresOptions { observer, ..PostgresOptions::at(address) };
+            Arc::new(PostgresStore::open(&options).unwrap())
+        }
+        None => {
+            let options = SqliteOptions { observer, ..SqliteOptions::at(place.join("standfast.db")) };
+            Arc::new(SqliteStore::open(&options).unwrap())
+        }
     }
 }
 
@@ -126,6 +147,7 @@ pub(crate) async fn cycle(connection: &mut Connection) -> Option<Lap> {
 }
 
 /// The same, decided through another server than the one that began it.
+#[cfg(feature = "postgres")]
 pub(crate) async fn crossed((one, other): &mut (Connection, Connection)) -> Option<Lap> {
     let start = now();
     let hold = held(one).await;

@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 
 use crate::client::Connection;
 use crate::measure::{ByConcurrency, Cycle, Measured, connected, load, now};
-use crate::process::{Served, runtime};
+use crate::process::{Build, Served, runtime};
 use crate::{Plan, backlog, held, ours};
 use database::{Database, Postgres};
 
@@ -121,7 +121,7 @@ fn backlog_on(runtime: &Runtime, postgres: &Postgres, plan: &Plan) -> backlog::B
 
 /// So many nodes on a database.
 fn nodes(database: &Database, count: usize) -> Vec<Served> {
-    (0..count).map(|_| Served::start("ours", Path::new(&database.address), "0")).collect()
+    (0..count).map(|_| Served::start(Build::This, "ours", Path::new(&database.address), "0")).collect()
 }
 
 fn addresses(nodes: &[Served]) -> Vec<&str> {

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::client::{Connection, text_of};
+use crate::counting::count_floor_commit;
 use crate::measure::{Lap, now};
+use crate::usage::WRITER;
 
 type Queue = SyncSender<oneshot::Sender<()>>;
 
@@ -26,7 +28,7 @@ pub(crate) fn router(directory: &Path) -> Router {
         )
         .unwrap();
     let (queue, jobs) = sync_channel::<oneshot::Sender<()>>(4096);
-    std::thread::spawn(move || {
+    let writer = move || {
         let row = vec![7u8; 4096];
         while let Ok(first) = jobs.recv() {
             let mut group = vec![first];
@@ -37,11 +39,13 @@ pub(crate) fn router(directory: &Path) -> Router {
                 insert.execute(params![row]).unwrap();
             }
             connection.execute_batch("COMMIT").unwrap();
+            count_floor_commit(group.len());
             for reply in group {
                 let _ = reply.send(());
             }
         }
-    });
+    };
+    std::thread::Builder::new().name(WRITER.into()).spawn(writer).unwrap();
     Router::new().route("/start", post(start)).route("/approve", post(approve)).with_state(Arc::new(queue))
 }
 

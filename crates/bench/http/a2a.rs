@@ -13,13 +13,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
 use crate::Plan;
 use crate::client::{Connection, text_of};
 use crate::measure::{ByConcurrency, Cycle, Lap, connected, load, now};
-use crate::process::{Served, runtime};
+use crate::process::{Build, Served, make_room, runtime};
 use subscribers::Followed;
 
 /// Whose servers are measured.
@@ -110,7 +109,7 @@ impl Running {
     fn start(server: Server) -> Result<Running, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let served = match server {
-            Server::Ours => Served::start("ours", folder.path(), "0"),
+            Server::Ours => Served::start(Build::This, "ours", folder.path(), "0"),
             Server::PythonMemory => python("memory", folder.path())?,
             Server::PythonSqlite => python("sqlite", folder.path())?,
         };
@@ -134,31 +133,16 @@ impl Server {
 
 /// The server of the official Python SDK, which `cargo xtask bench --a2a` installs below the target folder.
 fn python(store: &str, place: &Path) -> Result<Served, String> {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    // It is in a folder of the target folder, which is named after the profile.
+    let here = std::env::current_exe().map_err(|error| error.to_string())?;
+    let target = here.ancestors().nth(2).ok_or("this program is not in a target folder")?;
     let python = target.join("a2a-bench/bin/python");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/http/a2a/server.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("a2a/server.py");
     let mut command = Command::new(&python);
     // With its tracing on it is slower, and writes a traceback for every stream that ends.
     command.arg(script).arg(store).arg(place).env("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false");
     Served::by(&mut command)
         .map_err(|error| format!("{}: {error}; `cargo xtask bench --a2a` installs it", python.display()))
-}
-
-/// Lets this process, and those it starts, have so many files open.
-fn make_room(files: u64) -> Result<(), String> {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= files) {
-        return Ok(());
-    }
-    let wanted = Rlimit { current: Some(files), maximum: limit.maximum };
-    match limit.maximum.filter(|maximum| *maximum < files) {
-        Some(maximum) => Err(format!(
-            "{files} open files are needed and {maximum} are allowed: as root, `ulimit -Hn {files}` in the shell that \
-             runs this, or ask for fewer with --subscribers"
-        )),
-        None => setrlimit(Resource::Nofile, wanted)
-            .map_err(|error| format!("the limit of open files cannot be raised to {files}: {error}")),
-    }
 }
 
 /// A message and its answer.

@@ -1,11 +1,16 @@
 //! What a confined command can reach (T24, T26) and what misbehaving ones do (F27), through the real binary.
 //!
-//! On a machine whose kernel cannot confine, the same tests show that there is no tool at all then, and say so in their
-//! output. Nothing is skipped in silence.
+//! What is bounded is `limits.rs`, what is tried from inside `probe.rs`, what can be changed beside the workspace
+//! `writable.rs`. On a machine whose kernel cannot confine, the same tests show that there is no tool at all then, and say
+//! so in their output. Nothing is skipped in silence.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
+mod limits;
+mod probe;
+#[path = "../tooling/mod.rs"]
 mod tooling;
+mod writable;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +22,7 @@ use standfast_core::message::ToolResult;
 use standfast_core::time::Millis;
 use standfast_engine::tool::{Outcome, Tool};
 use standfast_tools::command::{CommandOptions, CommandTool};
-use standfast_tools::sandbox::{self, Confinement, Isolation, NoSandbox, Reach};
+use standfast_tools::sandbox::{self, Confinement, NoSandbox, Reach};
 use tempfile::TempDir;
 
 use tooling::invocation;
@@ -62,6 +67,21 @@ impl Place {
             protected: vec![self.at("data"), self.at("config.yaml")],
             ..CommandOptions::default()
         }
+    }
+
+    /// A program that starts the product behind these words, for everybody to run.
+    fn wrapper(&self, name: &str, words: &str) -> PathBuf {
+        let (program, wrapper) = (self.at("standfast"), self.at(name));
+        if !program.exists() {
+            std::fs::hard_link(shim(), &program)
+                .or_else(|_| std::fs::copy(shim(), &program).map(drop))
+                .unwrap();
+        }
+        std::fs::write(&wrapper, format!("#!/bin/sh\nexec {words} {} \"$@\"\n", program.display())).unwrap();
+        for path in [&wrapper, &self.at(".")] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        wrapper
     }
 
     /// The tool, or none where the kernel cannot confine: then that is what was shown.
@@ -221,63 +241,6 @@ async fn whoever_leaves_the_group_is_ended_too() {
     }
 }
 
-/// F27: a fork bomb, a slow and a fast one, is stopped when it has too many processes, never has many more than that where
-/// the kernel counts them, and nothing of it is left.
-#[tokio::test]
-async fn f27_a_fork_bomb_ends_at_the_limit() {
-    for _ in 0..rounds() {
-        for who in Who::all() {
-            for (confinement, pause) in
-                [(Confinement::Off, "sleep 0.01;"), (Confinement::On, "sleep 0.01;"), (Confinement::On, "")]
-            {
-                a_fork_bomb(who, confinement, pause).await;
-            }
-        }
-    }
-}
-
-async fn a_fork_bomb(who: Who, confinement: Confinement, pause: &str) {
-    let place = Place::new();
-    let options = CommandOptions { process_limit: 20, confinement, ..place.options() };
-    let Some(tool) = who.tool(&place, options) else { return };
-    let word = format!("3000.{}{}", std::process::id(), pause.len());
-    let script = format!("while true; do setsid sleep {word} & {pause} done");
-    let call = tokio::spawn(async move { shell(&tool, &script).await });
-    let mut most = 0;
-    while !call.is_finished() {
-        most = most.max(processes_with(&word).len());
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    let result = call.await.unwrap();
-    // The kernel may have been faster than whoever counts.
-    let is_refused = result["stderr"].as_str().unwrap().contains("annot fork");
-    assert!(result["too_many_processes"] == true || is_refused, "{who:?} {confinement:?}: {result}");
-    wait_until(|| processes_with(&word).is_empty()).await;
-    // Four tasks for each process that is allowed, and the shim's own.
-    if confinement == Confinement::On {
-        assert!(most <= 4 * 20 + 16, "{most} at a time for {who:?}");
-    }
-    println!("{who:?}, {confinement:?}: {most} processes at most");
-}
-
-/// F27: memory and files have their limits too.
-#[tokio::test]
-async fn f27_memory_and_files_are_bounded() {
-    for who in Who::all() {
-        let place = Place::new();
-        let options = CommandOptions { memory_limit: 150 << 20, file_limit: 1 << 20, ..place.options() };
-        let Some(tool) = who.tool(&place, options) else { return };
-        let within = shell(&tool, "python3 -c 'x = bytearray(20 << 20); print(len(x))'").await;
-        assert_eq!(within["stdout"], "20971520\n", "{who:?}: {within}");
-        let beyond = shell(&tool, "python3 -c 'x = bytearray(600 << 20); print(len(x))'").await;
-        assert_ne!(beyond["exit_code"], 0, "{who:?}: {beyond}");
-        assert_eq!(beyond["stdout"], "", "{who:?}: {beyond}");
-        shell(&tool, "head -c 5000000 /dev/zero > large; true").await;
-        let large = std::fs::metadata(place.at("work/large")).unwrap().len();
-        assert!(large <= 1 << 20, "{large} bytes");
-    }
-}
-
 /// F27: endless output, an end that never comes, a crash, output after the end, bytes that are no text: a bounded result
 /// each time, within the limits.
 #[tokio::test]
@@ -363,6 +326,8 @@ async fn programs_are_not_looked_for_in_the_workspace() {
 enum Who {
     /// Whoever runs the tests.
     Oneself,
+    /// Root on a machine without control groups.
+    WithoutGroups,
     /// Somebody with no rights at all.
     Nobody,
 }
@@ -371,7 +336,7 @@ impl Who {
     /// Only root can be somebody else.
     fn all() -> Vec<Who> {
         if rustix::process::geteuid().is_root() {
-            vec![Who::Oneself, Who::Nobody]
+            vec![Who::Oneself, Who::WithoutGroups, Who::Nobody]
         } else {
             println!("not root: tried as this user only");
             vec![Who::Oneself]
@@ -380,209 +345,24 @@ impl Who {
 
     /// The tool with its commands started by this user; none where the kernel cannot confine.
     fn tool(self, place: &Place, options: CommandOptions) -> Option<CommandTool> {
-        if self == Who::Oneself {
-            return with(options);
-        }
-        let (program, wrapper) = (place.at("standfast"), place.at("as-nobody"));
-        if !program.exists() {
-            std::fs::hard_link(shim(), &program)
-                .or_else(|_| std::fs::copy(shim(), &program).map(drop))
-                .unwrap();
-            let words = "exec setpriv --reuid=65534 --regid=65534 --clear-groups --";
-            std::fs::write(&wrapper, format!("#!/bin/sh\n{words} {} \"$@\"\n", program.display())).unwrap();
-            let open = |path: &Path| {
-                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-            };
-            open(&wrapper);
-            open(&place.at("."));
-            std::os::unix::fs::chown(place.at("work"), Some(65534), Some(65534)).unwrap();
-            std::os::unix::fs::chown(place.at("work/mine.txt"), Some(65534), Some(65534)).unwrap();
-            std::os::unix::fs::chown(place.at("other-tenant"), Some(65534), Some(65534)).unwrap();
-            std::os::unix::fs::chown(place.at("other-tenant/theirs.txt"), Some(65534), Some(65534)).unwrap();
-        }
+        let wrapper = match self {
+            Who::Oneself => return with(options),
+            Who::WithoutGroups => place.wrapper("without-groups", WITHOUT_GROUPS),
+            Who::Nobody => {
+                for path in ["work", "work/mine.txt", "other-tenant", "other-tenant/theirs.txt"] {
+                    std::os::unix::fs::chown(place.at(path), Some(65534), Some(65534)).unwrap();
+                }
+                place.wrapper("as-nobody", "setpriv --reuid=65534 --regid=65534 --clear-groups --")
+            }
+        };
         with(options.clone())?;
         Some(CommandTool::through(options, wrapper).unwrap())
     }
 }
 
-const PROBE: &str = include_str!("corpus/probe.py");
-
-/// T24, T26: a program inside tries more than 120 ways out, as root and as another user, with namespaces of its own and
-/// without. Each is refused by the kernel; what a command needs still works; nobody outside is touched.
-#[tokio::test]
-async fn t24_a_program_inside_finds_no_way_out() {
-    for who in Who::all() {
-        for isolation in [Isolation::Namespaces, Isolation::Strict] {
-            a_probe(who, isolation).await;
-        }
-    }
-}
-
-async fn a_probe(who: Who, isolation: Isolation) {
-    let place = Place::new();
-    let Some(tool) = who.tool(&place, CommandOptions { isolation, output_limit: 1 << 20, ..place.options() })
-    else {
-        return;
-    };
-    std::fs::write(place.at("work/probe.py"), PROBE).unwrap();
-    std::fs::create_dir(place.at("other-tenant/empty")).unwrap();
-    let heard = std::os::unix::net::UnixDatagram::bind(place.at("other-tenant/s")).unwrap();
-    std::fs::set_permissions(place.at("other-tenant/s"), std::fs::Permissions::from_mode(0o777)).unwrap();
-    heard.set_nonblocking(true).unwrap();
-    let mut bystander = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-    let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
-    let has_namespaces = isolation == Isolation::Namespaces && has_namespaces(&tool).await;
-    let told = json!({
-        "calls": calls(),
-        "server": bystander.id(),
-        "file": place.at("other-tenant/theirs.txt"),
-        "directory": place.at("other-tenant"),
-        "secret": place.at("data/keys"),
-        "socket": place.at("other-tenant/s"),
-        "mounts": has_namespaces,
-    });
-    let before = std::fs::metadata(place.at("other-tenant/theirs.txt")).unwrap();
-    let arguments = json!({ "argv": ["/usr/bin/python3", "probe.py", told.to_string()] });
-    let Outcome::Done(ToolResult::Ok(Body::Json(said))) = tool.run(invocation(&arguments)).await else {
-        panic!("{who:?} {isolation:?}: the probe did not run")
-    };
-    let said: Value = serde_json::from_str(said.text()).unwrap();
-    assert_eq!(said["exit_code"], 0, "{who:?} {isolation:?}: {said}");
-    let mut refused = 0;
-    let mut wrong = Vec::new();
-    for line in said["stdout"].as_str().unwrap().lines() {
-        let line: Value = serde_json::from_str(line).unwrap();
-        let (name, outcome) = (line["name"].as_str().unwrap(), line["outcome"].as_str().unwrap());
-        let first = name.split([' ', '(']).next().unwrap();
-        let is_right = if name == "processes in sight" {
-            // The shim and the probe.
-            !has_namespaces || outcome == "2"
-        } else if name.starts_with("own: ") {
-            outcome == "worked"
-        } else if calls().get(first).is_some() {
-            refused += 1;
-            // Any other error would be the kernel's opinion of the arguments, not of who asks.
-            ["refused EPERM", "refused ENOSYS", "refused ESRCH"].contains(&outcome)
-        } else {
-            refused += 1;
-            outcome.starts_with("refused ")
-        };
-        if !is_right {
-            wrong.push(format!("{name}: {outcome}"));
-        }
-    }
-    assert_eq!(wrong, Vec::<String>::new(), "{who:?} {isolation:?}");
-    assert!(refused >= 120, "only {refused} attempts");
-    assert!(bystander.try_wait().unwrap().is_none(), "the bystander is gone");
-    bystander.kill().unwrap();
-    bystander.wait().unwrap();
-    assert_eq!(std::fs::read_to_string("/proc/self/limits").unwrap(), limits);
-    assert!(heard.recv(&mut [0; 8]).is_err(), "a datagram came out");
-    let after = std::fs::metadata(place.at("other-tenant/theirs.txt")).unwrap();
-    assert_eq!(
-        (before.permissions(), before.modified().unwrap()),
-        (after.permissions(), after.modified().unwrap())
-    );
-    println!("{who:?}, {isolation:?} (namespaces: {has_namespaces}): {refused} attempts, none worked");
-}
-
-/// Whether this kernel gives a command a process tree of its own: then the shim is its first process.
-async fn has_namespaces(tool: &CommandTool) -> bool {
-    let said = shell(tool, "echo $PPID").await;
-    let has = said["stdout"] == "1\n";
-    if !has {
-        println!("no namespaces on this machine: the stricter rules are what is shown");
-    }
-    has
-}
-
-/// The numbers of the system calls that the probe makes, on this architecture.
-fn calls() -> Value {
-    let all = [
-        ("acct", libc::SYS_acct),
-        ("add_key", libc::SYS_add_key),
-        ("adjtimex", libc::SYS_adjtimex),
-        ("bpf", libc::SYS_bpf),
-        ("chroot", libc::SYS_chroot),
-        ("clock_adjtime", libc::SYS_clock_adjtime),
-        ("clock_settime", libc::SYS_clock_settime),
-        ("clone", libc::SYS_clone),
-        ("clone3", libc::SYS_clone3),
-        ("delete_module", libc::SYS_delete_module),
-        ("fanotify_init", libc::SYS_fanotify_init),
-        ("finit_module", libc::SYS_finit_module),
-        ("fsconfig", libc::SYS_fsconfig),
-        ("fsmount", libc::SYS_fsmount),
-        ("fsopen", libc::SYS_fsopen),
-        ("fspick", libc::SYS_fspick),
-        ("init_module", libc::SYS_init_module),
-        ("io_uring_enter", libc::SYS_io_uring_enter),
-        ("io_uring_register", libc::SYS_io_uring_register),
-        ("io_uring_setup", libc::SYS_io_uring_setup),
-        ("ioprio_set", libc::SYS_ioprio_set),
-        ("kcmp", libc::SYS_kcmp),
-        ("kexec_load", libc::SYS_kexec_load),
-        ("keyctl", libc::SYS_keyctl),
-        ("kill", libc::SYS_kill),
-        ("migrate_pages", libc::SYS_migrate_pages),
-        ("mount", libc::SYS_mount),
-        ("mount_setattr", libc::SYS_mount_setattr),
-        ("move_mount", libc::SYS_move_mount),
-        ("move_pages", libc::SYS_move_pages),
-        ("mq_open", libc::SYS_mq_open),
-        ("mq_unlink", libc::SYS_mq_unlink),
-        ("msgctl", libc::SYS_msgctl),
-        ("msgget", libc::SYS_msgget),
-        ("msgrcv", libc::SYS_msgrcv),
-        ("msgsnd", libc::SYS_msgsnd),
-        ("name_to_handle_at", libc::SYS_name_to_handle_at),
-        ("open_by_handle_at", libc::SYS_open_by_handle_at),
-        ("open_tree", libc::SYS_open_tree),
-        ("perf_event_open", libc::SYS_perf_event_open),
-        ("personality", libc::SYS_personality),
-        ("pidfd_getfd", libc::SYS_pidfd_getfd),
-        ("pidfd_send_signal", libc::SYS_pidfd_send_signal),
-        ("pivot_root", libc::SYS_pivot_root),
-        ("prlimit64", libc::SYS_prlimit64),
-        ("process_madvise", libc::SYS_process_madvise),
-        ("process_vm_readv", libc::SYS_process_vm_readv),
-        ("process_vm_writev", libc::SYS_process_vm_writev),
-        ("ptrace", libc::SYS_ptrace),
-        ("quotactl", libc::SYS_quotactl),
-        ("reboot", libc::SYS_reboot),
-        ("request_key", libc::SYS_request_key),
-        ("rt_sigqueueinfo", libc::SYS_rt_sigqueueinfo),
-        ("rt_tgsigqueueinfo", libc::SYS_rt_tgsigqueueinfo),
-        ("sched_setaffinity", libc::SYS_sched_setaffinity),
-        ("sched_setattr", libc::SYS_sched_setattr),
-        ("sched_setparam", libc::SYS_sched_setparam),
-        ("sched_setscheduler", libc::SYS_sched_setscheduler),
-        ("semctl", libc::SYS_semctl),
-        ("semget", libc::SYS_semget),
-        ("semop", libc::SYS_semop),
-        ("setdomainname", libc::SYS_setdomainname),
-        ("sethostname", libc::SYS_sethostname),
-        ("setns", libc::SYS_setns),
-        ("setpriority", libc::SYS_setpriority),
-        ("settimeofday", libc::SYS_settimeofday),
-        ("shmat", libc::SYS_shmat),
-        ("shmctl", libc::SYS_shmctl),
-        ("shmdt", libc::SYS_shmdt),
-        ("shmget", libc::SYS_shmget),
-        ("socket", libc::SYS_socket),
-        ("socketpair", libc::SYS_socketpair),
-        ("swapoff", libc::SYS_swapoff),
-        ("swapon", libc::SYS_swapon),
-        ("syslog", libc::SYS_syslog),
-        ("tgkill", libc::SYS_tgkill),
-        ("tkill", libc::SYS_tkill),
-        ("umount2", libc::SYS_umount2),
-        ("unshare", libc::SYS_unshare),
-        ("userfaultfd", libc::SYS_userfaultfd),
-        ("vhangup", libc::SYS_vhangup),
-    ];
-    Value::Object(all.into_iter().map(|(name, number)| (name.to_owned(), number.into())).collect())
-}
+/// Starts what follows where no control group is in sight.
+const WITHOUT_GROUPS: &str = "unshare --mount --propagation private sh -c \
+                              'umount --lazy --recursive /sys/fs/cgroup 2>/dev/null; exec \"$@\"' sh";
 
 /// T24: what people run works inside: git, npm, node, python and cargo, as root and as another user.
 #[tokio::test]
