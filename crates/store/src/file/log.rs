@@ -69,7 +69,8 @@ pub(super) fn links(run: RunId, bytes: &[u8], after: Seq, limit: usize) -> Resul
         if links.len() >= limit {
             break;
         }
-        let is_before = span(line).is_some_and(|(first, count)| first.saturating_add(count) <= after.0 + 1);
+        let is_before =
+            span(line).is_some_and(|(first, count)| first.saturating_add(count) <= after.0.saturating_add(1));
         if is_before {
             continue;
         }

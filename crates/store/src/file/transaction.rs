@@ -92,10 +92,12 @@ impl<'a> Transaction<'a> {
             Ok(text) => (paths::definition(tenant, digest, "json"), text),
             Err(error) => (paths::definition(tenant, digest, "hex"), to_hex(error.as_bytes())),
         };
-        let is_there = |path: &str| self.model.folder.at(path).exists();
-        let is_coming = |change: &FileChange| change.path() == path;
-        let is_known =
-            is_there(&path) || self.changes.iter().any(is_coming) || self.model.unmade.iter().any(is_coming);
+        // The digest names the first, in whichever of the two forms it is kept.
+        let names = ["json", "hex"].map(|ending| paths::definition(tenant, digest, ending));
+        let is_coming = |change: &FileChange| names.iter().any(|name| change.path() == name);
+        let is_known = names.iter().any(|name| self.model.folder.at(name).exists())
+            || self.changes.iter().any(is_coming)
+            || self.model.unmade.iter().any(is_coming);
         if !is_known {
             self.changes.push(FileChange::Put { path, text });
         }
@@ -103,10 +105,7 @@ impl<'a> Transaction<'a> {
 
     pub(super) fn erase(&mut self, run: RunId) -> Result<(), StoreError> {
         self.model.check_readable(run)?;
-        let mut links: Vec<Link> = match self.model.logs.contains_key(&run) {
-            true => self.links(run)?,
-            false => Vec::new(),
-        };
+        let mut links = if self.model.logs.contains_key(&run) { self.links(run)? } else { Vec::new() };
         self.model.state.erase(run)?;
         // The event that says so stays readable, and so does what followed it.
         let said_at = links.iter().position(Link::says_erased).unwrap_or(0);
@@ -325,11 +324,11 @@ impl<'a> Transaction<'a> {
             }
         }
         for (key, runs) in moved {
-            self.write_session(&key, &runs, touched.contains(&key));
+            self.write_session(&key, &runs, &touched);
         }
     }
 
-    fn write_session(&mut self, key: &SessionKey, runs: &[RunId], is_touched: bool) {
+    fn write_session(&mut self, key: &SessionKey, runs: &[RunId], touched: &BTreeSet<SessionKey>) {
         let entry = self.model.sessions.entry(key);
         for run in runs {
             let row = self.model.state.any_row(*run);
@@ -344,7 +343,7 @@ impl<'a> Transaction<'a> {
         let is_shown = |run: &RunId| entry.shown.contains(run);
         let is_held = |run: &RunId| self.model.state.any_row(*run).is_some_and(|row| is_held(&row.run));
         let changes_shown = runs.iter().any(|run| is_shown(run) || is_held(run));
-        if !is_touched && !changes_shown && status == entry.status {
+        if !touched.contains(key) && !changes_shown && status == entry.status {
             return;
         }
         let (path, held): (String, Vec<RunId>) =

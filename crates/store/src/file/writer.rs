@@ -239,7 +239,8 @@ impl WriterState {
             let error = self.stop(format!("{why}, so nothing more can be kept in it"));
             return refuse(group, &error);
         }
-        let synced = group.iter().any(|job| job.durability == Durability::Synced);
+        let needs_sync = group.iter().any(|job| job.durability == Durability::Synced);
+        let durability = if needs_sync { Durability::Synced } else { Durability::WithTheNext };
         let mut transaction = Transaction::on(&mut model);
         let mut completions = Vec::new();
         for job in group {
@@ -249,7 +250,7 @@ impl WriterState {
         transaction.write_out(self.journal.no() + 1, self.keep_settled);
         let changes = std::mem::take(&mut transaction.changes);
         let has_erased = transaction.has_erased;
-        let result = self.make_durable(&mut model, changes, synced);
+        let result = self.make_durable(&mut model, changes, durability);
         if result.is_ok() && has_erased {
             self.checkpoint_of(&mut model);
         }
@@ -272,7 +273,7 @@ impl WriterState {
         &mut self,
         model: &mut Model,
         changes: Vec<FileChange>,
-        synced: bool,
+        durability: Durability,
     ) -> Result<(), StoreError> {
         if changes.is_empty() {
             return Ok(());
@@ -287,7 +288,7 @@ impl WriterState {
                 return Err(self.lose(model, format!("the journal could not be written ({error})")));
             }
         }
-        if !synced {
+        if durability == Durability::WithTheNext {
             model.unmade.extend(changes);
             return Ok(());
         }
@@ -409,7 +410,7 @@ impl WriterState {
             model.tables.insert(table, TableLog { bytes, compact: bytes });
             changes.push(FileChange::Put { path: table.to_owned(), text });
         }
-        if let Err(error) = self.make_durable(model, changes, true) {
+        if let Err(error) = self.make_durable(model, changes, Durability::Synced) {
             eprintln!("standfast: the tables of the file store could not be written anew: {error}");
         }
     }
