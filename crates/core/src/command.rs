@@ -7,7 +7,7 @@ use crate::actor::Actor;
 use crate::body::Body;
 use crate::definition::Definition;
 use crate::digest::{self, Digest};
-use crate::event::{Driver, Inbox, Parent};
+use crate::event::{Driver, History, Inbox, Parent};
 use crate::hold::{Ask, HoldKind, RecordedDecision, Resolution};
 use crate::id::{CallNo, HoldKey, Incarnation, RunId, Secret};
 use crate::json::RawJson;
@@ -114,7 +114,7 @@ pub enum Command {
         /// Why.
         reason: Option<String>,
     },
-    /// Delete the contents of a run that is over.
+    /// Delete the contents of a run that has ended.
     Erase {
         /// Why, for the audit.
         reason: Option<String>,
@@ -148,7 +148,7 @@ pub enum Command {
     Resolve(Resolve),
     /// A person decides several holds at once, all or none of them (S1-30).
     ResolveAll(Vec<Resolve>),
-    /// A person says no to what is asked and stops the run with it (C4).
+    /// A person denies what is asked and stops the run with it (C4).
     Reject(Reject),
     /// A person agrees, where several must.
     Vote(Decide),
@@ -239,6 +239,8 @@ pub struct Start {
     pub message: Message,
     /// Whether the node that stores it works on it at once.
     pub taken: Admission,
+    /// The runs before it in its conversation.
+    pub history: Option<History>,
 }
 
 /// Whether a new run waits in the queue.
@@ -345,12 +347,14 @@ pub struct Resolve {
     pub resolution: Choice,
     /// Makes a repeat safe.
     pub idempotency_key: Option<String>,
+    /// The message that decides, where it is one.
+    pub message: Option<Box<Message>>,
 }
 
 /// A no that stops the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reject {
-    /// What it says no to; each must still be open.
+    /// What it denies; each must still be open.
     pub holds: Vec<HoldKey>,
     /// Why.
     pub reason: Option<String>,

@@ -186,6 +186,7 @@ impl Draft<'_> {
             late: false,
             judged: None,
             digest: None,
+            message: None,
         })));
     }
 }

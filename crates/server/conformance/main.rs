@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
 use standfast::app;
-use standfast::config::{self, Beside, Unset};
+use standfast::config::{self, Surroundings, Unset};
 use standfast_core::time::Millis;
 use standfast_engine::Engine;
 use standfast_engine::clock::Clock;
@@ -58,6 +58,8 @@ enum Pass {
     Auth,
     /// Clients must declare the extension `urn:a2a:tck:required-extension`.
     RequiredExtension,
+    /// The card is for clients of 0.3 too, and messages that choose nothing are asked about.
+    V03,
 }
 
 fn main() -> ExitCode {
@@ -117,7 +119,7 @@ async fn settings(arguments: &Arguments, clock: &Clock) -> Result<Settings, Box<
             if !config.agents.is_empty() {
                 return Err(format!("{} has agents; name a file without them", path.display()).into());
             }
-            let beside = Beside { data: arguments.data.clone(), clock: clock.clone(), logins: None };
+            let beside = Surroundings { data: arguments.data.clone(), clock: clock.clone(), logins: None };
             config.build(&beside).await?.settings
         }
         None => Settings::usual(),
@@ -133,6 +135,7 @@ fn passes(named: &[Pass]) -> Passes {
         reduced_capabilities: named.contains(&Pass::ReducedCapabilities),
         auth: named.contains(&Pass::Auth),
         required_extension: named.contains(&Pass::RequiredExtension),
+        v03: named.contains(&Pass::V03),
     };
     passes.in_environment(&|name| std::env::var(name).ok())
 }

@@ -94,8 +94,8 @@ fn back_to_blocking_keeps_what_waits() {
 }
 
 /// S0-11, S0-14, C8, C28: sessions, runs and holds are in one database, in tables of its own that are there from the
-/// start. What waits changes no table; several names of stores are one database, in which agents stay apart; the
-/// session's metadata shows what waits, and goes with it when the session is deleted.
+/// start. What is pending changes no table; several names of stores are one database, in which agents stay apart; the
+/// session's metadata shows what is pending, and goes with it when the session is deleted.
 #[tokio::test]
 async fn several_stores_are_one_database_and_a_hold_needs_no_other_schema() {
     let folder = folder(
@@ -387,7 +387,7 @@ fn a_wrong_file_is_not_served() {
     assert!(said.contains("async HITL requires session_store to be configured"), "{said}");
 }
 
-/// S0-57, F30: a changed file is taken while runs wait, a bad one is not; what waits keeps what it was started with.
+/// S0-57, F30: a changed file is taken while runs wait, a bad one is not; what is pending keeps what it was started with.
 #[test]
 fn a_changed_file_is_taken_and_a_bad_one_is_not() {
     let folder = folder(TWO_AGENTS);

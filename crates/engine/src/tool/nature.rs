@@ -43,6 +43,9 @@ pub trait CommandLine: Send + Sync {
     /// again directly before it runs (T3).
     fn files(&self, arguments: &str) -> Vec<FileDigest>;
 
+    /// What a person should know before they let these arguments run: that the sandbox will not let them do what they say.
+    fn warning(&self, arguments: &str) -> Option<String>;
+
     /// What a call is remembered by when somebody denied it, where equal arguments can be written in several ways (T28).
     fn loose_key(&self, arguments: &str) -> Option<String>;
 }
@@ -77,10 +80,10 @@ pub trait RemoteWork: Send + Sync {
     /// Asks outside whether a call that waits with this state (see [`Ask::resume`](standfast_core::hold::Ask::resume)) can
     /// go on. A yes starts the call again, with [`look_again`](super::look_again); a no, also one that only means that
     /// nobody could be asked, is asked again later.
-    fn watch(&self, state: &Body) -> Option<Watching>;
+    fn watch(&self, state: &Body) -> Option<WatchFuture>;
 
     /// Nobody waits any more for what a call with this state began: the outside is told, again and again until it has heard.
-    fn abandon(&self, state: &Body) -> Option<Abandoning>;
+    fn abandon(&self, state: &Body) -> Option<AbandonFuture>;
 }
 
 /// Work for another agent of this server.
@@ -98,11 +101,11 @@ pub struct SubRun {
     pub message: Message,
 }
 
-/// Telling the outside that nobody waits any more; what stands in the way, when it is to be told again.
-pub type Abandoning = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+/// Telling the outside that the call was given up; what stands in the way, when it is to be told again.
+pub type AbandonFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// A question to the outside: whether a call that waits can go on.
-pub type Watching = Pin<Box<dyn Future<Output = bool> + Send>>;
+pub type WatchFuture = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// What the engine asks of a tool by its nature.
 impl dyn Tool + '_ {
@@ -116,6 +119,12 @@ impl dyn Tool + '_ {
     #[must_use]
     pub fn files(&self, arguments: &str) -> Vec<FileDigest> {
         self.command_line().map(|command| command.files(arguments)).unwrap_or_default()
+    }
+
+    /// What a person should know before they let these arguments run; see [`CommandLine::warning`].
+    #[must_use]
+    pub fn warning(&self, arguments: &str) -> Option<String> {
+        self.command_line()?.warning(arguments)
     }
 
     /// What a denied call is remembered by; see [`CommandLine::loose_key`].
@@ -144,13 +153,13 @@ impl dyn Tool + '_ {
 
     /// Asks outside whether a call that waits with this state can go on; see [`RemoteWork::watch`].
     #[must_use]
-    pub fn watch(&self, state: &Body) -> Option<Watching> {
+    pub fn watch(&self, state: &Body) -> Option<WatchFuture> {
         self.remote_work()?.watch(state)
     }
 
-    /// Tells the outside that nobody waits any more; see [`RemoteWork::abandon`].
+    /// Tells the outside that the call was given up; see [`RemoteWork::abandon`].
     #[must_use]
-    pub fn abandon(&self, state: &Body) -> Option<Abandoning> {
+    pub fn abandon(&self, state: &Body) -> Option<AbandonFuture> {
         self.remote_work()?.abandon(state)
     }
 

@@ -13,6 +13,7 @@ use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::{ApiKey, KeyFacts, Scope};
 use standfast_engine::clock::{self, Clock};
+use standfast_store::file::{self, CredentialFolder};
 use standfast_store::postgres::{self, PostgresStore};
 use standfast_store::sqlite::{CredentialFile, OpenError};
 use standfast_store::{Answer, Credential, SecretStore, StoreError};
@@ -29,19 +30,19 @@ pub(super) enum Keys {
     /// Create a key. It is shown once; only its hash is stored.
     Create(Create),
     /// List keys with their user, scopes and expiry.
-    List(Which),
+    List(KeyStoreArgs),
     /// Revoke a key. The next request with it is refused.
     Revoke {
         /// The part of the key between `sf_` and the next `_`.
         prefix: String,
         #[command(flatten)]
-        which: Which,
+        which: KeyStoreArgs,
     },
 }
 
 /// Which data directory, and how to print.
 #[derive(Debug, Args)]
-pub(super) struct Which {
+pub(super) struct KeyStoreArgs {
     /// The server's data directory. Default: $XDG_DATA_HOME/standfast, else ~/.local/share/standfast.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -78,7 +79,7 @@ pub(super) struct Create {
     #[arg(long, value_name = "SPAN", value_parser = span)]
     expires: Option<Millis>,
     #[command(flatten)]
-    which: Which,
+    which: KeyStoreArgs,
 }
 
 /// Why it was not done.
@@ -88,6 +89,8 @@ enum Failure {
     NoDatabase(#[from] NoDatabase),
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error(transparent)]
+    Folder(#[from] file::OpenError),
     #[error("{setting}: {error}")]
     Database { setting: String, error: postgres::OpenError },
     #[error("{0}")]
@@ -117,6 +120,7 @@ pub(super) fn run(keys: &Keys) -> ExitCode {
                 Failure::Unknown(..) => ExitCode::FAILURE,
                 Failure::NoDatabase(_)
                 | Failure::Open(_)
+                | Failure::Folder(_)
                 | Failure::Database { .. }
                 | Failure::Store(_)
                 | Failure::Json(_)
@@ -126,9 +130,10 @@ pub(super) fn run(keys: &Keys) -> ExitCode {
     }
 }
 
-fn open(which: &Which) -> Result<KeyStore, Failure> {
+fn open(which: &KeyStoreArgs) -> Result<KeyStore, Failure> {
     Ok(match data::of_server(which.config.as_deref(), which.data.as_deref())? {
         Database::Sqlite(path) => KeyStore::File(CredentialFile::open(path)?),
+        Database::Files(files) => KeyStore::Folder(CredentialFolder::open(&files.path)?),
         Database::Postgres(named) => {
             let refused = |error| Failure::Database { setting: named.setting.clone(), error };
             KeyStore::Postgres(PostgresStore::open(&named.options()).map_err(refused)?)
@@ -139,6 +144,7 @@ fn open(which: &Which) -> Result<KeyStore, Failure> {
 /// Where the keys of a server are. The server may be running.
 enum KeyStore {
     File(CredentialFile),
+    Folder(CredentialFolder),
     Postgres(PostgresStore),
 }
 
@@ -146,6 +152,7 @@ impl KeyStore {
     fn put(&mut self, credential: Credential) -> Result<bool, StoreError> {
         match self {
             KeyStore::File(file) => file.put(credential),
+            KeyStore::Folder(folder) => folder.put(credential),
             KeyStore::Postgres(store) => wait(store.put_credential(credential)),
         }
     }
@@ -153,6 +160,7 @@ impl KeyStore {
     fn list(&self, tenant: &Tenant) -> Result<Vec<Credential>, StoreError> {
         match self {
             KeyStore::File(file) => file.list(tenant),
+            KeyStore::Folder(folder) => folder.list(tenant),
             KeyStore::Postgres(store) => wait(store.list_credentials(tenant.clone())),
         }
     }
@@ -160,6 +168,7 @@ impl KeyStore {
     fn revoke(&mut self, tenant: Tenant, prefix: String, at: Timestamp) -> Result<bool, StoreError> {
         match self {
             KeyStore::File(file) => file.revoke(tenant, prefix, at),
+            KeyStore::Folder(folder) => folder.revoke(&tenant, &prefix, at),
             KeyStore::Postgres(store) => wait(store.revoke_credential(tenant, prefix, at)),
         }
     }
@@ -221,7 +230,7 @@ fn remark(facts: &KeyFacts, prefix: &str, expires_at: Option<Timestamp>, tenant:
     )
 }
 
-fn list(which: &Which) -> Result<String, Failure> {
+fn list(which: &KeyStoreArgs) -> Result<String, Failure> {
     let (credentials, now) = (open(which)?.list(&which.tenant)?, Clock::system().now());
     if which.json {
         let keys: Vec<Value> = credentials.iter().map(|one| as_json(one, now)).collect();
@@ -234,7 +243,7 @@ fn list(which: &Which) -> Result<String, Failure> {
     Ok(table(&["PREFIX", "STATE", "USER", "NAME", "GROUPS", "ROLES", "SCOPES", "CREATED", "EXPIRES"], &rows))
 }
 
-fn revoke(prefix: &str, which: &Which) -> Result<String, Failure> {
+fn revoke(prefix: &str, which: &KeyStoreArgs) -> Result<String, Failure> {
     // A whole key is taken too, because that is what people have at hand.
     let prefix = prefix.strip_prefix("sf_").unwrap_or(prefix);
     let prefix = prefix.split_once('_').map_or(prefix, |(prefix, _)| prefix).to_owned();

@@ -1,7 +1,7 @@
 //! `standfast export` and `standfast import`: runs as lines of text, from one database to another.
 //!
 //! The lines are the store's (`standfast_store::export`); this finds the databases, shows how far it is, and says who may
-//! see what waits, as the configuration of the target has it. `--files` writes readable files instead.
+//! see what is pending, as the configuration of the target has it. `--files` writes readable files instead.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
@@ -21,6 +21,7 @@ use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::Settings;
 use standfast_store::export::{self, ExportScope, Target, TransferCounts, TransferError};
+use standfast_store::file::FileStore;
 use standfast_store::postgres::PostgresStore;
 use standfast_store::sqlite::{SqliteOptions, SqliteStore};
 use standfast_store::{AudienceMember, Store};
@@ -151,6 +152,10 @@ fn open(place: &Place) -> Result<Arc<dyn Store>, String> {
             let store = SqliteStore::open(&SqliteOptions::at(path)).map_err(|error| error.to_string())?;
             Ok(Arc::new(store))
         }
+        Database::Files(files) => {
+            let store = FileStore::open(&files.options()).map_err(|error| error.to_string())?;
+            Ok(Arc::new(store))
+        }
         Database::Postgres(named) => {
             let store = PostgresStore::open(&named.options());
             Ok(Arc::new(store.map_err(|error| format!("{}: {error}", named.setting))?))
@@ -158,7 +163,7 @@ fn open(place: &Place) -> Result<Arc<dyn Store>, String> {
     }
 }
 
-/// Who may see what waits: the owner, and whoever the configuration of the target names as approvers.
+/// Who may see what is pending: the owner, and whoever the configuration of the target names as approvers.
 fn audiences(
     config: Option<&Path>,
 ) -> Result<impl Fn(&Run) -> Vec<AudienceMember> + Send + Sync + use<>, String> {

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use standfast::config::{self, Beside as Around, BuildError, Built, Config, Lives, LoadError, Unset};
+use standfast::config::{
+    self, BuildError, Config, LoadError, RunStorage, ServerParts, Surroundings as Around, Unset,
+};
 use standfast::database::Database;
 use standfast::{app, demo, heads};
 use standfast_core::time::Millis;
@@ -22,6 +24,7 @@ use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Auth, Settings};
 use standfast_engine::telemetry::Telemetry;
 use standfast_engine::vault::Vault;
+use standfast_store::file::{self, FileOptions, FileStore};
 use standfast_store::memory::MemoryStore;
 use standfast_store::postgres::{self, PostgresOptions, PostgresStore};
 use standfast_store::split_store::SplitStore;
@@ -102,6 +105,8 @@ enum Failure {
     NoDirectory(#[from] NoDirectory),
     #[error(transparent)]
     Store(#[from] OpenError),
+    #[error(transparent)]
+    Files(#[from] file::OpenError),
     #[error("{setting}: {error}")]
     Database { setting: String, error: postgres::OpenError },
     #[error("{0} is in use by another program; stop it, or listen elsewhere with --listen ADDR")]
@@ -119,7 +124,7 @@ enum Failure {
 }
 
 impl Failure {
-    /// A database that says no is an answer; everything else kept the question from being asked.
+    /// A database that refuses is an answer; everything else kept the question from being asked.
     fn exit_code(&self) -> u8 {
         if let Failure::Database { .. } = self { 1 } else { 2 }
     }
@@ -166,13 +171,13 @@ async fn serve(arguments: &Serve) -> Result<(), Failure> {
     let logins =
         Logins { vault: Arc::new(Vault::new(store.clone(), tenant, key.clone())), site: site.clone() };
     let around = Around { data: data.clone(), clock: Clock::system(), logins: Some(logins) };
-    let Built { mut settings, database, uses_memory } = match &config {
+    let ServerParts { mut settings, database, uses_memory } = match &config {
         // MCP servers may take their time; whoever has enough of that can stop here.
         Some(config) => tokio::select! {
             built = config.build(&around) => built?,
             () = signals.next() => return Ok(()),
         },
-        None => Built { settings: demo::settings(&data)?, database: None, uses_memory: false },
+        None => ServerParts { settings: demo::settings(&data)?, database: None, uses_memory: false },
     };
     overrule(&mut settings, arguments, wanted)?;
     settings.fixed.telemetry = telemetry;
@@ -250,7 +255,7 @@ fn warn(config: &Config) {
     for notice in &config.notices {
         tracing::warn!(line = notice.at.line, "config: {}", notice.what);
     }
-    for plan in config.agents.iter().filter(|plan| plan.lives == Lives::InMemory) {
+    for plan in config.agents.iter().filter(|plan| plan.lives == RunStorage::InMemory) {
         tracing::warn!(
             agent = plan.name,
             "config: runs of this agent are kept in memory; a restart loses them"
@@ -323,6 +328,14 @@ fn open(
             }
             let options = SqliteOptions { observer: Some(observer), ..SqliteOptions::at(path) };
             Arc::new(SqliteStore::open(&options)?)
+        }
+        Database::Files(files) => {
+            if let Some(folder) = files.path.parent() {
+                let failed = |error| NoDirectory::Unusable { path: folder.to_owned(), error };
+                std::fs::create_dir_all(folder).map_err(failed)?;
+            }
+            let options = FileOptions { observer: Some(observer), ..files.options() };
+            Arc::new(FileStore::open(&options)?)
         }
         Database::Postgres(named) => {
             let options = PostgresOptions { observer: Some(observer), ..named.options() };

@@ -22,7 +22,7 @@ use serde::Deserialize;
 pub use agent::{A2a as AgentA2a, Agent, Engine, Hitl, Mode, Reasoning, Skill, Task, TaskBackend};
 pub use llm::{Llm, LlmType};
 pub use server::{A2aDecisions, AsyncTools, Audit, Auth, CardSignature, Jwt, Limits, Server, network};
-pub use store::{Backend, Driver, SessionStore, Sql, SslMode};
+pub use store::{Backend, Driver, Files, SessionStore, Sql, SslMode};
 pub use tool::{
     A2aKeys, AgentKeys, CommandKeys, CommonKeys, ExternalKeys, FileKeys, HttpRequestKeys, McpKeys,
     McpOverride, Sandbox, Tool, ToolKind,

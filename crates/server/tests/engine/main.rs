@@ -5,13 +5,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
+mod ahead;
 mod changes;
 mod corners;
 mod family;
+mod family_ends;
 mod foreign;
 mod gone;
 mod judged;
 mod lists;
+mod log_lines;
 mod lost_lease;
 mod nodes;
 mod queue;
@@ -47,7 +50,7 @@ use standfast_engine::auth::Principal;
 use standfast_engine::clock::Clock;
 use standfast_engine::settings::{Agent, FixedSettings, Settings};
 use standfast_engine::tool::suspend::{self, SuspendForInput};
-use standfast_engine::tool::{Invocation, Outcome, Running, Tool};
+use standfast_engine::tool::{Invocation, Outcome, Tool, ToolFuture};
 use standfast_engine::{Decision, Engine, EngineError, NewRun};
 use standfast_models::scripted::{Line, Script};
 use standfast_store::Store;
@@ -67,7 +70,7 @@ struct Deletes {
 }
 
 impl Tool for Deletes {
-    fn run(&self, invocation: Invocation) -> Running {
+    fn run(&self, invocation: Invocation) -> ToolFuture {
         let (effects, hangs, panics) = (self.effects.clone(), self.hangs, self.panics);
         let gate = self.gate.clone();
         Box::pin(async move {

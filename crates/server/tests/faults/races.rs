@@ -85,7 +85,7 @@ pub(crate) fn on_one_hold(count: usize, kept: Kept) -> Row {
 /// F6: a decision, expiry, cancel and a message at the same instant, two at a time.
 pub(crate) fn at_the_same_instant(count: usize, kept: Kept) -> Row {
     let expiry = match kept {
-        Kept::InFile => Millis(150),
+        Kept::InFile | Kept::InFolder => Millis(150),
         Kept::InPostgres => Millis(400),
     };
     let races = PAIRS.iter().cycle().take(count * PAIRS.len()).map(|pair| {
@@ -171,7 +171,7 @@ async fn one_race(
     (wrong, acked)
 }
 
-/// Waits until the run is over, or until it asks about something else because a message was heard after the decision.
+/// Waits until the run has ended, or until it asks about something else because a message was heard after the decision.
 async fn settled(http: &Http, run: &str, raced: &str) -> Result<(), String> {
     let begin = now();
     loop {
@@ -222,7 +222,7 @@ async fn do_it(http: &Http, act: Act, run: &str, hold: &str, key: &str) -> Resul
     }
 }
 
-/// A decision that came too late may also hear that the run is over or that its time had run out.
+/// A decision that came too late may also hear that the run has ended or that its time had run out.
 fn says_why(answer: &Value) -> bool {
     ["urn:standfast:problem:ended", "urn:standfast:problem:expired"]
         .iter()

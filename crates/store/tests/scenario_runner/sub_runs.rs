@@ -14,7 +14,7 @@ use standfast_core::message::Message;
 use standfast_core::policy::Role;
 use standfast_core::project::RunRow;
 use standfast_core::time::Millis;
-use standfast_store::pipeline::{Given, Order, Settled};
+use standfast_store::pipeline::{Order, OrderContext, SettledOrder};
 use standfast_store::{Batch, LeaseChange, Seal};
 
 use super::block_on::block_on;
@@ -58,6 +58,7 @@ impl World {
             inbox: None,
             message: Message::text(text),
             taken: Admission::AtOnce,
+            history: None,
         };
         let given = self.given(Actor::Node(self.node), &row.run.state.definition)?;
         match decide::start(&start, &context(&given)) {
@@ -79,7 +80,7 @@ impl World {
         index: usize,
         actor: &Actor,
         command: &Command,
-    ) -> Result<Option<Settled>, String> {
+    ) -> Result<Option<SettledOrder>, String> {
         let row = self.view_of(self.runs[index].id)?.row;
         let Some(parent) = row.run.facts.parent else { return Ok(None) };
         let order = self.order(index, actor.clone(), command.clone())?;
@@ -90,6 +91,7 @@ impl World {
             decide: Decide { hold: parent.hold, digest: None, revision: None },
             resolution: answer(outcome, &below.events),
             idempotency_key: None,
+            message: None,
         });
         let above_row = self.view_of(parent.run)?.row;
         let mut above_order = self.order(self.index(parent.run)?, Actor::Node(self.node), resolve)?;
@@ -101,7 +103,7 @@ impl World {
         }
         self.append(batches.into_iter().flatten().collect())?;
         let Transition { events, outcome, cancel_children, .. } = below;
-        Ok(Some(Settled { outcome, events, cancel_children }))
+        Ok(Some(SettledOrder { outcome, events, decided: Vec::new(), cancel_children }))
     }
 
     /// Writes several runs, all or none.
@@ -112,7 +114,7 @@ impl World {
     }
 }
 
-/// What an order comes to on a row.
+/// The result of an order on a row.
 pub(crate) fn decided(row: &RunRow, order: &Order) -> Transition {
     let ctx = context(&order.given);
     let nothing = Transition {
@@ -125,7 +127,7 @@ pub(crate) fn decided(row: &RunRow, order: &Order) -> Transition {
 }
 
 /// What is appended for it.
-pub(crate) fn sealed(before: Option<&RunRow>, decided: &Transition, given: &Given) -> Option<Batch> {
+pub(crate) fn sealed(before: Option<&RunRow>, decided: &Transition, given: &OrderContext) -> Option<Batch> {
     let salt = given.entropy.draw("salt", 0).0;
     Batch::seal(
         before,
@@ -134,7 +136,7 @@ pub(crate) fn sealed(before: Option<&RunRow>, decided: &Transition, given: &Give
     )
 }
 
-fn context(given: &Given) -> standfast_core::command::Context<'_> {
+fn context(given: &OrderContext) -> standfast_core::command::Context<'_> {
     standfast_core::command::Context {
         now: given.now,
         entropy: given.entropy,

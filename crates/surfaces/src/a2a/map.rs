@@ -13,7 +13,7 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, Engine as _};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use standfast_core::body::Body;
-use standfast_core::event::{Envelope, Event, Outcome};
+use standfast_core::event::{CallProgressed, Envelope, Event, HoldEdited, HoldVoted, Outcome};
 use standfast_core::hold::{HoldKind, Resolution};
 use standfast_core::id::{HoldId, MessageId, RunId, Seq};
 use standfast_core::json::RawJson;
@@ -121,7 +121,7 @@ fn part_in(at: usize, part: &wire::Part) -> Result<Part, A2aError> {
 fn part_out(part: &Part) -> wire::Part {
     match part {
         Part::Text(body) => wire::Part::text(body.inline().unwrap_or_default()),
-        Part::Data(body) => body_part(body, Wanted::Data),
+        Part::Data(body) => body_part(body, PartKind::Data),
         Part::File { name, media_type, content } => {
             let content = content.inline().unwrap_or_default().to_owned();
             let is_url = content.contains(':');
@@ -138,15 +138,15 @@ fn part_out(part: &Part) -> wire::Part {
 
 /// What a text becomes: it may have been data.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum PartKind {
     Text,
     Data,
 }
 
-fn body_part(body: &Body, wanted: Wanted) -> wire::Part {
+fn body_part(body: &Body, wanted: PartKind) -> wire::Part {
     let data = |json: &RawJson| wire::Part { data: raw(json), ..wire::Part::default() };
     match body {
-        Body::Text(text) if wanted == Wanted::Text => wire::Part::text(text),
+        Body::Text(text) if wanted == PartKind::Text => wire::Part::text(text),
         Body::Text(text) => data(&RawJson::string(text)),
         Body::Json(json) => data(json),
         Body::Blob(_) => wire::Part::text(""),
@@ -191,25 +191,23 @@ impl Place<'_> {
 
 /// Everything that was said, in order: by the client, by the agent, and what people decided, wherever they did.
 pub(super) fn history(place: Place<'_>, events: &[Envelope]) -> Vec<wire::Message> {
-    events.iter().filter_map(|envelope| said(place, envelope)).collect()
+    events.iter().filter_map(|envelope| said(place, envelope, events)).collect()
 }
 
-fn said(place: Place<'_>, envelope: &Envelope) -> Option<wire::Message> {
+/// What an event says, among these of its run.
+fn said(place: Place<'_>, envelope: &Envelope, events: &[Envelope]) -> Option<wire::Message> {
     let id = MessageId { run: place.run, seq: envelope.seq };
     match &envelope.event {
         Event::MessageReceived(received) | Event::MessageQueued(received) => {
-            let parts = received.message.parts.iter().map(part_out).collect();
-            let own = received.message.client_id.clone();
-            let metadata = received.message.metadata.as_ref().and_then(Body::inline);
-            let metadata = metadata.and_then(|text| serde_json::from_str(text).ok());
-            let message = place.message(own.unwrap_or_else(|| id.to_string()), Role::User, parts);
-            let listed = |texts: &[String]| (!texts.is_empty()).then(|| texts.to_vec());
-            let extensions = listed(&received.message.extensions);
-            let reference_task_ids = listed(&received.message.references);
-            Some(wire::Message { metadata, extensions, reference_task_ids, ..message })
+            Some(written(place, id, &received.message))
         }
+        Event::CallProgressed(progressed) => {
+            denial(progressed, events).map(|part| place.agent(id, vec![part]))
+        }
+        Event::HoldVoted(HoldVoted { message: Some(message), .. })
+        | Event::HoldEdited(HoldEdited { message: Some(message), .. }) => Some(written(place, id, message)),
         Event::ModelReplied(replied) => {
-            let words = replied.reply.text.iter().map(|text| body_part(text, Wanted::Text));
+            let words = replied.reply.text.iter().map(|text| body_part(text, PartKind::Text));
             let parts: Vec<wire::Part> = words.chain(replied.reply.parts.iter().map(part_out)).collect();
             (!parts.is_empty()).then(|| place.agent(id, parts))
         }
@@ -217,6 +215,12 @@ fn said(place: Place<'_>, envelope: &Envelope) -> Option<wire::Message> {
             let by = envelope.actor.user()?;
             let hold = HoldId { run: place.run, key: resolved.hold };
             let part = decided(&resolved.resolution, hold.to_string(), by.to_string())?;
+            // What was decided, and behind it the message that decided, as it was sent.
+            if let Some(message) = &resolved.message {
+                let message = written(place, id, message);
+                let parts = std::iter::once(part).chain(message.parts).collect();
+                return Some(wire::Message { parts, ..message });
+            }
             // An answer in words is also shown as the words that were said.
             let words = match &resolved.resolution {
                 Resolution::Answer { value: Body::Text(text) } => Some(wire::Part::text(text)),
@@ -241,13 +245,12 @@ fn said(place: Place<'_>, envelope: &Envelope) -> Option<wire::Message> {
         | Event::CallProposed(_)
         | Event::CallStarted(_)
         | Event::CallReturned(_)
-        | Event::CallProgressed(_)
         | Event::CallFinished(_)
         | Event::CallOrphaned(_)
         | Event::CallContradicted(_)
         | Event::HoldOpened(_)
-        | Event::HoldVoted(_)
-        | Event::HoldEdited(_)
+        | Event::HoldVoted(HoldVoted { message: None, .. })
+        | Event::HoldEdited(HoldEdited { message: None, .. })
         | Event::HoldAssigned(_)
         | Event::HoldReminded(_)
         | Event::HoldExpired(_)
@@ -255,10 +258,41 @@ fn said(place: Place<'_>, envelope: &Envelope) -> Option<wire::Message> {
     }
 }
 
+/// What whoever follows is told of a call that was denied without anybody being asked (S0-30). What jobs report on their
+/// way is for those who look at them.
+fn denial(progressed: &CallProgressed, events: &[Envelope]) -> Option<wire::Part> {
+    let is_refused = |envelope: &Envelope| {
+        let Event::ModelReplied(replied) = &envelope.event else { return false };
+        replied.reply.calls.iter().any(|call| call.no == progressed.call && call.refused.is_some())
+    };
+    events.iter().any(is_refused).then(|| body_part(&progressed.note, PartKind::Text))
+}
+
+/// The denials among the events of one append.
+pub(super) fn denials(append: &[Envelope]) -> Vec<wire::Part> {
+    let of_event = |envelope: &Envelope| {
+        let Event::CallProgressed(progressed) = &envelope.event else { return None };
+        denial(progressed, append)
+    };
+    append.iter().filter_map(of_event).collect()
+}
+
+/// A message as its sender wrote it.
+fn written(place: Place<'_>, id: MessageId, said: &Message) -> wire::Message {
+    let parts = said.parts.iter().map(part_out).collect();
+    let metadata = said.metadata.as_ref().and_then(Body::inline);
+    let metadata = metadata.and_then(|text| serde_json::from_str(text).ok());
+    let own = said.client_id.clone().unwrap_or_else(|| id.to_string());
+    let message = place.message(own, Role::User, parts);
+    let listed = |texts: &[String]| (!texts.is_empty()).then(|| texts.to_vec());
+    let (extensions, reference_task_ids) = (listed(&said.extensions), listed(&said.references));
+    wire::Message { metadata, extensions, reference_task_ids, ..message }
+}
+
 /// What a person decided, in the form in which clients send it.
 fn decided(resolution: &Resolution, hold_id: String, decided_by: String) -> Option<wire::Part> {
     #[derive(Serialize)]
-    struct Decided<'a> {
+    struct DecisionData<'a> {
         decision: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
         modified_input: Option<&'a str>,
@@ -269,7 +303,7 @@ fn decided(resolution: &Resolution, hold_id: String, decided_by: String) -> Opti
         hold_id: String,
         decided_by: String,
     }
-    let plain = |decision| Decided {
+    let plain = |decision| DecisionData {
         decision,
         modified_input: None,
         reason: None,
@@ -280,19 +314,19 @@ fn decided(resolution: &Resolution, hold_id: String, decided_by: String) -> Opti
     let decided = match resolution {
         Resolution::Approve { edited: None } => plain("approve"),
         Resolution::Approve { edited: Some(edited) } => {
-            Decided { modified_input: edited.arguments.inline(), ..plain("modify") }
+            DecisionData { modified_input: edited.arguments.inline(), ..plain("modify") }
         }
-        Resolution::Deny { reason } => Decided { reason: reason.as_deref(), ..plain("deny") },
+        Resolution::Deny { reason } => DecisionData { reason: reason.as_deref(), ..plain("deny") },
         Resolution::Answer { value } => {
-            Decided { answer: body_part(value, Wanted::Data).data, ..plain("answer") }
+            DecisionData { answer: body_part(value, PartKind::Data).data, ..plain("answer") }
         }
-        Resolution::Fail { error } => Decided { reason: error.inline(), ..plain("fail") },
+        Resolution::Fail { error } => DecisionData { reason: error.inline(), ..plain("fail") },
         Resolution::Expire | Resolution::Withdraw | Resolution::Supersede => return None,
     };
     Some(wire::Part::data(&decided))
 }
 
-/// What a run that is over says at last: its result, or why there is none.
+/// What a run that has ended says at last: its result, or why there is none.
 pub(super) fn last_words(place: Place<'_>, events: &[Envelope]) -> Option<wire::Message> {
     let ended = |envelope: &Envelope| {
         let Event::RunEnded(ended) = &envelope.event else { return None };
@@ -302,7 +336,7 @@ pub(super) fn last_words(place: Place<'_>, events: &[Envelope]) -> Option<wire::
     match (ended.outcome, &ended.result, &ended.reason) {
         (Outcome::Completed, Some(result), _) => {
             let id = MessageId { run: place.run, seq: at };
-            Some(place.agent(id, vec![body_part(result, Wanted::Text)]))
+            Some(place.agent(id, vec![body_part(result, PartKind::Text)]))
         }
         (Outcome::Completed, None, _) => last_reply(place, events),
         (Outcome::Failed | Outcome::Canceled | Outcome::Rejected, _, Some(reason)) => {
@@ -316,7 +350,7 @@ pub(super) fn last_words(place: Place<'_>, events: &[Envelope]) -> Option<wire::
 /// What the model said last.
 pub(super) fn last_reply(place: Place<'_>, events: &[Envelope]) -> Option<wire::Message> {
     let replied = |envelope: &&Envelope| matches!(envelope.event, Event::ModelReplied(_));
-    events.iter().rev().filter(replied).find_map(|envelope| said(place, envelope))
+    events.iter().rev().filter(replied).find_map(|envelope| said(place, envelope, events))
 }
 
 /// What a status says of a message: its words and data. Files are in the artifact alone, where they are not twice.

@@ -14,28 +14,27 @@ use standfast_core::id::{HoldId, RunId, Seq};
 use standfast_core::name::SessionId;
 use standfast_core::refusal::Refusal;
 use standfast_core::run::Run;
-use standfast_core::time::Millis;
-use standfast_engine::settings::Decisions;
+use standfast_engine::settings;
 use standfast_engine::{
-    Decision, EngineError, HoldView, IdempotencyKey, Implied, NewRun, ShownHold, Snapshot,
+    Decision, Decisions, EngineError, HoldView, IdempotencyKey, ImpliedHold, NewRun, ShownHold, Snapshot,
 };
 
-use super::decisions::{self, Decided, Means, Open, Reading, Waiting};
+use super::decisions::{self, ImpliedMeaning, MessageMeaning, PendingHold, PendingTask, ReadDecision};
 use super::error::{A2aError, Kind};
-use super::operations::{Asked, HISTORY, asks_in, history_length, task_id};
-use super::stream::{Closes, Frames, From};
+use super::operations::{HISTORY, OperationContext, QuestionPaging, asks_in, history_length, task_id};
+use super::stream::{Frames, StreamEnd, StreamStart};
 use super::{intercept, map, modes, push, wire};
 
-/// What a message came to.
-struct Sent {
+/// The result of a message.
+struct SendResult {
     run: RunId,
     /// Whether the message began the task.
     is_new: bool,
-    did: Did,
+    did: SendEffect,
 }
 
 /// What a message did.
-enum Did {
+enum SendEffect {
     /// What it says.
     Everything,
     /// Nothing more: it was carried out before.
@@ -44,29 +43,29 @@ enum Did {
     Nothing(String),
 }
 
-impl Did {
-    fn of(answer: Answer) -> Did {
+impl SendEffect {
+    fn of(answer: Answer) -> SendEffect {
         match answer {
-            Answer::Repeated => Did::Repeat,
+            Answer::Repeated => SendEffect::Repeat,
             Answer::Done
             | Answer::Voted { .. }
             | Answer::Edited
             | Answer::Held
             | Answer::Refused
-            | Answer::Contradicted => Did::Everything,
+            | Answer::Contradicted => SendEffect::Everything,
         }
     }
 
-    /// What is said beside the task, which is in this state.
-    fn notice(&self, state: wire::TaskState) -> Option<&str> {
+    /// What is said beside the task, which is in this state and shows these holds.
+    fn notice(&self, asks: QuestionPaging, state: wire::TaskState, shown: &[HoldId]) -> Option<String> {
         match self {
-            Did::Nothing(why) => Some(why),
-            Did::Repeat
+            SendEffect::Nothing(why) => Some(nothing(why, asks, shown)),
+            SendEffect::Repeat
                 if matches!(state, wire::TaskState::InputRequired | wire::TaskState::AuthRequired) =>
             {
-                Some(REPEAT)
+                Some(REPEAT.to_owned())
             }
-            Did::Everything | Did::Repeat => None,
+            SendEffect::Everything | SendEffect::Repeat => None,
         }
     }
 }
@@ -75,8 +74,11 @@ impl Did {
 const REPEAT: &str = "Nothing was decided: this message was already processed. Answer the current request with a new \
                       message and a new messageId";
 
-/// `SendMessage`: answers when somebody is needed or the task is over, or at once where that is wanted.
-pub(super) async fn send(asked: &Asked, request: &wire::SendMessageRequest) -> Result<wire::Task, A2aError> {
+/// `SendMessage`: answers when somebody is needed or the task has ended, or at once where that is wanted.
+pub(super) async fn send(
+    asked: &OperationContext,
+    request: &wire::SendMessageRequest,
+) -> Result<wire::Task, A2aError> {
     let configuration = request.configuration.as_ref();
     let history = history_length(configuration.and_then(|wanted| wanted.history_length))?;
     let sent = deliver(asked, request).await?;
@@ -85,28 +87,38 @@ pub(super) async fn send(asked: &Asked, request: &wire::SendMessageRequest) -> R
     } else {
         asked.app.engine.settings().max_wait
     };
-    let at_most = if matches!(sent.did, Did::Nothing(_)) { Millis(0) } else { at_most };
     let mut task = asked.settled_task(sent.run, at_most, history.unwrap_or(HISTORY)).await?;
-    if let Some(notice) = sent.did.notice(task.status.state) {
-        map::add_notice(&mut task, notice);
+    if let Some(notice) = sent.did.notice(asked.asks, task.status.state, &asked.shows.holds(sent.run)) {
+        map::add_notice(&mut task, &notice);
+    }
+    // A loop that hears of the end decides nothing more; whoever else looks at the task does not hear it for the loop.
+    if asked.asks == QuestionPaging::OneByOne && task.status.state.is_terminal() {
+        asked.shows.show_end(sent.run);
     }
     asked.accepts.tailor(&mut task);
     Ok(task)
 }
 
-/// `SendStreamingMessage`: the task first, then what changes, until somebody is needed or it is over.
-pub(super) async fn stream(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Frames, A2aError> {
+/// `SendStreamingMessage`: the task first, then what changes, until somebody is needed or it ends.
+pub(super) async fn stream(
+    asked: &OperationContext,
+    request: &wire::SendMessageRequest,
+) -> Result<Frames, A2aError> {
     history_length(request.configuration.as_ref().and_then(|wanted| wanted.history_length))?;
     let sent = deliver(asked, request).await?;
-    let from = if sent.is_new { From::Beginning } else { From::Now };
-    let mut frames = Frames::open(asked, sent.run, from, Closes::AtAQuestion).await?;
-    if let Some(notice) = frames.state().and_then(|state| sent.did.notice(state)) {
-        frames.add_notice(notice);
+    let from = if sent.is_new { StreamStart::Beginning } else { StreamStart::Now };
+    let mut frames = Frames::open(asked, sent.run, from, StreamEnd::AtAQuestion).await?;
+    let first = frames.first();
+    if let Some(notice) = first.and_then(|(state, shown)| sent.did.notice(asked.asks, state, &shown)) {
+        frames.add_notice(&notice);
     }
     Ok(frames)
 }
 
-async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Sent, A2aError> {
+async fn deliver(
+    asked: &OperationContext,
+    request: &wire::SendMessageRequest,
+) -> Result<SendResult, A2aError> {
     let said = &request.message;
     let message = map::message(said)?;
     let configuration = request.configuration.as_ref();
@@ -133,7 +145,7 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
             }
             None => engine.start(&asked.who, new).await.map_err(about)?,
         };
-        return Ok(Sent { run, is_new: true, did: Did::Everything });
+        return Ok(SendResult { run, is_new: true, did: SendEffect::Everything });
     };
     let run = task_id(task)?;
     let found = asked.find(run).await?;
@@ -145,11 +157,14 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
     } else {
         Some(asked.once(said, run).await)
     };
-    let sent = |did| Sent { run, is_new: false, did };
+    let sent = |did| SendResult { run, is_new: false, did };
     if let Some(outcome) = found.run().outcome() {
         // What was carried out before the task ended is not refused when it is sent again.
         return match engine.submit().was_done(&asked.who, once.as_ref()).await {
-            Ok(true) => Ok(sent(Did::Repeat)),
+            Ok(true) => Ok(sent(SendEffect::Repeat)),
+            Ok(false) if asked.is_late(said, run).await? => {
+                Ok(sent(SendEffect::Nothing(Refusal::Ended(outcome).to_string())))
+            }
             Ok(false) => Err(over(run, outcome)),
             Err(error) => Err(A2aError::of(Some(run), &error)),
         };
@@ -160,31 +175,38 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
     }
     let waiting = waiting(asked, &found, said).await?;
     let (reading, on_hold) = if supersedes {
-        (Reading::Says, OnHold::Supersede)
+        (MessageMeaning::Says, OnHold::Supersede)
     } else {
-        (decisions::read(said, &waiting)?, OnHold::Refuse)
+        match decisions::read(said, &waiting) {
+            Ok(reading) => (reading, OnHold::Refuse),
+            Err(mistake) if asked.asks == QuestionPaging::OneByOne => {
+                (MessageMeaning::Nothing(mistake.message), OnHold::Refuse)
+            }
+            Err(mistake) => return Err(mistake),
+        }
     };
     match reading {
-        Reading::Decides(decided) => {
+        MessageMeaning::Decides(decided) => {
             Ok(sent(decide(asked, said, (&found, &waiting), decided, once.as_ref()).await?))
         }
-        Reading::Nothing(why) => {
+        MessageMeaning::Nothing(why) => {
             // What it decided may be why it decides nothing now.
             let was_done = engine.submit().was_done(&asked.who, once.as_ref()).await;
             if was_done.map_err(|error| A2aError::of(Some(run), &error))? {
-                return Ok(sent(Did::Repeat));
+                return Ok(sent(SendEffect::Repeat));
             }
             asked.remember_meaning(run, said, None);
-            Ok(sent(Did::Nothing(nothing(&why, &waiting))))
+            Ok(sent(SendEffect::Nothing(why)))
         }
-        Reading::Says => {
+        MessageMeaning::Says => {
             let say = Say { message, on_hold };
-            match engine.say(&asked.who, run, say, once).await {
-                Ok(answer) => Ok(sent(Did::of(answer))),
+            match engine.submit().say_on(&asked.who, &found, say, once).await {
+                Ok(answer) => Ok(sent(SendEffect::of(answer))),
                 Err(EngineError::Refused(Refusal::Held { .. })) => {
                     asked.remember_words(run, said);
-                    let why = "the message is not a decision about the open hold";
-                    Ok(sent(Did::Nothing(nothing(why, &waiting))))
+                    Ok(sent(SendEffect::Nothing(
+                        "the message is not a decision about the open hold".to_owned(),
+                    )))
                 }
                 Err(error) => Err(A2aError::of(Some(run), &error)),
             }
@@ -193,7 +215,7 @@ async fn deliver(asked: &Asked, request: &wire::SendMessageRequest) -> Result<Se
 }
 
 /// What every message must be, whatever it says.
-pub(super) fn check(asked: &Asked, request: &wire::SendMessageRequest) -> Result<(), A2aError> {
+pub(super) fn check(asked: &OperationContext, request: &wire::SendMessageRequest) -> Result<(), A2aError> {
     let (said, settings) = (&request.message, asked.app.engine.settings());
     if said.message_id.is_empty() {
         return Err(A2aError::invalid("message.messageId", "is empty; every message needs a unique id"));
@@ -226,34 +248,39 @@ fn over(run: RunId, outcome: Outcome) -> A2aError {
 }
 
 /// What a task waits for, and which of it a message without an id means.
-async fn waiting(asked: &Asked, found: &Snapshot, said: &wire::Message) -> Result<Waiting, A2aError> {
+async fn waiting(
+    asked: &OperationContext,
+    found: &Snapshot,
+    said: &wire::Message,
+) -> Result<PendingTask, A2aError> {
     let engine = &asked.app.engine;
     let task = found.id();
     let about = |error| A2aError::of(Some(task), &error);
     let below = engine.reads().holds_below(found.run()).await.map_err(about)?;
-    let views = asks_in(engine.reads(), &asked.who, Some(found), found.run(), &below).await.map_err(about)?;
+    let views =
+        asks_in(engine.reads().views(), &asked.who, Some(found), found.run(), &below).await.map_err(about)?;
     let again =
         if decisions::names_calls(said) { asked_again(asked, found, &views).await? } else { HashSet::new() };
     let depends = !again.is_empty() || decisions::names_none(said, !views.is_empty());
     let implied = match (depends, engine.settings().a2a.decisions) {
-        (false, _) => Means::of(Implied::NotShown),
-        (true, Decisions::Strict) => Means::STRICT,
-        (true, Decisions::Shown) => {
+        (false, _) => ImpliedMeaning::of(ImpliedHold::NotShown),
+        (true, settings::Decisions::Strict) => ImpliedMeaning::STRICT,
+        (true, settings::Decisions::Shown) => {
             let open: Vec<ShownHold> = views.iter().map(ShownHold::from).collect();
             let implied = engine.shown().implied_hold(&asked.who, task, &asked.names(said), &open).await;
-            Means::of(implied.map_err(|error| A2aError::of(Some(task), &error))?)
+            ImpliedMeaning::of(implied.map_err(|error| A2aError::of(Some(task), &error))?)
         }
     };
     let open = views.into_iter().map(|view| {
         let id = view.row.id;
-        Open { id, kind: view.row.kind, ask: view.ask, is_asked_again: again.contains(&id) }
+        PendingHold { id, kind: view.row.kind, ask: view.ask, is_asked_again: again.contains(&id) }
     });
-    Ok(Waiting { task, open: open.collect(), implied })
+    Ok(PendingTask { task, open: open.collect(), implied, asks: asked.asks })
 }
 
 /// Those holds whose call had another hold before.
 async fn asked_again(
-    asked: &Asked,
+    asked: &OperationContext,
     found: &Snapshot,
     views: &[HoldView],
 ) -> Result<HashSet<HoldId>, A2aError> {
@@ -277,29 +304,31 @@ async fn asked_again(
 /// Carries out what a message decides. It is carried out as a whole with its last decision; those before it are known by
 /// their own names until then.
 async fn decide(
-    asked: &Asked,
+    asked: &OperationContext,
     said: &wire::Message,
-    (found, waiting): (&Snapshot, &Waiting),
-    decided: Vec<Decided>,
+    (found, waiting): (&Snapshot, &PendingTask),
+    decided: Vec<ReadDecision>,
     once: Option<&IdempotencyKey>,
-) -> Result<Did, A2aError> {
-    let (count, mut did) = (decided.len(), Did::Everything);
-    for (at, Decided { hold, wanted, digest, shown, field }) in decided.into_iter().enumerate() {
-        let once =
-            if at + 1 == count { once.cloned() } else { once.map(|once| once.part(&hold.to_string())) };
+) -> Result<SendEffect, A2aError> {
+    let (count, mut did) = (decided.len(), SendEffect::Everything);
+    let message = map::message(said)?;
+    for (at, ReadDecision { hold, wanted, digest, shown, field }) in decided.into_iter().enumerate() {
+        let is_last = at + 1 == count;
+        let once = if is_last { once.cloned() } else { once.map(|once| once.part(&hold.to_string())) };
         let (repeated, revision) =
             (digest.or(shown.and_then(|shown| shown.digest)), shown.map(|shown| shown.revision));
-        let decision = Decision { hold, wanted, digest: repeated, revision, once };
+        let decision = Decisions::from(Decision { hold, wanted, digest: repeated, revision, once });
+        let decision = Decisions { message: is_last.then(|| message.clone()), ..decision };
         // What was read counts for the first decision; the next ones are about what that made of the run.
         let submit = asked.app.engine.submit();
         let done = if at == 0 && hold.run == found.id() {
-            submit.decide_on(&asked.who, decision.into(), found).await
+            submit.decide_on(&asked.who, decision, found).await
         } else {
-            submit.decide(&asked.who, decision).await
+            submit.decide_all(&asked.who, decision).await
         };
         let refused = match done {
-            Ok(answer) => {
-                did = Did::of(answer);
+            Ok(accepted) => {
+                did = SendEffect::of(accepted.answer);
                 continue;
             }
             Err(error) => error,
@@ -310,10 +339,14 @@ async fn decide(
         if let EngineError::BreaksSchema(broken) = &refused {
             let place = format!("{field}{}", broken.pointer);
             let why = format!("does not match the schema: {}", broken.why);
-            return Err(A2aError::invalid(place, why));
+            let mistake = A2aError::invalid(place, why);
+            return match asked.asks {
+                QuestionPaging::Everything => Err(mistake),
+                QuestionPaging::OneByOne => Ok(SendEffect::Nothing(mistake.message)),
+            };
         }
         if refused == EngineError::NotFound {
-            return Ok(Did::Nothing(nothing(&format!("{hold} is not a hold of this task"), waiting)));
+            return Ok(SendEffect::Nothing(format!("{hold} is not a hold of this task")));
         }
         if let EngineError::Refused(refusal) = &refused
             && shown.is_some()
@@ -322,7 +355,16 @@ async fn decide(
         {
             let why =
                 format!("it names no hold, and {hold}, which you were last shown, has changed: {refusal}");
-            return Ok(Did::Nothing(nothing(&why, waiting)));
+            return Ok(SendEffect::Nothing(why));
+        }
+        // The loops of the dialect know no errors: they are shown the task as it is now.
+        if let EngineError::Refused(refusal) = &refused
+            && asked.asks == QuestionPaging::OneByOne
+            && !matches!(refusal, Refusal::NotAllowed(_))
+        {
+            return Ok(SendEffect::Nothing(
+                A2aError::of(Some(hold.run), &EngineError::Refused(refusal.clone())).message,
+            ));
         }
         return Err(A2aError::of(Some(hold.run), &refused));
     }
@@ -336,21 +378,29 @@ fn has_moved_on(refusal: &Refusal) -> bool {
         Refusal::AlreadyDecided(_)
             | Refusal::NoSuchHold(_)
             | Refusal::Stale { .. }
+            | Refusal::Expired(_)
             | Refusal::MustRepeatDigest { .. }
     )
 }
 
-/// What a client is told whose message decided nothing.
-fn nothing(why: &str, waiting: &Waiting) -> String {
-    let ids: Vec<String> = waiting.open.iter().map(|open| open.id.to_string()).collect();
-    if ids.is_empty() {
-        format!("Nothing was decided: {why}. No hold of the task is open")
-    } else {
-        format!("Nothing was decided: {why}. Open holds, to be named as hold_id: {}", ids.join(", "))
+/// What a client is told whose message decided nothing, beside a task that shows these holds.
+fn nothing(why: &str, asks: QuestionPaging, shown: &[HoldId]) -> String {
+    let ids: Vec<String> = shown.iter().map(ToString::to_string).collect();
+    match (asks, ids.is_empty()) {
+        (QuestionPaging::Everything | QuestionPaging::OneByOne, true) => {
+            format!("Nothing was decided: {why}")
+        }
+        (QuestionPaging::Everything, false) => {
+            format!("Nothing was decided: {why}. Open holds, to be named as hold_id: {}", ids.join(", "))
+        }
+        // There may be others behind it, which the client is asked about next.
+        (QuestionPaging::OneByOne, false) => {
+            format!("Nothing was decided: {why}. Please answer what is asked above")
+        }
     }
 }
 
-impl Asked {
+impl OperationContext {
     /// Makes a repeat of this part of the request safe, where the client sent a key.
     fn chosen_key(&self, what: &str) -> Option<IdempotencyKey> {
         let key = self.key.clone()?;
@@ -374,6 +424,21 @@ impl Asked {
                 let unanswered = IdempotencyKey::message(run, &format!("bytes {}", self.digest));
                 self.shows.answer(run, unanswered.clone());
                 unanswered.and(chosen)
+            }
+        }
+    }
+
+    /// Whether a message to a task that is over decides what its sender was asked before, and nobody has told them that it
+    /// is over: the loops of the dialect end by being shown it.
+    async fn is_late(&self, said: &wire::Message, run: RunId) -> Result<bool, A2aError> {
+        if self.asks == QuestionPaging::Everything || !decisions::is_meant_to_decide(said) {
+            return Ok(false);
+        }
+        let implied = self.app.engine.shown().implied_hold(&self.who, run, &[], &[]).await;
+        match implied.map_err(|error| A2aError::of(Some(run), &error))? {
+            ImpliedHold::Outdated => Ok(true),
+            ImpliedHold::Hold(_) | ImpliedHold::NotShown | ImpliedHold::Several | ImpliedHold::Answered => {
+                Ok(false)
             }
         }
     }

@@ -35,7 +35,7 @@ const FOLLOWED_MAX: usize = 1000;
 pub(super) fn stream(app: &App, who: Principal, pass: Pass, session: Option<SessionId>) -> Response {
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let reading = Reading {
+    let reading = EventReader {
         changes: app.engine.reads().changes(),
         stopping: app.stopping.clone(),
         app: app.clone(),
@@ -53,7 +53,7 @@ pub(super) fn stream(app: &App, who: Principal, pass: Pass, session: Option<Sess
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
-struct Reading {
+struct EventReader {
     app: App,
     who: Principal,
     pass: Pass,
@@ -61,12 +61,12 @@ struct Reading {
     changes: Receiver<RunId>,
     stopping: watch::Receiver<bool>,
     look: Interval,
-    /// How far each call has been told, by its text, and whether it was over by then.
+    /// How far each call has been told, by its text, and whether it had ended by then.
     told: BTreeMap<String, (HoldId, Seq, bool)>,
     ready: VecDeque<JobView>,
 }
 
-impl Reading {
+impl EventReader {
     async fn next(&mut self) -> Option<Event> {
         while self.ready.is_empty() {
             let heard = tokio::select! {
@@ -107,7 +107,7 @@ impl Reading {
         Ok(())
     }
 
-    /// What waits, and what waited when it was last looked at.
+    /// What is pending, and what waited when it was last looked at.
     async fn look_at_all(&mut self) -> Result<(), EngineError> {
         let list = JobList { session: self.session.clone(), limit: FOLLOWED_MAX, ..JobList::default() };
         for view in self.app.engine.jobs().list(&self.who, list).await? {
@@ -135,7 +135,7 @@ impl Reading {
         if self.told.get(&text).is_some_and(|(_, told, _)| *told >= at) {
             return;
         }
-        // What is over is remembered too, for as long as there is room: its run may change again.
+        // What has ended is remembered too, for as long as there is room: its run may change again.
         if self.told.len() >= FOLLOWED_MAX * 4 {
             self.told.pop_first();
         }

@@ -19,10 +19,10 @@ use super::wire::{CallStatus, ToolResult};
 
 /// Whoever is told how a call ended.
 #[derive(Debug, Clone, Copy)]
-pub struct Settled;
+pub struct JobReceiver;
 
 #[derive(Serialize)]
-struct Told {
+struct JobNotice {
     #[serde(rename = "pendingID")]
     pending_id: String,
     status: CallStatus,
@@ -32,7 +32,7 @@ struct Told {
     error: Option<String>,
 }
 
-impl ReceiverKind for Settled {
+impl ReceiverKind for JobReceiver {
     fn name(&self) -> &'static str {
         JOB_RECEIVER
     }
@@ -57,7 +57,7 @@ impl ReceiverKind for Settled {
             Ok(result) => (Some(result), None),
             Err(error) => (None, Some(error)),
         };
-        let told = Told { pending_id: id, status: map::status_of_end(&end), result, error };
+        let told = JobNotice { pending_id: id, status: map::status_of_end(&end), result, error };
         let body = serde_json::to_string(&told).ok()?;
         let secret = telling.brought?;
         let id = delivery_id(telling.subscription, run.id, event);

@@ -5,14 +5,13 @@
 use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use standfast_core::project::ResolutionKind;
 use standfast_core::refusal::Refusal;
 use standfast_engine::{EngineError, StoreError};
 
 use super::wire::ErrorBody;
-use crate::http::{More, Problem, RecordedDecision, keep_advice, rfc3339, status};
+use crate::http::{Problem, ProblemDetails, RecordedDecision, Retelling, keep_advice, rfc3339, status};
 
 /// What every path of this protocol begins with.
 pub(super) const PREFIX: &str = "/tealagents/v1alpha1";
@@ -38,7 +37,7 @@ pub(super) fn problem(error: &EngineError) -> Problem {
             let detail = format!("this request was already decided: {how} by {by} at {at}");
             let recorded = Some(RecordedDecision { by, at, how });
             let problem = Problem::new(status, "already-decided", "Already decided", detail);
-            return problem.with(More { recorded, ..More::default() });
+            return problem.with(ProblemDetails { recorded, ..ProblemDetails::default() });
         }
         EngineError::BreaksSchema(broken) => {
             format!("the payload{} does not fit: {}", broken.pointer, broken.why)
@@ -54,7 +53,7 @@ pub(super) fn problem(error: &EngineError) -> Problem {
         | EngineError::MissingScope(_) => error.to_string(),
     };
     let problem = Problem::new(status, "refused", "Request refused", detail);
-    problem.with(More { retry_after, ..More::default() })
+    problem.with(ProblemDetails { retry_after, ..ProblemDetails::default() })
 }
 
 /// A decision as one word.
@@ -77,10 +76,12 @@ pub(super) fn body(problem: &Problem) -> ErrorBody {
 }
 
 /// Tells in this protocol's words what handlers and the door said in those of others.
-pub async fn problems_as_errors(request: Request, next: Next) -> Response {
-    let is_ours = request.uri().path().starts_with(PREFIX);
-    let response = next.run(request).await;
-    let Some(problem) = response.extensions().get::<Problem>().filter(|_| is_ours) else { return response };
+#[must_use]
+pub fn retells(request: &Request) -> Option<Retelling> {
+    request.uri().path().starts_with(PREFIX).then(|| Box::new(as_error) as Retelling)
+}
+
+fn as_error(problem: &Problem, response: &Response) -> Response {
     let mut told = (response.status(), Json(body(problem))).into_response();
     keep_advice(response.headers(), told.headers_mut());
     told

@@ -24,8 +24,8 @@ use standfast_core::transcript::stored_call;
 
 use super::error::PREFIX;
 use super::wire::{
-    Answered, AuthChallenge, AuthChallengeResponse, ContentType, FunctionCall, HitlResponse, MultiModalItem,
-    StateResponse, TaskStatus, TealAgentsResponse, TokenUsage, UserMessage,
+    AuthChallenge, AuthChallengeResponse, ContentType, FunctionCall, HitlResponse, MultiModalItem,
+    StateResponse, TaskAnswer, TaskStatus, TealAgentsResponse, TokenUsage, UserMessage,
 };
 
 pub(super) use answers::{Needs, needs, resolutions};
@@ -99,12 +99,12 @@ fn shown(part: &Part) -> MultiModalItem {
 
 /// The task that an answer is about: a run and its log, up to one point.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told<'a> {
+pub(super) struct TaskLog<'a> {
     pub(super) run: &'a Run,
     pub(super) log: &'a [Envelope],
 }
 
-impl<'a> Told<'a> {
+impl<'a> TaskLog<'a> {
     /// The id of the invocation that came last: the request that was resumed, or the message that was said.
     pub(super) fn request_id(self) -> String {
         let (run, asked) = (self.run.facts.id, requests(self.log));
@@ -135,7 +135,7 @@ impl<'a> Told<'a> {
     }
 }
 
-/// The first point behind `since` at which somebody is needed or the run is over: how many appends that are.
+/// The first point behind `since` at which somebody is needed or the run has ended: how many appends that are.
 pub(super) fn settled(run: RunId, appends: &[Vec<Envelope>], since: Seq) -> Option<usize> {
     let mut now: Option<Run> = None;
     for (index, append) in appends.iter().enumerate() {
@@ -175,29 +175,41 @@ pub(super) fn decided_at(log: &[Envelope], request: RequestKey) -> Option<Seq> {
 }
 
 /// What a task answers. `waiting` is the run that really waits: the task itself, or a sub-run of it.
-pub(super) fn answer(task: Told<'_>, waiting: Option<Told<'_>>, site: &str) -> Result<Answered, String> {
+pub(super) fn answer(
+    task: TaskLog<'_>,
+    waiting: Option<TaskLog<'_>>,
+    site: &str,
+) -> Result<TaskAnswer, String> {
     let facts = &task.run.facts;
     let asked = waiting.filter(|waiting| !waiting.asking().is_empty());
     let ended = task.run.outcome();
     if let (None, Some(waiting)) = (ended, asked) {
         return Ok(paused(task, waiting, site));
     }
+    let task_url = |status| {
+        let url = || format!("{site}{PREFIX}/{}/tasks/{}", facts.agent, facts.id);
+        (status == TaskStatus::Running).then(url)
+    };
     let state = |status, message: String| {
-        Answered::State(StateResponse {
+        TaskAnswer::State(StateResponse {
             session_id: facts.session.to_string(),
             task_id: facts.id.to_string(),
             request_id: task.request_id(),
             status,
             message,
+            response_url: task_url(status).map(|url| format!("{url}/response")),
+            stream_url: task_url(status).map(|url| format!("{url}/response/sse")),
+            task_url: task_url(status),
         })
     };
     let (output, reason) = result(task.log);
     match ended {
         None => Ok(state(
             TaskStatus::Running,
-            format!("The task is still at work; look at {PREFIX}/{}/tasks/{}", facts.agent, facts.id),
+            "The task is still at work. GET response_url for the answer, or stream_url to follow it; send nothing again"
+                .to_owned(),
         )),
-        Some(Outcome::Completed) => Ok(Answered::Output(TealAgentsResponse {
+        Some(Outcome::Completed) => Ok(TaskAnswer::Output(TealAgentsResponse {
             session_id: facts.session.to_string(),
             task_id: facts.id.to_string(),
             request_id: task.request_id(),
@@ -214,6 +226,14 @@ pub(super) fn answer(task: Told<'_>, waiting: Option<Told<'_>>, site: &str) -> R
             Err(format!("task {} failed: {why}", facts.id))
         }
     }
+}
+
+/// The event of the invocation that came last: what was said, or decided.
+pub(super) fn invoked_at(log: &[Envelope]) -> Option<Seq> {
+    let is_invocation = |event: &Event| {
+        matches!(event, Event::MessageReceived(_) | Event::MessageQueued(_) | Event::HoldResolved(_))
+    };
+    log.iter().rev().find(|envelope| is_invocation(&envelope.event)).map(|envelope| envelope.seq)
 }
 
 fn tokens(usage: Usage) -> TokenUsage {
@@ -233,7 +253,7 @@ fn result(log: &[Envelope]) -> (Option<String>, Option<String>) {
     (output.and_then(|body| body.inline().map(str::to_owned)), reason)
 }
 
-fn paused(task: Told<'_>, waiting: Told<'_>, site: &str) -> Answered {
+fn paused(task: TaskLog<'_>, waiting: TaskLog<'_>, site: &str) -> TaskAnswer {
     let asked = waiting.asking();
     let run = waiting.run.facts.id;
     let request_id = waiting.run.request().map(|key| RequestId { run, key }.to_string()).unwrap_or_default();
@@ -241,7 +261,7 @@ fn paused(task: Told<'_>, waiting: Told<'_>, site: &str) -> Answered {
     let (task_id, session_id) = (task.run.facts.id.to_string(), task.run.facts.session.to_string());
     if asked.iter().all(|(hold, _)| hold.kind == HoldKind::Auth) {
         let auth_challenges = asked.iter().flat_map(|(_, ask)| challenges(ask)).collect();
-        return Answered::Auth(AuthChallengeResponse {
+        return TaskAnswer::Auth(AuthChallengeResponse {
             task_id,
             session_id,
             request_id,
@@ -250,7 +270,7 @@ fn paused(task: Told<'_>, waiting: Told<'_>, site: &str) -> Answered {
             resume_url: url,
         });
     }
-    Answered::Hitl(HitlResponse {
+    TaskAnswer::Hitl(HitlResponse {
         task_id,
         session_id,
         request_id,
@@ -274,7 +294,7 @@ fn challenges(ask: &Ask) -> Vec<AuthChallenge> {
 }
 
 /// A call as it would run now. The run itself can wait too: that is call 0, and calls nothing.
-pub(super) fn function_call(told: Told<'_>, no: CallNo) -> FunctionCall {
+pub(super) fn function_call(told: TaskLog<'_>, no: CallNo) -> FunctionCall {
     let id = CallId { run: told.run.facts.id, no }.to_string();
     let index = place(told.log, no);
     let (name, arguments) = match stored_call(told.log, no) {

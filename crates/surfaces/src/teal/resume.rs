@@ -7,10 +7,12 @@ use axum::http::StatusCode;
 use serde_json::value::RawValue;
 use standfast_core::command::Choice;
 use standfast_core::event::Envelope;
+use standfast_core::hold::HoldKind;
 use standfast_core::id::{RequestId, RequestKey, RunId, Seq};
+use standfast_core::project::{HoldClosure, ResolutionKind};
 use standfast_core::refusal::Refusal;
 use standfast_engine::{
-    DecisionSet, Decisions, HoldDecision, HoldView, IdempotencyKey, Implied, RequestView, ShownHold,
+    DecisionSet, Decisions, HoldDecision, HoldView, IdempotencyKey, ImpliedHold, RequestView, ShownHold,
 };
 
 use super::error::problem;
@@ -32,9 +34,9 @@ pub(super) struct Wish {
 
 /// The task that goes on, and the point behind which its answer is.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Resumed {
+pub(super) struct ResumedTask {
     pub(super) task: RunId,
-    pub(super) since: Since,
+    pub(super) since: LogPoint,
 }
 
 /// Behind every event.
@@ -42,22 +44,25 @@ pub(super) const NOW: Seq = Seq(u64::MAX);
 
 /// A point of a task's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Since {
+pub(super) enum LogPoint {
     /// Behind this event.
     Event(Seq),
     /// Behind the decision of this request; while it is open, behind everything.
     Decided(RequestKey),
+    /// Behind what was last said or decided.
+    Invoked,
     /// Behind everything: what is true now.
     Now,
 }
 
-impl Since {
+impl LogPoint {
     /// The event that it means in this log.
     pub(super) fn seq(self, log: &[Envelope]) -> Seq {
         match self {
-            Since::Event(seq) => seq,
-            Since::Now => NOW,
-            Since::Decided(request) => map::decided_at(log, request).unwrap_or(NOW),
+            LogPoint::Event(seq) => seq,
+            LogPoint::Now => NOW,
+            LogPoint::Invoked => map::invoked_at(log).unwrap_or(NOW),
+            LogPoint::Decided(request) => map::decided_at(log, request).unwrap_or(NOW),
         }
     }
 }
@@ -104,7 +109,7 @@ impl Asker {
         &self,
         id: &str,
         wish: impl FnOnce() -> Result<Wish, Problem>,
-    ) -> Result<Resumed, Problem> {
+    ) -> Result<ResumedTask, Problem> {
         self.decide(id, self.request(id).await?, wish).await
     }
 
@@ -114,7 +119,7 @@ impl Asker {
         id: &str,
         view: RequestView,
         wish: impl FnOnce() -> Result<Wish, Problem>,
-    ) -> Result<Resumed, Problem> {
+    ) -> Result<ResumedTask, Problem> {
         let asked: Vec<&HoldView> = view.holds.iter().filter(|hold| map::is_asked(hold.row.kind)).collect();
         if let Some(theirs) = asked.iter().find(|hold| !hold.may_decide) {
             return Err(problem(&Refusal::NotAllowed(Some(theirs.row.id)).into()));
@@ -129,6 +134,11 @@ impl Asker {
         }
         let run = view.snapshot.id();
         let task = self.root(view.snapshot.run()).await;
+        // Whoever has logged in says so: there is nothing left to decide, and the answer is what came of it.
+        if !is_open && wish.action == Action::Approve && meant.iter().all(|hold| is_logged_in(hold)) {
+            let since = if task == run { since_decided(id) } else { LogPoint::Now };
+            return Ok(ResumedTask { task, since });
+        }
         // Under the same id something more is asked by now: whoever means it was shown it (C26).
         let shown = if is_open && wish.seen.is_none() && came_later(&view.holds, &meant) {
             self.were_shown(run, &meant).await?
@@ -139,6 +149,7 @@ impl Asker {
             Action::Reject => DecisionSet::Reject {
                 holds: meant.iter().map(|hold| hold.row.id.key).collect(),
                 reason: wish.reason.clone(),
+                above: Vec::new(),
             },
             // There is nothing to answer any more: whatever is said, the recorded decision is told.
             Action::Approve if !is_open => {
@@ -153,19 +164,18 @@ impl Asker {
                 DecisionSet::Each(each)
             }
         };
-        let decisions = Decisions { run, what, once: wish.once };
+        let decisions = Decisions { run, what, message: None, once: wish.once };
         let (submit, snapshot) = (self.app.engine.submit(), &view.snapshot);
         let decided = if task != run && wish.action == Action::Reject {
             submit.decide_and_cancel(&self.who, decisions, snapshot, task).await
         } else {
-            submit.decide_on(&self.who, decisions, snapshot).await.map(drop)
+            submit.decide_on(&self.who, decisions, snapshot).await
         };
         decided.map_err(|error| problem(&error))?;
         if task != run {
-            return Ok(Resumed { task, since: Since::Now });
+            return Ok(ResumedTask { task, since: LogPoint::Now });
         }
-        let id: RequestId = id.parse().map_err(|_| Problem::not_found())?;
-        Ok(Resumed { task, since: Since::Decided(id.key) })
+        Ok(ResumedTask { task, since: since_decided(id) })
     }
 
     /// These holds, if they are what the caller was last shown.
@@ -173,12 +183,30 @@ impl Asker {
         let open: Vec<ShownHold> = meant.iter().map(|hold| ShownHold::from(*hold)).collect();
         let implied = self.app.engine.shown().implied_hold(&self.who, run, &[], &open).await;
         let are_all_shown = match implied.map_err(|error| problem(&error))? {
-            Implied::Hold(_) => open.len() == 1,
-            Implied::Several => true,
-            Implied::NotShown | Implied::Outdated | Implied::Answered => false,
+            ImpliedHold::Hold(_) => open.len() == 1,
+            ImpliedHold::Several => true,
+            ImpliedHold::NotShown | ImpliedHold::Outdated | ImpliedHold::Answered => false,
         };
         are_all_shown.then_some(open).ok_or_else(not_shown)
     }
+}
+
+/// Behind the decision of a request.
+fn since_decided(id: &str) -> LogPoint {
+    id.parse::<RequestId>().map_or(LogPoint::Now, |id| LogPoint::Decided(id.key))
+}
+
+/// Whether a login was asked for and is done.
+fn is_logged_in(hold: &HoldView) -> bool {
+    let is_done = |closed: &HoldClosure| match closed.how {
+        ResolutionKind::Approved | ResolutionKind::Edited | ResolutionKind::Answered => true,
+        ResolutionKind::Denied
+        | ResolutionKind::Failed
+        | ResolutionKind::Expired
+        | ResolutionKind::Withdrawn
+        | ResolutionKind::Superseded => false,
+    };
+    hold.row.kind == HoldKind::Auth && hold.row.closed.as_ref().is_some_and(is_done)
 }
 
 /// Whether any of these opened only after something of the request had been decided.

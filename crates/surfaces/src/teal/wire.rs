@@ -41,7 +41,7 @@ pub(super) enum ContentType {
     Image,
 }
 
-/// What the agent came to.
+/// The agent's result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct TealAgentsResponse {
     pub(super) session_id: String,
@@ -83,7 +83,7 @@ pub(super) struct HitlResponse {
     pub(super) approval_url: String,
     /// POST here to reject.
     pub(super) rejection_url: String,
-    /// What waits.
+    /// What is pending.
     pub(super) tool_calls: Vec<FunctionCall>,
 }
 
@@ -135,12 +135,21 @@ pub(super) struct StateResponse {
     pub(super) request_id: String,
     pub(super) status: TaskStatus,
     pub(super) message: String,
+    /// While it is at work: GET it, and it waits for the answer to this request, as chat does. Nothing is sent again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) response_url: Option<String>,
+    /// While it is at work: GET it for the same as a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stream_url: Option<String>,
+    /// While it is at work: GET it for the task as it is, with its trail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) task_url: Option<String>,
 }
 
 /// What a task that ended well, waits, or was stopped answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
-pub(super) enum Answered {
+pub(super) enum TaskAnswer {
     Output(TealAgentsResponse),
     Hitl(HitlResponse),
     Auth(AuthChallengeResponse),
@@ -159,9 +168,9 @@ pub(super) struct StreamedEvent {
 /// What the data of an event says.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Streamed {
+pub(super) enum StreamData {
     Partial(TealAgentsPartialResponse),
-    Answered(Answered),
+    Answered(TaskAnswer),
     Error(ErrorBody),
 }
 
@@ -237,6 +246,16 @@ pub(super) enum Action {
 pub(super) struct ResumeArgs {
     /// `approve` or `reject`, where the body does not say.
     pub(super) action: Option<String>,
+    /// Seconds to wait for the answer at most; without it as long as the server allows.
+    pub(super) wait: Option<u32>,
+}
+
+/// How long a request waits.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct WaitArgs {
+    /// Seconds to wait for the answer at most; without it as long as the server allows.
+    pub(super) wait: Option<u32>,
 }
 
 /// A no.

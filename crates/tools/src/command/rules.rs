@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use standfast_engine::tool::{Because, Judgement};
+use standfast_engine::tool::{HoldReason, Judgement};
 
 use super::authority::{self, Lookup};
 use super::{BadCommand, CommandOptions, argv, command_text, git};
@@ -68,9 +68,9 @@ pub(super) fn judge(options: &CommandOptions, arguments: &str) -> Judgement {
     let suspicious = if in_repository { git::suspicious(&directory, options.confinement) } else { None };
     match listed(options, &words) {
         // Whoever listed it meant these words, not what somebody has made of the repository since.
-        Listed::Exactly if suspicious.is_none() => return Judgement::Allow,
-        Listed::Exactly | Listed::Begins => {}
-        Listed::No => {
+        ListMatch::Exactly if suspicious.is_none() => return Judgement::Allow,
+        ListMatch::Exactly | ListMatch::Begins => {}
+        ListMatch::No => {
             return ask(
                 NOT_LISTED,
                 format!("{program:?} is not among the commands that run without a person"),
@@ -105,7 +105,8 @@ pub(super) fn judge(options: &CommandOptions, arguments: &str) -> Judgement {
         (Confinement::On, true) => given,
         (Confinement::On, false) => Vec::new(),
     };
-    match looked_at.into_iter().find(|word| leaves_directory(word, &directory)) {
+    let roots = options.changeable();
+    match looked_at.into_iter().find(|word| leaves_directory(word, &directory, &roots)) {
         Some(word) => ask(LEAVES_DIRECTORY, format!("{word:?} leads out of the working directory")),
         None => Judgement::Allow,
     }
@@ -120,7 +121,7 @@ pub(super) fn forbidden(options: &CommandOptions, words: &[String]) -> Result<()
     if let Some(denied) = options.denied_commands.iter().find(|denied| is_denied(denied, words)) {
         return Err(BadCommand::Denied { program: program.clone(), denied: denied.clone() });
     }
-    if options.denies_by_default() && listed(options, words) == Listed::No {
+    if options.denies_by_default() && listed(options, words) == ListMatch::No {
         let allowed = options.allowed_commands.clone().unwrap_or_default();
         return Err(BadCommand::NotAllowed { program: program.clone(), allowed });
     }
@@ -129,7 +130,7 @@ pub(super) fn forbidden(options: &CommandOptions, words: &[String]) -> Result<()
 
 /// Whether a command is on the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Listed {
+enum ListMatch {
     /// Word for word, with all its arguments.
     Exactly,
     /// An entry is its program, or its first words.
@@ -138,8 +139,8 @@ enum Listed {
 }
 
 /// Programs are compared as they are written: `ls` is not `./ls` and not `/tmp/ls`.
-fn listed(options: &CommandOptions, words: &[String]) -> Listed {
-    let mut found = Listed::No;
+fn listed(options: &CommandOptions, words: &[String]) -> ListMatch {
+    let mut found = ListMatch::No;
     for entry in options.allowed_commands.iter().flatten() {
         // An entry that cannot be read lists nothing.
         let Ok(entry) = shell_words::split(entry) else { continue };
@@ -147,9 +148,9 @@ fn listed(options: &CommandOptions, words: &[String]) -> Listed {
             continue;
         }
         if entry.len() > 1 && entry.len() == words.len() {
-            return Listed::Exactly;
+            return ListMatch::Exactly;
         }
-        found = Listed::Begins;
+        found = ListMatch::Begins;
     }
     found
 }
@@ -214,8 +215,8 @@ fn shell_sign(command: &str) -> Option<char> {
     None
 }
 
-/// Whether a word is a path out of a directory: by what it says, or by the links on its way.
-fn leaves_directory(word: &str, directory: &Path) -> bool {
+/// Whether a word is a path out of a directory, and into none of these: by what it says, or by the links on its way.
+fn leaves_directory(word: &str, directory: &Path, roots: &[PathBuf]) -> bool {
     let value = word.split_once('=').map_or(word, |(_, value)| value);
     let value = value.strip_prefix('-').map_or(value, |letters| letters.get(1..).unwrap_or_default());
     let path = Path::new(value);
@@ -226,15 +227,19 @@ fn leaves_directory(word: &str, directory: &Path) -> bool {
     let whole = inside.join(path);
     // A link to nowhere leads to what would be made there.
     let is_dangling = |step: &Path| step.is_symlink() && step.canonicalize().is_err();
-    says_so
-        || !real_or_planned(&whole).starts_with(&inside)
-        || whole.ancestors().take_while(|step| step.starts_with(&inside)).any(is_dangling)
+    let is_in = |root: &PathBuf| {
+        real_or_planned(&whole).starts_with(root)
+            && !whole.ancestors().take_while(|step| step.starts_with(root)).any(is_dangling)
+    };
+    // The operator has named the other directories; a path that says where it leads may lead there.
+    let (others, is_plain) = (roots.iter().filter(|root| **root != inside), !says_so);
+    !(is_plain && is_in(&inside)) && !(path.is_absolute() && others.into_iter().any(is_in))
 }
 
 fn ask(rule: &'static str, reason: String) -> Judgement {
-    Judgement::Ask(Because { rule, reason })
+    Judgement::Ask(HoldReason { rule, reason })
 }
 
 fn forbid(rule: &'static str, reason: String) -> Judgement {
-    Judgement::Forbid(Because { rule, reason })
+    Judgement::Forbid(HoldReason { rule, reason })
 }

@@ -19,7 +19,7 @@ use super::{Report, fresh_file, open};
 use crate::sqlite::SqliteStore;
 use crate::{
     Audience, AudienceMember, Batch, Claim, ClaimedRun, DeliveryStore, HoldFilter, HoldQuery, Notice,
-    NoticeQuery, Put, RunFilter, RunStore, ShardSet, StoreError, WorkStore,
+    NoticeQuery, RunFilter, RunStore, ShardSet, SideWrite, StoreError, WorkStore,
 };
 
 /// What a column is overwritten with: each kind of damage, as SQL.
@@ -37,7 +37,7 @@ pub const GARBAGE: [&str; 10] = [
 ];
 
 /// The columns that are overwritten, with the rows of the victim.
-pub const COLUMNS: [(&str, &str, &str); 39] = [
+pub const COLUMNS: [(&str, &str, &str); 40] = [
     ("runs", "id", "no = 1"),
     ("runs", "tenant", "no = 1"),
     ("runs", "agent", "no = 1"),
@@ -61,6 +61,7 @@ pub const COLUMNS: [(&str, &str, &str); 39] = [
     ("runs", "wake_at", "no = 1"),
     ("runs", "due_at", "no = 1"),
     ("runs", "state", "no = 1"),
+    ("runs", "packed", "no = 1"),
     ("links", "count", "key >> 20 = 1"),
     ("links", "at", "key >> 20 = 1"),
     ("links", "actor", "key >> 20 = 1"),
@@ -233,7 +234,7 @@ impl Scene {
         scribe.now = super::super::support::BEGIN;
         for row in &self.bystanders {
             let mut batch = scribe.batch(row, &resolve(the_hold(row).key, Choice::Approve));
-            batch.puts.push(Put::Wake { run: self.victim.run.facts.id, at: scribe.now });
+            batch.puts.push(SideWrite::Wake { run: self.victim.run.facts.id, at: scribe.now });
             let after = batch.row.clone();
             block_on(store.append(vec![batch])).map_err(|error| format!("deciding a bystander: {error}"))?;
             if checked(store, row.run.facts.id)? != after {
@@ -270,7 +271,12 @@ fn held(scribe: &mut Scribe, store: &SqliteStore) -> RunRow {
     let mut batch = scribe.reply(&row, &[super::SHELL]);
     let (from, due_at) = (batch.link.header.first, scribe.now);
     let (hold, who) = (the_hold(&batch.row), vec![AudienceMember("user:alice".into())]);
-    batch.puts.push(Put::Audience { hold, who });
-    batch.puts.push(Put::Notice(Notice { subscription: "hook".into(), owner: String::new(), from, due_at }));
+    batch.puts.push(SideWrite::Audience { hold, who });
+    batch.puts.push(SideWrite::Notice(Notice {
+        subscription: "hook".into(),
+        owner: String::new(),
+        from,
+        due_at,
+    }));
     write(batch)
 }
