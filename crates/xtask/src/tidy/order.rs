@@ -14,12 +14,13 @@ type Row = (&'static str, &'static [&'static str]);
 /// The crates, by their folders, each with those of ours that it is built from.
 const CRATES: &[Row] = &[
     ("core", &[]),
+    ("policy", &["core"]),
     ("store", &["core"]),
-    ("engine", &["core", "store"]),
+    ("engine", &["core", "policy", "store"]),
     ("models", &["core", "engine"]),
     ("tools", &["core", "engine"]),
     ("surfaces", &["core", "store", "engine"]),
-    ("server", &["core", "store", "engine", "models", "tools", "surfaces"]),
+    ("server", &["core", "policy", "store", "engine", "models", "tools", "surfaces"]),
     ("bench", &["core", "store", "engine", "models", "surfaces", "server"]),
     ("testkit", &[]),
     ("e2e", &["core", "store", "testkit"]),
@@ -66,7 +67,7 @@ const ENGINE: &[Row] = &[
 pub(crate) const ENGINE_FOLDER: &str = "crates/engine/src";
 
 /// The crates whose top-level modules are kept in order; those of the engine are its components.
-const PRODUCT: &[&str] = &["core", "store", "models", "tools", "surfaces", "server"];
+const PRODUCT: &[&str] = &["core", "policy", "store", "models", "tools", "surfaces", "server"];
 
 /// Folders that only tests use, though they are built into the crates.
 pub(crate) const FOR_TESTS_ONLY: &[&str] = &["crates/core/src/testing", "crates/store/src/conformance"];
