@@ -6,8 +6,8 @@
 use super::Draft;
 use crate::body::Body;
 use crate::command::AskedCall;
-use crate::digest;
-use crate::event::{Event, HoldOpened};
+use crate::digest::{self, Digest};
+use crate::event::{Driver, Event, HoldOpened};
 use crate::hold::{Ask, HoldKind, HoldPolicy, OnTimeout, name_files};
 use crate::id::{CallNo, HoldKey};
 use crate::json::RawJson;
@@ -29,12 +29,14 @@ pub(super) fn judge(draft: &Draft<'_>, no: CallNo, asked: &AskedCall) -> Judgeme
     let tool = ToolName::new(&asked.tool).unwrap_or_else(|_| unnamed());
     let spec = draft.ctx.definition.tools.get(&tool);
     let parsed = RawJson::parse(&asked.arguments);
+    // An outside worker brings its own tools, unless its run is pinned to some.
+    let is_own = draft.run.facts.driver == Driver::Outside && draft.ctx.definition.tools.is_empty();
     let problem = match (&spec, &parsed) {
-        (None, _) => Some(unknown_tool(draft, &tool)),
-        (Some(_), Err(bad)) => Some(format!("the arguments were not taken: {bad}")),
-        (Some(_), Ok(_)) => asked.problem.clone(),
+        (None, _) if !is_own => Some(unknown_tool(draft, &tool)),
+        (Some(_) | None, Err(bad)) => Some(format!("the arguments were not taken: {bad}")),
+        (Some(_) | None, Ok(_)) => asked.problem.clone(),
     };
-    let schema = spec.map(|spec| spec.schema_digest());
+    let schema = spec.map(|spec| spec.schema_digest()).or(is_own.then(Digest::default));
     let arguments = match parsed {
         Ok(json) => Body::Json(json),
         Err(_) => Body::text(&asked.arguments),
@@ -147,7 +149,7 @@ pub(super) struct NewHold {
     pub(super) ask: Ask,
     pub(super) judged: Option<PolicyVerdict>,
     pub(super) votes: u32,
-    pub(super) digest: Option<digest::Digest>,
+    pub(super) digest: Option<Digest>,
     pub(super) files: Vec<FileDigest>,
     pub(super) revision: u32,
     pub(super) attempt: u32,

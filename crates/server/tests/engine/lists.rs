@@ -97,6 +97,7 @@ async fn whoever_sees_nothing_looks_at_nothing() {
         | RunFilter::Agent(_)
         | RunFilter::Session(..)
         | RunFilter::Inbox(_)
+        | RunFilter::WithJobs
         | RunFilter::Claimable(..) => false,
     };
     assert!(!runs.is_empty() && runs.iter().all(of_eve), "{runs:?}");

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use standfast_core::body::Blob;
+use standfast_core::hold::HoldKind;
 use standfast_core::id::{HoldId, RunId, Secret, Seq, tenant_tag};
 use standfast_core::link::Contents;
 use standfast_core::project::{HoldChange, HoldRow};
@@ -372,9 +373,22 @@ fn write_hold(
             for who in audience {
                 connection.prepare_cached(sql::AUDIENCE_ADD)?.execute(params![who, no])?;
             }
+            if row.kind == HoldKind::External {
+                let (session, status) = (row.session.as_str(), columns::external_status(row));
+                let timeout = row.expires_at.map(|at| at.0);
+                connection
+                    .prepare_cached(sql::EXTERNAL_ADD)?
+                    .execute(params![no, tenant, run, session, status, timeout])?;
+            }
         }
-        // What changes of an open hold stands in the fold of its run.
-        HoldChange::Update(_) => {}
+        // What changes of an open hold stands in the fold of its run, but for what it is found by.
+        HoldChange::Update(row) => {
+            if row.kind == HoldKind::External
+                && let Some(found) = find_hold(connection, run, row.id)?
+            {
+                set_external(connection, row, found.no)?;
+            }
+        }
         HoldChange::Close(row) => {
             if close_hold(connection, row, run)? {
                 let agent = numbers.number(connection, row.agent.as_str())?;
@@ -390,10 +404,20 @@ fn close_hold(connection: &Connection, row: &HoldRow, run: i64) -> Result<bool, 
     let Some(found) = find_hold(connection, run, row.id)? else { return Ok(false) };
     let record = columns::json(&Record::of(row));
     connection.prepare_cached(sql::HOLD_CLOSE)?.execute(params![found.no, record])?;
+    if row.kind == HoldKind::External {
+        set_external(connection, row, found.no)?;
+    }
     for who in found.audience() {
         connection.prepare_cached(sql::AUDIENCE_REMOVE)?.execute(params![who, found.no])?;
     }
     Ok(found.record.is_none())
+}
+
+/// How a hold that waits for an outside system is found from now on.
+fn set_external(connection: &Connection, row: &HoldRow, hold: i64) -> Result<(), Failure> {
+    let (status, timeout) = (columns::external_status(row), row.expires_at.map(|at| at.0));
+    connection.prepare_cached(sql::EXTERNAL_SET)?.execute(params![hold, status, timeout])?;
+    Ok(())
 }
 
 /// A hold's row by its id; the secret is compared in constant time.
