@@ -51,8 +51,9 @@ pub use standfast_store::{
     DeadLetter, Page, Scope as SubscriptionScope, SessionKey, SessionRow, StoreError, UnreadableRun,
 };
 pub use submit::{
-    ClaimTask, Decision, DecisionSet, Decisions, Deleted, HoldDecision, LoginError, Logins, NewRun, NewTask,
-    Report, ReportBody, ReportError, Reports, Signature, Submit, TaskQueue, TaskReport, claimed_by,
+    CallReport, ClaimTask, Decision, DecisionSet, Decisions, Deleted, HoldDecision, LoginError, Logins,
+    NewRun, NewTask, ProposedCall, Report, ReportBody, ReportError, Reports, Signature, Submit, TaskQueue,
+    TaskReport, claimed_by,
 };
 pub use wakes::Delta;
 pub use work::StartupReport;

@@ -29,14 +29,12 @@ pub(super) fn judge(draft: &Draft<'_>, no: CallNo, asked: &AskedCall) -> Judgeme
     let tool = ToolName::new(&asked.tool).unwrap_or_else(|_| unnamed());
     let spec = draft.ctx.definition.tools.get(&tool);
     let parsed = RawJson::parse(&asked.arguments);
-    // An outside worker brings its own tools, unless its run is pinned to some.
-    let is_own = draft.run.facts.driver == Driver::Outside && draft.ctx.definition.tools.is_empty();
-    let problem = match (&spec, &parsed) {
-        (None, _) if !is_own => Some(unknown_tool(draft, &tool)),
-        (Some(_) | None, Err(bad)) => Some(format!("the arguments were not taken: {bad}")),
-        (Some(_) | None, Ok(_)) => asked.problem.clone(),
+    let schema = schema_of(draft, &tool);
+    let problem = match (&schema, &parsed) {
+        (None, _) => Some(unknown_tool(draft, &tool)),
+        (Some(_), Err(bad)) => Some(format!("the arguments were not taken: {bad}")),
+        (Some(_), Ok(_)) => asked.problem.clone(),
     };
-    let schema = spec.map(|spec| spec.schema_digest()).or(is_own.then(Digest::default));
     let arguments = match parsed {
         Ok(json) => Body::Json(json),
         Err(_) => Body::text(&asked.arguments),
@@ -74,6 +72,15 @@ pub(super) fn judge(draft: &Draft<'_>, no: CallNo, asked: &AskedCall) -> Judgeme
         Effect::Hold => return Judgement { call, hold: Some(combined) },
     }
     Judgement { call, hold: None }
+}
+
+/// Digest of what a tool takes; none when there is no such tool. An outside worker brings tools of its own, of which nothing
+/// is known but what it says, unless its run is pinned to some.
+pub(super) fn schema_of(draft: &Draft<'_>, tool: &ToolName) -> Option<Digest> {
+    let definition = draft.ctx.definition;
+    let is_own = draft.run.facts.driver == Driver::Outside && definition.tools.is_empty();
+    let pinned = definition.tools.get(tool).map(|spec| spec.schema_digest());
+    pinned.or(is_own.then(Digest::default))
 }
 
 /// The combined verdict on a call.

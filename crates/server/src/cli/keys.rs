@@ -3,13 +3,14 @@
 //! Works on the server's database, so whoever may write that may make keys; no other right exists. The server may be
 //! running: it reads credentials from there each time. A key is shown once, alone on standard output.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use standfast::database::Database;
-use standfast_core::name::{GroupName, RoleName, Tenant, UserId};
+use standfast_core::name::{GroupName, InboxName, RoleName, Tenant, UserId};
 use standfast_core::time::{Millis, Timestamp};
 use standfast_engine::auth::{ApiKey, KeyFacts, Scope};
 use standfast_engine::clock::{self, Clock};
@@ -74,6 +75,9 @@ pub(super) struct Create {
     /// runs:write, holds:decide.
     #[arg(long = "scope", value_name = "S")]
     scopes: Vec<Scope>,
+    /// An inbox that the key may work in; gives the scope inbox:work for these inboxes alone. May be repeated.
+    #[arg(long = "inbox", value_name = "I", value_parser = |text: &str| InboxName::new(text))]
+    inboxes: Vec<InboxName>,
     /// When the key expires: 12h, 30d, 8w. Default: never.
     #[arg(long, value_name = "SPAN", value_parser = span)]
     expires: Option<Millis>,
@@ -175,16 +179,20 @@ fn wait<T>(answer: Answer<T>) -> Result<T, StoreError> {
 fn create(order: &Create) -> Result<String, Failure> {
     let mut file = open(&order.which)?;
     let now = Clock::system().now();
-    let scopes = match order.scopes.as_slice() {
+    let mut scopes: BTreeSet<Scope> = match order.scopes.as_slice() {
         [] => Scope::usual(),
         named => named.iter().copied().collect(),
     };
+    if !order.inboxes.is_empty() {
+        scopes.insert(Scope::InboxWork);
+    }
     let facts = KeyFacts {
         name: order.name.clone(),
         user: order.user.clone(),
         groups: order.groups.iter().cloned().collect(),
         roles: order.roles.iter().cloned().collect(),
         scopes,
+        inboxes: order.inboxes.iter().cloned().collect(),
         created_at: now,
     };
     let expires_at = order.expires.map(|span| now.plus(span));

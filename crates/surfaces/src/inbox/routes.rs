@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 
 use super::notices::TaskWebhook;
 use super::shown::Shown;
-use super::{error, map, wire};
+use super::{calls, error, map, wire};
 use crate::http::{App, Args, Problem, Repeatable, Segment};
 
 /// Tasks of a page, unless the caller wants another number.
@@ -28,15 +28,15 @@ const PAGE_MAX: usize = 200;
 /// Tasks that can be added at once.
 const BATCH_MAX: usize = 100;
 
-type Who = Extension<Principal>;
-type Answered<T> = Result<T, Problem>;
+pub(super) type Who = Extension<Principal>;
+pub(super) type Answered<T> = Result<T, Problem>;
 /// Tasks that are answered with, and what they show.
 type Shows<T> = Answered<Shown<T>>;
 /// Inbox and task of a path.
-type Names = Path<(String, String)>;
+pub(super) type Names = Path<(String, String)>;
 
 /// What every route may answer instead.
-struct Problems;
+pub(super) struct Problems;
 
 impl IntoResponses for Problems {
     fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
@@ -66,7 +66,9 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(suspend_task))
         .routes(routes!(complete_task))
         .routes(routes!(fail_task))
+        .routes(routes!(start_task))
         .routes(routes!(heartbeat_task))
+        .merge(calls::routes())
         .routes(routes!(subscribe_to_tasks))
 }
 
@@ -248,7 +250,13 @@ async fn resume_task(
 ) -> Answered<Json<wire::Resumed>> {
     let (inbox, run) = task_names(names)?;
     let snapshot = app.engine.inboxes().snapshot(&who, &inbox, run).await.map_err(no)?;
-    let task = app.engine.inboxes().task_view(&who, &snapshot).await.map_err(no)?;
+    // Who names a hold may answer it while other calls of the task still run (C36).
+    let inboxes = app.engine.inboxes();
+    let task = match body.hold_id {
+        Some(_) => inboxes.task_view_with_open_holds(&who, &snapshot).await,
+        None => inboxes.task_view(&who, &snapshot).await,
+    };
+    let task = task.map_err(no)?;
     let answered = Ok(Json(wire::Resumed { success: true }));
     if app.engine.submit().was_done(&who, once.as_ref()).await.map_err(no)? {
         return answered;
@@ -367,6 +375,22 @@ async fn fail_task(
     report(&app, &who, names, &body.claim_id, map::failure(&body.error)?, once).await
 }
 
+/// A worker begins to work on what it has claimed: the task is in progress, and `task.started` is told.
+#[utoipa::path(
+    post, path = "/{inboxId}/tasks/{taskId}/start", tag = "inbox",
+    params(("inboxId" = String, Path, description = "The inbox"), ("taskId" = String, Path, description = "The task")),
+    request_body = wire::OwnClaim,
+    responses((status = 200, body = wire::Task), Problems)
+)]
+async fn start_task(
+    State(app): State<App>,
+    Extension(who): Who,
+    Path(names): Names,
+    Repeatable { body, once }: Repeatable<wire::OwnClaim>,
+) -> Shows<wire::Task> {
+    report(&app, &who, names, &body.claim_id, TaskReport::Start, once).await
+}
+
 /// A worker says that it still works: its claim lasts for another while.
 #[utoipa::path(
     post, path = "/{inboxId}/tasks/{taskId}/heartbeat", tag = "inbox",
@@ -427,7 +451,7 @@ async fn view(app: &App, who: &Principal, inbox: &InboxName, run: RunId) -> Show
     Ok(Shown::task(app, who, &task))
 }
 
-fn no(error: standfast_engine::EngineError) -> Problem {
+pub(super) fn no(error: standfast_engine::EngineError) -> Problem {
     error::problem(&error)
 }
 
@@ -436,6 +460,6 @@ fn inbox_name(text: String) -> Answered<InboxName> {
     InboxName::new(text).map_err(|_| Problem::not_found())
 }
 
-fn task_names((inbox, task): (String, String)) -> Answered<(InboxName, RunId)> {
+pub(super) fn task_names((inbox, task): (String, String)) -> Answered<(InboxName, RunId)> {
     Ok((inbox_name(inbox)?, task.parse().map_err(|_| Problem::not_found())?))
 }
