@@ -45,7 +45,7 @@ pub use nodes::{FEATURE_LEVEL, NodeFacts, NodeView, Nodes};
 pub use reads::{
     Follower, HoldList, HoldView, InboxView, Inboxes, JobList, JobView, Jobs, Listed, LookedUpRun, Metadata,
     News, PENDING, Reads, RecentRuns, RequestView, RunList, RunView, SessionError, SessionList, SessionName,
-    SessionNow, SessionView, Sessions, Step, TaskList, TaskView, metadata,
+    SessionNow, SessionView, Sessions, Step, TaskList, TaskView, WaitingSession, metadata,
 };
 pub use standfast_store::{
     DeadLetter, Page, Scope as SubscriptionScope, SessionKey, SessionRow, StoreError, UnreadableRun,

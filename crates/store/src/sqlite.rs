@@ -17,6 +17,7 @@ mod plans;
 mod read;
 mod rows;
 mod schema;
+mod snapshot;
 mod sql;
 mod tally;
 mod work;
@@ -58,6 +59,7 @@ use writer::{Job, Writer};
 pub use audit::{audit_entries, export, heads, verify, verify_against};
 pub use credentials::CredentialFile;
 pub use schema::OpenError;
+pub use snapshot::SqliteSnapshot;
 
 /// Keeps runs in one SQLite file.
 #[derive(Debug)]

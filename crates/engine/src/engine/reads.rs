@@ -39,7 +39,7 @@ use crate::auth::{Party, Principal, may_decide, may_log_in};
 
 pub use follow::{Follower, News, Step};
 pub use inboxes::{InboxView, Inboxes, TaskList, TaskView};
-pub use jobs::{JobList, JobView, Jobs, SessionNow};
+pub use jobs::{JobList, JobView, Jobs, SessionNow, WaitingSession};
 pub use requests::RequestView;
 pub use run_lists::{Listed, RecentRuns};
 pub use sessions::{

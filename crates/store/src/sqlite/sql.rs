@@ -198,7 +198,8 @@ pub(super) const EXTERNAL_ADD: &str = "INSERT INTO external_holds (hold, tenant,
 /// How it stands now.
 pub(super) const EXTERNAL_SET: &str = "UPDATE external_holds SET status = ?2, timeout = ?3 WHERE hold = ?1";
 /// Those of a run are gone with its contents.
-pub(super) const EXTERNAL_ERASE: &str = "DELETE FROM external_holds WHERE run = ?1";
+pub(super) const EXTERNAL_ERASE: &str = "DELETE FROM external_holds \
+     WHERE tenant = (SELECT tenant FROM runs WHERE no = ?1) AND run = ?1";
 /// Who sees a hold, so that the rows can be deleted with it.
 pub(super) const HOLD_AUDIENCE: &str = "UPDATE holds SET audience = ?2 WHERE no = ?1";
 /// The next agent of a tenant with open holds.

@@ -8,7 +8,7 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use standfast_engine::{EngineError, ReportError, SessionError};
+use standfast_engine::{EngineError, ReportError, SessionError, SubscriptionError};
 
 use super::map;
 use super::wire::{CallStatus, ErrorBody};
@@ -109,6 +109,18 @@ impl From<EngineError> for Refused {
                 let (status, again) = status::of_store(&failure);
                 Refused { retry_after: again, ..Refused::new(status, text) }
             }
+        }
+    }
+}
+
+impl From<SubscriptionError> for Refused {
+    fn from(error: SubscriptionError) -> Refused {
+        let text = error.to_string();
+        match error {
+            SubscriptionError::Engine(error) => error.into(),
+            SubscriptionError::Invalid(why) => Refused::invalid(why),
+            SubscriptionError::NotAllowed(why) => Refused::new(StatusCode::FORBIDDEN, why),
+            SubscriptionError::NoKey => Refused::new(StatusCode::SERVICE_UNAVAILABLE, text),
         }
     }
 }
